@@ -1,0 +1,27 @@
+"""The agents, one a file. `pausable` is the tool loop that lead, coder and researcher share."""
+
+from upcall.agents.classifier import Classifier
+from upcall.agents.clarifier import Clarifier
+from upcall.agents.coder import coder
+from upcall.agents.documents import DocumentsWorkbench
+from upcall.agents.human import HumanProxyAgent
+from upcall.agents.lead import lead
+from upcall.agents.pausable import PausableAgent
+from upcall.agents.planner import Planner
+from upcall.agents.researcher import researcher
+from upcall.agents.resumable import ResumableAgent
+from upcall.agents.workspace import WorkspaceWorkbench
+
+__all__ = [
+    "Clarifier",
+    "Classifier",
+    "DocumentsWorkbench",
+    "HumanProxyAgent",
+    "PausableAgent",
+    "Planner",
+    "ResumableAgent",
+    "WorkspaceWorkbench",
+    "coder",
+    "lead",
+    "researcher",
+]

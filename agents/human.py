@@ -1,0 +1,54 @@
+"""The human in a group chat: a `UserProxyAgent` that shows the questions it is handed and sends answers back by id."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+
+from autogen_agentchat.agents import UserProxyAgent
+from autogen_agentchat.base import Response
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage
+from autogen_core import CancellationToken
+
+from upcall.answers import read_answer
+from upcall.errors import AnswerRefused
+from upcall.handoffs import answering, asked_event, questions_in
+from upcall.questions import Answer, Question
+
+
+class HumanProxyAgent(UserProxyAgent):
+    """Live mode: asks through its ``input_func`` while the team waits, one prompt a question.
+
+    Under `upcall.Upcall` the team stops before this agent speaks, and ``input_func`` is never called. The stock
+    `UserProxyAgent` works too, but its prompt never contains the question (autogen-agentchat 0.7.5).
+    """
+
+    component_provider_override = "upcall.agents.HumanProxyAgent"
+
+    async def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
+        """One `UserInputRequestedEvent` a question, then the answers as one hand-off to the outermost asker."""
+        handoff = messages[-1] if messages else None
+        questions = questions_in(handoff)
+        if not questions or not isinstance(handoff, HandoffMessage):
+            async for item in super().on_messages_stream(messages, cancellation_token):
+                yield item
+            return
+        answers = []
+        for question in questions:
+            yield asked_event(question, source=self.name)
+            with UserProxyAgent.InputRequestContext.populate_context(question.id):
+                answers.append(await self._ask(question, cancellation_token))
+        yield Response(
+            chat_message=answering(answers, target=handoff.source, questions=questions, source=self.name)
+        )
+
+    async def _ask(self, question: Question, token: CancellationToken) -> Answer:
+        """Prompt until the reply is an answer this question accepts."""
+        note = ""
+        while True:
+            text = await self._get_input(f"{note}{question.as_text()}\nYour answer: ", token)
+            try:
+                return read_answer(question, text)
+            except AnswerRefused as refusal:
+                note = f"{refusal}\n"

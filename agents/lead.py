@@ -1,0 +1,36 @@
+"""The lead: works off the plan by giving its steps to nested agents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autogen_agentchat.base import ChatAgent
+from autogen_core.models import ChatCompletionClient
+
+from upcall.agents.pausable import PausableAgent
+from upcall.prompts import LeadContext, ToolInfo, render
+from upcall.replies import Report
+
+
+def lead(
+    model_client: ChatCompletionClient,
+    agents: Sequence[ChatAgent],
+    *,
+    name: str = "lead",
+    max_rounds: int = 30,
+    stream: bool = False,
+    user_proxy: str = "user",
+) -> PausableAgent:
+    """An agent whose tools are other agents; calls in one reply run at the same time."""
+    listed = tuple(ToolInfo(agent.name, agent.description) for agent in agents)
+    return PausableAgent(
+        name,
+        model_client,
+        description="Works off a plan with its nested agents and reports to the user.",
+        system_message=render(LeadContext(agents=listed)),
+        agents=agents,
+        output_type=Report,
+        max_rounds=max_rounds,
+        stream=stream,
+        user_proxy=user_proxy,
+    )

@@ -1,0 +1,574 @@
+"""`PausableAgent`: the tool loop. Think; act on every call at once; pause if any call waits; else go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self, get_args
+
+from autogen_agentchat.base import ChatAgent, Handoff, Response
+from autogen_agentchat.messages import (
+    AgentEvent,
+    BaseAgentEvent,
+    BaseChatMessage,
+    ChatMessage,
+    HandoffMessage,
+    ModelClientStreamingChunkEvent,
+    StructuredMessageFactory,
+    TextMessage,
+    ThoughtEvent,
+    ToolCallExecutionEvent,
+    ToolCallRequestEvent,
+)
+from autogen_core import CancellationToken, Component, ComponentModel, FunctionCall
+from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, SystemMessage, UserMessage
+from autogen_core.tools import BaseTool, FunctionTool, ParametersSchema, ToolSchema, Workbench
+from pydantic import BaseModel
+
+from upcall.agents.asking import ASK_USER, InvalidQuestion, ask_user_schema, question_from
+from upcall.agents.reading import UnreadableReply, read_reply, schema_text
+from upcall.agents.resumable import ResumableAgent, answers_from
+from upcall.agents.turns import Frame, Turn
+from upcall.errors import ConfigurationError, ModelReplyInvalid, UpcallError, UserInputRequired
+from upcall.handoffs import OUTCOME, OUTPUT, answering, asked_event, asking, path_of, questions_in, under
+from upcall.model_calls import call_model, explain, report_failure
+from upcall.prompts import AskRuleContext, RepairContext, ReplyFormatContext, render
+from upcall.runs import Usage
+
+Event = BaseAgentEvent | BaseChatMessage
+Tool = BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaitable[Any]]
+
+_FORWARDED = tuple(get_args(get_args(ChatMessage)[0]) + get_args(get_args(AgentEvent)[0]))
+_SECONDS_TO_LET_GO = 1.0
+
+
+class PausableAgentConfig(BaseModel):
+    """The declarative form of a `PausableAgent`."""
+
+    name: str
+    model_client: ComponentModel
+    description: str
+    system_message: str
+    tools: list[ComponentModel] = []
+    workbench: list[ComponentModel] = []
+    agents: list[ComponentModel] = []
+    handoffs: list[Handoff] = []
+    output_type: ComponentModel | None = None
+    ask_user: bool = True
+    ask_mode: Literal["strict", "soft"] = "strict"
+    mixed_batch: Literal["ask_only", "run"] = "ask_only"
+    max_rounds: int = 30
+    max_questions: int = 10
+    stream: bool = False
+    user_proxy: str = "user"
+
+
+class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
+    """A tool-calling agent that can ask the human in the middle of its turn, from any depth.
+
+    Its turn ends with a `HandoffMessage` to the user proxy while questions are open, its own or those of nested
+    agents; `save_state` then holds the whole call stack as plain JSON. Answers come back in a message made by
+    `upcall.handoffs.answering` and become the results of the very calls that asked.
+
+    Args:
+        name: a Python identifier, unique among the agents it works beside.
+        model_client: any AutoGen model client.
+        tools: functions or AutoGen tools. A function that raises `UserInputRequired` makes its own call wait.
+        workbench: one or more AutoGen workbenches (MCP servers among them).
+        agents: nested agents; each is offered to the model as a tool with one argument, ``task``. Other AutoGen agents
+            can be nested too; they never ask. An agent may be given once; the same agent may be called several times.
+        handoffs: peers in a group chat that this agent may hand its turn to.
+        output_type: the model class of the final reply, asked for as JSON. With a ``from_text`` class method it falls
+            back to that after one failed repair; with ``to_text`` that is the text of the final message. The JSON is in
+            the message's metadata under ``upcall.output``.
+        ask_user: whether the model gets the `ask_user` tool and the rule for it (``ask_mode``).
+        mixed_batch: what becomes of other calls beside an `ask_user` call in one reply: ``ask_only`` drops them, and
+            the model decides anew with the answer; ``run`` runs them (decision X9).
+        max_rounds: model calls a turn; the turn then ends with a text that says so.
+        max_questions: `ask_user` calls a turn; further ones get an error result.
+        stream: whether text is streamed from the model as it comes.
+        user_proxy: the name of the `UserProxyAgent` of the outermost group chat.
+
+    Raises:
+        ConfigurationError: two tools, agents or hand-offs have the same name.
+    """
+
+    component_config_schema = PausableAgentConfig
+    component_provider_override = "upcall.agents.PausableAgent"
+    state_type: ClassVar[type[Turn]] = Turn
+
+    def __init__(
+        self,
+        name: str,
+        model_client: ChatCompletionClient,
+        *,
+        description: str = "An agent that uses tools and asks the user when it needs to.",
+        system_message: str = "You are a helpful assistant. Use your tools to do what is asked, then report.",
+        tools: Sequence[Tool] = (),
+        workbench: Workbench | Sequence[Workbench] = (),
+        agents: Sequence[ChatAgent] = (),
+        handoffs: Sequence[Handoff | str] = (),
+        output_type: type[BaseModel] | None = None,
+        ask_user: bool = True,
+        ask_mode: Literal["strict", "soft"] = "strict",
+        mixed_batch: Literal["ask_only", "run"] = "ask_only",
+        max_rounds: int = 30,
+        max_questions: int = 10,
+        stream: bool = False,
+        user_proxy: str = "user",
+    ) -> None:
+        super().__init__(name=name, description=description, user_proxy=user_proxy)
+        self._model_client = model_client
+        self._system_message = system_message
+        self._tools = {tool.name: tool for tool in map(_as_tool, tools)}
+        self._workbenches = [workbench] if isinstance(workbench, Workbench) else list(workbench)
+        self._agents = {agent.name: agent for agent in agents}
+        self._locks = {agent.name: asyncio.Lock() for agent in agents}
+        self._handoffs = {each.name: each for each in map(_as_handoff, handoffs)}
+        self._output_type = output_type
+        self._ask_user, self._ask_mode, self._mixed_batch = ask_user, ask_mode, mixed_batch
+        self._max_rounds, self._max_questions = max_rounds, max_questions
+        self._stream = stream
+        names = [_as_tool(tool).name for tool in tools] + [agent.name for agent in agents] + list(self._handoffs)
+        names += [ASK_USER] if ask_user else []
+        twice = sorted({each for each in names if names.count(each) > 1})
+        if twice:
+            raise ConfigurationError(
+                f"Agent {name!r}: two tools, agents or hand-offs are called {', '.join(twice)}; give each its own name."
+            )
+
+    @property
+    def usage(self) -> Mapping[str, Usage]:
+        """Tokens spent since the last reset, by agent path, those of all nested agents included."""
+        return dict(self._state.usage)
+
+    async def close(self) -> None:
+        """Close the nested agents and stop the workbenches."""
+        for agent in self._agents.values():
+            await agent.close()
+        for workbench in self._workbenches:
+            await workbench.stop()
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    async def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Event | Response, None]:
+        """Events as they happen, then the `Response` that ends the turn or, with open questions, pauses it.
+
+        Raises:
+            ModelError: a model call failed. The state is as it was before that call: with no new messages the turn
+                goes on from there, and no finished call is made again.
+            asyncio.CancelledError: the token was cancelled. The state is as after a failed call.
+        """
+        turn = self._state
+        note = self._take_in(messages)
+        while True:
+            if turn.frames:
+                async for event in self._act(cancellation_token):
+                    yield self._counted(event)
+                if questions := turn.open_questions():
+                    turn.seen = []
+                    message = asking(questions, source=self.name, user_proxy=self.user_proxy, note=note)
+                    yield Response(chat_message=message)
+                    return
+                handoff = self._chosen_handoff()
+                yield ToolCallExecutionEvent(source=self.name, content=turn.close_batch(self.name))
+                if handoff is not None:
+                    turn.end()
+                    message = HandoffMessage(source=self.name, target=handoff.target, content=handoff.message)
+                    yield Response(chat_message=message)
+                    return
+            if turn.rounds >= self._max_rounds:
+                yield Response(chat_message=self._spent())
+                return
+            reply: CreateResult | None = None
+            async for item in self._think(cancellation_token):
+                if isinstance(item, CreateResult):
+                    reply = item
+                else:
+                    yield item
+            assert reply is not None
+            if isinstance(reply.content, str):
+                said = self._counted(self._conclude(reply))
+                if isinstance(said, TextMessage):
+                    yield Response(chat_message=said)
+                    return
+                yield said
+            else:
+                for event in self._open(reply.content, reply):
+                    yield self._counted(event)
+
+    def _take_in(self, messages: Sequence[BaseChatMessage]) -> str:
+        """Take answers to their calls and everything else into the context. Gives a note where text was no answer."""
+        note = ""
+        for message in self._new(messages):
+            open_questions = self._state.open_questions()
+            answers, refusal = answers_from(message, open_questions, self.user_proxy)
+            note = refusal or note
+            waiting = {question.id for question in open_questions}
+            if any(answer.question_id in waiting for answer in answers):
+                self._state.deliver(answers)
+            elif not refusal:
+                for context in getattr(message, "context", []):
+                    self._state.add(context)
+                self._state.add(message.to_model_message())
+        return note
+
+    def _counted(self, event: Any) -> Any:
+        """The event itself, its tokens added to the count of the agent that spent them."""
+        if event.models_usage is not None:
+            path = "/".join(path_of(event))
+            spent = self._state.usage.get(path, Usage())
+            self._state.usage[path] = spent.plus(
+                event.models_usage.prompt_tokens, event.models_usage.completion_tokens
+            )
+        return event
+
+    # -- think --------------------------------------------------------------------------------------------------------
+
+    async def _think(self, token: CancellationToken) -> AsyncGenerator[Event | CreateResult, None]:
+        """One model call: text chunks as events where streaming is on, then the reply."""
+        messages = [SystemMessage(content=self._system_text()), *self._state.messages]
+        tools = await self._tool_schemas()
+        async for item in call_model(
+            self._model_client,
+            messages,
+            agent=self.name,
+            tools=tools,
+            stream=self._stream,
+            cancellation_token=token,
+        ):
+            if isinstance(item, str):
+                yield ModelClientStreamingChunkEvent(source=self.name, content=item)
+            else:
+                self._state.rounds += 1
+                yield item
+
+    def _system_text(self) -> str:
+        parts = [self._system_message]
+        if self._ask_user:
+            parts.append(render(AskRuleContext(mode=self._ask_mode)))
+        if self._output_type is not None:
+            schema = schema_text(self._output_type)
+            parts.append(render(ReplyFormatContext(reply_schema=schema, final=True)))
+        return "\n\n".join(part for part in parts if part)
+
+    async def _tool_schemas(self) -> list[ToolSchema]:
+        schemas = [tool.schema for tool in self._tools.values()]
+        for workbench in self._workbenches:
+            schemas.extend(await workbench.list_tools())
+        schemas += [_agent_schema(agent) for agent in self._agents.values()]
+        schemas += [each.handoff_tool.schema for each in self._handoffs.values()]
+        return schemas + ([ask_user_schema()] if self._ask_user else [])
+
+    def _conclude(self, reply: CreateResult) -> TextMessage | ThoughtEvent:
+        """The final message of the turn, or a thought where the model gets one more chance to say it usably."""
+        turn, text = self._state, str(reply.content)
+        try:
+            message = self._final(text)
+        except UnreadableReply as problem:
+            if turn.repairs < 1:
+                turn.repairs += 1
+                if text.strip():
+                    turn.messages.append(AssistantMessage(content=text, source=self.name))
+                turn.messages.append(UserMessage(content=render(RepairContext(str(problem))), source="system"))
+                return ThoughtEvent(source=self.name, content=text, models_usage=reply.usage)
+            message = self._fallback(text, problem)
+        turn.messages.append(AssistantMessage(content=text, thought=reply.thought, source=self.name))
+        turn.end()
+        return message.model_copy(update={"models_usage": reply.usage})
+
+    def _final(self, text: str) -> TextMessage:
+        if not text.strip():
+            raise UnreadableReply("it was empty")
+        if self._output_type is None:
+            return TextMessage(source=self.name, content=text)
+        return self._as_message(read_reply(text, self._output_type))
+
+    def _fallback(self, text: str, problem: UnreadableReply) -> TextMessage:
+        from_text = getattr(self._output_type, "from_text", None)
+        if from_text is None or not text.strip():
+            self._state.repairs = 0
+            raise report_failure(
+                ModelReplyInvalid(
+                    f"Agent {self.name!r}: the model's final reply could not be used, also after one repair: {problem}. "
+                    "The run is stored; go on with resume, or use another model."
+                )
+            )
+        return self._as_message(from_text(text.strip()))
+
+    def _as_message(self, output: BaseModel) -> TextMessage:
+        data = output.model_dump_json()
+        to_text = getattr(output, "to_text", None)
+        return TextMessage(source=self.name, content=to_text() if to_text else data, metadata={OUTPUT: data})
+
+    def _spent(self) -> TextMessage:
+        self._state.end()
+        return TextMessage(
+            source=self.name,
+            content=f"{self.name} stopped after {self._max_rounds} model calls without finishing. "
+            "What it did so far stands; raise max_rounds to let it go on longer.",
+            metadata={OUTCOME: "max_rounds"},
+        )
+
+    # -- act ----------------------------------------------------------------------------------------------------------
+
+    def _open(self, calls: Sequence[FunctionCall], reply: CreateResult) -> list[Event]:
+        """Open the frames of a reply's calls, put its questions, and tell of both."""
+        turn = self._state
+        turn.open_frames(calls, reply.thought)
+        for frame in turn.frames:
+            self._check(frame)
+        asks = [frame for frame in turn.frames if frame.questions]
+        if asks and self._mixed_batch == "ask_only":
+            turn.frames = asks
+        events: list[Event] = []
+        if reply.thought:
+            events.append(ThoughtEvent(source=self.name, content=reply.thought))
+        kept = [frame.call for frame in turn.frames]
+        events.append(ToolCallRequestEvent(source=self.name, content=kept, models_usage=reply.usage))
+        events += [asked_event(question, source=self.name) for question in turn.open_questions()]
+        return events
+
+    def _check(self, frame: Frame) -> None:
+        """Close a call that cannot be made with an error result; turn a valid `ask_user` call into its question."""
+        if frame.problem:
+            frame.finish(frame.problem, is_error=True)
+        elif frame.call.name == ASK_USER and self._ask_user:
+            if self._state.asked >= self._max_questions:
+                frame.finish(
+                    f"You have asked {self._state.asked} questions, the limit. Go on with your best judgement and say "
+                    "what you assumed.",
+                    is_error=True,
+                )
+                return
+            try:
+                frame.questions = [question_from(frame.arguments(), agent=self.name, call_id=frame.call.id)]
+                self._state.asked += 1
+            except InvalidQuestion as refusal:
+                frame.finish(str(refusal), is_error=True)
+
+    async def _act(self, token: CancellationToken) -> AsyncGenerator[Event, None]:
+        """Work on every call that can go on, all at the same time. One that fails does not stop the others."""
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
+
+        async def work(frame: Frame) -> None:
+            async for event in self._serve(frame, token):
+                events.put_nowait(event)
+
+        tasks = [asyncio.create_task(work(frame)) for frame in self._state.frames if frame.runnable]
+        for task in tasks:
+            task.add_done_callback(lambda _: events.put_nowait(None))
+            token.link_future(task)
+        try:
+            running = len(tasks)
+            while running:
+                event = await events.get()
+                if event is None:
+                    running -= 1
+                else:
+                    yield event
+        finally:
+            await _let_go(tasks)
+        for task in tasks:
+            task.result()
+
+    async def _serve(self, frame: Frame, token: CancellationToken) -> AsyncGenerator[Event, None]:
+        name = frame.call.name
+        if name in self._agents:
+            async for event in self._serve_nested(frame, self._agents[name], token):
+                yield event
+        elif name in self._handoffs:
+            frame.finish(self._handoffs[name].message)
+        elif name in self._tools:
+            await self._run_tool(frame, self._tools[name], token)
+            for question in frame.questions:
+                yield asked_event(question, source=self.name)
+        else:
+            await self._run_in_workbench(frame, token)
+
+    async def _run_tool(self, frame: Frame, tool: BaseTool[Any, Any], token: CancellationToken) -> None:
+        running = asyncio.ensure_future(tool.run_json(frame.arguments(), token, call_id=frame.call.id))
+        token.link_future(running)
+        try:
+            frame.finish(tool.return_value_as_string(await running))
+        except UserInputRequired as needed:
+            self._wait_for(frame, needed)
+        except Exception as error:  # noqa: BLE001  (a tool may raise anything; the model is told and can react)
+            frame.finish(f"Error: {error or type(error).__name__}", is_error=True)
+
+    def _wait_for(self, frame: Frame, needed: UserInputRequired) -> None:
+        fields = {"question": needed.question, "options": list(needed.options)}
+        try:
+            frame.questions = [question_from(fields, agent=self.name, call_id=frame.call.id)]
+        except InvalidQuestion as refusal:
+            frame.finish(f"Error: the tool asked for input in a way that cannot be shown. {refusal}", is_error=True)
+
+    async def _run_in_workbench(self, frame: Frame, token: CancellationToken) -> None:
+        name = frame.call.name
+        for workbench in self._workbenches:
+            if any(schema["name"] == name for schema in await workbench.list_tools()):
+                try:
+                    result = await workbench.call_tool(name, frame.arguments(), token, call_id=frame.call.id)
+                except Exception as error:  # noqa: BLE001  (as for a tool)
+                    frame.finish(f"Error: {error or type(error).__name__}", is_error=True)
+                else:
+                    frame.finish(result.to_text(replace_image="[image]"), is_error=result.is_error)
+                return
+        known = [schema["name"] for schema in await self._tool_schemas()]
+        frame.finish(f"Error: there is no tool {name!r}. Your tools: {', '.join(known) or 'none'}.", is_error=True)
+
+    # -- nested agents ------------------------------------------------------------------------------------------------
+
+    async def _serve_nested(
+        self, frame: Frame, agent: ChatAgent, token: CancellationToken
+    ) -> AsyncGenerator[Event, None]:
+        """One step of a nested agent's work on a call: until its result, or until it needs the human again."""
+        task = frame.arguments().get("task")
+        if not isinstance(task, str) or not task.strip():
+            frame.finish(f"Error: call {agent.name} with its task, a non-empty text.", is_error=True)
+            return
+        serve = self._serve_ours if isinstance(agent, ResumableAgent) else self._serve_stock
+        async for event in serve(frame, agent, task, token):  # type: ignore[arg-type]  # each takes its own kind
+            yield event
+
+    async def _serve_ours(
+        self, frame: Frame, agent: ResumableAgent[Any], task: str, token: CancellationToken
+    ) -> AsyncGenerator[Event, None]:
+        worker, frame.interrupted = agent.fresh(), False
+        messages: list[BaseChatMessage] = []
+        if frame.nested is None:
+            messages = [TextMessage(source=self.name, content=task)]
+        else:
+            await worker.load_state(frame.nested)
+            if frame.answers:
+                messages = [answering(frame.answers, target=worker.name, source=self.user_proxy)]
+        try:
+            async for item in worker.on_messages_stream(messages, token):
+                if isinstance(item, Response):
+                    questions = questions_in(item.chat_message)
+                    if questions:
+                        frame.questions = [q.raised_through(self.name, frame.call.id) for q in questions]
+                        continue
+                    yield under(self.name, item.chat_message)
+                    frame.finish(item.chat_message.to_model_text())
+                else:
+                    yield under(self.name, item)
+        except BaseException:
+            # Failed or cancelled: what it has finished is in its state and is not done again.
+            frame.interrupted = True
+            raise
+        finally:
+            if frame.result is None:
+                frame.nested, frame.answers = dict(await worker.save_state()), []
+                frame.questions = [q for q in frame.questions if q.id in worker.waiting_for()]
+
+    async def _serve_stock(
+        self, frame: Frame, agent: ChatAgent, task: str, token: CancellationToken
+    ) -> AsyncGenerator[Event, None]:
+        """A stock AutoGen agent: it never asks, and its context may hold half a batch after an error, so that a call
+        that fails starts again from the beginning. One call at a time, since its state is in the object."""
+        async with self._locks[agent.name]:
+            await agent.on_reset(token)
+            try:
+                async for item in agent.on_messages_stream([TextMessage(source=self.name, content=task)], token):
+                    message = item.chat_message if isinstance(item, Response) else item
+                    if isinstance(message, _FORWARDED):
+                        yield under(self.name, message)
+                    if isinstance(item, Response):
+                        frame.finish(item.chat_message.to_model_text())
+            except UpcallError:
+                raise
+            except Exception as error:  # noqa: BLE001  (any agent may be nested; the cause is named and kept)
+                raise report_failure(explain(error, agent.name)) from error
+
+    def waiting_for(self) -> set[str]:
+        """The ids of the questions this agent waits for."""
+        return {question.id for question in self._state.open_questions()}
+
+    def _chosen_handoff(self) -> Handoff | None:
+        """The first hand-off of the batch that was called rightly."""
+        for frame in self._state.frames:
+            if frame.call.name in self._handoffs and frame.result is not None and not frame.result.is_error:
+                return self._handoffs[frame.call.name]
+        return None
+
+    # -- component ----------------------------------------------------------------------------------------------------
+
+    def _to_config(self) -> PausableAgentConfig:
+        output = StructuredMessageFactory(input_model=self._output_type) if self._output_type else None
+        return PausableAgentConfig(
+            name=self.name,
+            model_client=self._model_client.dump_component(),
+            description=self.description,
+            system_message=self._system_message,
+            tools=[tool.dump_component() for tool in self._tools.values()],
+            workbench=[workbench.dump_component() for workbench in self._workbenches],
+            agents=[agent.dump_component() for agent in self._agents.values()],
+            handoffs=list(self._handoffs.values()),
+            output_type=output.dump_component() if output else None,
+            ask_user=self._ask_user,
+            ask_mode=self._ask_mode,
+            mixed_batch=self._mixed_batch,
+            max_rounds=self._max_rounds,
+            max_questions=self._max_questions,
+            stream=self._stream,
+            user_proxy=self.user_proxy,
+        )
+
+    @classmethod
+    def _from_config(cls, config: PausableAgentConfig) -> Self:
+        output = StructuredMessageFactory.load_component(config.output_type) if config.output_type else None
+        return cls(
+            config.name,
+            ChatCompletionClient.load_component(config.model_client),
+            description=config.description,
+            system_message=config.system_message,
+            tools=[BaseTool.load_component(tool) for tool in config.tools],
+            workbench=[Workbench.load_component(each) for each in config.workbench],
+            agents=[ChatAgent.load_component(agent) for agent in config.agents],
+            handoffs=config.handoffs,
+            output_type=output.ContentModel if output else None,
+            ask_user=config.ask_user,
+            ask_mode=config.ask_mode,
+            mixed_batch=config.mixed_batch,
+            max_rounds=config.max_rounds,
+            max_questions=config.max_questions,
+            stream=config.stream,
+            user_proxy=config.user_proxy,
+        )
+
+
+def _as_tool(tool: Tool) -> BaseTool[Any, Any]:
+    if isinstance(tool, BaseTool):
+        return tool
+    if not callable(tool):
+        raise ConfigurationError(f"A tool must be a function or an AutoGen tool, not {type(tool).__name__}.")
+    return FunctionTool(tool, description=(tool.__doc__ or "").strip())
+
+
+def _as_handoff(handoff: Handoff | str) -> Handoff:
+    return handoff if isinstance(handoff, Handoff) else Handoff(target=handoff)
+
+
+def _agent_schema(agent: ChatAgent) -> ToolSchema:
+    return ToolSchema(
+        name=agent.name,
+        description=agent.description,
+        parameters=ParametersSchema(
+            type="object",
+            properties={"task": {"type": "string", "description": "The whole task: the agent sees nothing else."}},
+            required=["task"],
+            additionalProperties=False,
+        ),
+        strict=False,
+    )
+
+
+async def _let_go(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel what still runs. Work that ignores its cancellation is left behind rather than waited for."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=_SECONDS_TO_LET_GO)

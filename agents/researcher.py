@@ -1,0 +1,43 @@
+"""The researcher: answers from the user's documents, and asks when a question cannot be answered as it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from autogen_core.models import ChatCompletionClient
+
+from upcall.agents.documents import DocumentsWorkbench
+from upcall.agents.pausable import PausableAgent
+from upcall.prompts import ResearcherContext, render
+from upcall.replies import ResearchReport
+
+DESCRIPTION = "Finds things out: searches and reads the user's documents, answers questions, compares, summarises."
+
+
+def researcher(
+    model_client: ChatCompletionClient,
+    documents: Sequence[str | Path] = (),
+    *,
+    name: str = "researcher",
+    escalates_to: str | None = None,
+    max_rounds: int = 30,
+    stream: bool = False,
+    user_proxy: str = "user",
+) -> PausableAgent:
+    """A research agent on the files and folders `documents`. `escalates_to` names the peer that gets a task that needs
+    a plan (S2-42)."""
+    library = DocumentsWorkbench(documents)
+    context = ResearcherContext(available_documents=library.available, can_escalate=escalates_to is not None)
+    return PausableAgent(
+        name,
+        model_client,
+        description=DESCRIPTION,
+        system_message=render(context),
+        workbench=library if library.available else (),
+        handoffs=[escalates_to] if escalates_to else [],
+        output_type=ResearchReport,
+        max_rounds=max_rounds,
+        stream=stream,
+        user_proxy=user_proxy,
+    )

@@ -1,0 +1,132 @@
+"""What all agents of this library share: their whole mutable state is one value that goes to plain JSON and back."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+
+from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.base import Response
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
+from autogen_core import CancellationToken
+from pydantic import BaseModel, ValidationError
+
+from upcall.answers import read_answer
+from upcall.errors import AnswerRefused, SchemaMismatch
+from upcall.handoffs import answers_in
+from upcall.questions import Answer, Question
+
+STATE_VERSION: Literal[1] = 1
+"""The version of every agent state written here. AutoGen never checks its own (`BaseState.version`)."""
+
+
+class AgentState(BaseModel):
+    """Base of the agents' states. ``seen`` holds the ids of the messages taken in during the turn that is open."""
+
+    version: Literal[1] = STATE_VERSION
+    seen: list[str] = []
+
+
+StateT = TypeVar("StateT", bound=AgentState)
+
+
+class ResumableAgent(BaseChatAgent, Generic[StateT]):
+    """An agent that can stop in the middle of its turn and go on in another process from its saved state.
+
+    Subclasses keep everything that changes in ``self._state`` and nothing that changes anywhere else.
+    """
+
+    state_type: ClassVar[type[AgentState]]
+
+    def __init__(self, name: str, description: str, *, user_proxy: str = "user") -> None:
+        super().__init__(name=name, description=description)
+        self.user_proxy = user_proxy
+        self._state: StateT = self._empty_state()
+
+    def _empty_state(self) -> StateT:
+        return self.state_type()  # type: ignore[return-value]  # state_type is the class variable form of StateT
+
+    def fresh(self) -> Self:
+        """An agent of the same making with an empty state, so that one agent can serve several calls at a time."""
+        twin = copy.copy(self)
+        twin._state = self._empty_state()
+        return twin
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        """A turn ends with a text or with a hand-off."""
+        return (TextMessage, HandoffMessage)
+
+    @abstractmethod
+    def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
+        """Events as they happen, then the `Response` that ends the turn. No messages: go on where the turn stopped."""
+
+    @abstractmethod
+    def waiting_for(self) -> set[str]:
+        """The ids of the questions this agent waits for."""
+
+    async def on_messages(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> Response:
+        """The `Response` alone. Its ``inner_messages`` stay empty: `Swarm` would look for hand-offs in them."""
+        async for item in self.on_messages_stream(messages, cancellation_token):
+            if isinstance(item, Response):
+                return item
+        raise AssertionError("a turn ends with a Response")
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        """Forget everything."""
+        self._state = self._empty_state()
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """The state as plain JSON, in the middle of a turn too."""
+        return self._state.model_dump(mode="json")
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take over a saved state.
+
+        Raises:
+            SchemaMismatch: it was written by another version, or is no state of this kind of agent.
+        """
+        version = state.get("version")
+        if version != STATE_VERSION:
+            raise SchemaMismatch(
+                f"The stored state of agent {self.name!r} has version {version!r}; this version of upcall reads "
+                f"version {STATE_VERSION}. Resume the run with the version of upcall that stored it."
+            )
+        try:
+            self._state = self.state_type.model_validate(dict(state))  # type: ignore[assignment]
+        except ValidationError as error:
+            where = ".".join(str(part) for part in error.errors()[0]["loc"])
+            raise SchemaMismatch(
+                f"The stored state of agent {self.name!r} does not fit at {where!r}: it was stored by another kind of "
+                "agent. Resume the run with the team that stored it."
+            ) from error
+
+    def _new(self, messages: Sequence[BaseChatMessage]) -> list[BaseChatMessage]:
+        """The messages not yet taken in. A group chat clears its buffer only after a turn that ends without an
+        error, so the next attempt brings the same messages again (autogen-agentchat 0.7.5, ChatAgentContainer)."""
+        fresh = [message for message in messages if message.id not in self._state.seen]
+        self._state.seen.extend(message.id for message in fresh)
+        return fresh
+
+
+def answers_from(
+    message: BaseChatMessage, open_questions: Sequence[Question], user_proxy: str
+) -> tuple[list[Answer], str]:
+    """The answers in `message`, and a note to show with the questions where its text was no answer.
+
+    Our driver and `HumanProxyAgent` send answers by question id. A stock `UserProxyAgent` sends bare text, without
+    having shown the question; such text answers the first open question.
+    """
+    answers = answers_in(message)
+    if answers or not open_questions or message.source != user_proxy or not isinstance(message, HandoffMessage):
+        return answers, ""
+    try:
+        return [read_answer(open_questions[0], message.content)], ""
+    except AnswerRefused as refusal:
+        return [], str(refusal)

@@ -1,0 +1,136 @@
+"""The turn of a tool-calling agent as data: the frames of the batch it works on, its context, and its counters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from autogen_core import FunctionCall
+from autogen_core.models import (
+    AssistantMessage,
+    FunctionExecutionResult,
+    FunctionExecutionResultMessage,
+    LLMMessage,
+    UserMessage,
+)
+from pydantic import BaseModel
+
+from upcall import identity
+from upcall.agents.resumable import AgentState
+from upcall.questions import Answer, Question
+from upcall.runs import Usage
+
+
+class Frame(BaseModel):
+    """One tool call of a batch: the call, and its result or the questions it waits for.
+
+    ``nested`` is the saved state of the nested agent that serves the call: the same agent may serve several calls of
+    one batch, and between calls it holds nothing. ``answers`` are on their way to that nested agent. ``interrupted``:
+    its work was cut off by an error or a cancellation and goes on from ``nested``. ``problem`` says why the call cannot
+    be made at all.
+    """
+
+    call: FunctionCall
+    result: FunctionExecutionResult | None = None
+    questions: list[Question] = []
+    answers: list[Answer] = []
+    nested: dict[str, Any] | None = None
+    interrupted: bool = False
+    problem: str | None = None
+
+    @property
+    def runnable(self) -> bool:
+        """Whether work can be done for this call now: it has no result, and what it waits for is here."""
+        return self.result is None and (not self.questions or bool(self.answers) or self.interrupted)
+
+    def finish(self, content: str, *, is_error: bool = False) -> None:
+        """Close the call with its result."""
+        self.result = FunctionExecutionResult(
+            content=content, name=self.call.name, call_id=self.call.id, is_error=is_error
+        )
+        self.questions, self.answers, self.nested = [], [], None
+
+    def arguments(self) -> dict[str, Any]:
+        """The call's arguments. `open_frames` has checked that they are a JSON object."""
+        return json.loads(self.call.arguments)  # type: ignore[no-any-return]
+
+
+class Turn(AgentState):
+    """The call stack of one agent as data, and the context its model sees.
+
+    ``messages`` never holds a tool call without its result: a batch enters it whole. What the group says while a batch
+    is open waits in ``arrived`` and is added after the results.
+    """
+
+    messages: list[LLMMessage] = []
+    arrived: list[UserMessage] = []
+    frames: list[Frame] = []
+    thought: str | None = None
+    rounds: int = 0
+    repairs: int = 0
+    asked: int = 0
+    usage: dict[str, Usage] = {}
+
+    def add(self, message: LLMMessage) -> None:
+        """Add a message to the context, after the open batch if there is one."""
+        if self.frames and isinstance(message, UserMessage):
+            self.arrived.append(message)
+        else:
+            self.messages.append(message)
+
+    def open_questions(self) -> list[Question]:
+        """The questions that calls of the open batch wait for, in the order of the calls."""
+        return [question for frame in self.frames for question in frame.questions]
+
+    def open_frames(self, calls: Sequence[FunctionCall], thought: str | None) -> None:
+        """Start working on the calls of one model reply.
+
+        Every call gets an id of its own, since a result is paired with its call by id and some models send none or
+        the same twice. Arguments that are no JSON object never enter the context: some servers then refuse every
+        further request; the frame says what was wrong instead.
+        """
+        self.thought = thought
+        self.frames = []
+        taken: set[str] = set()
+        for call in calls:
+            call_id = call.id if call.id and call.id not in taken else f"call_{identity.new_id()}"
+            taken.add(call_id)
+            arguments, problem = _checked(call.arguments)
+            frame = Frame(call=FunctionCall(id=call_id, name=call.name, arguments=arguments), problem=problem)
+            self.frames.append(frame)
+
+    def deliver(self, answers: Sequence[Answer]) -> None:
+        """Give each answer to the call that waits for it: an own question is answered, a nested agent's goes down."""
+        for frame in self.frames:
+            waiting = {question.id for question in frame.questions}
+            mine = [answer for answer in answers if answer.question_id in waiting]
+            if mine and frame.nested is None:
+                frame.finish(mine[0].as_text())
+            else:
+                frame.answers.extend(mine)
+
+    def close_batch(self, agent: str) -> list[FunctionExecutionResult]:
+        """Move the finished batch into the context, results right after their calls, and give the results."""
+        results = [frame.result for frame in self.frames if frame.result is not None]
+        calls = [frame.call for frame in self.frames]
+        self.messages.append(AssistantMessage(content=calls, thought=self.thought, source=agent))
+        self.messages.append(FunctionExecutionResultMessage(content=results))
+        self.messages.extend(self.arrived)
+        self.frames, self.arrived, self.thought = [], [], None
+        return results
+
+    def end(self) -> None:
+        """The turn is over: its counters start again; the context stays."""
+        self.seen = []
+        self.rounds = self.repairs = self.asked = 0
+
+
+def _checked(arguments: str) -> tuple[str, str | None]:
+    try:
+        value = json.loads(arguments or "{}")
+    except json.JSONDecodeError as error:
+        return "{}", f"The arguments were not valid JSON ({error}). Call again with a JSON object."
+    if not isinstance(value, dict):
+        return "{}", f"The arguments were a JSON {type(value).__name__}. Call again with a JSON object."
+    return arguments or "{}", None

@@ -1,0 +1,132 @@
+"""The variables of each prompt. A class here and the template it names have the same fields; a test holds that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+
+@dataclass(frozen=True)
+class ToolInfo:
+    """A tool or an agent as a prompt lists it."""
+
+    name: str
+    description: str
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document that the user named: its name in the folder and what it holds, if that is known."""
+
+    file_name: str
+    summary: str = ""
+
+
+@dataclass(frozen=True)
+class Context:
+    """Base of all contexts: the name of the template that a context is for."""
+
+    template: ClassVar[str]
+
+
+@dataclass(frozen=True)
+class ClassifierContext(Context):
+    """For the one call that gives intent, meta reply and depth (S2-26 to S2-30)."""
+
+    template: ClassVar[str] = "intent_classification.j2"
+
+    query: str
+    current_datetime: str
+    tools: tuple[ToolInfo, ...]
+    user_info: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ClarifierContext(Context):
+    """For the question before planning, if one is needed (S0-50, S0-51). `clarifier_result` is the dialog so far."""
+
+    template: ClassVar[str] = "research_clarification.j2"
+
+    clarifier_result: str
+    available_documents: tuple[Document, ...]
+    tools: tuple[ToolInfo, ...]
+    tool_names: tuple[str, ...]
+    remaining_questions: int
+
+
+@dataclass(frozen=True)
+class AmbiguityContext(Context):
+    """For the planner's check of what it cannot plan with (S3-40)."""
+
+    template: ClassVar[str] = "check_for_ambiguity.j2"
+
+    user_request: str
+    available_tools: tuple[ToolInfo, ...]
+    available_handlers: tuple[ToolInfo, ...]
+
+
+@dataclass(frozen=True)
+class PlanContext(Context):
+    """For the plan itself (S0-53). `feedback_history` holds what the user said of earlier plans, oldest first."""
+
+    template: ClassVar[str] = "plan_generation.j2"
+
+    clarifier_context: str
+    feedback_history: tuple[str, ...]
+    available_handlers: tuple[ToolInfo, ...]
+
+
+@dataclass(frozen=True)
+class LeadContext(Context):
+    """For the agent that works off the plan with its nested agents."""
+
+    template: ClassVar[str] = "lead.j2"
+
+    agents: tuple[ToolInfo, ...]
+
+
+@dataclass(frozen=True)
+class CoderContext(Context):
+    """For the agent that writes files. `can_escalate`: it may hand a task that is too large to the clarifier."""
+
+    template: ClassVar[str] = "coder.j2"
+
+    can_escalate: bool
+
+
+@dataclass(frozen=True)
+class ResearcherContext(Context):
+    """For the agent that reads the user's documents. `can_escalate` as for the coder (S2-42)."""
+
+    template: ClassVar[str] = "researcher.j2"
+
+    available_documents: tuple[Document, ...]
+    can_escalate: bool
+
+
+@dataclass(frozen=True)
+class AskRuleContext(Context):
+    """The rule that every agent with `ask_user` gets (S1-02, S1-30). Soft: it may carry on where it can assume."""
+
+    template: ClassVar[str] = "ask_rule.j2"
+
+    mode: Literal["strict", "soft"]
+
+
+@dataclass(frozen=True)
+class ReplyFormatContext(Context):
+    """How to answer in JSON: the schema of the reply's model class."""
+
+    template: ClassVar[str] = "reply_format.j2"
+
+    reply_schema: str
+    final: bool
+
+
+@dataclass(frozen=True)
+class RepairContext(Context):
+    """The one more chance after a reply that could not be read, with what was wrong with it."""
+
+    template: ClassVar[str] = "repair.j2"
+
+    problem: str

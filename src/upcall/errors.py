@@ -1,0 +1,117 @@
+"""One tree of errors. The branch says who must act; the message says what, with which value, and what to do.
+
+Waiting for the human, a spent budget and a refusal by the human are results, not errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class UpcallError(Exception):
+    """Every error this library raises on purpose. Its text is one line that a user can act on."""
+
+
+class CallerError(UpcallError):
+    """The program or the command line asked for something that cannot be done. Nothing was changed."""
+
+
+class ConfigurationError(CallerError):
+    """A setting, a file or an argument is missing or wrong."""
+
+
+class UnknownRun(CallerError):
+    """No stored run has this id."""
+
+    def __init__(self, run_id: str, reason: str = "no run has this id") -> None:
+        super().__init__(f"Unknown run {run_id!r}: {reason}. See the stored runs with: upcall list")
+        self.run_id = run_id
+
+
+class RunNotWaiting(CallerError):
+    """The run has no open question, or is over, so that this command does not apply."""
+
+
+class AnswerError(UpcallError):
+    """The human's answer cannot be taken as it is. Nothing was changed; answer again."""
+
+
+class UnknownQuestion(AnswerError):
+    """No open question has this id."""
+
+    def __init__(self, question_id: str, open_ids: Sequence[str]) -> None:
+        listed = ", ".join(open_ids) or "none"
+        super().__init__(f"Unknown question {question_id!r}. Open questions: {listed}.")
+        self.question_id = question_id
+        self.open_ids = tuple(open_ids)
+
+
+class AnswerRefused(AnswerError):
+    """The answer is not one this question accepts."""
+
+
+class AlreadyAnswered(AnswerError):
+    """The question was answered before, differently. The first answer stands."""
+
+
+class ModelError(UpcallError):
+    """A model call failed. The run is stored as it was before the call and can be resumed."""
+
+
+class ModelAuthenticationError(ModelError):
+    """The server refused the key (HTTP 401 or 403)."""
+
+
+class ModelNotFound(ModelError):
+    """The server does not know the model or the address (HTTP 404)."""
+
+
+class ModelTimeout(ModelError):
+    """No answer in time (a client timeout, HTTP 408 or 504)."""
+
+
+class ModelUnavailable(ModelError):
+    """The server cannot be reached, is overloaded, or broke (no connection, HTTP 429, HTTP 5xx)."""
+
+
+class ModelReplyInvalid(ModelError):
+    """The server or the model sent something that cannot be used (a stream cut short, a body that is no JSON)."""
+
+
+class AgentFailed(UpcallError):
+    """An agent that is not ours raised an exception. The run is stored and can be resumed."""
+
+
+class StoredStateError(UpcallError):
+    """What is stored cannot be read or written as it must be. What was stored before still stands."""
+
+
+class StoreUnavailable(StoredStateError):
+    """The database cannot be opened, read or written."""
+
+
+class SchemaMismatch(StoredStateError):
+    """The stored data has another schema version, or does not fit the team that is to load it."""
+
+
+class RunConflict(StoredStateError):
+    """Another process moved this run on in the meantime. Nothing was written."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"Run {run_id} was moved on by another process; nothing was written. Look at it with: upcall show {run_id}"
+        )
+        self.run_id = run_id
+
+
+class UserInputRequired(Exception):
+    """Raised by a function tool that needs the human: its call waits, and the answer becomes the call's result.
+
+    Source: seed S4 (``UserInputRequiredException``). The question is checked like any other; an invalid one becomes an
+    error result of the call.
+    """
+
+    def __init__(self, question: str, options: Sequence[str] | None = None) -> None:
+        super().__init__(f"User input required: {question}")
+        self.question = question
+        self.options = tuple(options or ())

@@ -1,0 +1,103 @@
+"""How a question leaves a turn and an answer enters one: plain AutoGen `HandoffMessage` metadata.
+
+Custom message types are not registered through nested teams and do not survive a component dump; metadata does both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, UserInputRequestedEvent
+from pydantic import TypeAdapter, ValidationError
+
+from upcall.errors import SchemaMismatch
+from upcall.questions import Answer, Question
+
+QUESTIONS = "upcall.questions"
+ANSWERS = "upcall.answers"
+PATH = "upcall.path"
+OUTPUT = "upcall.output"
+OUTCOME = "upcall.outcome"
+CLASSIFICATION = "upcall.classification"
+PLAN = "upcall.plan"
+
+M = TypeVar("M", bound=BaseAgentEvent | BaseChatMessage)
+
+_questions = TypeAdapter(list[Question])
+_answers = TypeAdapter(list[Answer])
+
+
+def asking(questions: Sequence[Question], *, source: str, user_proxy: str, note: str = "") -> HandoffMessage:
+    """The message that ends a turn because `questions` are open. Its content is readable without its metadata."""
+    lines = ([note] if note else []) + [question.as_text() for question in questions]
+    return HandoffMessage(
+        source=source,
+        target=user_proxy,
+        content="\n".join(lines),
+        metadata={QUESTIONS: _questions.dump_json(list(questions), exclude_none=True).decode()},
+    )
+
+
+def questions_in(message: object) -> list[Question]:
+    """The open questions a message carries; none for any other message."""
+    if not isinstance(message, HandoffMessage) or QUESTIONS not in message.metadata:
+        return []
+    try:
+        return _questions.validate_json(message.metadata[QUESTIONS])
+    except ValidationError as error:
+        raise SchemaMismatch(
+            f"The questions that {message.source!r} handed over cannot be read ({error.error_count()} problems): "
+            "the agent was built with another version of upcall."
+        ) from error
+
+
+def answering(
+    answers: Sequence[Answer], *, target: str, questions: Iterable[Question] = (), source: str = "user"
+) -> HandoffMessage:
+    """The message that brings `answers` back to `target`, the outermost agent of the questions' paths.
+
+    Its content is what the rest of the group reads: question and answer, one pair a line where `questions` are given.
+    """
+    asked = {question.id: question.question for question in questions}
+    said = [
+        (f"{asked[answer.question_id]} - " if answer.question_id in asked else "") + answer.as_text()
+        for answer in answers
+    ]
+    return HandoffMessage(
+        source=source,
+        target=target,
+        content="\n".join(said),
+        metadata={ANSWERS: _answers.dump_json(list(answers), exclude_none=True).decode()},
+    )
+
+
+def answers_in(message: BaseChatMessage) -> list[Answer]:
+    """The answers a message carries; none for any other message."""
+    if ANSWERS not in message.metadata:
+        return []
+    try:
+        return _answers.validate_json(message.metadata[ANSWERS])
+    except ValidationError as error:
+        raise SchemaMismatch(
+            f"The answers that {message.source!r} handed over cannot be read ({error.error_count()} problems): "
+            "the message was written by another version of upcall."
+        ) from error
+
+
+def asked_event(question: Question, *, source: str) -> UserInputRequestedEvent:
+    """The event that tells a stream of a new question: the request id is the question's id (decision X12)."""
+    return UserInputRequestedEvent(
+        request_id=question.id, source=source, metadata={QUESTIONS: _questions.dump_json([question]).decode()}
+    )
+
+
+def path_of(message: BaseAgentEvent | BaseChatMessage) -> tuple[str, ...]:
+    """The agents from the outermost down to the one that produced this event."""
+    return tuple(message.metadata.get(PATH, message.source).split("/"))
+
+
+def under(parent: str, message: M) -> M:
+    """The same event one level further up, with `parent` in front of its path."""
+    path = "/".join((parent, *path_of(message)))
+    return message.model_copy(update={"metadata": {**message.metadata, PATH: path}})

@@ -1,0 +1,154 @@
+"""The one seam to a model: a call that ends in a reply or in a `ModelError` that says what to do.
+
+Model clients raise what their SDKs raise, and AutoGen's group chat turns any exception into a `RuntimeError` of text.
+So the cause is named here, where it happens, and left in `failures` for the driver to find.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from autogen_agentchat.utils import remove_images
+from autogen_core import CancellationToken
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
+from autogen_core.tools import ToolSchema
+from pydantic import BaseModel
+
+from upcall.errors import (
+    AgentFailed,
+    ModelAuthenticationError,
+    ModelError,
+    ModelNotFound,
+    ModelReplyInvalid,
+    ModelTimeout,
+    ModelUnavailable,
+    UpcallError,
+)
+
+failures: ContextVar[list[UpcallError] | None] = ContextVar("upcall_failures", default=None)
+"""Where an error is left for the driver. The driver sets a list before it runs a team; the team's tasks inherit it."""
+
+
+def report_failure(error: UpcallError) -> UpcallError:
+    """Leave `error` for the driver and give it back to be raised."""
+    reported = failures.get()
+    if reported is not None:
+        reported.append(error)
+    return error
+
+
+async def call_model(
+    client: ChatCompletionClient,
+    messages: Sequence[LLMMessage],
+    *,
+    agent: str,
+    cancellation_token: CancellationToken,
+    tools: Sequence[ToolSchema] = (),
+    json_output: bool | type[BaseModel] | None = None,
+    stream: bool = False,
+    timeout: float | None = None,
+) -> AsyncGenerator[str | CreateResult, None]:
+    """Text chunks (only with `stream`), then the whole `CreateResult` as the last item.
+
+    `timeout` is in seconds, for the whole call.
+
+    Raises:
+        ModelError: whatever went wrong, with what to do about it.
+        asyncio.CancelledError: the token was cancelled.
+    """
+    # A client may rewrite the messages it is given (Claude models: trailing space), so it gets a list of its own.
+    sent = list(messages) if client.model_info["vision"] else remove_images(list(messages))
+    try:
+        async with asyncio.timeout(timeout):
+            if stream:
+                async for item in _streamed(client, sent, tools, json_output, cancellation_token):
+                    yield item
+            else:
+                call = asyncio.ensure_future(
+                    client.create(
+                        sent, tools=tools, json_output=json_output, cancellation_token=cancellation_token
+                    )
+                )
+                cancellation_token.link_future(call)
+                yield await call
+    except (UpcallError, AssertionError):
+        raise  # An assertion is a scripted model's: a test must see it as it is.
+    except Exception as error:  # noqa: BLE001  (any SDK may be behind the client; the cause is named and kept)
+        raise report_failure(explain(error, agent)) from error
+
+
+class _CutShort(Exception):
+    """The stream ended before the reply did."""
+
+
+async def _streamed(
+    client: ChatCompletionClient,
+    messages: Sequence[LLMMessage],
+    tools: Sequence[ToolSchema],
+    json_output: bool | type[BaseModel] | None,
+    cancellation_token: CancellationToken,
+) -> AsyncGenerator[str | CreateResult, None]:
+    async for item in client.create_stream(
+        messages,
+        tools=tools,
+        json_output=json_output,
+        cancellation_token=cancellation_token,
+        extra_create_args=_usage_in_stream(client),
+    ):
+        # A stream that the server cuts short ends like a whole one, with half a text and no finish reason.
+        if isinstance(item, CreateResult) and item.finish_reason == "unknown":
+            raise _CutShort
+        yield item
+
+
+def _usage_in_stream(client: ChatCompletionClient) -> dict[str, Any]:
+    """OpenAI's servers count the tokens of a stream only when asked to; other clients refuse the argument."""
+    openai_client = type(client).__module__.startswith("autogen_ext.models.openai")
+    return {"stream_options": {"include_usage": True}} if openai_client else {}
+
+
+def explain(error: Exception, agent: str) -> UpcallError:
+    """The error that tells the user what `error`, raised in a turn of `agent`, means and what to do.
+
+    Errors are told apart by HTTP status and class name, so that no SDK is imported for it. The server's own words are
+    used only where they cannot hold a key.
+    """
+    if isinstance(error, UpcallError):
+        return error
+    status = getattr(error, "status_code", None)
+    kind = type(error).__name__
+    resume = "The run is stored; go on with resume."
+    if status in (401, 403):
+        return ModelAuthenticationError(
+            f"Agent {agent!r}: the model server refused the key (HTTP {status}). Check OPENAI_API_KEY, or api_key in "
+            f"the configuration. {resume}"
+        )
+    if status == 404:
+        return ModelNotFound(
+            f"Agent {agent!r}: the model server does not know this model or address (HTTP 404). Check the model name "
+            f"and the base URL. {resume}"
+        )
+    if isinstance(error, TimeoutError) or "Timeout" in kind or status in (408, 504):
+        return ModelTimeout(
+            f"Agent {agent!r}: the model did not answer in time. Raise the timeout setting or try again. {resume}"
+        )
+    if status == 429:
+        return ModelUnavailable(f"Agent {agent!r}: the model server limits the rate or the quota (HTTP 429). {resume}")
+    if isinstance(status, int) and status >= 500:
+        return ModelUnavailable(f"Agent {agent!r}: the model server failed (HTTP {status}). {resume}")
+    if isinstance(error, _CutShort):
+        return ModelReplyInvalid(f"Agent {agent!r}: the model server cut its reply short. {resume}")
+    if isinstance(status, int):
+        return ModelError(f"Agent {agent!r}: the model server refused the request (HTTP {status}). {resume}")
+    if "Connection" in kind:
+        return ModelUnavailable(
+            f"Agent {agent!r}: the model server cannot be reached. Check the base URL and the network. {resume}"
+        )
+    if isinstance(error, ValueError | LookupError | TypeError | AttributeError):
+        return ModelReplyInvalid(
+            f"Agent {agent!r}: the model server sent a reply that cannot be read ({kind}). {resume}"
+        )
+    return AgentFailed(f"Agent {agent!r} failed: {kind}. {resume}")

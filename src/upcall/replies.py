@@ -1,0 +1,248 @@
+"""What the agents answer in: the models behind their structured output, lenient in reading, strict in meaning.
+
+Every field has a default where a server without JSON schema may leave it out; the schema shown to a model hides the
+defaults, because strict JSON schema (OpenAI) accepts none.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from upcall.questions import ClarificationType, Option, Question
+
+
+def _without_defaults(schema: dict[str, Any]) -> None:
+    """OpenAI refuses `default` in a strict schema; what a field is for stands in its description."""
+    for definition in schema.get("properties", {}).values():
+        definition.pop("default", None)
+
+
+class Reply(BaseModel):
+    """Base of everything a model is asked to answer in JSON."""
+
+    model_config = ConfigDict(
+        frozen=True, str_strip_whitespace=True, populate_by_name=True, json_schema_extra=_without_defaults
+    )
+
+
+class Intent(StrEnum):
+    """What the user wants: talk about the system itself, have something found out, or have code written."""
+
+    META = "meta"
+    RESEARCH = "research"
+    CODING = "coding"
+
+
+class Depth(StrEnum):
+    """How much work a task is: one agent at once, or clarified and planned first."""
+
+    SHALLOW = "shallow"
+    DEEP = "deep"
+
+
+class Classification(Reply):
+    """The classifier's reply (S2-04). An unknown intent counts as research, an unknown depth as shallow (S2-39)."""
+
+    intent: Intent
+    meta_response: str | None = Field(default=None, description="The reply to the user, only where intent is meta.")
+    research_depth: Depth | None = Field(default=None, description="Only where intent is research or coding.")
+
+    @field_validator("intent", mode="before")
+    @classmethod
+    def _known_intent(cls, value: object) -> object:
+        return _member(Intent, value, Intent.RESEARCH)
+
+    @field_validator("research_depth", mode="before")
+    @classmethod
+    def _known_depth(cls, value: object) -> object:
+        return None if value is None else _member(Depth, value, Depth.SHALLOW)
+
+    @property
+    def depth(self) -> Depth:
+        """The depth, shallow where the model gave none."""
+        return self.research_depth or Depth.SHALLOW
+
+
+def _member(kind: type[StrEnum], value: object, otherwise: StrEnum) -> object:
+    if not isinstance(value, str):
+        return value
+    word = value.strip().lower()
+    return word if word in list(kind) else otherwise
+
+
+class ClarificationResponse(Reply):
+    """The clarifier's reply (S0-38, S0-39), with what makes the question easy to answer."""
+
+    needs_clarification: bool
+    clarification_question: str | None = None
+    options: tuple[str, ...] = Field(default=(), description="Likely answers, at most five; empty where open.")
+    reason: str | None = Field(default=None, description="Why the answer matters, one short sentence.")
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _none_is_empty(cls, value: object) -> object:
+        return () if value is None else value
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        if self.needs_clarification and not self.clarification_question:
+            raise ValueError("needs_clarification is true but clarification_question is empty")
+        return self
+
+    def question(self, path: tuple[str, ...]) -> Question:
+        """The open question this reply stands for."""
+        return _question(self.clarification_question or "", self.options, self.reason, path)
+
+
+class Ambiguity(Reply):
+    """One unclear aspect of a request (S3-09 to S3-12)."""
+
+    aspect: str
+    description: str = ""
+    clarification_question: Annotated[str, Field(min_length=1)]
+    possible_options: tuple[str, ...] = ()
+
+    @field_validator("possible_options", mode="before")
+    @classmethod
+    def _none_is_empty(cls, value: object) -> object:
+        return () if value is None else value
+
+    def question(self, path: tuple[str, ...]) -> Question:
+        """The open question this aspect stands for."""
+        asked = _question(self.clarification_question, self.possible_options, self.description or None, path)
+        return asked.model_copy(
+            update={"header": self.aspect[:80], "clarification_type": ClarificationType.AMBIGUOUS_REQUIREMENT}
+        )
+
+
+class AmbiguityCheck(Reply):
+    """The planner's first reply (S3-07, S3-08): what keeps it from planning, if anything does."""
+
+    needs_clarification: bool
+    ambiguity_details: tuple[Ambiguity, ...] = ()
+
+    @field_validator("ambiguity_details", mode="before")
+    @classmethod
+    def _none_is_empty(cls, value: object) -> object:
+        return () if value is None else value
+
+    @model_validator(mode="after")
+    def _names_an_aspect(self) -> Self:
+        if self.needs_clarification and not self.ambiguity_details:
+            raise ValueError("needs_clarification is true but ambiguity_details is empty")
+        return self
+
+
+def _question(text: str, options: tuple[str, ...], reason: str | None, path: tuple[str, ...]) -> Question:
+    labels = list(dict.fromkeys(option.strip()[:400] for option in options if option.strip()))
+    distinct = {label.casefold(): label for label in labels}
+    return Question(
+        question=text[:4000],
+        options=tuple(Option(label=label) for label in list(distinct.values())[:50]),
+        context=reason[:4000] if reason else None,
+        path=path,
+    )
+
+
+class PlanStep(Reply):
+    """One step of a plan: who does what, from which inputs, after which steps."""
+
+    step_id: Annotated[str, Field(min_length=1)]
+    description: Annotated[str, Field(min_length=1)]
+    agent: Literal["coder", "researcher", "lead"] = "lead"
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    depends_on: tuple[str, ...] = Field(default=(), description="The step_ids that must be done before this step.")
+
+
+class Plan(Reply):
+    """A plan that can be worked off: its steps have distinct ids and depend only on steps that exist, without a cycle."""
+
+    title: Annotated[str, Field(min_length=1)]
+    sections: Annotated[tuple[str, ...], Field(min_length=1)]
+    steps: tuple[PlanStep, ...] = ()
+
+    @model_validator(mode="after")
+    def _steps_can_be_done(self) -> Self:
+        known: set[str] = set()
+        ids = [step.step_id for step in self.steps]
+        for step in self.steps:
+            if ids.count(step.step_id) > 1:
+                raise ValueError(f"step_id {step.step_id!r} is used twice")
+            for needed in step.depends_on:
+                if needed not in ids:
+                    raise ValueError(f"step {step.step_id!r} depends on {needed!r}, which is no step of this plan")
+                if needed not in known:
+                    raise ValueError(f"step {step.step_id!r} depends on {needed!r}, which does not come before it")
+            known.add(step.step_id)
+        return self
+
+    def as_markdown(self) -> str:
+        """The plan as markdown: the text that the lead works from."""
+        lines = [f"# {self.title}", "", *(f"- {section}" for section in self.sections)]
+        if self.steps:
+            lines += ["", "## Steps", ""]
+        for step in self.steps:
+            after = f" (after {', '.join(step.depends_on)})" if step.depends_on else ""
+            lines.append(f"{step.step_id}. [{step.agent}] {step.description}{after}")
+        return "\n".join(lines)
+
+
+class Report(Reply):
+    """What an agent with tools ends its work with. The text is what the reader gets; the lists say what it rests on."""
+
+    summary: Annotated[str, Field(min_length=1, description="The result for the reader, in markdown.")]
+    assumptions: tuple[str, ...] = Field(default=(), description="What was assumed because nobody said it.")
+    left_open: tuple[str, ...] = Field(default=(), description="What was not done or not found.")
+
+    @field_validator("assumptions", "left_open", mode="before")
+    @classmethod
+    def _none_is_empty(cls, value: object) -> object:
+        return () if value is None else value
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """The fallback where a model will not answer in JSON: its words are the summary."""
+        return cls(summary=text)
+
+    def to_text(self) -> str:
+        """The report as its reader sees it."""
+        return "\n".join([self.summary, *self._lists()])
+
+    def _lists(self) -> list[str]:
+        return [*_listed("Assumed", self.assumptions), *_listed("Left open", self.left_open)]
+
+
+class CodingReport(Report):
+    """The coder's report, with the files it wrote."""
+
+    files: tuple[str, ...] = Field(default=(), description="The files written, as paths in the workspace.")
+
+    @field_validator("files", mode="before")
+    @classmethod
+    def _no_files(cls, value: object) -> object:
+        return () if value is None else value
+
+    def _lists(self) -> list[str]:
+        return [*_listed("Files", self.files), *super()._lists()]
+
+
+class ResearchReport(Report):
+    """The researcher's report, with the documents it read."""
+
+    sources: tuple[str, ...] = Field(default=(), description="The documents the summary rests on, by name.")
+
+    @field_validator("sources", mode="before")
+    @classmethod
+    def _no_sources(cls, value: object) -> object:
+        return () if value is None else value
+
+    def _lists(self) -> list[str]:
+        return [*_listed("Sources", self.sources), *super()._lists()]
+
+
+def _listed(title: str, entries: tuple[str, ...]) -> list[str]:
+    return ["", f"{title}:", *(f"- {entry}" for entry in entries)] if entries else []

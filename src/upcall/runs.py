@@ -1,0 +1,111 @@
+"""A run: one task from the first message to its result, over any number of pauses and processes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from upcall import identity
+from upcall.questions import Answer, Question
+from upcall.replies import Classification, Plan
+
+
+class RunStatus(StrEnum):
+    """Where a run stands (seed S3, workflow states)."""
+
+    INITIALIZING = "initializing"
+    PLANNING = "planning"
+    EXECUTING = "executing"
+    AWAITING_CLARIFICATION = "awaiting_clarification"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+_WORKING = {RunStatus.INITIALIZING, RunStatus.PLANNING, RunStatus.EXECUTING}
+_RESTS = {RunStatus.AWAITING_CLARIFICATION, RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED}
+
+TRANSITIONS: dict[RunStatus, set[RunStatus]] = {
+    RunStatus.INITIALIZING: _WORKING | _RESTS,
+    RunStatus.PLANNING: _WORKING | _RESTS,
+    RunStatus.EXECUTING: _WORKING | _RESTS,
+    RunStatus.AWAITING_CLARIFICATION: _WORKING | {RunStatus.CANCELLED, RunStatus.EXPIRED},
+    RunStatus.FAILED: _WORKING | {RunStatus.CANCELLED},
+    RunStatus.COMPLETED: set(),
+    RunStatus.CANCELLED: set(),
+    RunStatus.EXPIRED: set(),
+}
+"""Which status may follow which. `docs/architecture.md` shows the same table as a picture."""
+
+
+class Usage(BaseModel):
+    """Tokens spent, as the model servers reported them."""
+
+    model_config = ConfigDict(frozen=True)
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    model_calls: int = 0
+
+    def plus(self, prompt_tokens: int, completion_tokens: int) -> Usage:
+        """The usage after one more model call."""
+        return Usage(
+            prompt_tokens=self.prompt_tokens + prompt_tokens,
+            completion_tokens=self.completion_tokens + completion_tokens,
+            model_calls=self.model_calls + 1,
+        )
+
+
+class Run(BaseModel):
+    """What is known of a run. A value: every change gives a new one.
+
+    ``usage`` has one entry an agent, named by its path (``lead/coder``). ``inputs`` are the choices the run was started
+    with and keeps over every pause (workspace, documents, model); never a key.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str = Field(default_factory=lambda: identity.new_id())
+    status: RunStatus = RunStatus.INITIALIZING
+    task: str
+    user: str | None = None
+    questions: tuple[Question, ...] = ()
+    answers: tuple[Answer, ...] = ()
+    classification: Classification | None = None
+    plan: Plan | None = None
+    result: str | None = None
+    error: str | None = None
+    usage: dict[str, Usage] = {}
+    inputs: dict[str, Any] = {}
+    created_at: datetime = Field(default_factory=lambda: identity.now())
+    updated_at: datetime = Field(default_factory=lambda: identity.now())
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing can follow."""
+        return not TRANSITIONS[self.status]
+
+    def moved_to(self, status: RunStatus, **changes: Any) -> Run:
+        """The run in its next status, with `changes` to its other fields.
+
+        Raises:
+            ValueError: the table has no such transition (an error in this library, not of its user).
+        """
+        if status != self.status and status not in TRANSITIONS[self.status]:
+            raise ValueError(f"A run that is {self.status} cannot become {status}.")
+        return self.model_copy(update={"status": status, "updated_at": identity.now(), **changes})
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that the command line prints: run_id, status, result, error, and the open questions."""
+        asked = [question.model_dump(mode="json", exclude_none=True) for question in self.questions]
+        return {
+            "run_id": self.id,
+            "status": self.status.value,
+            "result": self.result,
+            "error": self.error,
+            "questions": asked,
+        }

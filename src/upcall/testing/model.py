@@ -1,0 +1,181 @@
+"""A scripted model client: plays a `Script` in process, strict about what is asked too often and what is left over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from autogen_core import CancellationToken, FunctionCall
+from autogen_core.models import (
+    AssistantMessage,
+    ChatCompletionClient,
+    CreateResult,
+    FunctionExecutionResultMessage,
+    LLMMessage,
+    ModelCapabilities,
+    ModelFamily,
+    ModelInfo,
+    RequestUsage,
+    SystemMessage,
+)
+from autogen_core.tools import Tool, ToolSchema
+from pydantic import BaseModel
+
+from upcall.testing.script import Calls, CutShort, Fail, Hang, Replies, Request, Say, Script, normal
+
+MODEL_INFO = ModelInfo(
+    vision=False,
+    function_calling=True,
+    json_output=True,
+    structured_output=True,
+    family=ModelFamily.UNKNOWN,
+    multiple_system_messages=True,
+)
+
+
+class ScriptedFailure(Exception):
+    """What a `Fail` raises: like an SDK's error, it has the HTTP status."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status_code = status
+
+
+class ScriptedModelClient(ChatCompletionClient):
+    """A model client that says what its script says. Token counts are words; as a context manager it checks leftovers.
+
+    Raises:
+        ScriptError: from `create`, if nothing is scripted for the request or a tool call in it has no result; from
+            `assert_used_up`, if replies are left over.
+    """
+
+    component_type = "model"
+
+    def __init__(self, replies: Replies | Script, model_info: ModelInfo = MODEL_INFO) -> None:
+        self.script = replies if isinstance(replies, Script) else Script(replies)
+        self._model_info = model_info
+        self._usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
+
+    @property
+    def requests(self) -> list[Request]:
+        """Every request so far, oldest first."""
+        return self.script.requests
+
+    def assert_used_up(self) -> None:
+        """Raise a `ScriptError` if replies are left over."""
+        self.script.assert_used_up()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.assert_used_up()
+
+    async def create(
+        self,
+        messages: Sequence[LLMMessage],
+        *,
+        tools: Sequence[Tool | ToolSchema] = [],
+        tool_choice: Tool | Literal["auto", "required", "none"] = "auto",
+        json_output: bool | type[BaseModel] | None = None,
+        extra_create_args: Mapping[str, Any] = {},
+        cancellation_token: CancellationToken | None = None,
+    ) -> CreateResult:
+        """The next reply of the script."""
+        request = Request({"messages": [part for each in messages for part in _protocol(each)], "tools": list(tools)})
+        reply = normal(self.script.reply_to(request))
+        words = sum(len(str(each.get("content", "")).split()) for each in request.messages)
+        usage = RequestUsage(prompt_tokens=words, completion_tokens=1)
+        match reply:
+            case Say():
+                usage.completion_tokens = len(reply.text.split())
+                result = CreateResult(finish_reason="stop", content=reply.text, usage=usage, cached=False)
+            case Calls(calls, thought):
+                batch = [
+                    FunctionCall(id=call.id or f"call_{len(self.requests)}_{number}", name=call.name, arguments=call.text)
+                    for number, call in enumerate(calls, start=1)
+                ]
+                result = CreateResult(
+                    finish_reason="function_calls", content=batch, usage=usage, cached=False, thought=thought
+                )
+            case Fail(status, message):
+                raise ScriptedFailure(status, message)
+            case Hang(seconds):
+                await asyncio.sleep(seconds)
+                raise TimeoutError
+            case CutShort(content):
+                result = CreateResult(finish_reason="unknown", content=content, usage=usage, cached=False)
+            case _:
+                raise ValueError(f"only a server can send {reply!r}")
+        self._usage.prompt_tokens += usage.prompt_tokens
+        self._usage.completion_tokens += usage.completion_tokens
+        return result
+
+    async def create_stream(
+        self,
+        messages: Sequence[LLMMessage],
+        *,
+        tools: Sequence[Tool | ToolSchema] = [],
+        tool_choice: Tool | Literal["auto", "required", "none"] = "auto",
+        json_output: bool | type[BaseModel] | None = None,
+        extra_create_args: Mapping[str, Any] = {},
+        cancellation_token: CancellationToken | None = None,
+    ) -> AsyncGenerator[str | CreateResult, None]:
+        """The next reply of the script, its text word by word first."""
+        result = await self.create(messages, tools=tools, json_output=json_output)
+        if isinstance(result.content, str):
+            for number, word in enumerate(result.content.split(" ")):
+                yield word if number == 0 else f" {word}"
+        yield result
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+    def actual_usage(self) -> RequestUsage:
+        """Words so far."""
+        return self._usage
+
+    def total_usage(self) -> RequestUsage:
+        """Words so far."""
+        return self._usage
+
+    def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = []) -> int:
+        """Words in the messages."""
+        return sum(len(str(message.content).split()) for message in messages)
+
+    def remaining_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = []) -> int:
+        """As many as anybody needs."""
+        return 1_000_000
+
+    @property
+    def capabilities(self) -> ModelCapabilities:  # type: ignore[override]
+        """The older name of `model_info`."""
+        return self._model_info  # type: ignore[return-value]
+
+    @property
+    def model_info(self) -> ModelInfo:
+        """What this model can do."""
+        return self._model_info
+
+
+def _protocol(message: LLMMessage) -> list[dict[str, Any]]:
+    """The message as the OpenAI protocol has it."""
+    if isinstance(message, FunctionExecutionResultMessage):
+        return [
+            {"role": "tool", "tool_call_id": each.call_id, "name": each.name, "content": each.content}
+            for each in message.content
+        ]
+    if isinstance(message, AssistantMessage) and not isinstance(message.content, str):
+        calls = [
+            {"id": each.id, "type": "function", "function": {"name": each.name, "arguments": each.arguments}}
+            for each in message.content
+        ]
+        return [{"role": "assistant", "content": message.thought, "tool_calls": calls}]
+    role = "system" if isinstance(message, SystemMessage) else "user"
+    role = "assistant" if isinstance(message, AssistantMessage) else role
+    return [{"role": role, "content": message.content}]

@@ -1,0 +1,157 @@
+"""What a scripted model says: replies as small values, and who gets which."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel
+
+
+@dataclass(frozen=True)
+class Say:
+    """A text reply. A pydantic value or a dict is sent as JSON."""
+
+    content: str | BaseModel | Mapping[str, Any]
+
+    @property
+    def text(self) -> str:
+        """The text that is sent."""
+        if isinstance(self.content, BaseModel):
+            return self.content.model_dump_json()
+        return self.content if isinstance(self.content, str) else json.dumps(self.content)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One tool call. `arguments` that are a string are sent as they are, broken JSON included."""
+
+    name: str
+    arguments: Mapping[str, Any] | str = field(default_factory=dict)
+    id: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The arguments as they are sent."""
+        return self.arguments if isinstance(self.arguments, str) else json.dumps(dict(self.arguments))
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Several tool calls in one reply, with or without a text beside them."""
+
+    calls: Sequence[Call]
+    thought: str | None = None
+
+
+@dataclass(frozen=True)
+class Fail:
+    """The server refuses: an HTTP error with this status."""
+
+    status: int
+    message: str = "scripted failure"
+
+
+@dataclass(frozen=True)
+class Hang:
+    """The server takes the request and does not answer for so many seconds."""
+
+    seconds: float = 3600
+
+
+@dataclass(frozen=True)
+class Raw:
+    """The server answers 200 with this body, whatever it is."""
+
+    body: str
+
+
+@dataclass(frozen=True)
+class CutShort:
+    """The server streams this text and then closes the connection."""
+
+    content: str
+
+
+Reply: TypeAlias = Say | Call | Calls | Fail | Hang | Raw | CutShort | str
+"""A plain string is the same as `Say`."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request to the model, as the OpenAI protocol has it (``messages``, ``tools``, ...)."""
+
+    body: Mapping[str, Any]
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The messages, oldest first, each with ``role`` and ``content``."""
+        return list(self.body.get("messages", []))
+
+    @property
+    def system(self) -> str:
+        """The text of all system messages."""
+        return "\n".join(str(each.get("content")) for each in self.messages if each["role"] == "system")
+
+    @property
+    def tool_results(self) -> dict[str, str]:
+        """The tool results in the context: text by tool call id."""
+        return {each["tool_call_id"]: each["content"] for each in self.messages if each["role"] == "tool"}
+
+    def unpaired(self) -> list[str]:
+        """The ids of the tool calls without a result and of the results without a call."""
+        calls = [call["id"] for each in self.messages for call in each.get("tool_calls") or []]
+        results = [each["tool_call_id"] for each in self.messages if each["role"] == "tool"]
+        return sorted(set(calls) ^ set(results)) + sorted({each for each in calls if calls.count(each) > 1})
+
+
+Responder: TypeAlias = Callable[[Request], Reply]
+Replies: TypeAlias = Sequence[Reply] | Mapping[str, Sequence[Reply]] | Responder
+"""One list for all; one list an agent, named by words of its system message; or a function of the request."""
+
+
+class ScriptError(AssertionError):
+    """The conversation did not go as the script has it."""
+
+
+class Script:
+    """Hands out replies in order, and is strict: too many requests and leftovers are both errors."""
+
+    def __init__(self, replies: Replies) -> None:
+        self._responder = replies if callable(replies) else None
+        lists = replies if isinstance(replies, Mapping) else {"": [] if callable(replies) else replies}
+        self._left = {key: list(values) for key, values in lists.items()}
+        self.requests: list[Request] = []
+
+    def reply_to(self, request: Request) -> Reply:
+        """The next reply for whoever sends `request`.
+
+        Raises:
+            ScriptError: nothing is scripted for it, or a tool call in it has no result (which OpenAI refuses).
+        """
+        self.requests.append(request)
+        if unpaired := request.unpaired():
+            raise ScriptError(f"tool calls without a result, or results without a call: {', '.join(unpaired)}")
+        if self._responder is not None:
+            return self._responder(request)
+        for key, replies in self._left.items():
+            if key in request.system:
+                if not replies:
+                    raise ScriptError(f"no reply left for {key or 'the model'!r} at request {len(self.requests)}")
+                return replies.pop(0)
+        raise ScriptError(f"no replies scripted for: {request.system[:80]!r}")
+
+    def assert_used_up(self) -> None:
+        """Raise a `ScriptError` if replies are left over."""
+        left = {key or "the model": len(replies) for key, replies in self._left.items() if replies}
+        if left:
+            raise ScriptError(f"replies left over: {left}")
+
+
+def normal(reply: Reply) -> Say | Calls | Fail | Hang | Raw | CutShort:
+    """The reply in its long form: a string is said, a call is a batch of one."""
+    if isinstance(reply, str):
+        return Say(reply)
+    return Calls([reply]) if isinstance(reply, Call) else reply

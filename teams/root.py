@@ -1,0 +1,75 @@
+"""The root team: classifier, clarifier, planner, lead with nested coder and researcher, and the human."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from pathlib import Path
+
+from autogen_agentchat.agents import UserProxyAgent
+from autogen_agentchat.base import TerminationCondition
+from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
+from autogen_agentchat.teams import Swarm
+from autogen_core.models import ChatCompletionClient
+
+from upcall.agents import Clarifier, Classifier, DocumentsWorkbench, HumanProxyAgent, Planner, coder, lead, researcher
+from upcall.agents.coder import DESCRIPTION as CODER
+from upcall.agents.researcher import DESCRIPTION as RESEARCHER
+from upcall.prompts import ToolInfo
+from upcall.runs import RunStatus
+
+USER = "user"
+
+PHASES: dict[str, RunStatus] = {
+    "classifier": RunStatus.INITIALIZING,
+    "clarifier": RunStatus.PLANNING,
+    "planner": RunStatus.PLANNING,
+}
+"""The status of a run while the named agent has the turn; any other agent executes."""
+
+Clients = Callable[[str], ChatCompletionClient]
+"""The model client for the agent of a name."""
+
+
+@dataclass(frozen=True)
+class TeamOptions:
+    """What can be chosen about the root team. `timeout` is in seconds, for the classifier's call."""
+
+    workspace: Path
+    documents: Sequence[str] = ()
+    enable_clarifier: bool = True
+    max_turns: int = 3
+    max_rounds: int = 30
+    timeout: float = 90
+    stream: bool = False
+
+
+def root_team(clients: Clients, options: TeamOptions, *, human: UserProxyAgent | None = None) -> Swarm:
+    """A stock `Swarm` in which every member ends its turn with a hand-off or with the result.
+
+    Without `human` the team stops when a question is handed to the user, to be answered later. With a `human` it asks
+    that agent in the middle of the run and does not stop (live mode).
+    """
+    handlers = (ToolInfo("coder", CODER), ToolInfo("researcher", RESEARCHER))
+    deep = "clarifier" if options.enable_clarifier else "planner"
+    limits = {"max_rounds": options.max_rounds, "stream": options.stream}
+    nested = [
+        coder(clients("coder"), options.workspace, **limits),
+        researcher(clients("researcher"), options.documents, **limits),
+    ]
+    speakers = [
+        Classifier(clients("classifier"), tools=handlers, llm_timeout=options.timeout, deep_target=deep),
+        Planner(clients("planner"), handlers=handlers),
+        lead(clients("lead"), nested, **limits),
+        coder(clients("coder"), options.workspace, escalates_to=deep, **limits),
+        researcher(clients("researcher"), options.documents, escalates_to=deep, **limits),
+    ]
+    if options.enable_clarifier:
+        known = DocumentsWorkbench(options.documents).available
+        speakers.insert(1, Clarifier(clients("clarifier"), max_turns=options.max_turns, documents=known))
+    stops: list[TerminationCondition] = [TextMessageTermination(agent.name) for agent in speakers]
+    if human is None:
+        stops.append(HandoffTermination(USER))
+    return Swarm([*speakers, human or HumanProxyAgent(USER)], termination_condition=reduce(or_, stops))
