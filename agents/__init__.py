@@ -1,7 +1,7 @@
 """The agents, one a file. `pausable` is the tool loop that lead, coder and researcher share."""
 
-from upcall.agents.classifier import Classifier
 from upcall.agents.clarifier import Clarifier
+from upcall.agents.classifier import Classifier
 from upcall.agents.coder import coder
 from upcall.agents.documents import DocumentsWorkbench
 from upcall.agents.human import HumanProxyAgent

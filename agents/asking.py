@@ -25,9 +25,7 @@ class AskUserArguments(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     question: Annotated[str, Field(description="The one question to put to the user, short and complete.")]
-    clarification_type: Annotated[ClarificationType, Field(description="Why you ask.")] = (
-        ClarificationType.MISSING_INFO
-    )
+    clarification_type: Annotated[ClarificationType, Field(description="Why you ask.")] = ClarificationType.MISSING_INFO
     context: Annotated[str | None, Field(description="Why it matters, one sentence.")] = None
     options: Annotated[list[str], Field(description="The likely answers; empty for an open question.")] = []
     allow_free_text: Annotated[bool, Field(description="Whether an answer besides the options is welcome.")] = True

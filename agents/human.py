@@ -39,9 +39,7 @@ class HumanProxyAgent(UserProxyAgent):
             yield asked_event(question, source=self.name)
             with UserProxyAgent.InputRequestContext.populate_context(question.id):
                 answers.append(await self._ask(question, cancellation_token))
-        yield Response(
-            chat_message=answering(answers, target=handoff.source, questions=questions, source=self.name)
-        )
+        yield Response(chat_message=answering(answers, target=handoff.source, questions=questions, source=self.name))
 
     async def _ask(self, question: Question, token: CancellationToken) -> Answer:
         """Prompt until the reply is an answer this question accepts."""

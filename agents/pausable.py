@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, ClassVar, Literal, Self, get_args
 
 from autogen_agentchat.base import ChatAgent, Handoff, Response
@@ -21,7 +22,13 @@ from autogen_agentchat.messages import (
     ToolCallRequestEvent,
 )
 from autogen_core import CancellationToken, Component, ComponentModel, FunctionCall
-from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, SystemMessage, UserMessage
+from autogen_core.models import (
+    AssistantMessage,
+    ChatCompletionClient,
+    CreateResult,
+    SystemMessage,
+    UserMessage,
+)
 from autogen_core.tools import BaseTool, FunctionTool, ParametersSchema, ToolSchema, Workbench
 from pydantic import BaseModel
 
@@ -31,7 +38,7 @@ from upcall.agents.resumable import ResumableAgent, answers_from
 from upcall.agents.turns import Frame, Turn
 from upcall.errors import ConfigurationError, ModelReplyInvalid, UpcallError, UserInputRequired
 from upcall.handoffs import OUTCOME, OUTPUT, answering, asked_event, asking, path_of, questions_in, under
-from upcall.model_calls import call_model, explain, report_failure
+from upcall.model_calls import call_model, explain
 from upcall.prompts import AskRuleContext, RepairContext, ReplyFormatContext, render
 from upcall.runs import Usage
 
@@ -151,22 +158,22 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
-    async def on_messages_stream(
+    async def take_turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Event | Response, None]:
-        """Events as they happen, then the `Response` that ends the turn or, with open questions, pauses it.
+        """Think, act on every call at once, pause if any call waits, else go on.
 
         Raises:
             ModelError: a model call failed. The state is as it was before that call: with no new messages the turn
                 goes on from there, and no finished call is made again.
-            asyncio.CancelledError: the token was cancelled. The state is as after a failed call.
         """
         turn = self._state
         note = self._take_in(messages)
         while True:
             if turn.frames:
-                async for event in self._act(cancellation_token):
-                    yield self._counted(event)
+                async with aclosing(self._act(cancellation_token)) as events:
+                    async for event in events:
+                        yield self._counted(event)
                 if questions := turn.open_questions():
                     turn.seen = []
                     message = asking(questions, source=self.name, user_proxy=self.user_proxy, note=note)
@@ -183,11 +190,12 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 yield Response(chat_message=self._spent())
                 return
             reply: CreateResult | None = None
-            async for item in self._think(cancellation_token):
-                if isinstance(item, CreateResult):
-                    reply = item
-                else:
-                    yield item
+            async with aclosing(self._think(cancellation_token)) as items:
+                async for item in items:
+                    if isinstance(item, CreateResult):
+                        reply = item
+                    else:
+                        yield item
             assert reply is not None
             if isinstance(reply.content, str):
                 said = self._counted(self._conclude(reply))
@@ -220,9 +228,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         if event.models_usage is not None:
             path = "/".join(path_of(event))
             spent = self._state.usage.get(path, Usage())
-            self._state.usage[path] = spent.plus(
-                event.models_usage.prompt_tokens, event.models_usage.completion_tokens
-            )
+            self._state.usage[path] = spent.plus(event.models_usage.prompt_tokens, event.models_usage.completion_tokens)
         return event
 
     # -- think --------------------------------------------------------------------------------------------------------
@@ -290,11 +296,9 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         from_text = getattr(self._output_type, "from_text", None)
         if from_text is None or not text.strip():
             self._state.repairs = 0
-            raise report_failure(
-                ModelReplyInvalid(
-                    f"Agent {self.name!r}: the model's final reply could not be used, also after one repair: {problem}. "
-                    "The run is stored; go on with resume, or use another model."
-                )
+            raise ModelReplyInvalid(
+                f"Agent {self.name!r}: the model's final reply could not be used, also after one repair: {problem}. "
+                "The run is stored; go on with resume, or use another model."
             )
         return self._as_message(from_text(text.strip()))
 
@@ -480,8 +484,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                         frame.finish(item.chat_message.to_model_text())
             except UpcallError:
                 raise
-            except Exception as error:  # noqa: BLE001  (any agent may be nested; the cause is named and kept)
-                raise report_failure(explain(error, agent.name)) from error
+            except Exception as error:
+                raise explain(error, agent.name) from error
 
     def waiting_for(self) -> set[str]:
         """The ids of the questions this agent waits for."""

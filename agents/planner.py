@@ -96,9 +96,7 @@ class Planner(StructuredAgent, Component[PlannerConfig]):
         return self._messages(render(context), AmbiguityCheck)
 
     def _plan_prompt(self) -> list[SystemMessage | UserMessage]:
-        context = PlanContext(
-            clarifier_context=self._request(), feedback_history=(), available_handlers=self._handlers
-        )
+        context = PlanContext(clarifier_context=self._request(), feedback_history=(), available_handlers=self._handlers)
         return self._messages(render(context), Plan)
 
     def _messages(self, prompt: str, kind: type[BaseModel]) -> list[SystemMessage | UserMessage]:

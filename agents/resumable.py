@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from contextvars import ContextVar
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from autogen_agentchat.agents import BaseChatAgent
@@ -20,6 +22,12 @@ from upcall.questions import Answer, Question
 
 STATE_VERSION: Literal[1] = 1
 """The version of every agent state written here. AutoGen never checks its own (`BaseState.version`)."""
+
+
+interruptions: ContextVar[list[BaseException] | None] = ContextVar("upcall_interruptions", default=None)
+"""Where a turn that is cut off leaves its cause. AutoGen's group chat turns any exception into a `RuntimeError` of text
+(autogen-agentchat 0.7.5); the driver sets a list before it runs a team, and the team's tasks inherit it. An entry also
+says that the state of the agent that was cut off can be gone on from, which a stock agent's cannot."""
 
 
 class AgentState(BaseModel):
@@ -60,18 +68,36 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
         return (TextMessage, HandoffMessage)
 
     @abstractmethod
-    def on_messages_stream(
+    def take_turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
         """Events as they happen, then the `Response` that ends the turn. No messages: go on where the turn stopped."""
+
+    async def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
+        """Events as they happen, then the `Response` that ends the turn or, with open questions, pauses it.
+
+        Raises:
+            UpcallError: the turn cannot go on now. The state holds what was finished; with no new messages the turn
+                goes on from there.
+            asyncio.CancelledError: the token was cancelled. The state is as after an error.
+        """
+        try:
+            async with aclosing(self.take_turn(messages, cancellation_token)) as turn:
+                async for item in turn:
+                    yield item
+        except BaseException as error:
+            kept = interruptions.get()
+            if kept is not None:
+                kept.append(error)
+            raise
 
     @abstractmethod
     def waiting_for(self) -> set[str]:
         """The ids of the questions this agent waits for."""
 
-    async def on_messages(
-        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> Response:
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
         """The `Response` alone. Its ``inner_messages`` stay empty: `Swarm` would look for hand-offs in them."""
         async for item in self.on_messages_stream(messages, cancellation_token):
             if isinstance(item, Response):

@@ -128,10 +128,10 @@ class StructuredAgent(ResumableAgent[Thread]):
     def decide(self, token: CancellationToken) -> AsyncGenerator[BaseAgentEvent | Step, None]:
         """The events of this turn's model calls, then the step to take, last."""
 
-    async def on_messages_stream(
+    async def take_turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
-        """Events as they happen, then the `Response` that ends or pauses the turn.
+        """Take in what the group said, decide, and end the turn with the step.
 
         Raises:
             ModelError: a model call failed; with no new messages the turn starts its open call again.
@@ -234,6 +234,4 @@ def _plain(message: BaseChatMessage) -> ChatMessage:
     """The message in a form that a stored state can hold: a type of its own becomes text."""
     if isinstance(message, TextMessage | HandoffMessage):
         return message
-    return TextMessage(
-        id=message.id, source=message.source, content=message.to_model_text(), metadata=message.metadata
-    )
+    return TextMessage(id=message.id, source=message.source, content=message.to_model_text(), metadata=message.metadata)

@@ -86,13 +86,18 @@ class Turn(AgentState):
     def open_frames(self, calls: Sequence[FunctionCall], thought: str | None) -> None:
         """Start working on the calls of one model reply.
 
-        Every call gets an id of its own, since a result is paired with its call by id and some models send none or
-        the same twice. Arguments that are no JSON object never enter the context: some servers then refuse every
-        further request; the frame says what was wrong instead.
+        Every call gets an id of its own in this context, since a result is paired with its call by id and some models
+        send none, or count from the same number in every reply. Arguments that are no JSON object never enter the
+        context: some servers then refuse every further request; the frame says what was wrong instead.
         """
         self.thought = thought
         self.frames = []
-        taken: set[str] = set()
+        taken = {
+            call.id
+            for message in self.messages
+            if isinstance(message, AssistantMessage) and not isinstance(message.content, str)
+            for call in message.content
+        }
         for call in calls:
             call_id = call.id if call.id and call.id not in taken else f"call_{identity.new_id()}"
             taken.add(call_id)

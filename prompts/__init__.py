@@ -3,8 +3,8 @@
 from upcall.prompts.contexts import (
     AmbiguityContext,
     AskRuleContext,
-    ClassifierContext,
     ClarifierContext,
+    ClassifierContext,
     CoderContext,
     LeadContext,
     PlanContext,

@@ -25,7 +25,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        autoescape=False,  # noqa: S701  (the reader is a model)
+        autoescape=False,
     )
 
 

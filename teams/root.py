@@ -7,14 +7,24 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from pathlib import Path
+from typing import TypedDict
 
 from autogen_agentchat.agents import UserProxyAgent
-from autogen_agentchat.base import TerminationCondition
+from autogen_agentchat.base import ChatAgent, TerminationCondition
 from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
 from autogen_agentchat.teams import Swarm
 from autogen_core.models import ChatCompletionClient
 
-from upcall.agents import Clarifier, Classifier, DocumentsWorkbench, HumanProxyAgent, Planner, coder, lead, researcher
+from upcall.agents import (
+    Clarifier,
+    Classifier,
+    DocumentsWorkbench,
+    HumanProxyAgent,
+    Planner,
+    coder,
+    lead,
+    researcher,
+)
 from upcall.agents.coder import DESCRIPTION as CODER
 from upcall.agents.researcher import DESCRIPTION as RESEARCHER
 from upcall.prompts import ToolInfo
@@ -31,6 +41,11 @@ PHASES: dict[str, RunStatus] = {
 
 Clients = Callable[[str], ChatCompletionClient]
 """The model client for the agent of a name."""
+
+
+class _Limits(TypedDict):
+    max_rounds: int
+    stream: bool
 
 
 @dataclass(frozen=True)
@@ -54,17 +69,19 @@ def root_team(clients: Clients, options: TeamOptions, *, human: UserProxyAgent |
     """
     handlers = (ToolInfo("coder", CODER), ToolInfo("researcher", RESEARCHER))
     deep = "clarifier" if options.enable_clarifier else "planner"
-    limits = {"max_rounds": options.max_rounds, "stream": options.stream}
-    nested = [
-        coder(clients("coder"), options.workspace, **limits),
-        researcher(clients("researcher"), options.documents, **limits),
-    ]
-    speakers = [
+
+    def workers(escalates_to: str | None) -> list[ChatAgent]:
+        limits = _Limits(max_rounds=options.max_rounds, stream=options.stream)
+        return [
+            coder(clients("coder"), options.workspace, escalates_to=escalates_to, **limits),
+            researcher(clients("researcher"), options.documents, escalates_to=escalates_to, **limits),
+        ]
+
+    speakers: list[ChatAgent] = [
         Classifier(clients("classifier"), tools=handlers, llm_timeout=options.timeout, deep_target=deep),
         Planner(clients("planner"), handlers=handlers),
-        lead(clients("lead"), nested, **limits),
-        coder(clients("coder"), options.workspace, escalates_to=deep, **limits),
-        researcher(clients("researcher"), options.documents, escalates_to=deep, **limits),
+        lead(clients("lead"), workers(None), max_rounds=options.max_rounds, stream=options.stream),
+        *workers(deep),
     ]
     if options.enable_clarifier:
         known = DocumentsWorkbench(options.documents).available

@@ -1,1 +1,62 @@
-"""Agents nested in AutoGen agents ask the human in the middle of their turn; the run stops, is stored, and resumes."""
+"""Agents nested in AutoGen agents ask the human in the middle of their turn; the run stops, is stored, and resumes.
+
+Importing this package costs next to nothing: each name below loads its module when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from upcall.agents import HumanProxyAgent, PausableAgent
+    from upcall.app import Upcall
+    from upcall.errors import UpcallError, UserInputRequired
+    from upcall.questions import Answer, AnsweredBy, ClarificationType, Option, Outcome, Question
+    from upcall.runs import Run, RunStatus
+    from upcall.settings import Settings
+    from upcall.store import RunStore
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Answer": "questions",
+    "AnsweredBy": "questions",
+    "ClarificationType": "questions",
+    "HumanProxyAgent": "agents",
+    "Option": "questions",
+    "Outcome": "questions",
+    "PausableAgent": "agents",
+    "Question": "questions",
+    "Run": "runs",
+    "RunStatus": "runs",
+    "RunStore": "store",
+    "Settings": "settings",
+    "Upcall": "app",
+    "UpcallError": "errors",
+    "UserInputRequired": "errors",
+}
+
+__all__ = [
+    "Answer",
+    "AnsweredBy",
+    "ClarificationType",
+    "HumanProxyAgent",
+    "Option",
+    "Outcome",
+    "PausableAgent",
+    "Question",
+    "Run",
+    "RunStatus",
+    "RunStore",
+    "Settings",
+    "Upcall",
+    "UpcallError",
+    "UserInputRequired",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'upcall' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"upcall.{_HOMES[name]}"), name)

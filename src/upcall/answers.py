@@ -19,7 +19,10 @@ GivenAnswers: TypeAlias = AnswerValue | Mapping[str, AnswerValue]
 
 
 def match_answers(
-    given: GivenAnswers, open_questions: Sequence[Question], answered: Sequence[Answer] = (), user: str | None = None
+    given: GivenAnswers,
+    open_questions: Sequence[Question],
+    answered: Sequence[Answer] = (),
+    user: str | None = None,
 ) -> list[Answer]:
     """The new answers, one for each question that `given` names and that is still open.
 
@@ -30,7 +33,7 @@ def match_answers(
         AnswerRefused: a value the question does not accept, or one value where several questions are open.
         AlreadyAnswered: a different second answer to a question.
     """
-    by_id = given if isinstance(given, Mapping) else {_only(open_questions).id: given}
+    by_id = given if isinstance(given, Mapping) else {_named(given, open_questions): given}
     open_by_id = {question.id: question for question in open_questions}
     earlier = {answer.question_id: answer for answer in answered}
     new: dict[str, Answer] = {}
@@ -49,46 +52,76 @@ def match_answers(
 
 
 def read_answer(question: Question, value: AnswerValue, user: str | None = None) -> Answer:
-    """The answer that `value` gives to `question`.
+    """The answer that `value` gives to `question`, recorded as the human's, whatever a whole `Answer` says of itself.
 
     Raises:
-        AnswerRefused: empty text, something that is not an option where only options count, several options where one
-            is to be chosen, or an outcome that the human cannot give.
+        AnswerRefused: no text or an empty one, something that is not an option where only options count, several
+            options where one is to be chosen, an outcome that the human cannot give, or an `Answer` to another
+            question.
     """
     if isinstance(value, Answer):
         return _read_outcome(question, value, user)
-    parts = [value] if isinstance(value, str) else list(value)
-    parts = [part.strip() for part in parts if part.strip()]
-    if not parts:
-        raise AnswerRefused(f"The answer to {question.id} is empty. {_expected(question)}")
+    parts = _parts(question, value)
     if question.multi_select and len(parts) == 1 and _find_option(question, parts[0]) is None:
         parts = _split_choices(question, parts[0])
     chosen = [_find_option(question, part) for part in parts]
-    if question.options and all(option is not None for option in chosen):
-        labels = tuple(dict.fromkeys(option.label for option in chosen if option is not None))
-        if len(labels) > 1 and not question.multi_select:
-            raise AnswerRefused(f"Question {question.id} takes one option, not {len(labels)}. {_expected(question)}")
-        return Answer(question_id=question.id, text=", ".join(labels), selected=labels, user=user)
-    if not question.allow_free_text:
-        wrong = [part for part, option in zip(parts, chosen, strict=True) if option is None]
-        raise AnswerRefused(f"{', '.join(map(repr, wrong))} is not an option of {question.id}. {_expected(question)}")
-    return Answer(question_id=question.id, text=", ".join(parts), user=user)
+    labels = tuple(dict.fromkeys(option.label for option in chosen if option is not None))
+    wrong = [part for part, option in zip(parts, chosen, strict=True) if option is None]
+    if len(labels) > 1 and not question.multi_select:
+        raise AnswerRefused(f"Question {question.id} takes one option, not {len(labels)}. {_expected(question)}")
+    if wrong and not question.allow_free_text:
+        raise AnswerRefused(
+            f"{', '.join(map(_quoted, wrong))} is not an option of {question.id}. {_expected(question)}"
+        )
+    return Answer(question_id=question.id, text=", ".join([*labels, *wrong]), selected=labels, user=user)
+
+
+def _parts(question: Question, value: str | Sequence[str]) -> list[str]:
+    """The texts in `value`, trimmed, without empty ones."""
+    parts = [value] if isinstance(value, str) else value
+    if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
+        raise AnswerRefused(f"The answer to {question.id} is {value!r}; give text, a list of texts, or an Answer.")
+    if any("\ud800" <= character <= "\udfff" for part in parts for character in part):
+        raise AnswerRefused(f"The answer to {question.id} is not valid text (UTF-8); type it again.")
+    stripped = [part.strip() for part in parts if part.strip()]
+    if not stripped:
+        raise AnswerRefused(f"The answer to {question.id} is empty. {_expected(question)}")
+    return stripped
 
 
 def _read_outcome(question: Question, answer: Answer, user: str | None) -> Answer:
-    if answer.outcome is Outcome.ANSWERED:
-        return read_answer(question, list(answer.selected) or answer.text, user or answer.user)
-    if answer.outcome is Outcome.SKIPPED and question.required:
-        raise AnswerRefused(f"Question {question.id} is required and cannot be skipped; answer it or decline it.")
-    if answer.outcome not in (Outcome.SKIPPED, Outcome.DECLINED):
-        raise AnswerRefused(f"Outcome {answer.outcome!r} cannot be given as an answer; give text, skip or decline.")
-    return answer.model_copy(update={"question_id": question.id, "user": user or answer.user})
+    """The same outcome as a new value: who answers, and when, is for the caller to say and not for the answer."""
+    if not question.id.startswith(answer.question_id):
+        raise AnswerRefused(f"This answers question {answer.question_id}, not {question.id}; give it to that one.")
+    match answer.outcome:
+        case Outcome.ANSWERED:
+            return read_answer(question, _said(answer), user or answer.user)
+        case Outcome.SKIPPED if question.required:
+            raise AnswerRefused(f"Question {question.id} is required and cannot be skipped; answer it or decline it.")
+        case Outcome.SKIPPED | Outcome.DECLINED:
+            return Answer(question_id=question.id, outcome=answer.outcome, text=answer.text, user=user or answer.user)
+        case _:
+            raise AnswerRefused(
+                f"Outcome {answer.outcome.value!r} cannot be given as an answer; give text, skip or decline."
+            )
 
 
-def _only(open_questions: Sequence[Question]) -> Question:
+def _said(answer: Answer) -> list[str]:
+    """What an `Answer` says, part by part: the labels, and the text where it is more than the labels again."""
+    labels = list(answer.selected)
+    remark = [] if labels and answer.text.casefold() == ", ".join(labels).casefold() else [answer.text]
+    return labels + remark
+
+
+def _named(given: AnswerValue, open_questions: Sequence[Question]) -> str:
+    """The question that one value is for: the one it names itself, else the only one that is open."""
+    if isinstance(given, Answer) and given.question_id:
+        return given.question_id
     if len(open_questions) == 1:
-        return open_questions[0]
-    ids = ", ".join(question.id for question in open_questions) or "none"
+        return open_questions[0].id
+    if not open_questions:
+        raise AnswerRefused("No question is open, so there is nothing to answer.")
+    ids = ", ".join(question.id for question in open_questions)
     raise AnswerRefused(
         f"{len(open_questions)} questions are open, so an answer must name its question: {{id: answer}}, or ID=ANSWER "
         f"on the command line. Open questions: {ids}."
@@ -102,12 +135,12 @@ def _full_id(named: str, known: Sequence[str]) -> str:
 
 
 def _same_as_before(earlier: Answer, value: AnswerValue) -> None:
-    if isinstance(value, Answer):
+    """Accept what was said before once more. The question is gone by now, so an option counts by its label only."""
+    if isinstance(value, Answer) and value.outcome is not Outcome.ANSWERED:
         same = earlier.says_the_same(value)
     else:
-        parts = [value] if isinstance(value, str) else list(value)
-        text = ", ".join(part.strip() for part in parts)
-        same = earlier.outcome is Outcome.ANSWERED and text.casefold() == earlier.text.casefold()
+        said = _said(value) if isinstance(value, Answer) else [value] if isinstance(value, str) else value
+        same = earlier.outcome is Outcome.ANSWERED and _words(said) == _words([earlier.text])
     if not same:
         who = earlier.user or earlier.by.value
         raise AlreadyAnswered(
@@ -116,22 +149,29 @@ def _same_as_before(earlier: Answer, value: AnswerValue) -> None:
         )
 
 
+def _words(parts: Sequence[str]) -> list[str]:
+    """The parts of an answer for comparing: labels may come in any case and order, joined by commas or apart."""
+    return sorted({part.strip().casefold() for part in ",".join(parts).split(",")} - {""})
+
+
 def _find_option(question: Question, text: str) -> Option | None:
-    """By label (any case), then by id, then by number: a label that is itself a number names that option."""
+    """By label (any case), then by number, then by id: what the human sees comes before what only programs see."""
     for option in question.options:
         if option.label.casefold() == text.casefold():
             return option
-    for option in question.options:
-        if option.id == text:
+    for number, option in enumerate(question.options, start=1):
+        if text == str(number):
             return option
-    if text.isascii() and text.isdigit() and 1 <= int(text) <= len(question.options):
-        return question.options[int(text) - 1]
-    return None
+    return next((option for option in question.options if option.id == text), None)
 
 
 def _split_choices(question: Question, text: str) -> list[str]:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     return parts if parts and all(_find_option(question, part) for part in parts) else [text]
+
+
+def _quoted(text: str, limit: int = 80) -> str:
+    return repr(text if len(text) <= limit else f"{text[:limit]}…")
 
 
 def _expected(question: Question) -> str:

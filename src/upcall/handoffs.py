@@ -6,9 +6,14 @@ Custom message types are not registered through nested teams and do not survive 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import TypeAlias
 
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, UserInputRequestedEvent
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    HandoffMessage,
+    UserInputRequestedEvent,
+)
 from pydantic import TypeAdapter, ValidationError
 
 from upcall.errors import SchemaMismatch
@@ -22,7 +27,7 @@ OUTCOME = "upcall.outcome"
 CLASSIFICATION = "upcall.classification"
 PLAN = "upcall.plan"
 
-M = TypeVar("M", bound=BaseAgentEvent | BaseChatMessage)
+Event: TypeAlias = BaseAgentEvent | BaseChatMessage
 
 _questions = TypeAdapter(list[Question])
 _answers = TypeAdapter(list[Answer])
@@ -92,12 +97,12 @@ def asked_event(question: Question, *, source: str) -> UserInputRequestedEvent:
     )
 
 
-def path_of(message: BaseAgentEvent | BaseChatMessage) -> tuple[str, ...]:
+def path_of(message: Event) -> tuple[str, ...]:
     """The agents from the outermost down to the one that produced this event."""
     return tuple(message.metadata.get(PATH, message.source).split("/"))
 
 
-def under(parent: str, message: M) -> M:
+def under(parent: str, message: Event) -> Event:
     """The same event one level further up, with `parent` in front of its path."""
     path = "/".join((parent, *path_of(message)))
     return message.model_copy(update={"metadata": {**message.metadata, PATH: path}})

@@ -1,14 +1,13 @@
 """The one seam to a model: a call that ends in a reply or in a `ModelError` that says what to do.
 
 Model clients raise what their SDKs raise, and AutoGen's group chat turns any exception into a `RuntimeError` of text.
-So the cause is named here, where it happens, and left in `failures` for the driver to find.
+So the cause is named here, where it happens; `upcall.agents.resumable` keeps it for the driver to find.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextvars import ContextVar
 from typing import Any
 
 from autogen_agentchat.utils import remove_images
@@ -27,17 +26,6 @@ from upcall.errors import (
     ModelUnavailable,
     UpcallError,
 )
-
-failures: ContextVar[list[UpcallError] | None] = ContextVar("upcall_failures", default=None)
-"""Where an error is left for the driver. The driver sets a list before it runs a team; the team's tasks inherit it."""
-
-
-def report_failure(error: UpcallError) -> UpcallError:
-    """Leave `error` for the driver and give it back to be raised."""
-    reported = failures.get()
-    if reported is not None:
-        reported.append(error)
-    return error
 
 
 async def call_model(
@@ -68,16 +56,14 @@ async def call_model(
                     yield item
             else:
                 call = asyncio.ensure_future(
-                    client.create(
-                        sent, tools=tools, json_output=json_output, cancellation_token=cancellation_token
-                    )
+                    client.create(sent, tools=tools, json_output=json_output, cancellation_token=cancellation_token)
                 )
                 cancellation_token.link_future(call)
                 yield await call
     except (UpcallError, AssertionError):
         raise  # An assertion is a scripted model's: a test must see it as it is.
-    except Exception as error:  # noqa: BLE001  (any SDK may be behind the client; the cause is named and kept)
-        raise report_failure(explain(error, agent)) from error
+    except Exception as error:
+        raise explain(error, agent) from error
 
 
 class _CutShort(Exception):

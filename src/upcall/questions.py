@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AliasChoices,
+    AliasGenerator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
 
 from upcall import identity
 
@@ -15,6 +27,21 @@ MAX_QUESTION_CHARS = 4_000
 
 MAX_OPTIONS = 50
 """More options than this are refused: a human cannot choose among them in a list."""
+
+CAMEL_TOO = AliasGenerator(validation_alias=lambda name: AliasChoices(name, to_camel(name)))
+"""Reads ``allowFreeText`` as ``allow_free_text`` (decision X8); what is written is always snake_case."""
+
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters besides tab and newline, and those that turn the reading direction: on a terminal they
+can hide or repaint what the human is asked to agree to."""
+
+
+def _visible(value: Any) -> Any:
+    return _UNSEEN.sub("", value) if isinstance(value, str) else value
+
+
+Shown = Annotated[str, BeforeValidator(_visible)]
+"""Text from a model that a human is shown."""
 
 
 class ClarificationType(StrEnum):
@@ -49,12 +76,15 @@ class AnsweredBy(StrEnum):
 
 
 class Option(BaseModel):
-    """One choice: a label that the human sees, and what it means. A plain string is accepted as a label."""
+    """One choice: a label that the human sees, and what it means. A plain string is accepted as a label.
+
+    ``id`` is for programs; a person never sees it.
+    """
 
     model_config = ConfigDict(frozen=True, str_strip_whitespace=True)
 
-    label: Annotated[str, Field(min_length=1, max_length=400)]
-    description: str | None = None
+    label: Annotated[Shown, Field(min_length=1, max_length=400)]
+    description: Annotated[Shown, Field(max_length=MAX_QUESTION_CHARS)] | None = None
     id: str | None = None
 
     @model_validator(mode="before")
@@ -69,24 +99,29 @@ class Question(BaseModel):
     ``path`` names the agents from the outermost down to the asker; ``calls`` holds the tool call id at each level of
     the path, so that two calls of one agent are told apart. The last entry of ``calls`` is missing where the asker
     needed no tool call to ask (classifier, clarifier and planner ask in structured output).
+
+    A ``risk_confirmation`` is always ``required`` and never has a ``default``: it takes the human's own choice, and to
+    skip it would tell the asker to go on.
     """
 
-    model_config = ConfigDict(frozen=True, str_strip_whitespace=True, populate_by_name=True, extra="forbid")
+    model_config = ConfigDict(
+        frozen=True,
+        str_strip_whitespace=True,
+        populate_by_name=True,
+        alias_generator=CAMEL_TOO,
+        extra="forbid",
+    )
 
-    id: str = Field(default_factory=lambda: identity.new_id())
-    question: Annotated[str, Field(min_length=1, max_length=MAX_QUESTION_CHARS)]
-    header: Annotated[str, Field(max_length=80)] | None = None
-    clarification_type: Annotated[
-        ClarificationType, Field(validation_alias=AliasChoices("clarification_type", "clarificationType"))
-    ] = ClarificationType.MISSING_INFO
-    context: Annotated[str, Field(max_length=MAX_QUESTION_CHARS)] | None = None
+    id: Annotated[str, Field(min_length=1)] = Field(default_factory=lambda: identity.new_id())
+    question: Annotated[Shown, Field(min_length=1, max_length=MAX_QUESTION_CHARS)]
+    header: Annotated[Shown, Field(max_length=80)] | None = None
+    clarification_type: ClarificationType = ClarificationType.MISSING_INFO
+    context: Annotated[Shown, Field(max_length=MAX_QUESTION_CHARS)] | None = None
     options: Annotated[tuple[Option, ...], Field(max_length=MAX_OPTIONS)] = ()
-    allow_free_text: Annotated[
-        bool, Field(validation_alias=AliasChoices("allow_free_text", "allowFreeText"))
-    ] = True
-    multi_select: Annotated[bool, Field(validation_alias=AliasChoices("multi_select", "multiSelect"))] = False
+    allow_free_text: bool = True
+    multi_select: bool = False
     required: bool = True
-    default: str | None = None
+    default: Annotated[Shown, Field(max_length=MAX_QUESTION_CHARS)] | None = None
     secret: bool = False
     path: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
@@ -97,8 +132,15 @@ class Question(BaseModel):
     @classmethod
     def _without_empty_options(cls, value: Any) -> Any:
         if not isinstance(value, list | tuple):
-            return value or ()
-        return tuple(option for option in value if not (isinstance(option, str) and not option.strip()))
+            return () if value is None else value
+        return tuple(option for option in value if not _says_nothing(option))
+
+    @field_validator("required", "default")
+    @classmethod
+    def _own_choice_for_a_risk(cls, value: Any, info: ValidationInfo) -> Any:
+        if info.data.get("clarification_type") is not ClarificationType.RISK_CONFIRMATION:
+            return value
+        return True if info.field_name == "required" else None
 
     @model_validator(mode="after")
     def _answerable(self) -> Question:
@@ -106,6 +148,9 @@ class Question(BaseModel):
         twice = sorted({option.label for option in self.options if labels.count(option.label.casefold()) > 1})
         if twice:
             raise ValueError(f"two options have the same label: {', '.join(twice)}")
+        ids = [option.id for option in self.options if option.id is not None]
+        if len(ids) > len(set(ids)):
+            raise ValueError(f"two options have the same id: {', '.join(sorted(ids))}")
         if not self.options and not self.allow_free_text:
             raise ValueError("without options, allow_free_text must be true")
         return self
@@ -131,10 +176,7 @@ class Question(BaseModel):
     def details(self) -> list[str]:
         """The lines below the question: reason, numbered options, and how it may be answered."""
         lines = [f"  Reason: {self.context}"] if self.context else []
-        lines += [
-            f"  {number}. {option.label}" + (f" - {option.description}" if option.description else "")
-            for number, option in enumerate(self.options, start=1)
-        ]
+        lines += [f"  {number}. {_one_line(option)}" for number, option in enumerate(self.options, start=1)]
         if self.options and self.allow_free_text:
             lines.append("  Or answer in your own words.")
         if self.multi_select:
@@ -146,10 +188,28 @@ class Question(BaseModel):
         return lines
 
 
+def _says_nothing(option: Any) -> bool:
+    """Whether a model left this entry of the options blank: ``""``, ``null``, ``{}``, ``{"label": ""}``."""
+    parts = option.values() if isinstance(option, dict) else [option]
+    return all(part is None or (isinstance(part, str) and not part.strip()) for part in parts)
+
+
+def _one_line(option: Option) -> str:
+    """The option as one line, whatever is in it: a second line could pass for another option."""
+    text = f"{option.label} - {option.description}" if option.description else option.label
+    return " ".join(text.split())
+
+
 class Answer(BaseModel):
     """What came back to a question: by whom, when, and with which outcome. ``selected`` holds option labels."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(
+        frozen=True,
+        str_strip_whitespace=True,
+        populate_by_name=True,
+        alias_generator=CAMEL_TOO,
+        extra="forbid",
+    )
 
     question_id: str
     outcome: Outcome = Outcome.ANSWERED
@@ -167,7 +227,7 @@ class Answer(BaseModel):
         """What the asking model reads as the result of its call: for every outcome text that it can act on."""
         match self.outcome:
             case Outcome.ANSWERED:
-                return self.text
+                return self.text or ", ".join(self.selected) or "The user gave an empty answer."
             case Outcome.SKIPPED:
                 return "The user skipped this question. Go on with your best judgement and say what you assumed."
             case Outcome.DECLINED:
@@ -178,4 +238,5 @@ class Answer(BaseModel):
             case Outcome.CANCELLED:
                 return "The question was cancelled. Do not ask again; end your work and say what stays open."
             case Outcome.ASSUMED:
-                return f"Nobody answered; assumed: {self.text}. Go on with this and list it as an assumption."
+                assumed = self.text or "what seems best"
+                return f"Nobody answered; assumed: {assumed}. Go on with this and list it as an assumption."

@@ -159,7 +159,7 @@ class PlanStep(Reply):
 
 
 class Plan(Reply):
-    """A plan that can be worked off: its steps have distinct ids and depend only on steps that exist, without a cycle."""
+    """A plan that can be worked off: its steps have distinct ids and depend only on steps that come before them."""
 
     title: Annotated[str, Field(min_length=1)]
     sections: Annotated[tuple[str, ...], Field(min_length=1)]

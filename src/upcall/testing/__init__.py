@@ -1,7 +1,21 @@
-"""For tests and experiments without a network: a scripted model, a scripted human, an OpenAI server on loopback."""
+"""Tests without a network: a scripted model, a scripted human, an OpenAI server on loopback."""
 
+from upcall.testing.human import OneAfterAnother, ScriptedHuman
 from upcall.testing.model import ScriptedModelClient
-from upcall.testing.script import Call, Calls, CutShort, Fail, Hang, Raw, Reply, Request, Say, Script, ScriptError
+from upcall.testing.script import (
+    Call,
+    Calls,
+    CutShort,
+    Fail,
+    Hang,
+    Raw,
+    Reply,
+    Request,
+    Say,
+    Script,
+    ScriptError,
+)
+from upcall.testing.server import LoopbackServer
 
 __all__ = [
     "Call",
@@ -9,11 +23,14 @@ __all__ = [
     "CutShort",
     "Fail",
     "Hang",
+    "LoopbackServer",
+    "OneAfterAnother",
     "Raw",
     "Reply",
     "Request",
     "Say",
     "Script",
     "ScriptError",
+    "ScriptedHuman",
     "ScriptedModelClient",
 ]

@@ -1,4 +1,4 @@
-"""A scripted model client: plays a `Script` in process, strict about what is asked too often and what is left over."""
+"""A scripted model client: plays a `Script` in process, strict about missing and leftover replies."""
 
 from __future__ import annotations
 
@@ -44,11 +44,13 @@ class ScriptedFailure(Exception):
 
 
 class ScriptedModelClient(ChatCompletionClient):
-    """A model client that says what its script says. Token counts are words; as a context manager it checks leftovers.
+    """A model client that says what its script says. Token counts are words.
+
+    As a context manager it checks at its end that nothing is left over.
 
     Raises:
-        ScriptError: from `create`, if nothing is scripted for the request or a tool call in it has no result; from
-            `assert_used_up`, if replies are left over.
+        ScriptError: from `create`, if nothing is scripted for the request or a tool call in it has no result;
+            from `assert_used_up`, if replies are left over.
     """
 
     component_type = "model"
@@ -87,7 +89,8 @@ class ScriptedModelClient(ChatCompletionClient):
         cancellation_token: CancellationToken | None = None,
     ) -> CreateResult:
         """The next reply of the script."""
-        request = Request({"messages": [part for each in messages for part in _protocol(each)], "tools": list(tools)})
+        sent = [part for each in messages for part in _protocol(each)]
+        request = Request({"messages": sent, "tools": list(tools)})
         reply = normal(self.script.reply_to(request))
         words = sum(len(str(each.get("content", "")).split()) for each in request.messages)
         usage = RequestUsage(prompt_tokens=words, completion_tokens=1)
@@ -96,8 +99,9 @@ class ScriptedModelClient(ChatCompletionClient):
                 usage.completion_tokens = len(reply.text.split())
                 result = CreateResult(finish_reason="stop", content=reply.text, usage=usage, cached=False)
             case Calls(calls, thought):
+                prefix = f"call_{len(self.requests)}"
                 batch = [
-                    FunctionCall(id=call.id or f"call_{len(self.requests)}_{number}", name=call.name, arguments=call.text)
+                    FunctionCall(id=call.id or f"{prefix}_{number}", name=call.name, arguments=call.text)
                     for number, call in enumerate(calls, start=1)
                 ]
                 result = CreateResult(
@@ -153,9 +157,9 @@ class ScriptedModelClient(ChatCompletionClient):
         return 1_000_000
 
     @property
-    def capabilities(self) -> ModelCapabilities:  # type: ignore[override]
+    def capabilities(self) -> ModelCapabilities:
         """The older name of `model_info`."""
-        return self._model_info  # type: ignore[return-value]
+        return self._model_info
 
     @property
     def model_info(self) -> ModelInfo:

@@ -129,17 +129,19 @@ class Script:
         """The next reply for whoever sends `request`.
 
         Raises:
-            ScriptError: nothing is scripted for it, or a tool call in it has no result (which OpenAI refuses).
+            ScriptError: nothing is scripted for it, or a tool call in it has no result (OpenAI refuses that).
         """
         self.requests.append(request)
         if unpaired := request.unpaired():
-            raise ScriptError(f"tool calls without a result, or results without a call: {', '.join(unpaired)}")
+            named = ", ".join(unpaired)
+            raise ScriptError(f"tool calls without a result, or results without a call: {named}")
         if self._responder is not None:
             return self._responder(request)
         for key, replies in self._left.items():
             if key in request.system:
                 if not replies:
-                    raise ScriptError(f"no reply left for {key or 'the model'!r} at request {len(self.requests)}")
+                    who = key or "the model"
+                    raise ScriptError(f"no reply left for {who!r} at request {len(self.requests)}")
                 return replies.pop(0)
         raise ScriptError(f"no replies scripted for: {request.system[:80]!r}")
 

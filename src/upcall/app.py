@@ -1,0 +1,405 @@
+"""`Upcall`, the driver: build the team, load the checkpoint, run until rest, store, give back the run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from autogen_agentchat.base import TaskResult, Team
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
+from autogen_core import CancellationToken
+from autogen_core.models import ChatCompletionClient
+
+from upcall.agents.resumable import interruptions
+from upcall.answers import GivenAnswers, match_answers
+from upcall.checkpoints import Checkpoint
+from upcall.errors import ConfigurationError, RunNotWaiting, SchemaMismatch, UpcallError
+from upcall.handoffs import CLASSIFICATION, PATH, PLAN, QUESTIONS, answering, path_of, questions_in
+from upcall.models import model_clients, uses_demo
+from upcall.questions import Answer, AnsweredBy, Outcome, Question
+from upcall.replies import Classification, Plan
+from upcall.runs import Run, RunStatus, Usage
+from upcall.settings import DEMO, Settings
+from upcall.store import RunStore, StoredRun
+from upcall.teams import PHASES, USER, TeamOptions, root_team
+
+Event: TypeAlias = BaseAgentEvent | BaseChatMessage
+MakeTeam: TypeAlias = Callable[[], Team]
+
+_SECONDS_TO_STOP = 5.0
+
+
+class Upcall:
+    """Runs that stop when any agent needs the human, and go on with the answer, here or in another process.
+
+    Args:
+        model_client: the model of all agents of the root team; without it the settings say which.
+        store: the SQLite file that holds the runs.
+        team: a function that builds any AutoGen team, instead of the root team. It is called anew for every stretch of
+            a run: after an exception an AutoGen team is broken for good.
+        settings: everything else; read from the environment, ``.env`` and ``upcall.yaml`` if not given.
+
+    Raises:
+        ConfigurationError: a setting, the model or the store is named wrongly.
+    """
+
+    def __init__(
+        self,
+        model_client: ChatCompletionClient | None = None,
+        *,
+        store: str | Path | RunStore | None = None,
+        team: MakeTeam | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        if model_client is not None and team is not None:
+            raise ConfigurationError("Give Upcall a model_client or a team, not both: a team has its models.")
+        self.settings = settings or Settings.read()
+        self.store = store if isinstance(store, RunStore) else RunStore(store or self.settings.store)
+        self._make_team = team
+        self._model_client = model_client
+        self._clients = model_clients(self.settings)
+
+    # -- what a caller does -------------------------------------------------------------------------------------------
+
+    async def start(self, task: str, **choices: Any) -> Run:
+        """Start a run and take it to its first rest. Takes what `start_stream` takes."""
+        return await _last(self.start_stream(task, **choices))
+
+    async def start_stream(
+        self,
+        task: str,
+        *,
+        user: str | None = None,
+        workspace: str | Path | None = None,
+        documents: Sequence[str | Path] = (),
+        run_id: str | None = None,
+    ) -> AsyncGenerator[Event | Run, None]:
+        """AutoGen's events, nested ones included, then the `Run` at its first rest, last.
+
+        `workspace` is the folder of the coder's files (``upcall-work/RUN`` if not given), `documents` are the files and
+        folders the researcher reads. A question is stored before the event that tells of it.
+
+        Raises:
+            ConfigurationError: the task is empty, or the team cannot be built; no run is stored then.
+            StoreUnavailable: the run cannot be stored; no model was called then.
+        """
+        if not task.strip():
+            raise ConfigurationError("The task is empty. Say what is to be done.")
+        run = Run(task=task, user=user or self.settings.user, **({"id": run_id} if run_id else {}))
+        run = run.model_copy(update={"inputs": self._inputs(run.id, workspace, documents)})
+        team = self._team(run)
+        first = TextMessage(source=USER, content=task)
+        stored = await self.store.create(run, Checkpoint(inbox=(first,)))
+        async for item in self._advance(stored, team):
+            yield item
+
+    async def answer(self, run_id: str, answer: GivenAnswers, *, user: str | None = None) -> Run:
+        """Answer one or more open questions and take the run to its next rest.
+
+        `answer` is one value where one question is open, or a mapping from question ids to values; a value is an option
+        (label, number or id), text, or an `Answer` that skips or declines. What stays unanswered stays open. The same
+        answer again changes nothing.
+
+        Raises:
+            UnknownRun, RunNotWaiting, UnknownQuestion, AnswerRefused, AlreadyAnswered: nothing was changed.
+            RunConflict: another process answered at the same time.
+        """
+        return await _last(self.answer_stream(run_id, answer, user=user))
+
+    async def answer_stream(
+        self, run_id: str, answer: GivenAnswers, *, user: str | None = None
+    ) -> AsyncGenerator[Event | Run, None]:
+        """As `answer`, with the events first and the `Run` last."""
+        stored = await self.store.load(run_id)
+        run = stored.run
+        if not run.questions and not isinstance(answer, Mapping):
+            yield _given_before(run, answer)
+            return
+        answers = match_answers(answer, run.questions, run.answers, user or self.settings.user)
+        if not answers:
+            yield run
+            return
+        if run.status is not RunStatus.AWAITING_CLARIFICATION:
+            raise RunNotWaiting(f"Run {run.id} is {run.status} and waits for no answer.")
+        team = self._team(run)
+        target = run.questions[0].path[0]
+        message = answering(answers, target=target, questions=run.questions, source=USER)
+        answered = {each.question_id for each in answers}
+        claimed = run.moved_to(
+            self._phase(target),
+            questions=tuple(question for question in run.questions if question.id not in answered),
+            answers=(*run.answers, *answers),
+        )
+        inbox = (*stored.checkpoint.inbox, message)
+        checkpoint = stored.checkpoint.model_copy(update={"inbox": inbox})
+        async for item in self._advance(await self.store.save(stored, claimed, checkpoint), team):
+            yield item
+
+    async def resume(self, run_id: str) -> Run:
+        """Go on with a run that failed, was interrupted, or whose process ended in the middle.
+
+        Raises:
+            RunNotWaiting: it waits for an answer instead, or is over.
+        """
+        return await _last(self.resume_stream(run_id))
+
+    async def resume_stream(self, run_id: str) -> AsyncGenerator[Event | Run, None]:
+        """As `resume`, with the events first and the `Run` last."""
+        stored = await self.store.load(run_id)
+        run = stored.run
+        if run.status is RunStatus.AWAITING_CLARIFICATION:
+            ids = ", ".join(question.id for question in run.questions)
+            raise RunNotWaiting(f"Run {run.id} waits for an answer to {ids}. Answer it with: upcall answer {run.id}")
+        if run.over:
+            raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to resume.")
+        team = self._team(run)
+        going = RunStatus.EXECUTING if run.status is RunStatus.FAILED else run.status
+        claimed = run.moved_to(going, error=None)
+        async for item in self._advance(await self.store.save(stored, claimed), team):
+            yield item
+
+    async def get(self, run_id: str) -> Run:
+        """The run as it is stored. `run_id` may be the first characters of its id, four or more.
+
+        Raises:
+            UnknownRun: there is no such run.
+        """
+        return (await self.store.load(run_id)).run
+
+    async def list(self, user: str | None = None) -> list[Run]:
+        """All runs, or those of one user, newest first."""
+        return await self.store.list(user)
+
+    async def cancel(self, run_id: str) -> Run:
+        """End a run for good. Its open questions are recorded as cancelled. Cancelling twice is harmless.
+
+        Raises:
+            RunNotWaiting: it is over already.
+        """
+        stored = await self.store.load(run_id)
+        run = stored.run
+        if run.status is RunStatus.CANCELLED:
+            return run
+        if run.over:
+            raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to cancel.")
+        dropped = [
+            Answer(question_id=question.id, outcome=Outcome.CANCELLED, by=AnsweredBy.POLICY)
+            for question in run.questions
+        ]
+        cancelled = run.moved_to(RunStatus.CANCELLED, questions=(), answers=(*run.answers, *dropped))
+        return (await self.store.save(stored, cancelled)).run
+
+    # -- one stretch of a run -----------------------------------------------------------------------------------------
+
+    async def _advance(self, stored: StoredRun, team: Team) -> AsyncGenerator[Event | Run, None]:
+        """Run a team from its checkpoint to its next rest, store that, then tell of it.
+
+        Where this is cut off (Ctrl-C, the caller leaves), the run is stored as it stands and can be resumed.
+        """
+        stretch = _Stretch(stored, self.store, self._phase)
+        try:
+            await self._load(team, stored)
+            async with aclosing(stretch.events(team)) as events:
+                async for event in events:
+                    yield event
+        except (asyncio.CancelledError, GeneratorExit):
+            await asyncio.shield(stretch.interrupted(team))
+            raise
+        except Exception as error:  # noqa: BLE001  (whatever a team raises, its run is stored as failed)
+            rest = await stretch.failed(team, error)
+        else:
+            rest = await stretch.rested(team)
+        for event in stretch.held:
+            yield event
+        yield rest
+
+    async def _load(self, team: Team, stored: StoredRun) -> None:
+        state = stored.checkpoint.team_state
+        if state is None:
+            return
+        try:
+            await team.load_state(state)
+        except UpcallError:
+            raise
+        except Exception as error:
+            raise SchemaMismatch(
+                f"The stored state of run {stored.run.id} does not fit this team ({_first_line(error)}). Resume it "
+                "with the team that it was started with."
+            ) from error
+
+    def _team(self, run: Run) -> Team:
+        if self._make_team is not None:
+            return self._make_team()
+        settings = self.settings
+        options = TeamOptions(
+            workspace=Path(run.inputs["workspace"]),
+            documents=run.inputs.get("documents", ()),
+            enable_clarifier=settings.enable_clarifier,
+            max_turns=settings.max_turns,
+            max_rounds=settings.max_rounds,
+            timeout=settings.llm_timeout,
+            stream=settings.stream,
+        )
+        return root_team(self._client_for, options)
+
+    def _client_for(self, agent: str) -> ChatCompletionClient:
+        return self._model_client or self._clients(agent)
+
+    def _phase(self, agent: str) -> RunStatus:
+        return RunStatus.EXECUTING if self._make_team else PHASES.get(agent, RunStatus.EXECUTING)
+
+    def _inputs(self, run_id: str, workspace: str | Path | None, documents: Sequence[str | Path]) -> dict[str, Any]:
+        """What a run keeps from its start, so that it goes on the same in another folder or process; never a key."""
+        if self._make_team is not None:
+            return {}
+        folder = Path(workspace or self.settings.workspace or Path("upcall-work") / run_id)
+        named = [*documents] or [*self.settings.documents]
+        kept: dict[str, Any] = {
+            "workspace": str(folder.expanduser().absolute()),
+            "documents": [str(Path(each).expanduser().absolute()) for each in named],
+        }
+        if self._model_client is None and self.settings.model_client is None:
+            kept["model"] = DEMO if uses_demo(self.settings) else self.settings.model
+            address = self.settings.base_url
+            if address and "@" not in address:
+                kept["base_url"] = address
+        return kept
+
+
+class _Stretch:
+    """What happens between two rests of a run: the events, what they say of the run, and how it is stored."""
+
+    def __init__(self, stored: StoredRun, store: RunStore, phase: Callable[[str], RunStatus]) -> None:
+        self._stored = stored
+        self._store = store
+        self._phase = phase
+        self._run = stored.run
+        self._token = CancellationToken()
+        self._interruptions: list[BaseException] = []
+        self._last: BaseChatMessage | None = None
+        self._started = False
+        self.held: list[Event] = []
+        """Events that tell of a question; nobody hears of one before it is stored."""
+
+    async def events(self, team: Team) -> AsyncGenerator[Event, None]:
+        """The team's events. The team runs in a task of its own: cancelling a task that waits for a group chat does not
+        stop the group chat while a member works (autogen-agentchat 0.7.5); its cancellation token does."""
+        queue: asyncio.Queue[Event | TaskResult | None] = asyncio.Queue()
+        inbox = list(self._stored.checkpoint.inbox)
+
+        async def run() -> None:
+            interruptions.set(self._interruptions)
+            async for item in team.run_stream(task=inbox or None, cancellation_token=self._token):
+                queue.put_nowait(item)
+
+        running = asyncio.create_task(run())
+        running.add_done_callback(lambda _: queue.put_nowait(None))
+        try:
+            while (item := await queue.get()) is not None:
+                self._started = True
+                if isinstance(item, TaskResult):
+                    continue
+                await self._note(item)
+                if QUESTIONS in item.metadata:
+                    self.held.append(item)
+                else:
+                    yield item
+            running.result()
+        finally:
+            if not running.done():
+                self._token.cancel()
+                await asyncio.wait([running], timeout=_SECONDS_TO_STOP)
+
+    async def rested(self, team: Team) -> Run:
+        """Store the run at its rest: completed, or waiting for answers."""
+        questions = _asked(self._last)
+        if questions:
+            run = self._run.moved_to(RunStatus.AWAITING_CLARIFICATION, questions=tuple(questions))
+        elif self._last is None or not self._last.to_model_text().strip():
+            return await self.failed(
+                team, UpcallError("The team stopped without a result. Resume the run to try again.")
+            )
+        else:
+            run = self._run.moved_to(RunStatus.COMPLETED, result=self._last.to_model_text(), questions=(), error=None)
+        return await self._keep(team, run)
+
+    async def failed(self, team: Team, error: Exception) -> Run:
+        """Store the run as failed, with what its agents finished before that."""
+        cause = next((each for each in self._interruptions if isinstance(each, UpcallError)), error)
+        message = str(cause) if isinstance(cause, UpcallError) else _first_line(cause)
+        run = self._run.moved_to(RunStatus.FAILED, error=message)
+        return await self._keep(team, run) if self._resumable() else (await self._store.save(self._stored, run)).run
+
+    async def interrupted(self, team: Team) -> None:
+        """Store what the agents finished before the stretch was cut off."""
+        if self._resumable():
+            await self._keep(team, self._run)
+
+    def _resumable(self) -> bool:
+        """Whether the team's present state can be gone on from: it took the inbox in, and whoever was cut off keeps a
+        state for that. A stock agent does not; then the last checkpoint stands and its stretch is done again."""
+        return self._started and bool(self._interruptions)
+
+    async def _keep(self, team: Team, run: Run) -> Run:
+        state = dict(await team.save_state())
+        return (await self._store.save(self._stored, run, Checkpoint(team_state=state))).run
+
+    async def _note(self, event: Event) -> None:
+        """Read from an event what it says of the run: tokens, classification, plan, and who has the turn."""
+        run = self._run
+        if event.models_usage is not None:
+            path = "/".join(path_of(event))
+            spent = run.usage.get(path, Usage())
+            usage = spent.plus(event.models_usage.prompt_tokens, event.models_usage.completion_tokens)
+            run = run.model_copy(update={"usage": {**run.usage, path: usage}})
+        nested = PATH in event.metadata
+        if isinstance(event, BaseChatMessage) and not nested:
+            self._last = event
+            if text := event.metadata.get(CLASSIFICATION):
+                run = run.model_copy(update={"classification": Classification.model_validate_json(text)})
+            if text := event.metadata.get(PLAN):
+                run = run.model_copy(update={"plan": Plan.model_validate_json(text)})
+            if isinstance(event, HandoffMessage) and not _asked(event):
+                run = run.moved_to(self._phase(event.target))
+        moved = run.status is not self._run.status
+        self._run = run
+        if moved:
+            self._stored = await self._store.save(self._stored, run)
+
+
+def _asked(message: BaseChatMessage | None) -> list[Question]:
+    """The questions a message leaves open. A stock agent's hand-off to the user is one too, in its own words."""
+    if not isinstance(message, HandoffMessage) or message.target != USER or message.source == USER:
+        return []
+    return questions_in(message) or [Question(question=message.content[:4000] or "What now?", path=(message.source,))]
+
+
+def _given_before(run: Run, answer: object) -> Run:
+    """The run itself where its last answer is given once more; otherwise there is nothing to answer."""
+    last = run.answers[-1] if run.answers else None
+    text = answer.text if isinstance(answer, Answer) else answer
+    if last is not None and isinstance(text, str) and last.text.casefold() == text.strip().casefold():
+        return run
+    said = (
+        f" The last answer was {last.text or last.outcome.value!r}, by {last.user or last.by.value} at "
+        f"{last.answered_at.isoformat()}."
+        if last
+        else ""
+    )
+    raise RunNotWaiting(f"Run {run.id} is {run.status} and waits for no answer.{said}")
+
+
+def _first_line(error: BaseException) -> str:
+    """The error in one line: a group chat's `RuntimeError` holds the name, the text and the whole traceback."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+async def _last(stream: AsyncGenerator[Event | Run, None]) -> Run:
+    async for item in stream:
+        if isinstance(item, Run):
+            return item
+    raise AssertionError("a stream ends with its run")

@@ -1,0 +1,54 @@
+"""A checkpoint: the stored state of a run at rest, as versioned plain JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from autogen_agentchat.messages import ChatMessage
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from upcall.errors import SchemaMismatch
+
+CHECKPOINT_VERSION: Literal[1] = 1
+
+
+class Checkpoint(BaseModel):
+    """What a team needs to go on: its state, and the messages it has not yet been given.
+
+    ``team_state`` is AutoGen's own (`Team.save_state`), None before the first turn. ``inbox`` holds the task of a new
+    run, or the answers that were taken since the team stopped; it is empty after an error in mid-turn.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    version: Literal[1] = CHECKPOINT_VERSION
+    team_state: dict[str, Any] | None = None
+    inbox: tuple[Annotated[ChatMessage, Field(discriminator="type")], ...] = ()
+
+    def dump(self) -> str:
+        """The checkpoint as JSON text."""
+        return self.model_dump_json()
+
+    @classmethod
+    def load(cls, text: str, run_id: str) -> Checkpoint:
+        """The checkpoint that `text` holds.
+
+        Raises:
+            SchemaMismatch: it has another version, or is damaged.
+        """
+        try:
+            data = json.loads(text)
+            version = data.get("version") if isinstance(data, Mapping) else None
+            if version == CHECKPOINT_VERSION:
+                return cls.model_validate(data)
+        except (json.JSONDecodeError, ValidationError) as error:
+            raise SchemaMismatch(
+                f"The checkpoint of run {run_id} is damaged and cannot be read. Start the task again, or restore the "
+                "database from a backup."
+            ) from error
+        raise SchemaMismatch(
+            f"The checkpoint of run {run_id} has version {version!r}; this version of upcall reads version "
+            f"{CHECKPOINT_VERSION}. Go on with the version of upcall that stored it."
+        )

@@ -1,0 +1,337 @@
+"""The command line. It loads AutoGen and the model's client only when a command needs them: help is instant."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+import traceback
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from upcall.errors import AnswerError, CallerError, UpcallError
+
+if TYPE_CHECKING:
+    from upcall.app import Upcall
+    from upcall.questions import Answer
+    from upcall.runs import Run
+    from upcall.settings import Settings
+    from upcall.terminal import Screen
+
+FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
+
+app = typer.Typer(
+    name="upcall",
+    help="Run a team of agents that can ask you in the middle of their work, now or next week.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Model = Annotated[str | None, typer.Option(help="Model name, or 'demo' for scripted replies.")]
+BaseUrl = Annotated[str | None, typer.Option(help="Address of any OpenAI-compatible server, ending in /v1.")]
+Store = Annotated[str | None, typer.Option(help="SQLite file or sqlite:/// URL that holds the runs [upcall.db].")]
+Config = Annotated[Path | None, typer.Option(help="YAML file with settings [upcall.yaml if it is there].")]
+User = Annotated[str | None, typer.Option(help="Who you are: kept with runs and answers.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
+Debug = Annotated[bool, typer.Option(help="Print the traceback of an error.")]
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")]
+
+
+@app.command()
+def run(
+    task: Annotated[str, typer.Argument(help="What is to be done.")],
+    detach: Annotated[bool, typer.Option(help="Stop at the first question and say how to answer it.")] = False,
+    workspace: Annotated[Path | None, typer.Option(help="Folder for the coder's files [upcall-work/RUN].")] = None,
+    docs: Annotated[list[Path] | None, typer.Option(help="A document or folder to research; repeatable.")] = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    store: Store = None,
+    config: Config = None,
+    user: User = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Start a run. On a terminal questions are asked in place; otherwise it stops at the first one."""
+    from upcall.identity import new_id
+
+    command = _Command(
+        debug, as_json, model=model, base_url=base_url, store=store, config=config, user=user, detach=detach
+    )
+    run_id = new_id()
+    with command:
+        stream = command.app.start_stream(task, workspace=workspace, documents=docs or (), run_id=run_id)
+        command.follow(stream, run_id)
+
+
+@app.command()
+def answer(
+    run_id: RunId,
+    answers: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ANSWER | ID=ANSWER ...]", help="The answer, or one for each question by its id."),
+    ] = None,
+    skip: Annotated[list[str] | None, typer.Option(metavar="ID", help="Skip this question; repeatable.")] = None,
+    decline: Annotated[list[str] | None, typer.Option(metavar="ID", help="Decline this question.")] = None,
+    detach: Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")] = False,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    store: Store = None,
+    config: Config = None,
+    user: User = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Answer open questions of a run; it goes on to its next rest. Without an answer they are asked here."""
+    command = _Command(
+        debug, as_json, model=model, base_url=base_url, store=store, config=config, user=user, detach=detach
+    )
+    with command:
+        found = command.open(run_id)
+        given = _given(found, answers or [], skip or [], decline or [])
+        if not given and command.interactive and found.questions:
+            given = command.screen.ask(found.questions)
+        elif not given:
+            raise CallerError(
+                f"No answer was given. Say: upcall answer {found.id} ANSWER, or ID=ANSWER for each question."
+            )
+        command.follow(command.app.answer_stream(found.id, given), found.id)
+
+
+@app.command()
+def resume(
+    run_id: RunId,
+    detach: Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")] = False,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    store: Store = None,
+    config: Config = None,
+    user: User = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Go on with a run that failed, was interrupted, or whose process ended."""
+    command = _Command(
+        debug, as_json, model=model, base_url=base_url, store=store, config=config, user=user, detach=detach
+    )
+    with command:
+        found = command.open(run_id)
+        command.follow(command.app.resume_stream(found.id), found.id)
+
+
+@app.command("list")
+def list_runs(
+    store: Store = None,
+    config: Config = None,
+    user: User = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """List the stored runs, newest first."""
+    command = _Command(debug, as_json, store=store, config=config, user=user)
+    with command:
+        from upcall.terminal import table
+
+        runs = asyncio.run(command.app.list(user))
+        if as_json:
+            command.print_json([each.as_json() for each in runs])
+        elif runs:
+            command.screen.result(table(runs))
+        else:
+            command.screen.note(f"No runs in {command.app.store.path}.")
+
+
+@app.command()
+def show(
+    run_id: RunId, store: Store = None, config: Config = None, as_json: AsJson = False, debug: Debug = False
+) -> None:
+    """Show a run: plan, answers, tokens, open questions, result."""
+    command = _Command(debug, as_json, store=store, config=config)
+    with command:
+        found = asyncio.run(command.app.get(run_id))
+        if as_json:
+            command.print_json(found.as_json())
+        else:
+            command.screen.whole(found)
+            if found.questions:
+                command.screen.waiting(found, command.store_option)
+
+
+@app.command()
+def cancel(
+    run_id: RunId, store: Store = None, config: Config = None, as_json: AsJson = False, debug: Debug = False
+) -> None:
+    """End a run for good."""
+    command = _Command(debug, as_json, store=store, config=config)
+    with command:
+        command.finish(asyncio.run(command.app.cancel(run_id)))
+
+
+class _Command:
+    """One call of the command line: its settings, its screen, and the one place where its errors end."""
+
+    app: Upcall
+    screen: Screen
+
+    def __init__(self, debug: bool, as_json: bool, *, detach: bool = False, **explicit: Any) -> None:
+        self.debug, self.as_json = debug, as_json
+        self.interactive = not as_json and not detach and sys.stdin.isatty() and sys.stderr.isatty()
+        self.store_option = f" --store {explicit['store']}" if explicit.get("store") else ""
+        self._explicit = explicit
+        self._secrets: list[str] = []
+        self._run_id: str | None = None
+
+    def __enter__(self) -> _Command:
+        from upcall.terminal import Screen
+
+        self.screen = Screen()
+        _quiet_autogen()
+        try:
+            self._use(self._settings())
+        except UpcallError as error:
+            self._fail(error)
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, KeyboardInterrupt | EOFError | asyncio.CancelledError):
+            self._stopped()
+        if isinstance(error, Exception) and not isinstance(error, typer.Exit | typer.Abort | typer.TyperException):
+            self._fail(error)
+
+    def open(self, run_id: str) -> Run:
+        """The run, with the model it was started with where the command line names none."""
+        found = asyncio.run(self.app.get(run_id))
+        if self._explicit.get("model") is None and self._explicit.get("base_url") is None:
+            self._use(self.app.settings.started_with(found.inputs))
+        return found
+
+    def follow(self, stream: AsyncGenerator[Any, None], run_id: str) -> None:
+        """Show the events of a run; on a terminal ask its questions and go on, until it rests for another reason."""
+        self._run_id = run_id
+        self._announce()
+        rest = self._consume(stream)
+        while self.interactive and rest.questions:
+            answers = self.screen.ask(rest.questions)
+            rest = self._consume(self.app.answer_stream(rest.id, answers))
+        self.finish(rest)
+
+    def finish(self, rest: Run) -> None:
+        """Print how a run rests, and end with the status that goes with it."""
+        if self.as_json:
+            self.print_json(rest.as_json())
+        elif rest.questions:
+            self.screen.waiting(rest, self.store_option)
+        elif rest.result is not None:
+            self.screen.note(f"Run {rest.id} is {rest.status}.")
+            self.screen.result(rest.result)
+        elif rest.error is None:
+            self.screen.note(f"Run {rest.id} is {rest.status}.")
+        if rest.error is not None:
+            if not self.as_json:
+                self.screen.error(f"{rest.error} Command: upcall resume {rest.id}{self.store_option}")
+            raise typer.Exit(FAILED)
+
+    def print_json(self, value: object) -> None:
+        """The one object on standard output."""
+        sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+
+    def _consume(self, stream: AsyncGenerator[Any, None]) -> Run:
+        from upcall.runs import Run
+
+        async def consume() -> Run:
+            async for item in stream:
+                if isinstance(item, Run):
+                    return item
+                if not self.as_json:
+                    self.screen.event(item)
+            raise AssertionError("a stream ends with its run")
+
+        return asyncio.run(consume())
+
+    def _settings(self) -> Settings:
+        from upcall.settings import Settings
+
+        config = self._explicit.pop("config", None)
+        return Settings.read(config, **self._explicit)
+
+    def _use(self, settings: Settings) -> None:
+        from upcall.app import Upcall
+
+        keys = [settings.api_key, *(each.api_key for each in settings.agents.values())]
+        self._secrets = [key.get_secret_value() for key in keys if key is not None]
+        self.app = Upcall(settings=settings)
+
+    def _announce(self) -> None:
+        """The first line, where the replies are scripted."""
+        from upcall.demo import NOTICE
+        from upcall.models import uses_demo
+
+        if uses_demo(self.app.settings):
+            self.screen.note(NOTICE, "yellow")
+
+    def _fail(self, error: Exception) -> None:
+        if self.debug:
+            text = "".join(traceback.format_exception(error))
+            for secret in filter(None, self._secrets):
+                text = text.replace(secret, "[key]")
+            sys.stderr.write(text)
+        if isinstance(error, UpcallError):
+            self.screen.error(str(error))
+        else:
+            self.screen.error(f"{type(error).__name__}: {error}. This is a fault in upcall; --debug shows where.")
+        raise typer.Exit(WRONG_USE if isinstance(error, CallerError | AnswerError) else FAILED) from error
+
+    def _stopped(self) -> None:
+        self.screen.note("")
+        if self._run_id is not None:
+            self.screen.note(f"Stopped. Run {self._run_id} is stored. See it, and go on, with:", "default")
+            for verb in ("show", "resume"):
+                self.screen.note(f"  upcall {verb} {self._run_id}{self.store_option}", "default")
+        raise typer.Exit(INTERRUPTED)
+
+
+def _given(found: Run, answers: list[str], skip: list[str], decline: list[str]) -> Any:
+    """What the command line says, by question id where it names one."""
+    from upcall.questions import Answer, Outcome
+
+    known = [question.id for question in found.questions] + [each.question_id for each in found.answers]
+    by_id: dict[str, str | list[str] | Answer] = {}
+    for text in answers:
+        named, equals, value = text.partition("=")
+        if equals and any(each.startswith(named) for each in known if len(named) >= 4):
+            by_id[named] = value
+        elif len(answers) == 1 and not skip and not decline:
+            return text
+        else:
+            raise CallerError(f"{text!r} names no question of run {found.id}. Say ID=ANSWER; ids: {', '.join(known)}.")
+    for outcome, ids in ((Outcome.SKIPPED, skip), (Outcome.DECLINED, decline)):
+        by_id |= {each: Answer(question_id=each, outcome=outcome) for each in ids}
+    return by_id
+
+
+def _quiet_autogen() -> None:
+    """AutoGen logs whole prompts and tracebacks of handled errors; the screen tells of what matters."""
+    for name in ("autogen_core", "autogen_core.events", "autogen_agentchat"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The entry point. Wrong use ends with one line and status 2."""
+    try:
+        status = app(args=arguments, standalone_mode=False)
+    except typer.TyperException as error:
+        sys.stderr.write(f"error: {' '.join(error.format_message().split())} See: upcall --help\n")
+        status = WRONG_USE
+    except (typer.Abort, KeyboardInterrupt, EOFError):
+        status = INTERRUPTED
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""From settings to AutoGen model clients."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, cast
+
+from autogen_core.models import ChatCompletionClient, ModelFamily, ModelInfo
+
+from upcall.errors import ConfigurationError
+from upcall.settings import DEMO, ModelSettings, Settings
+
+DEFAULT_MODEL_INFO = ModelInfo(
+    vision=False,
+    function_calling=True,
+    json_output=True,
+    structured_output=True,
+    family=ModelFamily.UNKNOWN,
+    multiple_system_messages=True,
+)
+"""What a model that AutoGen does not know is taken to be able to do; the setting ``model_info`` overrules it."""
+
+
+def uses_demo(settings: Settings) -> bool:
+    """Whether the scripted default plays the model: it was asked for, or no model is configured."""
+    if settings.model == DEMO:
+        return True
+    return settings.model is None and settings.base_url is None and settings.model_client is None
+
+
+def model_clients(settings: Settings) -> Callable[[str], ChatCompletionClient]:
+    """The model client for the agent of a name; agents with the same settings share one.
+
+    Raises:
+        ConfigurationError: from the call, if a key or a model name is missing or a component cannot be loaded.
+    """
+    made: dict[str, ChatCompletionClient] = {}
+
+    def client(agent: str) -> ChatCompletionClient:
+        chosen = settings.for_agent(agent)
+        same = repr((chosen, chosen.api_key.get_secret_value() if chosen.api_key else None))
+        if same not in made:
+            made[same] = _client(chosen, settings, agent)
+        return made[same]
+
+    return client
+
+
+def _client(chosen: ModelSettings, settings: Settings, agent: str) -> ChatCompletionClient:
+    if chosen.model_client is not None:
+        return _component(chosen.model_client, agent)
+    if chosen.model == DEMO or (chosen.model is None and uses_demo(settings)):
+        from upcall.demo import demo_model
+
+        return demo_model()
+    if chosen.model is None:
+        raise ConfigurationError(f"--base-url {chosen.base_url} needs a model name: add --model NAME.")
+    return _openai(chosen, settings)
+
+
+def _component(component: dict[str, Any], agent: str) -> ChatCompletionClient:
+    try:
+        return ChatCompletionClient.load_component(component)
+    except Exception as error:
+        # The component's own words could hold its key, so they are left to the traceback.
+        provider = component.get("provider", "no provider")
+        raise ConfigurationError(
+            f"The model_client of agent {agent!r} ({provider}) cannot be loaded ({type(error).__name__}). Check "
+            "provider and config, and that its package is installed, for example autogen-ext[anthropic]."
+        ) from error
+
+
+def _openai(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
+    from autogen_ext.models.openai import OpenAIChatCompletionClient
+
+    quiet_known_warnings()
+    if chosen.api_key is None and chosen.base_url is None:
+        raise ConfigurationError(
+            f"No API key for model {chosen.model!r}. Set OPENAI_API_KEY in the environment or in .env, or name another "
+            f"server with --base-url; without a model of your own use --model {DEMO}."
+        )
+    arguments: dict[str, Any] = {
+        "model": chosen.model,
+        # Servers of one's own mostly check no key, but the client insists on one.
+        "api_key": chosen.api_key.get_secret_value() if chosen.api_key else "not-needed",
+        "timeout": settings.timeout,
+        "max_retries": settings.max_retries,
+    }
+    if chosen.base_url is not None:
+        arguments["base_url"] = chosen.base_url
+    if chosen.model_info is not None:
+        return OpenAIChatCompletionClient(
+            **arguments, model_info=cast(ModelInfo, {**DEFAULT_MODEL_INFO, **chosen.model_info})
+        )
+    try:
+        return OpenAIChatCompletionClient(**arguments)
+    except ValueError:  # AutoGen knows OpenAI's model names only.
+        return OpenAIChatCompletionClient(**arguments, model_info=DEFAULT_MODEL_INFO)
+
+
+def quiet_known_warnings() -> None:
+    """Silence warnings that tell a user nothing: autogen-ext 0.7.5 prints them with every structured reply and every
+    model whose dated name differs from its plain one."""
+    for message in ("Resolved model mismatch", "Pydantic serializer warnings", "Finish reason mismatch"):
+        warnings.filterwarnings("ignore", message=message)

@@ -1,0 +1,232 @@
+"""Where runs live: one SQLite file, through SQLAlchemy. A write names the version it follows, or is refused."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+from sqlalchemy import Column, Integer, MetaData, String, Table, Text, event, inspect, select
+from sqlalchemy.engine import URL, Connection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.pool import NullPool
+
+from upcall.checkpoints import Checkpoint
+from upcall.errors import ConfigurationError, RunConflict, SchemaMismatch, StoreUnavailable, UnknownRun
+from upcall.runs import Run
+
+SCHEMA_VERSION = 1
+BUSY_SECONDS = 30
+"""How long a write waits for another process's write before it gives up."""
+
+_metadata = MetaData()
+_meta = Table("upcall_meta", _metadata, Column("key", String, primary_key=True), Column("value", String))
+_runs = Table(
+    "upcall_runs",
+    _metadata,
+    Column("id", String, primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("status", String, nullable=False),
+    Column("user", String),
+    Column("record", Text, nullable=False),
+    Column("created_at", String, nullable=False, index=True),
+)
+_checkpoints = Table(
+    "upcall_checkpoints",
+    _metadata,
+    Column("run_id", String, primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+)
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run as it stands in the store. `version` counts its writes; a write names the version it follows."""
+
+    run: Run
+    checkpoint: Checkpoint
+    version: int
+
+
+class RunStore:
+    """Runs in an SQLite file.
+
+    Each call opens the file anew: an object can be used from several event loops, and nothing is left open.
+
+    Args:
+        location: a file name, or a URL ``sqlite:///FILE``. The file is made by the first write, its folder is not.
+
+    Raises:
+        ConfigurationError: the URL names another kind of database.
+        StoreUnavailable: from every call, if the file cannot be opened, read or written.
+        SchemaMismatch: from every call, if the file was written by another version of upcall.
+    """
+
+    def __init__(self, location: str | Path) -> None:
+        self.path = _file(location)
+        self._engine = create_async_engine(
+            URL.create("sqlite+aiosqlite", database=str(self.path)),
+            poolclass=NullPool,
+            connect_args={"timeout": BUSY_SECONDS},
+        )
+        event.listen(self._engine.sync_engine, "connect", _configure)
+        self._checked = False
+
+    async def create(self, run: Run, checkpoint: Checkpoint) -> StoredRun:
+        """Store a new run with its first checkpoint."""
+        async with self._writing() as connection:
+            await connection.execute(_runs.insert().values(id=run.id, version=1, **_columns(run)))
+            await connection.execute(_checkpoints.insert().values(run_id=run.id, version=1, state=checkpoint.dump()))
+        return StoredRun(run, checkpoint, 1)
+
+    async def load(self, run_id: str) -> StoredRun:
+        """The run with this id, or the only one whose id starts with it (four characters or more).
+
+        Raises:
+            UnknownRun: there is none, or there are several.
+        """
+        if not self.path.exists():
+            raise UnknownRun(run_id, f"the store {self.path} does not exist")
+        full_id = await self._full_id(run_id)
+        query = (
+            select(_runs.c.record, _runs.c.version, _checkpoints.c.state)
+            .join(_checkpoints, _checkpoints.c.run_id == _runs.c.id)
+            .where(_runs.c.id == full_id)
+        )
+        async with self._reading() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        if row is None:
+            raise UnknownRun(run_id)
+        return StoredRun(_run(row.record, full_id), Checkpoint.load(row.state, full_id), row.version)
+
+    async def save(self, stored: StoredRun, run: Run, checkpoint: Checkpoint | None = None) -> StoredRun:
+        """Store the next version of a run, all of it or nothing; without a checkpoint the last one stays.
+
+        Raises:
+            RunConflict: the stored version is not the one that `stored` has.
+        """
+        version = stored.version + 1
+        head = _runs.update().where(_runs.c.id == run.id, _runs.c.version == stored.version)
+        async with self._writing() as connection:
+            changed = await connection.execute(head.values(version=version, **_columns(run)))
+            if changed.rowcount != 1:
+                raise RunConflict(run.id)
+            if checkpoint is not None:
+                state = _checkpoints.update().where(_checkpoints.c.run_id == run.id)
+                await connection.execute(state.values(version=version, state=checkpoint.dump()))
+        return StoredRun(run, checkpoint or stored.checkpoint, version)
+
+    async def list(self, user: str | None = None) -> list[Run]:
+        """All runs, or those of one user, newest first."""
+        if not self.path.exists():
+            return []
+        query = select(_runs.c.id, _runs.c.record).order_by(_runs.c.created_at.desc(), _runs.c.id)
+        if user is not None:
+            query = query.where(_runs.c.user == user)
+        async with self._reading() as connection:
+            return [_run(row.record, row.id) for row in await connection.execute(query)]
+
+    async def _full_id(self, run_id: str) -> str:
+        query = select(_runs.c.id).where(_runs.c.id.startswith(run_id, autoescape=True)).limit(3)
+        async with self._reading() as connection:
+            found = [row.id for row in await connection.execute(query)]
+        if run_id in found or len(run_id) < 4 or not found:
+            return run_id
+        if len(found) > 1:
+            raise UnknownRun(run_id, "several runs start with it")
+        return str(found[0])
+
+    @contextlib.asynccontextmanager
+    async def _reading(self) -> AsyncIterator[AsyncConnection]:
+        with self._explained("read"):
+            async with self._engine.connect() as connection:
+                await self._check(connection)
+                yield connection
+
+    @contextlib.asynccontextmanager
+    async def _writing(self) -> AsyncIterator[AsyncConnection]:
+        with self._explained("write"):
+            if not self.path.parent.is_dir():
+                raise StoreUnavailable(
+                    f"Cannot write the store {self.path}: its folder does not exist. Make the folder, or choose "
+                    "another file with --store."
+                )
+            async with self._engine.begin() as connection:
+                await self._check(connection)
+                yield connection
+
+    async def _check(self, connection: AsyncConnection) -> None:
+        if not self._checked:
+            await connection.run_sync(_check_schema, self.path)
+            self._checked = True
+
+    @contextlib.contextmanager
+    def _explained(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            raise StoreUnavailable(
+                f"Cannot {verb} the store {self.path}: {error.orig}. Check that it is a database that upcall made, "
+                "that file and folder can be written, and that the disk is not full; what was stored before is unchanged."
+            ) from error
+
+
+def _file(location: str | Path) -> Path:
+    text = str(location)
+    if "://" in text:
+        scheme = urlsplit(text).scheme
+        if scheme not in ("sqlite", "sqlite+aiosqlite"):
+            raise ConfigurationError(f"A store of kind {scheme!r} is not supported. Use a file name or sqlite:///FILE.")
+        text = text.split("://", 1)[1].removeprefix("/")
+    if not text or text == ":memory:":
+        raise ConfigurationError(f"The store {str(location)!r} names no file. Use a file name: runs outlive a process.")
+    return Path(text).expanduser().absolute()
+
+
+def _configure(connection: Any, _: object) -> None:
+    cursor = connection.cursor()
+    with contextlib.suppress(Exception):  # A read-only file cannot change its journal; reading it still works.
+        cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.close()
+
+
+def _check_schema(connection: Connection, path: Path) -> None:
+    tables = inspect(connection).get_table_names()
+    if not tables:
+        _metadata.create_all(connection)
+        connection.execute(_meta.insert().values(key="schema_version", value=str(SCHEMA_VERSION)))
+        return
+    if _meta.name not in tables:
+        raise StoreUnavailable(f"{path} is a database of another program. Choose another file with --store.")
+    found = connection.execute(select(_meta.c.value).where(_meta.c.key == "schema_version")).scalar_one_or_none()
+    if found != str(SCHEMA_VERSION):
+        raise SchemaMismatch(
+            f"The store {path} has schema version {found}; this version of upcall reads version {SCHEMA_VERSION}. Use "
+            "the version of upcall that made it, or choose another file with --store."
+        )
+
+
+def _columns(run: Run) -> dict[str, Any]:
+    return {
+        "status": run.status.value,
+        "user": run.user,
+        "record": run.model_dump_json(exclude_none=True),
+        "created_at": run.created_at.isoformat(),
+    }
+
+
+def _run(record: str, run_id: str) -> Run:
+    try:
+        return Run.model_validate_json(record)
+    except ValidationError as error:
+        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise SchemaMismatch(
+            f"The stored run {run_id} cannot be read (field {where!r}). Use the version of upcall that stored it."
+        ) from error

@@ -1,0 +1,196 @@
+"""What the command line shows: events, questions and runs as text, and the questions asked in place.
+
+Progress goes to standard error, results to standard output. Text of models and users is data: its control characters
+are shown, not sent, and it is never read as markup.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    HandoffMessage,
+    ModelClientStreamingChunkEvent,
+    TextMessage,
+    ToolCallExecutionEvent,
+    ToolCallRequestEvent,
+)
+from rich.console import Console
+from rich.text import Text
+
+from upcall.answers import AnswerValue, read_answer
+from upcall.errors import AnswerRefused
+from upcall.handoffs import PLAN, QUESTIONS, path_of
+from upcall.questions import Answer, Outcome, Question
+from upcall.runs import Run, RunStatus
+
+_SHOWN_CHARS = 160
+_SKIP, _DECLINE = "/skip", "/decline"
+
+
+def safe(text: str) -> str:
+    """The text with its control characters made visible, so that it cannot move the cursor or change the title."""
+    return "".join(
+        char if char == "\n" or char == "\t" or (char.isprintable() and char != "\x7f") else f"\\x{ord(char):02x}"
+        for char in text
+    )
+
+
+class Screen:
+    """One place that prints: results to standard output, everything else to standard error."""
+
+    def __init__(self) -> None:
+        self.out = Console(highlight=False, soft_wrap=True)
+        self.err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+    def note(self, text: str, style: str = "dim") -> None:
+        """A line about the run."""
+        self.err.print(Text(safe(text), style=style))
+
+    def error(self, text: str) -> None:
+        """The one line that says what went wrong."""
+        line = " ".join(text.split())
+        self.err.print(Text.assemble(("error: ", "bold red"), safe(line)))
+
+    def result(self, text: str) -> None:
+        """What the user asked for."""
+        self.out.print(Text(safe(text)))
+
+    def event(self, event: BaseAgentEvent | BaseChatMessage) -> None:
+        """One event in a line: who, and what; nothing for events that say nothing to a reader."""
+        line = _event_line(event)
+        if line:
+            who = " > ".join(path_of(event))
+            self.err.print(Text.assemble((safe(who), "cyan"), "  ", safe(line)))
+
+    def question(self, question: Question, number: str = "") -> None:
+        """A question with who asks, why, and the numbered options."""
+        self.err.print()
+        head = f"{number}{question.asked_by()}: "
+        self.err.print(Text.assemble((safe(head), "bold"), (safe(question.question), "bold yellow")))
+        for line in question.details():
+            self.err.print(Text(safe(line)))
+
+    def ask(self, questions: Sequence[Question]) -> Mapping[str, AnswerValue]:
+        """Ask each question on the terminal until its answer is one it accepts.
+
+        Raises:
+            EOFError, KeyboardInterrupt: the user stopped; no answer of this round counts then.
+        """
+        several = len(questions) > 1
+        return {
+            question.id: self._ask(question, f"[{number}/{len(questions)}] " if several else "")
+            for number, question in enumerate(questions, start=1)
+        }
+
+    def _ask(self, question: Question, number: str) -> AnswerValue:
+        self.question(question, number)
+        leave = _DECLINE if question.required else f"{_SKIP}, {_DECLINE}"
+        self.note(f"  ({leave} to go on without, Ctrl-C to answer later)")
+        while True:
+            self.err.print("Your answer: ", end="")
+            self.err.file.flush()
+            text = _line()
+            value: AnswerValue = text
+            if text.strip() == _DECLINE:
+                value = Answer(question_id=question.id, outcome=Outcome.DECLINED)
+            elif text.strip() == _SKIP or (not text.strip() and not question.required):
+                value = Answer(question_id=question.id, outcome=Outcome.SKIPPED)
+            try:
+                read_answer(question, value)
+            except AnswerRefused as refusal:
+                self.note(str(refusal), "yellow")
+            else:
+                return value
+
+    def waiting(self, run: Run, options: str) -> None:
+        """The open questions and how to answer them later. `options` are the store's, as they were given."""
+        for question in run.questions:
+            self.question(question)
+        self.err.print()
+        prefix = f"upcall answer {run.id}"
+        if len(run.questions) == 1:
+            example = run.questions[0].options[0].label if run.questions[0].options else "your answer"
+            self.note(f"Run {run.id} waits for the answer. Give it with:", "default")
+            self.note(f"  {prefix} {shlex.quote(example)}{options}", "default")
+        else:
+            self.note(
+                f"Run {run.id} waits for {len(run.questions)} answers. Give one or more of them with:",
+                "default",
+            )
+            for question in run.questions:
+                example = question.options[0].label if question.options else "your answer"
+                self.note(f"  {prefix} {shlex.quote(f'{question.id}={example}')}{options}", "default")
+
+    def whole(self, run: Run) -> None:
+        """All that is known of a run."""
+        lines = [
+            f"Run      {run.id}",
+            f"Status   {run.status}",
+            f"Task     {run.task}",
+            *([f"User     {run.user}"] if run.user else []),
+            f"Started  {run.created_at.isoformat()}",
+            f"Updated  {run.updated_at.isoformat()}",
+            *([f"Files    {run.inputs['workspace']}"] if run.inputs.get("workspace") else []),
+        ]
+        if run.plan:
+            lines += ["", run.plan.as_markdown()]
+        for answer in run.answers:
+            lines += ["", f"Answer   {answer.question_id}: {answer.text or answer.outcome}"]
+            lines += [f"         by {answer.user or answer.by} at {answer.answered_at.isoformat()}"]
+        if run.usage:
+            lines += ["", "Tokens   prompt  reply  calls"]
+            lines += [
+                f"  {used.prompt_tokens:>12} {used.completion_tokens:>6} {used.model_calls:>6}  {agent}"
+                for agent, used in run.usage.items()
+            ]
+        if run.error:
+            lines += ["", f"Error    {run.error}"]
+        if run.result:
+            lines += ["", run.result]
+        self.result("\n".join(lines))
+
+
+def table(runs: Sequence[Run]) -> str:
+    """One line a run: id, status, time, task."""
+    wide = max(len(status) for status in RunStatus)
+    return "\n".join(
+        f"{run.id}  {run.status:<{wide}}  {run.updated_at:%Y-%m-%d %H:%M}  {_short(run.task)}" for run in runs
+    )
+
+
+def _event_line(event: BaseAgentEvent | BaseChatMessage) -> str:
+    match event:
+        case _ if QUESTIONS in event.metadata or isinstance(event, ModelClientStreamingChunkEvent):
+            return ""
+        case ToolCallRequestEvent():
+            calls = [f"{call.name}({_short(call.arguments, 60)})" for call in event.content if call.name != "ask_user"]
+            return f"calls {', '.join(calls)}" if calls else ""
+        case ToolCallExecutionEvent():
+            results = [f"{each.name}: {_short(each.content)}" for each in event.content]
+            return "; ".join(results)
+        case HandoffMessage():
+            plan = " with the plan" if PLAN in event.metadata else ""
+            if event.source == "user":
+                return f"answers: {_short(event.content)}"
+            return f"hands over to {event.target}{plan}"
+        case TextMessage():
+            return "" if event.source == "user" else f"reports: {_short(event.content)}"
+        case _:
+            return ""
+
+
+def _short(text: str, limit: int = _SHOWN_CHARS) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def _line() -> str:
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\r\n")
