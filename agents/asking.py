@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from autogen_core.tools import ParametersSchema, ToolSchema
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from upcall.questions import ClarificationType, Option, Question
+from upcall.questions import ClarificationType, Question
 
 ASK_USER = "ask_user"
 
@@ -20,7 +20,10 @@ class InvalidQuestion(ValueError):
 
 
 class AskUserArguments(BaseModel):
-    """What a model may say in an `ask_user` call (S1-11 to S1-16). camelCase is read too (decision X8)."""
+    """What a model may say in an `ask_user` call (S1-11 to S1-16), and nothing else: neither ids nor who asks.
+
+    camelCase is read too (decision X8).
+    """
 
     model_config = ConfigDict(extra="ignore")
 
@@ -51,26 +54,28 @@ def ask_user_schema() -> ToolSchema:
     )
 
 
-_NOT_FOR_MODELS = {"id", "path", "calls", "asked_at", "expires_at", "secret"}
-
-
 def question_from(arguments: dict[str, Any], *, agent: str, call_id: str) -> Question:
-    """The question that an `ask_user` call of `agent` puts.
+    """The question that an `ask_user` call of `agent` puts. Arguments the tool does not have are left out.
 
     Raises:
         InvalidQuestion: it is empty, too long, or of wrong types; with what to do about it.
     """
-    known = {name: value for name, value in arguments.items() if name not in _NOT_FOR_MODELS and value is not None}
-    fields = {name: value for name, value in known.items() if _camel_to_snake(name) in Question.model_fields}
+    said = {_camel_to_snake(name): value for name, value in arguments.items() if value is not None}
+    fields = {name: value for name, value in said.items() if name in AskUserArguments.model_fields}
+    options = fields.pop("options", [])
+    if not isinstance(options, list):
+        raise InvalidQuestion(f"Invalid ask_user call: options must be a list. {HINT}")
     try:
-        if not isinstance(fields.get("options", []), list):
-            raise InvalidQuestion(f"Invalid ask_user call: options must be a list. {HINT}")
-        options = tuple(Option.model_validate(option) for option in fields.pop("options", []) if option not in ("", {}))
-        return Question(**fields, options=options, path=(agent,), calls=(call_id,))
+        return Question(**fields, options=[_for_people(each) for each in options], path=(agent,), calls=(call_id,))
     except ValidationError as error:
-        problem = error.errors()[0]
+        problem = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in problem["loc"]) or "question"
         raise InvalidQuestion(f"Invalid ask_user call: {where}: {problem['msg']}. {HINT}") from error
+
+
+def _for_people(option: Any) -> Any:
+    """The option without an id: a model's ids are numbers more often than not, and those that people see are ours."""
+    return {name: value for name, value in option.items() if name != "id"} if isinstance(option, dict) else option
 
 
 def _camel_to_snake(name: str) -> str:

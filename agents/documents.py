@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,12 +14,13 @@ from autogen_core import CancellationToken, Component
 from autogen_core.tools import ToolResult, ToolSchema, Workbench
 from pydantic import BaseModel
 
-from upcall.agents.workspace import _result, _schema
+from upcall.agents.workspace import MAX_READ_CHARS, _files, _result, _schema, _storable
 from upcall.errors import ConfigurationError
 from upcall.prompts.contexts import Document
 
 SUFFIXES = frozenset({".md", ".txt", ".rst", ".csv", ".json", ".yaml", ".yml", ".html", ".py"})
-"""What is read as text. Anything else in a folder is passed over; a file named by itself is refused."""
+"""What is read as text. Anything else in a folder is passed over, and so are hidden folders and links that lead out of
+the folder; a file named by itself is refused."""
 
 MAX_HITS = 20
 LINES_A_READ = 200
@@ -71,25 +73,25 @@ class DocumentsWorkbench(Workbench, Component[DocumentsConfig]):
         given = dict(arguments or {})
         try:
             if name == "search_documents":
-                return _result(name, await asyncio.to_thread(self._search, str(given["words"])))
+                return _result(name, await asyncio.to_thread(self._search, _text(given, "words")))
             if name == "read_document":
-                first = int(given.get("first_line", 1))
-                return _result(name, await asyncio.to_thread(self._read, str(given["name"]), first))
-        except KeyError as error:
-            return _result(name, f"{name} needs {error}.", is_error=True)
-        except (OSError, ValueError, TypeError) as error:
-            return _result(name, f"{error}", is_error=True)
+                document, first = _text(given, "name"), _line_number(given.get("first_line", 1))
+                return _result(name, await asyncio.to_thread(self._read, document, first))
+        except OSError as error:
+            return _result(name, f"{name} failed: {error.strerror or type(error).__name__}.", is_error=True)
+        except ValueError as error:
+            return _result(name, str(error), is_error=True)
         return _result(name, f"There is no tool {name!r}.", is_error=True)
 
     def _search(self, words: str) -> str:
         wanted = {word.casefold() for word in _WORD.findall(words)}
         if not wanted:
             raise ValueError("Give at least one word to look for.")
-        hits = [
+        hits = (
             (len(wanted & {word.casefold() for word in _WORD.findall(line)}), name, number, line.strip())
             for name, path in self._files.items()
-            for number, line in enumerate(_lines(path), start=1)
-        ]
+            for number, line in enumerate(_lines_if_any(path), start=1)
+        )
         best = sorted((hit for hit in hits if hit[0]), key=lambda hit: (-hit[0], hit[1], hit[2]))[:MAX_HITS]
         if not best:
             return f"Nothing found for {words!r} in {len(self._files)} documents."
@@ -100,12 +102,12 @@ class DocumentsWorkbench(Workbench, Component[DocumentsConfig]):
             raise ValueError(f"There is no document {name!r}. Documents: {', '.join(self._files) or 'none'}.")
         lines = _lines(self._files[name])
         start = max(first, 1) - 1
-        shown = lines[start : start + LINES_A_READ]
+        shown = list(_fitting(f"{number}: {line}" for number, line in enumerate(lines[start:], start=start + 1)))
         if not shown:
             return f"{name} has {len(lines)} lines."
         more = len(lines) - start - len(shown)
         tail = [f"[{more} more lines; go on from line {start + len(shown) + 1}]"] if more else []
-        return "\n".join([f"{number}: {line}" for number, line in enumerate(shown, start=start + 1)] + tail)
+        return "\n".join(shown + tail)
 
     async def start(self) -> None:
         """Nothing to start."""
@@ -131,34 +133,80 @@ class DocumentsWorkbench(Workbench, Component[DocumentsConfig]):
         return cls(config.paths)
 
 
+def _text(given: Mapping[str, Any], argument: str) -> str:
+    value = given.get(argument)
+    if not isinstance(value, str):
+        raise ValueError(f"{argument!r} is needed, as text.")
+    return value
+
+
+def _line_number(value: object) -> int:
+    """A whole number; also as text or with a decimal point, as some models write it."""
+    try:
+        return int(value)  # type: ignore[call-overload,no-any-return]  # what int() refuses is caught
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ValueError("'first_line' must be a whole number.") from error
+
+
 def _found(paths: Sequence[Path]) -> dict[str, Path]:
+    """The documents by name. A file that is named twice, or by itself and within a folder, is one document."""
     found: dict[str, Path] = {}
+    real: set[str] = set()
     for path in paths:
-        if path.is_dir():
-            inside = [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
-            for file in sorted(file for file in inside if file.suffix.lower() in SUFFIXES):
-                found[_free_name(file.relative_to(path).as_posix(), path, found)] = file
-        elif path.is_file() and path.suffix.lower() in SUFFIXES:
-            found[_free_name(path.name, path.parent, found)] = path
-        elif path.is_file():
-            readable = ", ".join(sorted(SUFFIXES))
-            raise ConfigurationError(f"Document {path} cannot be read as text. Readable: {readable}.")
-        else:
-            raise ConfigurationError(f"Document {path} does not exist. Name files or folders that do.")
+        for name, file in _named(path):
+            if os.path.realpath(file) not in real:
+                real.add(os.path.realpath(file))
+                found[_free_name(_storable(name), path if path.is_dir() else path.parent, found)] = file
     return found
 
 
+def _named(path: Path) -> Iterator[tuple[str, Path]]:
+    """The documents that one path names, each with its name."""
+    if path.is_dir():
+        root = Path(os.path.realpath(path))
+        for file in sorted(_files(root)):
+            inside = root in Path(os.path.realpath(file)).parents
+            if inside and file.suffix.lower() in SUFFIXES and file.is_file() and os.access(file, os.R_OK):
+                yield file.relative_to(root).as_posix(), file
+    elif not path.is_file():
+        raise ConfigurationError(f"Document {path} does not exist. Name files or folders that do.")
+    elif path.suffix.lower() not in SUFFIXES:
+        readable = ", ".join(sorted(SUFFIXES))
+        raise ConfigurationError(f"Document {path} cannot be read as text. Readable: {readable}.")
+    elif not os.access(path, os.R_OK):
+        raise ConfigurationError(f"Document {path} cannot be read: permission denied.")
+    else:
+        yield path.name, path
+
+
 def _free_name(name: str, folder: Path, taken: Mapping[str, Path]) -> str:
-    return name if name not in taken else f"{folder.name}/{name}"
+    names = chain((name, f"{folder.name}/{name}"), (f"{name} ({number})" for number in count(2)))
+    return next(each for each in names if each not in taken)
 
 
 def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8", errors="replace").splitlines()
 
 
+def _lines_if_any(path: Path) -> list[str]:
+    """No lines where the document was deleted since: the others can still be searched."""
+    try:
+        return _lines(path)
+    except OSError:
+        return []
+
+
+def _fitting(lines: Iterator[str]) -> Iterator[str]:
+    """As many lines as one read gives. A first line that is too long by itself is cut."""
+    room = MAX_READ_CHARS
+    for number, line in enumerate(lines):
+        if number == LINES_A_READ or (number and len(line) > room):
+            return
+        yield line if len(line) <= room else f"{line[:room]} [cut: {len(line) - room} more characters]"
+        room -= len(line)
+
+
 def _first_line(path: Path, limit: int = 120) -> str:
     with path.open(encoding="utf-8", errors="replace") as file:
-        for line in file:
-            if line.strip(" #\t\r\n"):
-                return line.strip(" #\t\r\n")[:limit]
-    return ""
+        lines = (line.strip(" #\t") for line in file.read(4_096).splitlines())
+        return next((line[:limit] for line in lines if line), "")

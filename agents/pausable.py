@@ -298,7 +298,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             self._state.repairs = 0
             raise ModelReplyInvalid(
                 f"Agent {self.name!r}: the model's final reply could not be used, also after one repair: {problem}. "
-                "The run is stored; go on with resume, or use another model."
+                "Use another model, or try again. The run is stored and can be resumed."
             )
         return self._as_message(from_text(text.strip()))
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 T = TypeVar("T", bound=BaseModel)
 
-_FENCE = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_FENCE = re.compile(r"```(?:json)?[ \t\r]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _MAX_REPORTED = 3
+_MAX_TRIED = 1_000
+"""Opening braces tried in one text; each may cost a pass over it, and the event loop waits meanwhile."""
 
 
 class UnreadableReply(ValueError):
@@ -29,46 +32,51 @@ def read_reply(text: str, kind: type[T]) -> T:
     Raises:
         UnreadableReply: there is no JSON object, or none that fits; with the first problems.
     """
-    problem: ValidationError | None = None
-    for candidate in _objects(text):
+    problems: list[str] = []
+    for found in _objects(text):
+        if isinstance(found, str):
+            problems.append(found)
+            continue
         try:
-            return kind.model_validate(candidate)
+            return kind.model_validate(found)
         except ValidationError as error:
-            problem = problem or error
-    if problem is None:
-        raise UnreadableReply("it holds no JSON object")
-    found = [
+            problems.append(_misfit(error))
+    nothing = "it holds no JSON object" + (" (names and texts need double quotes)" if "{" in text else "")
+    raise UnreadableReply(problems[0] if problems else nothing)
+
+
+def _misfit(error: ValidationError) -> str:
+    return "; ".join(
         f"{'.'.join(str(part) for part in each['loc']) or 'object'}: {each['msg']}"
-        for each in problem.errors()[:_MAX_REPORTED]
-    ]
-    raise UnreadableReply("; ".join(found))
+        for each in error.errors(include_url=False, include_input=False)[:_MAX_REPORTED]
+    )
 
 
-def _objects(text: str) -> list[dict[str, Any]]:
-    found = []
-    for part in [text, *_FENCE.findall(text)]:
-        value = _loaded(part.strip())
-        if isinstance(value, dict):
-            found.append(value)
-    return found or _embedded(text)
+def _objects(text: str) -> Iterator[dict[str, Any] | str]:
+    """The text's JSON objects, those in fenced blocks first; for one that is broken, what is wrong with it."""
+    fenced = [] if text.lstrip().startswith("{") else _FENCE.findall(text)
+    for part in [*fenced, text]:
+        yield from _outermost(part)
 
 
-def _loaded(text: str) -> Any:
-    try:
-        return json.loads(text, strict=False)
-    except (json.JSONDecodeError, RecursionError):
-        return None
-
-
-def _embedded(text: str) -> list[dict[str, Any]]:
-    """The outermost JSON objects inside prose, in order."""
-    decoder, found, start = json.JSONDecoder(strict=False), [], text.find("{")
-    while start != -1:
+def _outermost(text: str) -> Iterator[dict[str, Any] | str]:
+    """Objects in order. What lies inside one, or in a broken one up to the break, is none: a part is not the reply."""
+    decoder = json.JSONDecoder(strict=False)
+    start = text.find("{")
+    for _ in range(_MAX_TRIED):
+        if start == -1:
+            return
         try:
             value, end = decoder.raw_decode(text, start)
-        except (json.JSONDecodeError, RecursionError):
-            end = start + 1
-        else:
-            found.append(value)
+            yield value
+        except json.JSONDecodeError as error:
+            end = max(error.pos, start + 1)
+            if error.pos > start + 1:  # else it is a brace in prose
+                yield f"its JSON is broken: {error}"
+        except RecursionError:
+            yield "its JSON is nested too deeply"
+            return
+        except ValueError as error:  # an integer of more digits than Python reads
+            yield f"its JSON cannot be read: {error}"
+            return
         start = text.find("{", end)
-    return found

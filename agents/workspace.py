@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
+import secrets
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
@@ -18,6 +19,9 @@ MAX_READ_CHARS = 60_000
 
 MAX_LISTED = 500
 """More files than this are not listed, and the result says so."""
+
+_TEMPORARY = ".write-"
+"""How the name of a file begins that is being written."""
 
 
 class OutsideWorkspace(ValueError):
@@ -74,21 +78,24 @@ class WorkspaceWorkbench(Workbench, Component[WorkspaceConfig]):
         if schema is None:
             return _result(name, f"There is no tool {name!r}.", is_error=True)
         wanted = list(schema["parameters"]["properties"])
-        if sorted(given) != sorted(wanted) or not all(isinstance(value, str) for value in given.values()):
-            return _result(name, f"{name} takes {', '.join(wanted) or 'no arguments'}, as text.", is_error=True)
+        if set(given) != set(wanted) or not all(isinstance(value, str) for value in given.values()):
+            takes = f"{' and '.join(wanted)}, as text" if wanted else "no arguments"
+            return _result(name, f"{name} takes {takes}.", is_error=True)
         try:
             return _result(name, await asyncio.to_thread(self._calls[name], **given))
-        except (OSError, ValueError) as error:
-            return _result(name, _without_folder(str(error), self.folder), is_error=True)
+        except OSError as error:
+            return _result(name, f"{name} failed: {error.strerror or type(error).__name__}.", is_error=True)
+        except ValueError as error:
+            return _result(name, str(error), is_error=True)
 
     def resolve(self, path: str) -> Path:
         """The real path that `path` names.
 
         Raises:
-            OutsideWorkspace: it does not lie in the workspace.
+            OutsideWorkspace: it does not lie in the workspace, or is no path at all.
         """
-        if "\0" in path:
-            raise OutsideWorkspace("A path cannot hold a null character.")
+        if "\0" in path or any("\ud800" <= character <= "\udfff" for character in path):
+            raise OutsideWorkspace(f"{path!r} cannot be a path.")
         root = Path(os.path.realpath(self.folder))
         real = Path(os.path.realpath(root / path.replace("\\", "/")))
         if real != root and root not in real.parents:
@@ -107,14 +114,16 @@ class WorkspaceWorkbench(Workbench, Component[WorkspaceConfig]):
         real = self.resolve(path)
         if not real.is_file():
             raise ValueError(f"There is no file {path!r}. Files:\n{self._list_files()}")
-        text = real.read_text(encoding="utf-8", errors="replace")
-        if len(text) <= MAX_READ_CHARS:
-            return text
-        return f"{text[:MAX_READ_CHARS]}\n[cut: {len(text) - MAX_READ_CHARS} more characters]"
+        with real.open(encoding="utf-8", errors="replace", newline="") as file:
+            text = file.read(MAX_READ_CHARS)
+            more = bool(file.read(1))
+        if "\0" in text:
+            raise ValueError(f"{path!r} is not a text file.")
+        return f"{text}\n[cut: only the first {MAX_READ_CHARS} characters are shown]" if more else text
 
     def _write_file(self, path: str, content: str) -> str:
         real = self.resolve(path)
-        if real.is_dir():
+        if real == Path(os.path.realpath(self.folder)) or real.is_dir():
             raise ValueError(f"{path!r} is a folder; name a file.")
         real.parent.mkdir(parents=True, exist_ok=True)
         real = self.resolve(path)
@@ -149,27 +158,22 @@ def _files(root: Path) -> list[Path]:
     found = []
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(folder, name) for name in names]
+        found += [Path(folder, name) for name in names if not name.startswith(_TEMPORARY)]
     return found
 
 
 def _replace(path: Path, content: str) -> None:
     """Write whole or not at all: a full disk or a kill leaves the old file."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".write-")
+    temporary = path.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(content)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, path.stat().st_mode if path.exists() else 0o666 & ~umask)
+        with temporary.open("xb") as file:
+            file.write(content.encode())
+        if path.exists():
+            shutil.copymode(path, temporary)
         os.replace(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        temporary.unlink(missing_ok=True)
         raise
-
-
-def _without_folder(message: str, folder: Path) -> str:
-    return message.replace(f"{os.path.realpath(folder)}{os.sep}", "").replace(f"{folder}{os.sep}", "")
 
 
 def _schema(name: str, description: str, properties: dict[str, Any]) -> ToolSchema:
@@ -184,4 +188,9 @@ def _schema(name: str, description: str, properties: dict[str, Any]) -> ToolSche
 
 
 def _result(name: str, text: str, *, is_error: bool = False) -> ToolResult:
-    return ToolResult(name=name, result=[TextResultContent(content=text)], is_error=is_error)
+    return ToolResult(name=name, result=[TextResultContent(content=_storable(text))], is_error=is_error)
+
+
+def _storable(text: str) -> str:
+    """The text without what JSON cannot hold: a file's name may have bytes that are no UTF-8."""
+    return text.encode("utf-8", "replace").decode()

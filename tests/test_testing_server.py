@@ -6,8 +6,10 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable
+from http.client import HTTPConnection
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import Request as HttpRequest
 from urllib.request import urlopen
 
@@ -246,6 +248,7 @@ async def test_a_hang_does_not_keep_the_server_from_stopping(connect: Connect) -
         await call
 
 
+@pytest.mark.filterwarnings("ignore:Resolved model mismatch")
 @pytest.mark.parametrize(("body", "error"), [("not json", json.JSONDecodeError), ('{"choices": []}', IndexError)])
 async def test_a_raw_body_reaches_the_client_as_it_is(connect: Connect, body: str, error: type[Exception]) -> None:
     with LoopbackServer([Raw(body)]) as server, pytest.raises(error):
@@ -263,6 +266,12 @@ async def test_a_stream_cut_short_looks_like_a_whole_one_without_a_finish_reason
     with LoopbackServer([CutShort("Here it")]) as server:
         words, result = await streamed(connect(server))
     assert (words, result.finish_reason) == (["Here", " it"], "unknown")
+
+
+def test_a_stream_cut_short_has_no_end() -> None:
+    with LoopbackServer([CutShort("Here it")]) as server:
+        status, body = posted(server, b'{"messages": [], "stream": true}')
+    assert (status, body.count("data: "), body.count('"finish_reason": null')) == (200, 3, 3)
 
 
 async def test_a_body_cut_short_is_a_connection_error(connect: Connect) -> None:
@@ -344,6 +353,18 @@ async def test_one_connection_serves_call_after_call(connect: Connect) -> None:
         await streamed(client)
         await client.create(MESSAGES)
     assert (server.calls, server.connections) == (4, 1)
+
+
+def test_a_refused_request_leaves_its_connection_in_step() -> None:
+    with LoopbackServer(["Hello"]) as server:
+        connection = HTTPConnection("127.0.0.1", urlsplit(server.base_url).port)
+        statuses = []
+        for path in ("/v1/nowhere", "/v1/chat/completions"):
+            connection.request("POST", path, body='{"messages": []}')
+            with connection.getresponse() as response:
+                statuses.append((response.status, response.read()[:1]))
+        connection.close()
+    assert (statuses, server.connections) == ([(404, b"{"), (200, b"{")], 1)
 
 
 async def test_another_key_is_refused_before_the_script_is_asked(connect: Connect) -> None:

@@ -60,3 +60,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'upcall' has no attribute {name!r}")
     return getattr(importlib.import_module(f"upcall.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -61,7 +61,9 @@ def read_answer(question: Question, value: AnswerValue, user: str | None = None)
     """
     if isinstance(value, Answer):
         return _read_outcome(question, value, user)
-    parts = _parts(question, value)
+    parts = _parts(question.id, value)
+    if not parts:
+        raise AnswerRefused(f"The answer to {question.id} is empty. {_expected(question)}")
     if question.multi_select and len(parts) == 1 and _find_option(question, parts[0]) is None:
         parts = _split_choices(question, parts[0])
     chosen = [_find_option(question, part) for part in parts]
@@ -76,17 +78,14 @@ def read_answer(question: Question, value: AnswerValue, user: str | None = None)
     return Answer(question_id=question.id, text=", ".join([*labels, *wrong]), selected=labels, user=user)
 
 
-def _parts(question: Question, value: str | Sequence[str]) -> list[str]:
+def _parts(question_id: str, value: str | Sequence[str]) -> list[str]:
     """The texts in `value`, trimmed, without empty ones."""
     parts = [value] if isinstance(value, str) else value
     if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
-        raise AnswerRefused(f"The answer to {question.id} is {value!r}; give text, a list of texts, or an Answer.")
+        raise AnswerRefused(f"The answer to {question_id} is {value!r}; give text, a list of texts, or an Answer.")
     if any("\ud800" <= character <= "\udfff" for part in parts for character in part):
-        raise AnswerRefused(f"The answer to {question.id} is not valid text (UTF-8); type it again.")
-    stripped = [part.strip() for part in parts if part.strip()]
-    if not stripped:
-        raise AnswerRefused(f"The answer to {question.id} is empty. {_expected(question)}")
-    return stripped
+        raise AnswerRefused(f"The answer to {question_id} is not valid text (UTF-8); type it again.")
+    return [part.strip() for part in parts if part.strip()]
 
 
 def _read_outcome(question: Question, answer: Answer, user: str | None) -> Answer:
@@ -139,8 +138,11 @@ def _same_as_before(earlier: Answer, value: AnswerValue) -> None:
     if isinstance(value, Answer) and value.outcome is not Outcome.ANSWERED:
         same = earlier.says_the_same(value)
     else:
-        said = _said(value) if isinstance(value, Answer) else [value] if isinstance(value, str) else value
-        same = earlier.outcome is Outcome.ANSWERED and _words(said) == _words([earlier.text])
+        parts = _parts(earlier.question_id, _said(value) if isinstance(value, Answer) else value)
+        said = ", ".join(parts).casefold()
+        before = earlier.text.casefold()
+        any_order = bool(earlier.selected) and _choices(said) == _choices(before)
+        same = earlier.outcome is Outcome.ANSWERED and (said == before or any_order)
     if not same:
         who = earlier.user or earlier.by.value
         raise AlreadyAnswered(
@@ -149,9 +151,8 @@ def _same_as_before(earlier: Answer, value: AnswerValue) -> None:
         )
 
 
-def _words(parts: Sequence[str]) -> list[str]:
-    """The parts of an answer for comparing: labels may come in any case and order, joined by commas or apart."""
-    return sorted({part.strip().casefold() for part in ",".join(parts).split(",")} - {""})
+def _choices(text: str) -> set[str]:
+    return {part.strip() for part in text.split(",")}
 
 
 def _find_option(question: Question, text: str) -> Option | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import signal
 import sys
 import traceback
 from collections.abc import AsyncGenerator
@@ -229,12 +230,18 @@ class _Command:
         elif rest.result is not None:
             self.screen.note(f"Run {rest.id} is {rest.status}.")
             self.screen.result(rest.result)
+            self._tell_of_files(rest)
         elif rest.error is None:
             self.screen.note(f"Run {rest.id} is {rest.status}.")
         if rest.error is not None:
             if not self.as_json:
-                self.screen.error(f"{rest.error} Command: upcall resume {rest.id}{self.store_option}")
+                self.screen.error(f"{rest.error} Go on with: upcall resume {rest.id}{self.store_option}")
             raise typer.Exit(FAILED)
+
+    def _tell_of_files(self, rest: Run) -> None:
+        folder = rest.inputs.get("workspace")
+        if folder and Path(folder).is_dir():
+            self.screen.note(f"Files are in {folder}")
 
     def print_json(self, value: object) -> None:
         """The one object on standard output."""
@@ -245,6 +252,9 @@ class _Command:
         from upcall.runs import Run
 
         async def consume() -> Run:
+            # A service manager's stop is the same to a run as Ctrl-C.
+            if (here := asyncio.current_task()) is not None and sys.platform != "win32":
+                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, here.cancel)
             async for item in stream:
                 if isinstance(item, Run):
                     return item
@@ -288,12 +298,22 @@ class _Command:
         raise typer.Exit(WRONG_USE if isinstance(error, CallerError | AnswerError) else FAILED) from error
 
     def _stopped(self) -> None:
+        """Say how to go on with what is stored."""
         self.screen.note("")
-        if self._run_id is not None:
-            self.screen.note(f"Stopped. Run {self._run_id} is stored. See it, and go on, with:", "default")
-            for verb in ("show", "resume"):
-                self.screen.note(f"  upcall {verb} {self._run_id}{self.store_option}", "default")
+        stored = asyncio.run(self._stored())
+        if stored is None:
+            self.screen.note("Stopped. No run was stored.", "default")
+        else:
+            verb = "answer" if stored.questions else "show" if stored.over else "resume"
+            self.screen.note(f"Stopped. Run {stored.id} is stored; go on with:", "default")
+            self.screen.note(f"  upcall {verb} {stored.id}{self.store_option}", "default")
         raise typer.Exit(INTERRUPTED)
+
+    async def _stored(self) -> Run | None:
+        try:
+            return await self.app.get(self._run_id) if self._run_id else None
+        except UpcallError:
+            return None
 
 
 def _given(found: Run, answers: list[str], skip: list[str], decline: list[str]) -> Any:

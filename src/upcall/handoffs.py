@@ -17,7 +17,7 @@ from autogen_agentchat.messages import (
 from pydantic import TypeAdapter, ValidationError
 
 from upcall.errors import SchemaMismatch
-from upcall.questions import Answer, Question
+from upcall.questions import Answer, Outcome, Question
 
 QUESTIONS = "upcall.questions"
 ANSWERS = "upcall.answers"
@@ -63,18 +63,22 @@ def answering(
     """The message that brings `answers` back to `target`, the outermost agent of the questions' paths.
 
     Its content is what the rest of the group reads: question and answer, one pair a line where `questions` are given.
+    The answer to a secret question is for its asker alone and stays out of it.
     """
-    asked = {question.id: question.question for question in questions}
-    said = [
-        (f"{asked[answer.question_id]} - " if answer.question_id in asked else "") + answer.as_text()
-        for answer in answers
-    ]
+    asked = {question.id: question for question in questions}
     return HandoffMessage(
         source=source,
         target=target,
-        content="\n".join(said),
+        content="\n".join(_said(answer, asked.get(answer.question_id)) for answer in answers),
         metadata={ANSWERS: _answers.dump_json(list(answers), exclude_none=True).decode()},
     )
+
+
+def _said(answer: Answer, question: Question | None) -> str:
+    if question is None:
+        return answer.as_text()
+    secret = question.secret and answer.outcome is Outcome.ANSWERED
+    return f"{question.question} - {'(given, and kept secret)' if secret else answer.as_text()}"
 
 
 def answers_in(message: BaseChatMessage) -> list[Answer]:

@@ -66,6 +66,9 @@ async def call_model(
         raise explain(error, agent) from error
 
 
+_MAX_WORDS_CHARS = 300
+
+
 class _CutShort(Exception):
     """The stream ended before the reply did."""
 
@@ -100,41 +103,48 @@ def explain(error: Exception, agent: str) -> UpcallError:
     """The error that tells the user what `error`, raised in a turn of `agent`, means and what to do.
 
     Errors are told apart by HTTP status and class name, so that no SDK is imported for it. The server's own words are
-    used only where they cannot hold a key.
+    added where the user needs them, without the key.
     """
     if isinstance(error, UpcallError):
         return error
     status = getattr(error, "status_code", None)
-    kind = type(error).__name__
-    resume = "The run is stored; go on with resume."
+    kind, said = type(error).__name__, _server_words(error)
+    who, resume = f"Agent {agent!r}: the model server", "The run is stored and can be resumed."
     if status in (401, 403):
-        return ModelAuthenticationError(
-            f"Agent {agent!r}: the model server refused the key (HTTP {status}). Check OPENAI_API_KEY, or api_key in "
-            f"the configuration. {resume}"
-        )
+        advice = "Check OPENAI_API_KEY, or api_key in the configuration."
+        return ModelAuthenticationError(f"{who} refused the key (HTTP {status}). {advice} {resume}")
     if status == 404:
-        return ModelNotFound(
-            f"Agent {agent!r}: the model server does not know this model or address (HTTP 404). Check the model name "
-            f"and the base URL. {resume}"
-        )
+        advice = "Check the model name and the base URL."
+        return ModelNotFound(f"{who} does not know this model or address (HTTP 404){said}. {advice} {resume}")
     if isinstance(error, TimeoutError) or "Timeout" in kind or status in (408, 504):
-        return ModelTimeout(
-            f"Agent {agent!r}: the model did not answer in time. Raise the timeout setting or try again. {resume}"
-        )
+        advice = "Raise the setting timeout (llm_timeout for the classifier), or try again."
+        return ModelTimeout(f"{who} did not answer in time. {advice} {resume}")
     if status == 429:
-        return ModelUnavailable(f"Agent {agent!r}: the model server limits the rate or the quota (HTTP 429). {resume}")
+        return ModelUnavailable(f"{who} limits the rate or the quota (HTTP 429){said}. Try again later. {resume}")
     if isinstance(status, int) and status >= 500:
-        return ModelUnavailable(f"Agent {agent!r}: the model server failed (HTTP {status}). {resume}")
-    if isinstance(error, _CutShort):
-        return ModelReplyInvalid(f"Agent {agent!r}: the model server cut its reply short. {resume}")
+        return ModelUnavailable(f"{who} failed (HTTP {status}){said}. Try again later. {resume}")
     if isinstance(status, int):
-        return ModelError(f"Agent {agent!r}: the model server refused the request (HTTP {status}). {resume}")
+        return ModelError(f"{who} refused the request (HTTP {status}){said}. {resume}")
+    if isinstance(error, _CutShort):
+        return ModelReplyInvalid(f"{who} cut its reply short. Try again. {resume}")
     if "Connection" in kind:
-        return ModelUnavailable(
-            f"Agent {agent!r}: the model server cannot be reached. Check the base URL and the network. {resume}"
-        )
+        advice = "Check the base URL and the network."
+        return ModelUnavailable(f"{who} cannot be reached. {advice} {resume}")
     if isinstance(error, ValueError | LookupError | TypeError | AttributeError):
-        return ModelReplyInvalid(
-            f"Agent {agent!r}: the model server sent a reply that cannot be read ({kind}). {resume}"
-        )
+        advice = "Check that the base URL is that of an OpenAI-compatible server."
+        return ModelReplyInvalid(f"{who} sent a reply that cannot be read ({kind}). {advice} {resume}")
     return AgentFailed(f"Agent {agent!r} failed: {kind}. {resume}")
+
+
+def _server_words(error: Exception) -> str:
+    """What the server said, as far as it fits in a line. A server may echo the key; the request that failed has it."""
+    body = getattr(error, "body", None)
+    message = body.get("message") if isinstance(body, dict) else getattr(error, "message", None)
+    if not isinstance(message, str) or not message.strip():
+        return ""
+    request = getattr(error, "request", None)
+    sent = getattr(request, "headers", {}).get("authorization", "")
+    for secret in sent.split():
+        message = message.replace(secret, "[key]")
+    line = " ".join(message.split())
+    return f": {line[:_MAX_WORDS_CHARS]}"

@@ -25,6 +25,9 @@ from upcall import identity
 MAX_QUESTION_CHARS = 4_000
 """A question longer than this is refused: nobody reads it, and it would be copied through every level."""
 
+MAX_LABEL_CHARS = 400
+"""An option's label longer than this is refused: it is a sentence to read, not a choice."""
+
 MAX_OPTIONS = 50
 """More options than this are refused: a human cannot choose among them in a list."""
 
@@ -83,7 +86,7 @@ class Option(BaseModel):
 
     model_config = ConfigDict(frozen=True, str_strip_whitespace=True)
 
-    label: Annotated[Shown, Field(min_length=1, max_length=400)]
+    label: Annotated[Shown, Field(min_length=1, max_length=MAX_LABEL_CHARS)]
     description: Annotated[Shown, Field(max_length=MAX_QUESTION_CHARS)] | None = None
     id: str | None = None
 

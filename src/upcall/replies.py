@@ -1,7 +1,7 @@
 """What the agents answer in: the models behind their structured output, lenient in reading, strict in meaning.
 
 Every field has a default where a server without JSON schema may leave it out; the schema shown to a model hides the
-defaults, because strict JSON schema (OpenAI) accepts none.
+defaults and the lengths, because strict JSON schema (OpenAI, Azure) does not know them.
 """
 
 from __future__ import annotations
@@ -11,21 +11,49 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from upcall.questions import ClarificationType, Option, Question
+from upcall.questions import (
+    CAMEL_TOO,
+    MAX_LABEL_CHARS,
+    MAX_OPTIONS,
+    MAX_QUESTION_CHARS,
+    ClarificationType,
+    Option,
+    Question,
+    Shown,
+)
+
+_NOT_STRICT = ("default", "minLength", "maxLength", "minItems", "maxItems")
 
 
-def _without_defaults(schema: dict[str, Any]) -> None:
-    """OpenAI refuses `default` in a strict schema; what a field is for stands in its description."""
+def _strict(schema: dict[str, Any]) -> None:
+    """Drop what a strict schema may not hold; what a field is for stands in its description."""
     for definition in schema.get("properties", {}).values():
-        definition.pop("default", None)
+        for part in (definition, definition.get("items", {})):
+            for keyword in _NOT_STRICT:
+                part.pop(keyword, None)
 
 
 class Reply(BaseModel):
-    """Base of everything a model is asked to answer in JSON."""
+    """Base of everything a model is asked to answer in JSON.
+
+    camelCase is read too (decision X8), numbers where text is wanted (step ids), and null as left out.
+    """
 
     model_config = ConfigDict(
-        frozen=True, str_strip_whitespace=True, populate_by_name=True, json_schema_extra=_without_defaults
+        frozen=True,
+        str_strip_whitespace=True,
+        populate_by_name=True,
+        alias_generator=CAMEL_TOO,
+        coerce_numbers_to_str=True,
+        json_schema_extra=_strict,
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_left_out(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {name: each for name, each in value.items() if each is not None}
 
 
 class Intent(StrEnum):
@@ -58,7 +86,7 @@ class Classification(Reply):
     @field_validator("research_depth", mode="before")
     @classmethod
     def _known_depth(cls, value: object) -> object:
-        return None if value is None else _member(Depth, value, Depth.SHALLOW)
+        return _member(Depth, value, Depth.SHALLOW)
 
     @property
     def depth(self) -> Depth:
@@ -77,14 +105,9 @@ class ClarificationResponse(Reply):
     """The clarifier's reply (S0-38, S0-39), with what makes the question easy to answer."""
 
     needs_clarification: bool
-    clarification_question: str | None = None
-    options: tuple[str, ...] = Field(default=(), description="Likely answers, at most five; empty where open.")
-    reason: str | None = Field(default=None, description="Why the answer matters, one short sentence.")
-
-    @field_validator("options", mode="before")
-    @classmethod
-    def _none_is_empty(cls, value: object) -> object:
-        return () if value is None else value
+    clarification_question: Shown | None = None
+    options: tuple[Shown, ...] = Field(default=(), description="Likely answers, at most five; empty where open.")
+    reason: Shown | None = Field(default=None, description="Why the answer matters, one short sentence.")
 
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
@@ -100,15 +123,10 @@ class ClarificationResponse(Reply):
 class Ambiguity(Reply):
     """One unclear aspect of a request (S3-09 to S3-12)."""
 
-    aspect: str
-    description: str = ""
-    clarification_question: Annotated[str, Field(min_length=1)]
-    possible_options: tuple[str, ...] = ()
-
-    @field_validator("possible_options", mode="before")
-    @classmethod
-    def _none_is_empty(cls, value: object) -> object:
-        return () if value is None else value
+    aspect: Shown
+    description: Shown = ""
+    clarification_question: Annotated[Shown, Field(min_length=1)]
+    possible_options: tuple[Shown, ...] = ()
 
     def question(self, path: tuple[str, ...]) -> Question:
         """The open question this aspect stands for."""
@@ -124,11 +142,6 @@ class AmbiguityCheck(Reply):
     needs_clarification: bool
     ambiguity_details: tuple[Ambiguity, ...] = ()
 
-    @field_validator("ambiguity_details", mode="before")
-    @classmethod
-    def _none_is_empty(cls, value: object) -> object:
-        return () if value is None else value
-
     @model_validator(mode="after")
     def _names_an_aspect(self) -> Self:
         if self.needs_clarification and not self.ambiguity_details:
@@ -137,12 +150,14 @@ class AmbiguityCheck(Reply):
 
 
 def _question(text: str, options: tuple[str, ...], reason: str | None, path: tuple[str, ...]) -> Question:
-    labels = list(dict.fromkeys(option.strip()[:400] for option in options if option.strip()))
-    distinct = {label.casefold(): label for label in labels}
+    """A question that can be put whatever the model wrote: too long texts are cut, equal options are one."""
+    distinct: dict[str, str] = {}
+    for label in (option[:MAX_LABEL_CHARS].strip() for option in options):
+        distinct.setdefault(label.casefold(), label)
     return Question(
-        question=text[:4000],
-        options=tuple(Option(label=label) for label in list(distinct.values())[:50]),
-        context=reason[:4000] if reason else None,
+        question=text[:MAX_QUESTION_CHARS],
+        options=tuple(Option(label=label) for label in distinct.values() if label)[:MAX_OPTIONS],
+        context=reason[:MAX_QUESTION_CHARS] if reason else None,
         path=path,
     )
 
@@ -198,11 +213,6 @@ class Report(Reply):
     assumptions: tuple[str, ...] = Field(default=(), description="What was assumed because nobody said it.")
     left_open: tuple[str, ...] = Field(default=(), description="What was not done or not found.")
 
-    @field_validator("assumptions", "left_open", mode="before")
-    @classmethod
-    def _none_is_empty(cls, value: object) -> object:
-        return () if value is None else value
-
     @classmethod
     def from_text(cls, text: str) -> Self:
         """The fallback where a model will not answer in JSON: its words are the summary."""
@@ -221,11 +231,6 @@ class CodingReport(Report):
 
     files: tuple[str, ...] = Field(default=(), description="The files written, as paths in the workspace.")
 
-    @field_validator("files", mode="before")
-    @classmethod
-    def _no_files(cls, value: object) -> object:
-        return () if value is None else value
-
     def _lists(self) -> list[str]:
         return [*_listed("Files", self.files), *super()._lists()]
 
@@ -234,11 +239,6 @@ class ResearchReport(Report):
     """The researcher's report, with the documents it read."""
 
     sources: tuple[str, ...] = Field(default=(), description="The documents the summary rests on, by name.")
-
-    @field_validator("sources", mode="before")
-    @classmethod
-    def _no_sources(cls, value: object) -> object:
-        return () if value is None else value
 
     def _lists(self) -> list[str]:
         return [*_listed("Sources", self.sources), *super()._lists()]

@@ -173,7 +173,8 @@ class RunStore:
         except DBAPIError as error:
             raise StoreUnavailable(
                 f"Cannot {verb} the store {self.path}: {error.orig}. Check that it is a database that upcall made, "
-                "that file and folder can be written, and that the disk is not full; what was stored before is unchanged."
+                "that file and folder can be written, and that the disk is not full; what was stored before is "
+                "unchanged."
             ) from error
 
 

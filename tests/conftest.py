@@ -1,0 +1,15 @@
+"""What every test gets: a folder of its own, and an environment that names no model and no key."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith(("OPENAI_", "UPCALL_"))]:
+        monkeypatch.delenv(name)

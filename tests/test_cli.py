@@ -1,0 +1,313 @@
+"""The command line, each call in a process of its own, against a real server on loopback and a real SQLite file."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from scenario import ASK, TASK, WRITE, script, upcall
+
+from upcall.testing import Call, Calls, CutShort, Fail, Hang, Raw, Reply, Say
+from upcall.testing.server import LoopbackServer
+
+SHALLOW = '{"intent": "research", "meta_response": null, "research_depth": "shallow"}'
+
+
+def model(server: LoopbackServer) -> tuple[str, ...]:
+    return ("--model", "scripted", "--base-url", server.base_url)
+
+
+def test_the_demo_stops_at_the_nested_question_and_prints_one_json_object() -> None:
+    ended = upcall("run", TASK, "--detach", "--json")
+    assert ended.status == 0
+    question = ended.json["questions"][0]
+    assert ended.json["status"] == "awaiting_clarification"
+    assert question["path"] == ["lead", "coder"]
+    assert question["options"] == [{"label": "Express"}, {"label": "FastAPI"}, {"label": "Django"}]
+
+
+def test_the_demo_says_that_it_is_scripted_in_its_first_line() -> None:
+    assert upcall("run", "Hello! What can you do?").err.splitlines()[0].startswith("Demo: the replies")
+
+
+def test_the_demo_says_so_where_it_has_no_script() -> None:
+    assert "no script for this task" in upcall("run", "Sing me a song").out
+
+
+def test_a_demo_run_completes_with_the_answer_given_in_another_process() -> None:
+    """S4-03 to S4-12."""
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    ended = upcall("answer", run_id, "Express", "--json")
+    assert (ended.status, ended.json["status"]) == (0, "completed")
+    assert Path("upcall-work", run_id, "server.js").is_file()
+
+
+def test_the_answer_becomes_the_result_of_the_very_call_that_asked_and_nothing_is_done_twice() -> None:
+    """S4-10 to S4-12, and none of S4-13 to S4-16: counted over three processes."""
+    with LoopbackServer(script()) as server:
+        asked = upcall("run", TASK, "--detach", "--json", *model(server)).json
+        before = len(server.requests)
+        done = upcall("answer", asked["run_id"], "Express", "--json").json
+        resumed = server.requests[before]
+    assert done["status"] == "completed"
+    assert resumed.tool_results[asked["questions"][0]["calls"][-1]] == "Express"
+    assert (before, len(server.requests)) == (6, 9)
+
+
+def test_without_a_terminal_a_run_stops_and_says_how_to_answer() -> None:
+    ended = upcall("run", TASK)
+    assert "Which framework?" in ended.err
+    assert "upcall answer" in ended.err
+    assert (ended.status, ended.out) == (0, "")
+
+
+def test_two_questions_are_answered_by_id_one_after_the_other() -> None:
+    both = script(
+        lead=[Calls([Call("coder", {"task": "x"}), Call("researcher", {"task": "y"})]), '{"summary": "Both."}'],
+        researcher=[Call("ask_user", {"question": "Which edition?"}), '{"summary": "Read."}'],
+    )
+    with LoopbackServer(both) as server:
+        asked = upcall("run", TASK, "--detach", "--json", *model(server)).json
+        ids = {each["question"]: each["id"] for each in asked["questions"]}
+        partly = upcall("answer", asked["run_id"], f"{ids['Which edition?']}=second", "--json").json
+        done = upcall("answer", asked["run_id"], f"{ids['Which framework?']}=1", "--json").json
+    assert [each["question"] for each in partly["questions"]] == ["Which framework?"]
+    assert done["result"] == "Both."
+
+
+def test_a_plain_answer_is_refused_where_two_questions_are_open() -> None:
+    both = script(
+        lead=[Calls([Call("coder", {"task": "x"}), Call("coder", {"task": "y"})])],
+        coder=[ASK, ASK],
+    )
+    with LoopbackServer(both) as server:
+        run_id = upcall("run", TASK, "--detach", "--json", *model(server)).json["run_id"]
+        ended = upcall("answer", run_id, "Express")
+    assert ended.status == 2
+    assert "2 questions are open" in ended.error
+
+
+def test_an_answer_that_is_not_an_option_is_refused_with_the_options() -> None:
+    only = Call("ask_user", {"question": "Which?", "options": ["A", "B"], "allow_free_text": False})
+    with LoopbackServer(script(coder=[only], lead=[Call("coder", {"task": "x"})])) as server:
+        run_id = upcall("run", TASK, "--detach", "--json", *model(server)).json["run_id"]
+        ended = upcall("answer", run_id, "C")
+        still = upcall("show", run_id, "--json").json
+    assert ended.status == 2
+    assert "1. A, 2. B" in ended.error
+    assert still["status"] == "awaiting_clarification"
+
+
+def test_the_same_answer_again_is_harmless_and_a_different_one_says_who_answered() -> None:
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    upcall("answer", run_id, "Express", "--user", "alice")
+    assert upcall("answer", run_id, "express", "--json").json["status"] == "completed"
+    ended = upcall("answer", run_id, "Django")
+    assert ended.status == 2
+    assert "'Express', by alice at" in ended.error
+
+
+def test_a_question_can_be_declined() -> None:
+    asked = upcall("run", TASK, "--detach", "--json").json
+    done = upcall("answer", asked["run_id"], "--decline", asked["questions"][0]["id"], "--json").json
+    assert "because none was chosen" in done["result"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("show", "nosuchrun"), "Unknown run 'nosuchrun'"),
+        (("answer", "nosuchrun", "x"), "Unknown run 'nosuchrun'"),
+        (("resume", "nosuchrun"), "Unknown run 'nosuchrun'"),
+        (("run", "   "), "The task is empty"),
+        (("run",), "Missing argument"),
+        (("frobnicate",), "No such command"),
+        (("run", "x", "--no-such-option"), "No such option"),
+        (("run", "x", "--model", "gpt-4o"), "Set OPENAI_API_KEY"),
+        (("run", "x", "--base-url", "http://127.0.0.1:1/v1"), "add --model NAME"),
+        (("run", "x", "--config", "missing.yaml"), "missing.yaml: No such file"),
+        (("run", "x", "--docs", "missing.md"), "missing.md does not exist"),
+        (("list", "--store", "postgresql://u:secret@h/db"), "kind 'postgresql' is not supported"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_wrong_use_gets_one_line_and_status_2(arguments: tuple[str, ...], says: str) -> None:
+    ended = upcall(*arguments)
+    assert ended.status == 2
+    assert says in ended.error
+    assert "secret" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (Fail(401), "refused the key (HTTP 401)"),
+        (Fail(404), "does not know this model or address (HTTP 404)"),
+        (Fail(429), "limits the rate or the quota (HTTP 429)"),
+        (Fail(503), "failed (HTTP 503)"),
+        (Fail(400, "context is too long"), "context is too long"),
+        (Raw("no json"), "sent a reply that cannot be read"),
+        (Raw('{"choices": []}'), "sent a reply that cannot be read"),
+        (Hang(60), "did not answer in time"),
+    ],
+    ids=str,
+)
+def test_a_failing_model_fails_the_run_in_one_line_and_the_run_goes_on_afterwards(reply: Reply, says: str) -> None:
+    quick = {"UPCALL_MAX_RETRIES": "0", "UPCALL_TIMEOUT": "0.5", "OPENAI_API_KEY": "sk-very-secret"}
+    with LoopbackServer([SHALLOW, reply, Say('{"summary": "An answer."}')]) as server:
+        ended = upcall("run", "What is CUDA?", *model(server), **quick)
+        run_id = upcall("list", "--json").json[0]["run_id"]  # type: ignore[index]
+        resumed = upcall("resume", run_id, "--json", **quick)
+    assert ended.status == 1
+    assert says in ended.error
+    assert f"upcall resume {run_id}" in ended.error
+    assert "sk-very-secret" not in ended.err + Path("upcall.db").read_bytes().decode(errors="replace")
+    assert resumed.json["result"] == "An answer."
+
+
+def test_a_stream_that_is_cut_short_fails_the_run_and_is_never_taken_for_the_whole_reply() -> None:
+    with LoopbackServer([SHALLOW, CutShort("half of a"), Say('{"summary": "Whole."}')]) as server:
+        ended = upcall("run", "What is CUDA?", *model(server), UPCALL_STREAM="true", UPCALL_MAX_RETRIES="0")
+        run_id = ended.error.rsplit(" ", 1)[1]
+        resumed = upcall("resume", run_id, "--json")
+    assert "cut its reply short" in ended.error
+    assert resumed.json["result"] == "Whole."
+
+
+def test_a_server_that_is_not_there_is_said() -> None:
+    ended = upcall("run", "x", "--model", "m", "--base-url", "http://127.0.0.1:9/v1", UPCALL_MAX_RETRIES="0")
+    assert ended.status == 1
+    assert "cannot be reached" in ended.error
+
+
+def test_a_key_that_the_server_repeats_is_not_printed() -> None:
+    with LoopbackServer([Fail(400, "bad request with key sk-very-secret")]) as server:
+        ended = upcall("run", "x", *model(server), "--debug", OPENAI_API_KEY="sk-very-secret")
+    assert "with key [key]" in ended.error
+    assert "sk-very-secret" not in ended.err
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
+def test_an_interrupted_run_is_stored_and_resume_repeats_nothing(stop: signal.Signals) -> None:
+    hanging = script(coder=[WRITE, Hang(60), '{"summary": "Written."}'])
+    with LoopbackServer(hanging) as server:
+        status, said = interrupted_at(server, 7, stop)
+        run_id = upcall("list", "--json").json[0]["run_id"]  # type: ignore[index]
+        before = len(server.requests)
+        done = upcall("resume", run_id, "--json").json
+    assert (status, f"upcall resume {run_id}" in said) == (130, True)
+    assert (done["status"], len(server.requests) - before) == ("completed", 2)
+
+
+def test_a_killed_run_goes_on_from_its_last_checkpoint() -> None:
+    replies = script(
+        coder=[ASK, WRITE, Hang(60), WRITE, '{"summary": "Written."}'],
+    )
+    with LoopbackServer(replies) as server:
+        run_id = upcall("run", TASK, "--detach", "--json", *model(server)).json["run_id"]
+        interrupted_at(server, 8, signal.SIGKILL, "answer", run_id, "Express")
+        assert upcall("show", run_id, "--json").json["status"] == "executing"
+        done = upcall("resume", run_id, "--json").json
+    assert (done["status"], done["result"]) == ("completed", "All done.")
+
+
+def interrupted_at(server: LoopbackServer, requests: int, stop: signal.Signals, *arguments: str) -> tuple[int, str]:
+    """Run the command line until the server has this many requests, then send the signal."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "upcall.cli", *(arguments or ("run", TASK)), *model(server)],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while len(server.requests) < requests and process.poll() is None:
+        threading.Event().wait(0.02)
+    process.send_signal(stop)
+    _, said = process.communicate(timeout=60)
+    return process.returncode, said
+
+
+def test_a_run_keeps_its_model_over_processes_and_a_flag_overrules_it() -> None:
+    begin = script(lead=[Call("coder", {"task": "x"})], coder=[ASK])
+    end = script(classifier=[], clarifier=[], planner=[], lead=['{"summary": "Done."}'], coder=[WRITE, '{"summary": "Ok."}'])
+    with LoopbackServer(begin) as first, LoopbackServer(end) as second:
+        run_id = upcall("run", TASK, "--detach", "--json", *model(first)).json["run_id"]
+        upcall("answer", run_id, "Express", *model(second))
+        assert len(second.requests) == 3
+
+
+def test_show_prints_plan_answers_and_tokens() -> None:
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    upcall("answer", run_id, "Express", "--user", "alice")
+    shown = upcall("show", run_id).out
+    assert "# User authentication system" in shown
+    assert "by alice at" in shown
+    assert "lead/coder" in shown
+
+
+def test_list_is_an_array_newest_first_and_empty_without_a_store() -> None:
+    assert json.loads(upcall("list", "--json").out) == []
+    assert not Path("upcall.db").exists()
+    for task in ("Hello! What can you do?", "What is CUDA?"):
+        upcall("run", task)
+    assert len(json.loads(upcall("list", "--json").out)) == 2
+
+
+def test_cancel_ends_a_run_and_an_answer_is_then_refused() -> None:
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    assert upcall("cancel", run_id, "--json").json["status"] == "cancelled"
+    ended = upcall("answer", run_id, "Express")
+    assert (ended.status, "is cancelled" in ended.error) == (2, True)
+
+
+def test_a_read_only_folder_is_said_before_any_model_is_called() -> None:
+    Path("notes.txt").write_text("this is no folder")
+    ended = upcall("run", TASK, "--store", "notes.txt/runs.db")
+    assert ended.status == 1
+    assert "its folder does not exist" in ended.error
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone() -> None:
+    Path("letter.txt").write_text("Dear reader, " * 100)
+    ended = upcall("run", TASK, "--store", "letter.txt")
+    assert "Cannot write the store" in ended.error
+    assert Path("letter.txt").read_text().startswith("Dear reader")
+
+
+def test_a_database_of_another_program_is_refused() -> None:
+    with sqlite3.connect("other.db") as connection:
+        connection.execute("create table music (title text)")
+    assert "database of another program" in upcall("run", TASK, "--store", "other.db").error
+
+
+def test_another_schema_version_is_refused_with_what_to_do() -> None:
+    upcall("run", "What is CUDA?")
+    with sqlite3.connect("upcall.db") as connection:
+        connection.execute("update upcall_meta set value = '0'")
+    ended = upcall("list")
+    assert ended.status == 1
+    assert "schema version 0; this version of upcall reads version 1" in ended.error
+
+
+def test_control_characters_of_a_model_are_shown_not_sent() -> None:
+    with LoopbackServer(['{"intent": "meta", "meta_response": "red \\u001b[31m alert\\u0007"}']) as server:
+        ended = upcall("run", "hi", *model(server))
+    assert "\x1b" not in ended.out
+    assert "red \\x1b[31m alert\\x07" in ended.out
+
+
+def test_json_is_all_that_stands_on_standard_output() -> None:
+    ended = upcall("run", "What is CUDA?", "--json")
+    assert set(ended.json) == {"run_id", "status", "result", "error", "questions"}
+
+
+def test_a_failed_run_is_one_json_object_too() -> None:
+    with LoopbackServer([Fail(401)]) as server:
+        ended = upcall("run", "x", "--json", *model(server))
+    assert (ended.status, ended.json["status"]) == (1, "failed")
+    assert "refused the key" in ended.json["error"]

@@ -1,0 +1,50 @@
+"""What importing costs: each test looks at the modules of a fresh process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import upcall
+
+HELP = """
+import contextlib
+from upcall.cli import main
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(None):
+    main(["--help"])
+"""
+
+
+def packages_loaded_by(code: str) -> set[str]:
+    ending = "\nimport json, sys\nprint(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+    process = subprocess.run([sys.executable, "-c", code + ending], capture_output=True, text=True, check=True)
+    return set(json.loads(process.stdout))
+
+
+def test_importing_upcall_loads_nothing_heavy() -> None:
+    heavy = {"autogen_agentchat", "autogen_core", "openai", "pydantic", "jinja2", "sqlalchemy", "typer"}
+    assert not packages_loaded_by("import upcall") & heavy
+
+
+def test_help_loads_neither_autogen_nor_a_model_client() -> None:
+    loaded = packages_loaded_by(HELP)
+    assert "typer" in loaded
+    assert not loaded & {"autogen_agentchat", "autogen_core", "autogen_ext", "openai", "pydantic", "sqlalchemy"}
+
+
+def test_the_driver_loads_no_model_client_before_one_is_needed() -> None:
+    assert not packages_loaded_by("from upcall import Upcall") & {"openai", "autogen_ext"}
+
+
+def test_every_exported_name_resolves() -> None:
+    assert all(getattr(upcall, name).__name__ == name for name in upcall.__all__)
+
+
+def test_exported_names_are_listed_before_their_first_use() -> None:
+    code = "import upcall; assert set(upcall.__all__) <= set(dir(upcall)), dir(upcall)"
+    assert "pydantic" not in packages_loaded_by(code)
+
+
+def test_another_name_is_an_attribute_error() -> None:
+    assert not hasattr(upcall, "no_such_name")

@@ -1,0 +1,81 @@
+"""The notebooks, run by real kernels of the running interpreter."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+SECONDS = 120
+
+
+class OwnKernelManager(AsyncKernelManager):
+    """Starts kernels with the interpreter that runs the tests, whatever kernels are installed on the machine."""
+
+    def _kernel_spec_manager_default(self) -> KernelSpecManager:
+        return KernelSpecManager(kernel_dirs=[])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder; what the machine says of models and of IPython does not reach the kernels."""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("OPENAI_API_KEY", "no-key")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    (tmp_path / "empty").mkdir()
+    return tmp_path / "empty"
+
+
+def read(path: Path) -> NotebookNode:
+    return nbformat.read(path, as_version=4)
+
+
+def part(notebook: NotebookNode, cells: list[NotebookNode]) -> NotebookNode:
+    return nbformat.v4.new_notebook(cells=cells, metadata=notebook.metadata)
+
+
+def execute(notebook: NotebookNode, folder: Path) -> str:
+    """What the cells print and give, from a new kernel in `folder` that is gone afterwards."""
+    resources = {"metadata": {"path": str(folder)}}
+    client = NotebookClient(notebook, timeout=SECONDS, kernel_manager_class=OwnKernelManager, resources=resources)
+    client.execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    return "".join(output.get("text") or output.data["text/plain"] for output in outputs)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_cell_of_a_notebook_runs(path: Path, folder: Path) -> None:
+    assert execute(read(path), folder)
+
+
+def test_the_quickstart_goes_on_in_another_kernel_after_a_restart(folder: Path) -> None:
+    notebook = read(NOTEBOOKS[0])
+    restart = next(n for n, cell in enumerate(notebook.cells) if "restart" in cell.metadata.get("tags", []))
+    before, after = part(notebook, notebook.cells[:restart]), part(notebook, notebook.cells[restart:])
+    for half in (before, after):
+        half.cells.append(nbformat.v4.new_code_cell("import os\nos.getpid()"))
+    *asked, first_process = execute(before, folder).split()
+    *done, second_process = execute(after, folder).split()
+    assert {"Which", "framework?", "FastAPI"} <= {*asked}
+    assert {"server.js:", "'Express'"} <= {*done}
+    assert first_process != second_process
+
+
+def test_kernels_run_the_interpreter_of_the_tests(folder: Path) -> None:
+    cell = nbformat.v4.new_code_cell("import sys\nprint(sys.executable)")
+    assert execute(nbformat.v4.new_notebook(cells=[cell]), folder).strip() == sys.executable
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_stored_without_outputs(path: Path) -> None:
+    notebook = read(path)
+    nbformat.validate(notebook)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [(cell.outputs, cell.execution_count) for cell in cells] == [([], None)] * len(cells)
