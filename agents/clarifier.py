@@ -14,7 +14,7 @@ from upcall.agents.reading import UnreadableReply, schema_text
 from upcall.agents.structured import Ask, HandOver, Step, StructuredAgent
 from upcall.prompts import ClarifierContext, ReplyFormatContext, ToolInfo, render
 from upcall.prompts.contexts import Document
-from upcall.questions import Outcome
+from upcall.questions import Answer, Outcome
 from upcall.replies import ClarificationResponse
 
 SKIP_WORDS = frozenset({"skip", "done", "exit", "quit", "proceed", "continue", "no", "n"})
@@ -80,7 +80,8 @@ class Clarifier(StructuredAgent, Component[ClarifierConfig]):
         if response is None or not response.needs_clarification:
             yield self._done()
         else:
-            yield Ask([response.question((self.name,))])
+            # Any skip word would do to skip it (S0-61), and so the blank reply of a terminal does.
+            yield Ask([response.question((self.name,)).model_copy(update={"required": False})])
 
     def _complete(self) -> bool:
         dialog = self._state.dialog
@@ -89,7 +90,7 @@ class Clarifier(StructuredAgent, Component[ClarifierConfig]):
     def _prompt(self) -> list[SystemMessage | UserMessage]:
         prompt = render(
             ClarifierContext(
-                clarifier_result=self._log(),
+                clarifier_result="\n".join(self.answered()),
                 available_documents=self._documents,
                 tools=self._tools,
                 tool_names=tuple(tool.name for tool in self._tools),
@@ -99,14 +100,14 @@ class Clarifier(StructuredAgent, Component[ClarifierConfig]):
         form = render(ReplyFormatContext(reply_schema=schema_text(ClarificationResponse), final=False))
         return [
             SystemMessage(content=f"{prompt}\n\n{form}"),
-            UserMessage(content=self._state.task(), source="user"),
+            UserMessage(content=self.task(), source="user"),
         ]
 
     def _fallback(self) -> ClarificationResponse:
         """A reply that cannot be read counts as a need to clarify (S0-62), once: then the task goes on as it is."""
         return ClarificationResponse(
             needs_clarification=not self._state.dialog,
-            clarification_question=f'What matters most to you in "{_short(self._state.task())}"?',
+            clarification_question=f'What matters most to you in "{_short(self.task())}"?',
         )
 
     def _log(self) -> str:
@@ -144,9 +145,11 @@ class Clarifier(StructuredAgent, Component[ClarifierConfig]):
         )
 
 
-def _skipped(answer: object) -> bool:
-    outcome, text = getattr(answer, "outcome", None), getattr(answer, "text", "")
-    return outcome is not Outcome.ANSWERED or text.strip().casefold() in SKIP_WORDS
+def _skipped(answer: Answer | None) -> bool:
+    """Whether this reply ends the clarification. An option that was chosen is an answer, "No" and "Continue" too."""
+    if answer is None or answer.outcome is not Outcome.ANSWERED:
+        return True
+    return not answer.selected and answer.text.strip().casefold() in SKIP_WORDS
 
 
 def _short(text: str, limit: int = 200) -> str:

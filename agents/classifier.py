@@ -65,9 +65,12 @@ class Classifier(StructuredAgent, Component[ClassifierConfig]):
         self._deep_target = deep_target
 
     async def decide(self, token: CancellationToken) -> AsyncGenerator[BaseAgentEvent | Step, None]:
-        """One call; what cannot be read after one repair counts as deep research (S2-38)."""
-        task = self._state.task()
+        """One call. What cannot be read after one repair, or says nothing, is deep research (S2-37, S2-38)."""
+        task = self.task()
         classification = Classification(intent=Intent.RESEARCH, research_depth=Depth.DEEP)
+        if not task.strip():
+            yield self._route(classification, task)
+            return
         async for item in self._reply(self._prompt(task), Classification, token):
             if isinstance(item, Classification):
                 classification = item

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
 from autogen_agentchat.agents import UserProxyAgent
@@ -10,9 +11,9 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffM
 from autogen_core import CancellationToken
 
 from upcall.answers import read_answer
-from upcall.errors import AnswerRefused
+from upcall.errors import AnswerRefused, ConfigurationError
 from upcall.handoffs import answering, asked_event, questions_in
-from upcall.questions import Answer, Question
+from upcall.questions import Answer, Outcome, Question
 
 
 class HumanProxyAgent(UserProxyAgent):
@@ -28,9 +29,10 @@ class HumanProxyAgent(UserProxyAgent):
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
         """One `UserInputRequestedEvent` a question, then the answers as one hand-off to the outermost asker."""
-        handoff = messages[-1] if messages else None
+        # Not always the last message: whoever runs the team may add words of their own to a question that is open.
+        handoff = next((message for message in reversed(messages) if isinstance(message, HandoffMessage)), None)
         questions = questions_in(handoff)
-        if not questions or not isinstance(handoff, HandoffMessage):
+        if handoff is None or not questions:
             async for item in super().on_messages_stream(messages, cancellation_token):
                 yield item
             return
@@ -42,11 +44,22 @@ class HumanProxyAgent(UserProxyAgent):
         yield Response(chat_message=answering(answers, target=handoff.source, questions=questions, source=self.name))
 
     async def _ask(self, question: Question, token: CancellationToken) -> Answer:
-        """Prompt until the reply is an answer this question accepts."""
+        """Prompt until the reply is an answer this question accepts. A blank reply skips what may be skipped."""
         note = ""
         while True:
-            text = await self._get_input(f"{note}{question.as_text()}\nYour answer: ", token)
+            text = await self._typed(f"{note}{question.as_text()}\nYour answer: ", token)
+            skips = not text.strip() and not question.required
+            given = Answer(question_id=question.id, outcome=Outcome.SKIPPED) if skips else text
             try:
-                return read_answer(question, text)
+                return read_answer(question, given)
             except AnswerRefused as refusal:
                 note = f"{refusal}\n"
+
+    async def _typed(self, prompt: str, token: CancellationToken) -> str:
+        """What ``input_func`` gives, or an end at once where the token is cancelled while it waits."""
+        typing = asyncio.ensure_future(self._get_input(prompt, token))
+        token.link_future(typing)
+        text: object = await typing
+        if not isinstance(text, str):  # Else it would be refused, and asked for again, for ever.
+            raise ConfigurationError(f"The input_func of {self.name!r} gave {type(text).__name__}; it must give text.")
+        return text

@@ -76,7 +76,7 @@ class Planner(StructuredAgent, Component[PlannerConfig]):
                 yield Ask([aspect.question((self.name,)) for aspect in check.ambiguity_details])
                 return
             self._state.checked = True
-        plan = Plan(title=_first_line(self._state.task()), sections=FALLBACK_SECTIONS)
+        plan = Plan(title=_first_line(self.task()), sections=FALLBACK_SECTIONS)
         async for reply in self._reply(self._plan_prompt(), Plan, token):
             if isinstance(reply, Plan):
                 plan = reply
@@ -86,8 +86,7 @@ class Planner(StructuredAgent, Component[PlannerConfig]):
 
     def _request(self) -> str:
         """The original request and everything the user said since (S3-36)."""
-        answered = self._state.answered(self.user_proxy)
-        return "\n".join([self._state.task(), *(f"The user was asked and said: {line}" for line in answered)])
+        return "\n".join([self.task(), *(f"The user was asked and said: {line}" for line in self.answered())])
 
     def _check_prompt(self) -> list[SystemMessage | UserMessage]:
         context = AmbiguityContext(
@@ -101,7 +100,7 @@ class Planner(StructuredAgent, Component[PlannerConfig]):
 
     def _messages(self, prompt: str, kind: type[BaseModel]) -> list[SystemMessage | UserMessage]:
         form = render(ReplyFormatContext(reply_schema=schema_text(kind), final=False))
-        request = UserMessage(content=self._state.task(), source="user")
+        request = UserMessage(content=self.task(), source="user")
         return [SystemMessage(content=f"{prompt}\n\n{form}"), request]
 
     def _to_config(self) -> PlannerConfig:

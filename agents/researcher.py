@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,9 +11,12 @@ from autogen_core.models import ChatCompletionClient
 from upcall.agents.documents import DocumentsWorkbench
 from upcall.agents.pausable import PausableAgent
 from upcall.prompts import ResearcherContext, render
+from upcall.prompts.contexts import Document
 from upcall.replies import ResearchReport
 
 DESCRIPTION = "Finds things out: searches and reads the user's documents, answers questions, compares, summarises."
+MAX_NAMES_CHARS = 500
+"""What of the documents' names goes into the description: OpenAI takes 1,024 characters for a tool's."""
 
 
 def researcher(
@@ -32,7 +36,7 @@ def researcher(
     return PausableAgent(
         name,
         model_client,
-        description=DESCRIPTION,
+        description=_described(library.available),
         system_message=render(context),
         workbench=library if library.available else (),
         handoffs=[escalates_to] if escalates_to else [],
@@ -41,3 +45,11 @@ def researcher(
         stream=stream,
         user_proxy=user_proxy,
     )
+
+
+def _described(documents: Sequence[Document]) -> str:
+    """The description with the documents' names: whoever gives this agent its task must know what there is to read."""
+    if not documents:
+        return DESCRIPTION
+    names = ", ".join(document.file_name for document in documents)
+    return f"{DESCRIPTION} Documents: {textwrap.shorten(names, MAX_NAMES_CHARS, placeholder=' ...')}"

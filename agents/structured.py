@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
+from itertools import dropwhile, takewhile
 from typing import Annotated, ClassVar, TypeVar
 
 from autogen_agentchat.base import Response
@@ -26,12 +28,15 @@ from pydantic import BaseModel, Field
 
 from upcall.agents.reading import UnreadableReply, read_reply
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
-from upcall.handoffs import asked_event, asking
+from upcall.handoffs import answering, answers_in, asked_event, asking
 from upcall.model_calls import call_model
 from upcall.prompts import RepairContext, render
 from upcall.questions import Answer, Question
 
 T = TypeVar("T", bound=BaseModel)
+
+TASK_SOURCE = "user"
+"""Who says a task that is given to an AutoGen team as a plain string."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +77,15 @@ class Thread(AgentState):
     """The state of a structured agent: what the group said, and what it asked in this turn.
 
     ``rounds`` counts how often it asked in this turn; one round may hold several questions. ``checked``: the planner's
-    check found nothing to ask, so that it is not made again where the call after it fails.
+    check found nothing to ask, so that it is not made again where the call after it fails. ``repair``: the reply that
+    could not be read and what was said about it, so that only the repair is made again where it fails.
     """
 
     messages: list[Annotated[ChatMessage, Field(discriminator="type")]] = []
     dialog: list[DialogEntry] = []
     rounds: int = 0
     checked: bool = False
+    repair: list[LLMMessage] = []
 
     def open_questions(self) -> list[Question]:
         """What was asked and not yet answered."""
@@ -91,19 +98,25 @@ class Thread(AgentState):
             if entry.answer is None:
                 entry.answer = by_id.get(entry.question.id)
 
-    def task(self) -> str:
-        """The original request: the first thing the user said in plain text."""
-        said = (message for message in self.messages if isinstance(message, TextMessage))
-        first = next(said, None) or (self.messages[0] if self.messages else None)
-        return first.to_model_text() if first else ""
+    def task(self, user_proxy: str) -> str:
+        """The present request: what the user said last in plain text (S2-05), in one message or in several."""
+        return "\n\n".join(message.to_model_text() for message in self._task_messages(user_proxy))
 
     def answered(self, user_proxy: str) -> list[str]:
         """What the user answered since the task, to whichever agent: question and answer a line, oldest first."""
+        task = self._task_messages(user_proxy)
+        since = self.messages[self.messages.index(task[0]) :] if task else []
         return [
-            message.content
-            for message in self.messages
-            if isinstance(message, HandoffMessage) and message.source == user_proxy
+            message.content for message in since if isinstance(message, HandoffMessage) and message.source == user_proxy
         ]
+
+    def _task_messages(self, user_proxy: str) -> Sequence[ChatMessage]:
+        """The user's last texts. A text of another agent between two of them is the result of an earlier task."""
+        texts = [message for message in self.messages if isinstance(message, TextMessage)]
+        users = (TASK_SOURCE, user_proxy)
+        latest = dropwhile(lambda message: message.source not in users, reversed(texts))
+        said = list(takewhile(lambda message: message.source in users, latest))
+        return said[::-1] or texts[:1] or self.messages[:1]
 
 
 class StructuredAgent(ResumableAgent[Thread]):
@@ -163,6 +176,14 @@ class StructuredAgent(ResumableAgent[Thread]):
             case None:
                 raise AssertionError("decide() ends with a step")
 
+    def task(self) -> str:
+        """The request that this turn is about."""
+        return self._state.task(self.user_proxy)
+
+    def answered(self) -> list[str]:
+        """What the user was asked about it and said, by whichever agent."""
+        return self._state.answered(self.user_proxy)
+
     def waiting_for(self) -> set[str]:
         """The ids of the questions this agent waits for."""
         return {question.id for question in self._state.open_questions()}
@@ -170,9 +191,12 @@ class StructuredAgent(ResumableAgent[Thread]):
     def _take_in(self, messages: Sequence[BaseChatMessage]) -> str:
         note = ""
         for message in self._new(messages):
-            answers, refusal = answers_from(message, self._state.open_questions(), self.user_proxy)
+            questions = self._state.open_questions()
+            answers, refusal = answers_from(message, questions, self.user_proxy)
             note = refusal or note
             self._state.take(answers)
+            if answers and not answers_in(message):  # The bare text of a stock UserProxyAgent does not say to what.
+                message = answering(answers, target=self.name, questions=questions, source=message.source)
             if not refusal:
                 self._state.messages.append(_plain(message))
         return note
@@ -191,35 +215,43 @@ class StructuredAgent(ResumableAgent[Thread]):
 
         The last item is an `UnreadableReply` where the repair failed too; the caller has the fallback.
         """
-        conversation = list(messages)
-        for attempt in (1, 2):
-            result = await self._call(conversation, kind, token)
+        while True:
+            result = await self._call([*messages, *self._state.repair], kind, token)
             text = result.content if isinstance(result.content, str) else ""
-            yield ThoughtEvent(source=self.name, content=text or "(a tool call)", models_usage=result.usage)
-            try:
-                yield read_reply(text, kind)
+            value = self._read(text, kind)
+            yield ThoughtEvent(source=self.name, content=text or "(no text)", models_usage=result.usage)
+            if value is not None:
+                yield value
                 return
-            except UnreadableReply as problem:
-                if attempt == 2:
-                    yield problem
-                    return
-                if text.strip():
-                    conversation.append(AssistantMessage(content=text, source=self.name))
-                conversation.append(UserMessage(content=render(RepairContext(str(problem))), source="system"))
+
+    def _read(self, text: str, kind: type[T]) -> T | UnreadableReply | None:
+        """The value in a reply; None where it cannot be read and the model is to repair it."""
+        repaired, self._state.repair = bool(self._state.repair), []
+        try:
+            return read_reply(text, kind)
+        except UnreadableReply as problem:
+            if repaired:
+                return problem
+            said = [AssistantMessage(content=text, source=self.name)] if text.strip() else []
+            asked = UserMessage(content=render(RepairContext(str(problem))), source="system")
+            self._state.repair = [*said, asked]
+            return None
 
     async def _call(
         self, messages: Sequence[LLMMessage], kind: type[BaseModel], token: CancellationToken
     ) -> CreateResult:
-        async for item in call_model(
+        call = call_model(
             self._model_client,
             messages,
             agent=self.name,
             json_output=_json_mode(self._model_client, kind),
             timeout=self._timeout,
             cancellation_token=token,
-        ):
-            if isinstance(item, CreateResult):
-                return item
+        )
+        async with aclosing(call) as items:
+            async for item in items:
+                if isinstance(item, CreateResult):
+                    return item
         raise AssertionError("a model call ends with its result")
 
 

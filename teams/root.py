@@ -25,8 +25,6 @@ from upcall.agents import (
     lead,
     researcher,
 )
-from upcall.agents.coder import DESCRIPTION as CODER
-from upcall.agents.researcher import DESCRIPTION as RESEARCHER
 from upcall.prompts import ToolInfo
 from upcall.runs import RunStatus
 
@@ -43,9 +41,10 @@ Clients = Callable[[str], ChatCompletionClient]
 """The model client for the agent of a name."""
 
 
-class _Limits(TypedDict):
+class _Common(TypedDict):
     max_rounds: int
     stream: bool
+    user_proxy: str
 
 
 @dataclass(frozen=True)
@@ -64,29 +63,38 @@ class TeamOptions:
 def root_team(clients: Clients, options: TeamOptions, *, human: UserProxyAgent | None = None) -> Swarm:
     """A stock `Swarm` in which every member ends its turn with a hand-off or with the result.
 
-    Without `human` the team stops when a question is handed to the user, to be answered later. With a `human` it asks
-    that agent in the middle of the run and does not stop (live mode).
+    Without `human` the team stops when a question is handed to the user, to be answered later. With a `human`, of
+    whatever name, it asks that agent in the middle of the run and does not stop (live mode).
     """
-    handlers = (ToolInfo("coder", CODER), ToolInfo("researcher", RESEARCHER))
+    user = human or HumanProxyAgent(USER)
     deep = "clarifier" if options.enable_clarifier else "planner"
+    common = _Common(max_rounds=options.max_rounds, stream=options.stream, user_proxy=user.name)
 
     def workers(escalates_to: str | None) -> list[ChatAgent]:
-        limits = _Limits(max_rounds=options.max_rounds, stream=options.stream)
         return [
-            coder(clients("coder"), options.workspace, escalates_to=escalates_to, **limits),
-            researcher(clients("researcher"), options.documents, escalates_to=escalates_to, **limits),
+            coder(clients("coder"), options.workspace, escalates_to=escalates_to, **common),
+            researcher(clients("researcher"), options.documents, escalates_to=escalates_to, **common),
         ]
 
+    peers = workers(deep)
+    handlers = [ToolInfo(agent.name, agent.description) for agent in peers]
     speakers: list[ChatAgent] = [
-        Classifier(clients("classifier"), tools=handlers, llm_timeout=options.timeout, deep_target=deep),
-        Planner(clients("planner"), handlers=handlers),
-        lead(clients("lead"), workers(None), max_rounds=options.max_rounds, stream=options.stream),
-        *workers(deep),
+        Classifier(
+            clients("classifier"),
+            tools=handlers,
+            llm_timeout=options.timeout,
+            deep_target=deep,
+            user_proxy=user.name,
+        ),
+        Planner(clients("planner"), handlers=handlers, user_proxy=user.name),
+        lead(clients("lead"), workers(None), **common),
+        *peers,
     ]
     if options.enable_clarifier:
         known = DocumentsWorkbench(options.documents).available
-        speakers.insert(1, Clarifier(clients("clarifier"), max_turns=options.max_turns, documents=known))
+        clarifier = Clarifier(clients("clarifier"), max_turns=options.max_turns, documents=known, user_proxy=user.name)
+        speakers.insert(1, clarifier)
     stops: list[TerminationCondition] = [TextMessageTermination(agent.name) for agent in speakers]
     if human is None:
         stops.append(HandoffTermination(USER))
-    return Swarm([*speakers, human or HumanProxyAgent(USER)], termination_condition=reduce(or_, stops))
+    return Swarm([*speakers, user], termination_condition=reduce(or_, stops))

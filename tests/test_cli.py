@@ -234,7 +234,9 @@ def interrupted_at(server: LoopbackServer, requests: int, stop: signal.Signals, 
 
 def test_a_run_keeps_its_model_over_processes_and_a_flag_overrules_it() -> None:
     begin = script(lead=[Call("coder", {"task": "x"})], coder=[ASK])
-    end = script(classifier=[], clarifier=[], planner=[], lead=['{"summary": "Done."}'], coder=[WRITE, '{"summary": "Ok."}'])
+    end = script(
+        classifier=[], clarifier=[], planner=[], lead=['{"summary": "Done."}'], coder=[WRITE, '{"summary": "Ok."}']
+    )
     with LoopbackServer(begin) as first, LoopbackServer(end) as second:
         run_id = upcall("run", TASK, "--detach", "--json", *model(first)).json["run_id"]
         upcall("answer", run_id, "Express", *model(second))

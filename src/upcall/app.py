@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,7 +19,7 @@ from upcall.answers import GivenAnswers, match_answers
 from upcall.checkpoints import Checkpoint
 from upcall.errors import ConfigurationError, RunNotWaiting, SchemaMismatch, UpcallError
 from upcall.handoffs import CLASSIFICATION, PATH, PLAN, QUESTIONS, answering, path_of, questions_in
-from upcall.models import model_clients, uses_demo
+from upcall.models import ModelClients, uses_demo
 from upcall.questions import Answer, AnsweredBy, Outcome, Question
 from upcall.replies import Classification, Plan
 from upcall.runs import Run, RunStatus, Usage
@@ -60,7 +61,6 @@ class Upcall:
         self.store = store if isinstance(store, RunStore) else RunStore(store or self.settings.store)
         self._make_team = team
         self._model_client = model_client
-        self._clients = model_clients(self.settings)
 
     # -- what a caller does -------------------------------------------------------------------------------------------
 
@@ -88,13 +88,15 @@ class Upcall:
         """
         if not task.strip():
             raise ConfigurationError("The task is empty. Say what is to be done.")
-        run = Run(task=task, user=user or self.settings.user, **({"id": run_id} if run_id else {}))
+        status = RunStatus.EXECUTING if self._make_team else RunStatus.INITIALIZING
+        run = Run(task=task, status=status, user=user or self.settings.user, **({"id": run_id} if run_id else {}))
         run = run.model_copy(update={"inputs": self._inputs(run.id, workspace, documents)})
-        team = self._team(run)
+        crew = self._crew(run)
         first = TextMessage(source=USER, content=task)
         stored = await self.store.create(run, Checkpoint(inbox=(first,)))
-        async for item in self._advance(stored, team):
-            yield item
+        async with aclosing(self._advance(stored, crew)) as items:
+            async for item in items:
+                yield item
 
     async def answer(self, run_id: str, answer: GivenAnswers, *, user: str | None = None) -> Run:
         """Answer one or more open questions and take the run to its next rest.
@@ -124,7 +126,7 @@ class Upcall:
             return
         if run.status is not RunStatus.AWAITING_CLARIFICATION:
             raise RunNotWaiting(f"Run {run.id} is {run.status} and waits for no answer.")
-        team = self._team(run)
+        crew = self._crew(run)
         target = run.questions[0].path[0]
         message = answering(answers, target=target, questions=run.questions, source=USER)
         answered = {each.question_id for each in answers}
@@ -135,8 +137,10 @@ class Upcall:
         )
         inbox = (*stored.checkpoint.inbox, message)
         checkpoint = stored.checkpoint.model_copy(update={"inbox": inbox})
-        async for item in self._advance(await self.store.save(stored, claimed, checkpoint), team):
-            yield item
+        claim = await self.store.save(stored, claimed, checkpoint)
+        async with aclosing(self._advance(claim, crew)) as items:
+            async for item in items:
+                yield item
 
     async def resume(self, run_id: str) -> Run:
         """Go on with a run that failed, was interrupted, or whose process ended in the middle.
@@ -155,11 +159,13 @@ class Upcall:
             raise RunNotWaiting(f"Run {run.id} waits for an answer to {ids}. Answer it with: upcall answer {run.id}")
         if run.over:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to resume.")
-        team = self._team(run)
+        crew = self._crew(run)
         going = RunStatus.EXECUTING if run.status is RunStatus.FAILED else run.status
         claimed = run.moved_to(going, error=None)
-        async for item in self._advance(await self.store.save(stored, claimed), team):
-            yield item
+        claim = await self.store.save(stored, claimed)
+        async with aclosing(self._advance(claim, crew)) as items:
+            async for item in items:
+                yield item
 
     async def get(self, run_id: str) -> Run:
         """The run as it is stored. `run_id` may be the first characters of its id, four or more.
@@ -194,12 +200,12 @@ class Upcall:
 
     # -- one stretch of a run -----------------------------------------------------------------------------------------
 
-    async def _advance(self, stored: StoredRun, team: Team) -> AsyncGenerator[Event | Run, None]:
+    async def _advance(self, stored: StoredRun, crew: _Crew) -> AsyncGenerator[Event | Run, None]:
         """Run a team from its checkpoint to its next rest, store that, then tell of it.
 
         Where this is cut off (Ctrl-C, the caller leaves), the run is stored as it stands and can be resumed.
         """
-        stretch = _Stretch(stored, self.store, self._phase)
+        team, stretch = crew.team, _Stretch(stored, self.store, self._phase)
         try:
             await self._load(team, stored)
             async with aclosing(stretch.events(team)) as events:
@@ -212,6 +218,8 @@ class Upcall:
             rest = await stretch.failed(team, error)
         else:
             rest = await stretch.rested(team)
+        finally:
+            await crew.close()
         for event in stretch.held:
             yield event
         yield rest
@@ -230,9 +238,9 @@ class Upcall:
                 "with the team that it was started with."
             ) from error
 
-    def _team(self, run: Run) -> Team:
+    def _crew(self, run: Run) -> _Crew:
         if self._make_team is not None:
-            return self._make_team()
+            return _Crew(self._make_team())
         settings = self.settings
         options = TeamOptions(
             workspace=Path(run.inputs["workspace"]),
@@ -243,10 +251,10 @@ class Upcall:
             timeout=settings.llm_timeout,
             stream=settings.stream,
         )
-        return root_team(self._client_for, options)
-
-    def _client_for(self, agent: str) -> ChatCompletionClient:
-        return self._model_client or self._clients(agent)
+        if (given := self._model_client) is not None:
+            return _Crew(root_team(lambda agent: given, options))
+        clients = ModelClients(settings)
+        return _Crew(root_team(clients, options), clients)
 
     def _phase(self, agent: str) -> RunStatus:
         return RunStatus.EXECUTING if self._make_team else PHASES.get(agent, RunStatus.EXECUTING)
@@ -267,6 +275,18 @@ class Upcall:
             if address and "@" not in address:
                 kept["base_url"] = address
         return kept
+
+
+@dataclass(frozen=True)
+class _Crew:
+    """A team, and the model clients that were made for it; a caller's own clients stay the caller's."""
+
+    team: Team
+    clients: ModelClients | None = None
+
+    async def close(self) -> None:
+        if self.clients is not None:
+            await self.clients.close()
 
 
 class _Stretch:

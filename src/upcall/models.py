@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any, cast
 
 from autogen_core.models import ChatCompletionClient, ModelFamily, ModelInfo
@@ -29,22 +28,32 @@ def uses_demo(settings: Settings) -> bool:
     return settings.model is None and settings.base_url is None and settings.model_client is None
 
 
-def model_clients(settings: Settings) -> Callable[[str], ChatCompletionClient]:
-    """The model client for the agent of a name; agents with the same settings share one.
+class ModelClients:
+    """The model clients of one team; agents with the same settings share one.
 
-    Raises:
-        ConfigurationError: from the call, if a key or a model name is missing or a component cannot be loaded.
+    A client keeps connections that belong to the event loop it was first used in, so a new team gets new ones.
     """
-    made: dict[str, ChatCompletionClient] = {}
 
-    def client(agent: str) -> ChatCompletionClient:
-        chosen = settings.for_agent(agent)
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._made: dict[str, ChatCompletionClient] = {}
+
+    def __call__(self, agent: str) -> ChatCompletionClient:
+        """The client for the agent of a name.
+
+        Raises:
+            ConfigurationError: a key or a model name is missing, or a component cannot be loaded.
+        """
+        chosen = self._settings.for_agent(agent)
         same = repr((chosen, chosen.api_key.get_secret_value() if chosen.api_key else None))
-        if same not in made:
-            made[same] = _client(chosen, settings, agent)
-        return made[same]
+        if same not in self._made:
+            self._made[same] = _client(chosen, self._settings, agent)
+        return self._made[same]
 
-    return client
+    async def close(self) -> None:
+        """Close the connections."""
+        for client in self._made.values():
+            await client.close()
 
 
 def _client(chosen: ModelSettings, settings: Settings, agent: str) -> ChatCompletionClient:

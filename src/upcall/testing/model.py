@@ -92,7 +92,7 @@ class ScriptedModelClient(ChatCompletionClient):
         sent = [part for each in messages for part in _protocol(each)]
         request = Request({"messages": sent, "tools": list(tools)})
         reply = normal(self.script.reply_to(request))
-        words = sum(len(str(each.get("content", "")).split()) for each in request.messages)
+        words = sum(len(str(each.get("content") or "").split()) for each in request.messages)
         usage = RequestUsage(prompt_tokens=words, completion_tokens=1)
         match reply:
             case Say():

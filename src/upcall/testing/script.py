@@ -101,10 +101,23 @@ class Request:
         return {each["tool_call_id"]: each["content"] for each in self.messages if each["role"] == "tool"}
 
     def unpaired(self) -> list[str]:
-        """The ids of the tool calls without a result and of the results without a call."""
-        calls = [call["id"] for each in self.messages for call in each.get("tool_calls") or []]
-        results = [each["tool_call_id"] for each in self.messages if each["role"] == "tool"]
-        return sorted(set(calls) ^ set(results)) + sorted({each for each in calls if calls.count(each) > 1})
+        """The ids of tool calls without a result right after them, and of results without a call right before them.
+
+        OpenAI refuses both: the results of a batch come directly after its calls, before any other message.
+        """
+        wrong: list[str] = []
+        waiting: list[str] = []
+        for message in [*self.messages, {"role": "end"}]:
+            if message["role"] == "tool":
+                call_id = message["tool_call_id"]
+                if call_id in waiting:
+                    waiting.remove(call_id)
+                else:
+                    wrong.append(call_id)
+            else:
+                wrong += waiting
+                waiting = [call["id"] for call in message.get("tool_calls") or []]
+        return sorted(wrong)
 
 
 Responder: TypeAlias = Callable[[Request], Reply]
