@@ -172,7 +172,9 @@ class StructuredAgent(ResumableAgent[Thread]):
                 yield Response(chat_message=message)
             case Say(content, metadata):
                 self._end_turn()
-                yield Response(chat_message=TextMessage(source=self.name, content=content, metadata=metadata))
+                result = TextMessage(source=self.name, content=content, metadata=metadata)
+                self._state.messages.append(result)  # A group chat does not send it back to who said it.
+                yield Response(chat_message=result)
             case None:
                 raise AssertionError("decide() ends with a step")
 
@@ -191,6 +193,8 @@ class StructuredAgent(ResumableAgent[Thread]):
     def _take_in(self, messages: Sequence[BaseChatMessage]) -> str:
         note = ""
         for message in self._new(messages):
+            if message.id in {known.id for known in self._state.messages}:
+                continue  # A task that is given again after an error stands twice in one buffer.
             questions = self._state.open_questions()
             answers, refusal = answers_from(message, questions, self.user_proxy)
             note = refusal or note

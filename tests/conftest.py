@@ -12,4 +12,6 @@ import pytest
 def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith(("OPENAI_", "UPCALL_"))]:
+        if name.startswith("UPCALL_UPDATE_"):
+            continue
         monkeypatch.delenv(name)

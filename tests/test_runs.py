@@ -1,0 +1,150 @@
+"""A run as a value: its statuses are a literal table, and what the command line prints has one shape."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from itertools import product
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from upcall import identity
+from upcall.questions import Answer, Question
+from upcall.replies import Classification, Intent, Plan
+from upcall.runs import TRANSITIONS, Run, RunStatus, Usage
+
+NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+LATER = datetime(2026, 1, 2, 13, 0, tzinfo=UTC)
+ASKED = Question(id="q1", question="Which framework?", options=("Express",), path=("lead", "coder"), asked_at=NOON)
+OVER = {RunStatus.COMPLETED, RunStatus.CANCELLED, RunStatus.EXPIRED}
+ILLEGAL = [(a, b) for a, b in product(RunStatus, RunStatus) if a != b and b not in TRANSITIONS[a]]
+LEGAL = [(a, b) for a, targets in TRANSITIONS.items() for b in sorted(targets)]
+
+
+def run(**fields: Any) -> Run:
+    return Run(**{"id": "r1", "task": "Build it", "created_at": NOON, "updated_at": NOON, **fields})
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+
+def test_the_statuses_are_those_of_the_contract() -> None:
+    """S3-22"""
+    assert [status.value for status in RunStatus] == [
+        "initializing",
+        "planning",
+        "executing",
+        "awaiting_clarification",
+        "completed",
+        "failed",
+        "cancelled",
+        "expired",
+    ]
+
+
+def test_the_table_says_for_every_status_what_may_follow() -> None:
+    assert set(TRANSITIONS) == set(RunStatus)
+    assert all(targets <= set(RunStatus) for targets in TRANSITIONS.values())
+
+
+def test_every_status_but_the_first_can_be_reached() -> None:
+    reached = set().union(*TRANSITIONS.values())
+    assert set(RunStatus) - reached == set()
+
+
+@pytest.mark.parametrize("status", list(RunStatus))
+def test_a_run_is_over_where_nothing_can_follow(status: RunStatus) -> None:
+    assert run(status=status).over == (status in OVER)
+
+
+@pytest.mark.parametrize(("before", "after"), ILLEGAL, ids=lambda status: status.value)
+def test_an_illegal_move_raises_and_names_both_statuses(before: RunStatus, after: RunStatus) -> None:
+    with pytest.raises(ValueError, match=f"A run that is {before.value} cannot become {after.value}"):
+        run(status=before).moved_to(after)
+
+
+@pytest.mark.parametrize(("before", "after"), LEGAL, ids=lambda status: status.value)
+def test_a_legal_move_gives_the_run_in_its_next_status(before: RunStatus, after: RunStatus) -> None:
+    assert run(status=before).moved_to(after).status is after
+
+
+def test_a_run_that_waits_never_completes_without_its_answer() -> None:
+    assert RunStatus.COMPLETED not in TRANSITIONS[RunStatus.AWAITING_CLARIFICATION]
+
+
+def test_a_run_that_failed_can_go_on() -> None:
+    assert RunStatus.EXECUTING in TRANSITIONS[RunStatus.FAILED]
+
+
+# -- the value --------------------------------------------------------------------------------------------------------
+
+
+def test_a_move_changes_the_fields_it_names_and_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "now", lambda: LATER)
+    moved = run().moved_to(RunStatus.AWAITING_CLARIFICATION, questions=(ASKED,))
+    assert moved == run(status="awaiting_clarification", questions=(ASKED,), updated_at=LATER)
+
+
+def test_a_move_leaves_the_old_value_alone() -> None:
+    before = run()
+    before.moved_to(RunStatus.PLANNING, result="x")
+    assert before == run()
+
+
+def test_a_run_cannot_be_changed_in_place() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        run().status = RunStatus.COMPLETED  # type: ignore[misc]  # that it is refused at run time too is the test
+
+
+def test_a_run_survives_json() -> None:
+    full = run(
+        questions=(ASKED,),
+        answers=(Answer(question_id="q0", text="yes", answered_at=NOON),),
+        classification=Classification(intent=Intent.CODING),
+        plan=Plan(title="T", sections=("S",)),
+        usage={"lead/coder": Usage(prompt_tokens=1)},
+        inputs={"workspace": "work"},
+    )
+    assert Run.model_validate_json(full.model_dump_json()) == full
+
+
+def test_two_runs_share_nothing() -> None:
+    first, second = run(), run()
+    first.inputs["x"] = 1
+    assert second.inputs == {}
+
+
+def test_usage_adds_up() -> None:
+    spent = Usage().plus(10, 5).plus(1, 2)
+    assert spent == Usage(prompt_tokens=11, completion_tokens=7, model_calls=2)
+
+
+# -- what the command line prints -------------------------------------------------------------------------------------
+
+
+def test_a_run_as_json_has_just_the_agreed_keys() -> None:
+    assert run(status="completed", result="Done.").as_json() == {
+        "run_id": "r1",
+        "status": "completed",
+        "result": "Done.",
+        "error": None,
+        "questions": [],
+    }
+
+
+def test_an_open_question_as_json_has_what_is_needed_to_answer_it() -> None:
+    shown = run(questions=(ASKED,)).as_json()["questions"][0]
+    assert {name: shown[name] for name in ("id", "question", "options", "path", "allow_free_text")} == {
+        "id": "q1",
+        "question": "Which framework?",
+        "options": [{"label": "Express"}],
+        "path": ["lead", "coder"],
+        "allow_free_text": True,
+    }
+
+
+def test_a_run_as_json_is_plain_json() -> None:
+    shown = run(questions=(ASKED,)).as_json()
+    assert json.loads(json.dumps(shown)) == shown
