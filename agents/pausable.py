@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, ClassVar, Literal, Self, get_args
 
 from autogen_agentchat.base import ChatAgent, Handoff, Response
@@ -26,6 +27,7 @@ from autogen_core.models import (
     AssistantMessage,
     ChatCompletionClient,
     CreateResult,
+    RequestUsage,
     SystemMessage,
     UserMessage,
 )
@@ -33,20 +35,29 @@ from autogen_core.tools import BaseTool, FunctionTool, ParametersSchema, ToolSch
 from pydantic import BaseModel
 
 from upcall.agents.asking import ASK_USER, InvalidQuestion, ask_user_schema, question_from
-from upcall.agents.reading import UnreadableReply, read_reply, schema_text
+from upcall.agents.reading import UnreadableReply, read_reply, shape_text
 from upcall.agents.resumable import ResumableAgent, answers_from
 from upcall.agents.turns import Frame, Turn
-from upcall.errors import ConfigurationError, ModelReplyInvalid, UpcallError, UserInputRequired
+from upcall.errors import (
+    AgentFailed,
+    ConfigurationError,
+    ModelReplyInvalid,
+    SchemaMismatch,
+    UpcallError,
+    UserInputRequired,
+)
 from upcall.handoffs import OUTCOME, OUTPUT, answering, asked_event, asking, path_of, questions_in, under
-from upcall.model_calls import call_model, explain
+from upcall.model_calls import Emit, call_model, cancellable, emitted, explain
 from upcall.prompts import AskRuleContext, RepairContext, ReplyFormatContext, render
 from upcall.runs import Usage
 
 Event = BaseAgentEvent | BaseChatMessage
 Tool = BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaitable[Any]]
 
-_FORWARDED = tuple(get_args(get_args(ChatMessage)[0]) + get_args(get_args(AgentEvent)[0]))
-_SECONDS_TO_LET_GO = 1.0
+_REGISTERED = get_args(get_args(ChatMessage)[0]) + get_args(get_args(AgentEvent)[0])
+"""The types that every group chat takes; it breaks at any other, also at one that a nested agent sends."""
+
+_EMPTY_REPLY = "Your last reply could not be used: it was empty. Go on with your tools, or answer with a text."
 
 
 class PausableAgentConfig(BaseModel):
@@ -138,11 +149,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         self._stream = stream
         names = [_as_tool(tool).name for tool in tools] + [agent.name for agent in agents] + list(self._handoffs)
         names += [ASK_USER] if ask_user else []
-        twice = sorted({each for each in names if names.count(each) > 1})
-        if twice:
-            raise ConfigurationError(
-                f"Agent {name!r}: two tools, agents or hand-offs are called {', '.join(twice)}; give each its own name."
-            )
+        self._refuse_twice(names)
 
     @property
     def usage(self) -> Mapping[str, Usage]:
@@ -173,14 +180,16 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             if turn.frames:
                 async with aclosing(self._act(cancellation_token)) as events:
                     async for event in events:
-                        yield self._counted(event)
+                        yield event
                 if questions := turn.open_questions():
                     turn.seen = []
                     message = asking(questions, source=self.name, user_proxy=self.user_proxy, note=note)
                     yield Response(chat_message=message)
                     return
                 handoff = self._chosen_handoff()
-                yield ToolCallExecutionEvent(source=self.name, content=turn.close_batch(self.name))
+                # Closed only after the event is out: a reader who leaves here must find the hand-off again.
+                yield ToolCallExecutionEvent(source=self.name, content=turn.results())
+                turn.close_batch(self.name)
                 if handoff is not None:
                     turn.end()
                     message = HandoffMessage(source=self.name, target=handoff.target, content=handoff.message)
@@ -197,15 +206,15 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                     else:
                         yield item
             assert reply is not None
-            if isinstance(reply.content, str):
-                said = self._counted(self._conclude(reply))
+            if isinstance(reply.content, str) or not reply.content:
+                said = self._conclude(reply)
                 if isinstance(said, TextMessage):
                     yield Response(chat_message=said)
                     return
                 yield said
             else:
                 for event in self._open(reply.content, reply):
-                    yield self._counted(event)
+                    yield event
 
     def _take_in(self, messages: Sequence[BaseChatMessage]) -> str:
         """Take answers to their calls and everything else into the context. Gives a note where text was no answer."""
@@ -223,12 +232,15 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 self._state.add(message.to_model_message())
         return note
 
-    def _counted(self, event: Any) -> Any:
-        """The event itself, its tokens added to the count of the agent that spent them."""
+    def _count(self, path: str, usage: RequestUsage) -> None:
+        spent = self._state.usage.get(path, Usage())
+        self._state.usage[path] = spent.plus(usage.prompt_tokens, usage.completion_tokens)
+
+    def _counted(self, event: Event) -> Event:
+        """An event of a nested agent as this agent's stream has it, its tokens counted for who spent them."""
+        event = under(self.name, event)
         if event.models_usage is not None:
-            path = "/".join(path_of(event))
-            spent = self._state.usage.get(path, Usage())
-            self._state.usage[path] = spent.plus(event.models_usage.prompt_tokens, event.models_usage.completion_tokens)
+            self._count("/".join(path_of(event)), event.models_usage)
         return event
 
     # -- think --------------------------------------------------------------------------------------------------------
@@ -236,41 +248,61 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     async def _think(self, token: CancellationToken) -> AsyncGenerator[Event | CreateResult, None]:
         """One model call: text chunks as events where streaming is on, then the reply."""
         messages = [SystemMessage(content=self._system_text()), *self._state.messages]
-        tools = await self._tool_schemas()
-        async for item in call_model(
+        call = call_model(
             self._model_client,
             messages,
             agent=self.name,
-            tools=tools,
+            tools=await cancellable(self._tool_schemas(), token),
             stream=self._stream,
             cancellation_token=token,
-        ):
-            if isinstance(item, str):
-                yield ModelClientStreamingChunkEvent(source=self.name, content=item)
-            else:
-                self._state.rounds += 1
-                yield item
+        )
+        async with aclosing(call) as items:
+            async for item in items:
+                if isinstance(item, str):
+                    yield ModelClientStreamingChunkEvent(source=self.name, content=item)
+                else:
+                    self._state.rounds += 1
+                    self._count(self.name, item.usage)
+                    yield item
 
     def _system_text(self) -> str:
         parts = [self._system_message]
         if self._ask_user:
             parts.append(render(AskRuleContext(mode=self._ask_mode)))
         if self._output_type is not None:
-            schema = schema_text(self._output_type)
-            parts.append(render(ReplyFormatContext(reply_schema=schema, final=True)))
+            shape = shape_text(self._output_type)
+            parts.append(render(ReplyFormatContext(reply_schema=shape, final=True)))
         return "\n\n".join(part for part in parts if part)
 
     async def _tool_schemas(self) -> list[ToolSchema]:
         schemas = [tool.schema for tool in self._tools.values()]
         for workbench in self._workbenches:
-            schemas.extend(await workbench.list_tools())
+            try:
+                schemas.extend(await workbench.list_tools())
+            except Exception as error:
+                kind = type(error).__name__
+                raise AgentFailed(
+                    f"Agent {self.name!r}: a workbench cannot list its tools ({kind}). Check that its server runs. "
+                    "The run is stored and can be resumed."
+                ) from error
         schemas += [_agent_schema(agent) for agent in self._agents.values()]
         schemas += [each.handoff_tool.schema for each in self._handoffs.values()]
-        return schemas + ([ask_user_schema()] if self._ask_user else [])
+        schemas += [ask_user_schema()] if self._ask_user else []
+        self._refuse_twice([schema["name"] for schema in schemas])
+        return schemas
+
+    def _refuse_twice(self, names: Sequence[str]) -> None:
+        """What a workbench offers is known only when it is asked, so this is checked before each model call too."""
+        twice = sorted({each for each in names if names.count(each) > 1})
+        if twice:
+            named = ", ".join(twice)
+            raise ConfigurationError(
+                f"Agent {self.name!r}: two tools, agents or hand-offs are called {named}; give each its own name."
+            )
 
     def _conclude(self, reply: CreateResult) -> TextMessage | ThoughtEvent:
         """The final message of the turn, or a thought where the model gets one more chance to say it usably."""
-        turn, text = self._state, str(reply.content)
+        turn, text = self._state, reply.content if isinstance(reply.content, str) else ""
         try:
             message = self._final(text)
         except UnreadableReply as problem:
@@ -278,7 +310,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 turn.repairs += 1
                 if text.strip():
                     turn.messages.append(AssistantMessage(content=text, source=self.name))
-                turn.messages.append(UserMessage(content=render(RepairContext(str(problem))), source="system"))
+                request = render(RepairContext(str(problem))) if self._output_type else _EMPTY_REPLY
+                turn.messages.append(UserMessage(content=request, source="system"))
                 return ThoughtEvent(source=self.name, content=text, models_usage=reply.usage)
             message = self._fallback(text, problem)
         turn.messages.append(AssistantMessage(content=text, thought=reply.thought, source=self.name))
@@ -324,7 +357,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         turn.open_frames(calls, reply.thought)
         for frame in turn.frames:
             self._check(frame)
-        asks = [frame for frame in turn.frames if frame.questions]
+        asks = [frame for frame in turn.frames if frame.call.name == ASK_USER and self._ask_user]
         if asks and self._mixed_batch == "ask_only":
             turn.frames = asks
         events: list[Event] = []
@@ -353,54 +386,55 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             except InvalidQuestion as refusal:
                 frame.finish(str(refusal), is_error=True)
 
-    async def _act(self, token: CancellationToken) -> AsyncGenerator[Event, None]:
+    def _act(self, token: CancellationToken) -> AsyncGenerator[Event, None]:
         """Work on every call that can go on, all at the same time. One that fails does not stop the others."""
-        events: asyncio.Queue[Event | None] = asyncio.Queue()
+        return emitted([partial(self._serve, frame, token) for frame in self._state.frames if frame.runnable])
 
-        async def work(frame: Frame) -> None:
-            async for event in self._serve(frame, token):
-                events.put_nowait(event)
-
-        tasks = [asyncio.create_task(work(frame)) for frame in self._state.frames if frame.runnable]
-        for task in tasks:
-            task.add_done_callback(lambda _: events.put_nowait(None))
-            token.link_future(task)
-        try:
-            running = len(tasks)
-            while running:
-                event = await events.get()
-                if event is None:
-                    running -= 1
-                else:
-                    yield event
-        finally:
-            await _let_go(tasks)
-        for task in tasks:
-            task.result()
-
-    async def _serve(self, frame: Frame, token: CancellationToken) -> AsyncGenerator[Event, None]:
+    async def _serve(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> None:
         name = frame.call.name
         if name in self._agents:
-            async for event in self._serve_nested(frame, self._agents[name], token):
-                yield event
+            await self._serve_nested(frame, self._agents[name], token, emit)
+        elif frame.nested is not None:
+            raise SchemaMismatch(
+                f"The stored state of agent {self.name!r} holds work of an agent {name!r}, which it does not have. "
+                "Resume the run with the team that stored it."
+            )
         elif name in self._handoffs:
-            frame.finish(self._handoffs[name].message)
-        elif name in self._tools:
-            await self._run_tool(frame, self._tools[name], token)
-            for question in frame.questions:
-                yield asked_event(question, source=self.name)
+            self._hand_off(frame, self._handoffs[name])
         else:
-            await self._run_in_workbench(frame, token)
+            await self._run_tool(frame, token, emit)
 
-    async def _run_tool(self, frame: Frame, tool: BaseTool[Any, Any], token: CancellationToken) -> None:
-        running = asyncio.ensure_future(tool.run_json(frame.arguments(), token, call_id=frame.call.id))
-        token.link_future(running)
+    def _hand_off(self, frame: Frame, handoff: Handoff) -> None:
+        chosen = self._chosen_handoff()
+        if chosen is None:
+            frame.finish(handoff.message)
+        else:
+            frame.finish(f"Error: the turn goes to {chosen.target} and cannot go to two agents.", is_error=True)
+
+    async def _run_tool(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> None:
         try:
-            frame.finish(tool.return_value_as_string(await running))
+            content, is_error = await cancellable(self._result_of(frame, token), token)
         except UserInputRequired as needed:
             self._wait_for(frame, needed)
+            for question in frame.questions:
+                emit(asked_event(question, source=self.name))
         except Exception as error:  # noqa: BLE001  (a tool may raise anything; the model is told and can react)
-            frame.finish(f"Error: {error or type(error).__name__}", is_error=True)
+            frame.finish(f"Error: {str(error) or type(error).__name__}", is_error=True)
+        else:
+            frame.finish(content, is_error=is_error)
+
+    async def _result_of(self, frame: Frame, token: CancellationToken) -> tuple[str, bool]:
+        """The text of a tool's result, and whether it is an error."""
+        name, call_id = frame.call.name, frame.call.id
+        if name in self._tools:
+            value = await self._tools[name].run_json(frame.arguments(), token, call_id=call_id)
+            return self._tools[name].return_value_as_string(value), False
+        for workbench in self._workbenches:
+            if any(schema["name"] == name for schema in await workbench.list_tools()):
+                result = await workbench.call_tool(name, frame.arguments(), token, call_id=call_id)
+                return result.to_text(replace_image="[image]"), result.is_error
+        known = [schema["name"] for schema in await self._tool_schemas()]
+        return f"Error: there is no tool {name!r}. Your tools: {', '.join(known) or 'none'}.", True
 
     def _wait_for(self, frame: Frame, needed: UserInputRequired) -> None:
         fields = {"question": needed.question, "options": list(needed.options)}
@@ -409,38 +443,22 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         except InvalidQuestion as refusal:
             frame.finish(f"Error: the tool asked for input in a way that cannot be shown. {refusal}", is_error=True)
 
-    async def _run_in_workbench(self, frame: Frame, token: CancellationToken) -> None:
-        name = frame.call.name
-        for workbench in self._workbenches:
-            if any(schema["name"] == name for schema in await workbench.list_tools()):
-                try:
-                    result = await workbench.call_tool(name, frame.arguments(), token, call_id=frame.call.id)
-                except Exception as error:  # noqa: BLE001  (as for a tool)
-                    frame.finish(f"Error: {error or type(error).__name__}", is_error=True)
-                else:
-                    frame.finish(result.to_text(replace_image="[image]"), is_error=result.is_error)
-                return
-        known = [schema["name"] for schema in await self._tool_schemas()]
-        frame.finish(f"Error: there is no tool {name!r}. Your tools: {', '.join(known) or 'none'}.", is_error=True)
-
     # -- nested agents ------------------------------------------------------------------------------------------------
 
-    async def _serve_nested(
-        self, frame: Frame, agent: ChatAgent, token: CancellationToken
-    ) -> AsyncGenerator[Event, None]:
+    async def _serve_nested(self, frame: Frame, agent: ChatAgent, token: CancellationToken, emit: Emit[Event]) -> None:
         """One step of a nested agent's work on a call: until its result, or until it needs the human again."""
         task = frame.arguments().get("task")
         if not isinstance(task, str) or not task.strip():
             frame.finish(f"Error: call {agent.name} with its task, a non-empty text.", is_error=True)
-            return
-        serve = self._serve_ours if isinstance(agent, ResumableAgent) else self._serve_stock
-        async for event in serve(frame, agent, task, token):  # type: ignore[arg-type]  # each takes its own kind
-            yield event
+        elif isinstance(agent, ResumableAgent):
+            await self._serve_ours(frame, agent, task, token, emit)
+        else:
+            await cancellable(self._serve_stock(frame, agent, task, token, emit), token)
 
     async def _serve_ours(
-        self, frame: Frame, agent: ResumableAgent[Any], task: str, token: CancellationToken
-    ) -> AsyncGenerator[Event, None]:
-        worker, frame.interrupted = agent.fresh(), False
+        self, frame: Frame, agent: ResumableAgent[Any], task: str, token: CancellationToken, emit: Emit[Event]
+    ) -> None:
+        worker = agent.fresh()
         messages: list[BaseChatMessage] = []
         if frame.nested is None:
             messages = [TextMessage(source=self.name, content=task)]
@@ -448,44 +466,43 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             await worker.load_state(frame.nested)
             if frame.answers:
                 messages = [answering(frame.answers, target=worker.name, source=self.user_proxy)]
+        # Until it comes to rest. Failed or cancelled, what it has finished is in its state and is not done again.
+        frame.interrupted = True
         try:
             async for item in worker.on_messages_stream(messages, token):
-                if isinstance(item, Response):
-                    questions = questions_in(item.chat_message)
-                    if questions:
-                        frame.questions = [q.raised_through(self.name, frame.call.id) for q in questions]
-                        continue
-                    yield under(self.name, item.chat_message)
-                    frame.finish(item.chat_message.to_model_text())
+                if not isinstance(item, Response):
+                    emit(self._counted(item))
+                elif questions := questions_in(item.chat_message):
+                    frame.questions = [each.raised_through(self.name, frame.call.id) for each in questions]
                 else:
-                    yield under(self.name, item)
-        except BaseException:
-            # Failed or cancelled: what it has finished is in its state and is not done again.
-            frame.interrupted = True
-            raise
+                    frame.finish(item.chat_message.to_model_text())
+                    emit(self._counted(item.chat_message))
+            frame.interrupted = False
         finally:
             if frame.result is None:
                 frame.nested, frame.answers = dict(await worker.save_state()), []
-                frame.questions = [q for q in frame.questions if q.id in worker.waiting_for()]
+                frame.questions = [each for each in frame.questions if each.id in worker.waiting_for()]
 
     async def _serve_stock(
-        self, frame: Frame, agent: ChatAgent, task: str, token: CancellationToken
-    ) -> AsyncGenerator[Event, None]:
+        self, frame: Frame, agent: ChatAgent, task: str, token: CancellationToken, emit: Emit[Event]
+    ) -> None:
         """A stock AutoGen agent: it never asks, and its context may hold half a batch after an error, so that a call
         that fails starts again from the beginning. One call at a time, since its state is in the object."""
+        own = CancellationToken()  # It starts tasks that only its token ends (`AssistantAgent`'s tool calls).
+        token.add_callback(own.cancel)
         async with self._locks[agent.name]:
-            await agent.on_reset(token)
             try:
-                async for item in agent.on_messages_stream([TextMessage(source=self.name, content=task)], token):
-                    message = item.chat_message if isinstance(item, Response) else item
-                    if isinstance(message, _FORWARDED):
-                        yield under(self.name, message)
+                await agent.on_reset(own)
+                async for item in agent.on_messages_stream([TextMessage(source=self.name, content=task)], own):
                     if isinstance(item, Response):
                         frame.finish(item.chat_message.to_model_text())
-            except UpcallError:
-                raise
+                    emit(self._counted(_plain(item.chat_message if isinstance(item, Response) else item)))
+            except (UpcallError, AssertionError):
+                raise  # As in `call_model`.
             except Exception as error:
                 raise explain(error, agent.name) from error
+            finally:
+                own.cancel()
 
     def waiting_for(self) -> set[str]:
         """The ids of the questions this agent waits for."""
@@ -570,9 +587,15 @@ def _agent_schema(agent: ChatAgent) -> ToolSchema:
     )
 
 
-async def _let_go(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Cancel what still runs. Work that ignores its cancellation is left behind rather than waited for."""
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks, timeout=_SECONDS_TO_LET_GO)
+def _plain(message: Event) -> Event:
+    """The same message as a type that every group chat takes."""
+    if type(message) in _REGISTERED:
+        return message
+    kind = TextMessage if isinstance(message, BaseChatMessage) else ThoughtEvent
+    return kind(
+        id=message.id,
+        source=message.source,
+        content=message.to_text(),
+        models_usage=message.models_usage,
+        metadata=message.metadata,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
@@ -24,6 +25,38 @@ class UnreadableReply(ValueError):
 def schema_text(kind: type[BaseModel]) -> str:
     """The JSON schema of a reply, as a prompt shows it."""
     return json.dumps(kind.model_json_schema(), ensure_ascii=False)
+
+
+def shape_text(kind: type[BaseModel]) -> str:
+    """The shape of a reply with what each field is for in its place: `{"summary": "<the result>", ...}`.
+
+    For a model that answers after using tools: small ones repeat a schema instead of filling it.
+    """
+    fields = kind.model_json_schema()["properties"]
+    return json.dumps({name: _place(name, definition) for name, definition in fields.items()}, ensure_ascii=False)
+
+
+def _place(name: str, definition: dict[str, Any]) -> Any:
+    place = f"<{definition.get('description', name)}>"
+    return [place] if definition.get("type") == "array" else place
+
+
+@cache
+def unchecked(kind: type[BaseModel]) -> type[BaseModel]:
+    """A class to ask a server for `kind` with: its schema, but it takes any text.
+
+    OpenAI's SDK validates a structured reply itself and raises on one that is wrong (openai 3.54,
+    `chat.completions.parse`); a wrong reply must come back instead, to be repaired.
+    """
+
+    def schema(cls: type[BaseModel], *args: Any, **options: Any) -> dict[str, Any]:
+        return kind.model_json_schema(*args, **options)
+
+    def anything(cls: type[BaseModel], *args: Any, **options: Any) -> BaseModel:
+        return cls.model_construct()
+
+    methods = {"model_json_schema": classmethod(schema), "model_validate_json": classmethod(anything)}
+    return type(kind.__name__, (BaseModel,), {**methods, "__module__": __name__})
 
 
 def read_reply(text: str, kind: type[T]) -> T:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
@@ -13,7 +13,7 @@ from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
 from autogen_core import CancellationToken
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from upcall.answers import read_answer
 from upcall.errors import AnswerRefused, SchemaMismatch
@@ -32,6 +32,8 @@ says that the state of the agent that was cut off can be gone on from, which a s
 
 class AgentState(BaseModel):
     """Base of the agents' states. ``seen`` holds the ids of the messages taken in during the turn that is open."""
+
+    model_config = ConfigDict(extra="forbid")
 
     version: Literal[1] = STATE_VERSION
     seen: list[str] = []
@@ -99,10 +101,12 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
         """The `Response` alone. Its ``inner_messages`` stay empty: `Swarm` would look for hand-offs in them."""
+        response: Response | None = None
         async for item in self.on_messages_stream(messages, cancellation_token):
             if isinstance(item, Response):
-                return item
-        raise AssertionError("a turn ends with a Response")
+                response = item
+        assert response is not None, "a turn ends with a Response"
+        return response
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Forget everything."""
@@ -122,7 +126,7 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
         if version != STATE_VERSION:
             raise SchemaMismatch(
                 f"The stored state of agent {self.name!r} has version {version!r}; this version of upcall reads "
-                f"version {STATE_VERSION}. Resume the run with the version of upcall that stored it."
+                f"version {STATE_VERSION}. Resume the run with the team, and the version of upcall, that stored it."
             )
         try:
             self._state = self.state_type.model_validate(dict(state))  # type: ignore[assignment]
@@ -133,12 +137,14 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
                 "agent. Resume the run with the team that stored it."
             ) from error
 
-    def _new(self, messages: Sequence[BaseChatMessage]) -> list[BaseChatMessage]:
+    def _new(self, messages: Sequence[BaseChatMessage]) -> Iterator[BaseChatMessage]:
         """The messages not yet taken in. A group chat clears its buffer only after a turn that ends without an
-        error, so the next attempt brings the same messages again (autogen-agentchat 0.7.5, ChatAgentContainer)."""
-        fresh = [message for message in messages if message.id not in self._state.seen]
-        self._state.seen.extend(message.id for message in fresh)
-        return fresh
+        error, so the next attempt brings the same messages again (autogen-agentchat 0.7.5, ChatAgentContainer).
+        One by one, so that a message that cannot be read costs only itself."""
+        for message in messages:
+            if message.id not in self._state.seen:
+                self._state.seen.append(message.id)
+                yield message
 
 
 def answers_from(

@@ -26,7 +26,7 @@ from autogen_core import CancellationToken
 from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, LLMMessage, UserMessage
 from pydantic import BaseModel, Field
 
-from upcall.agents.reading import UnreadableReply, read_reply
+from upcall.agents.reading import UnreadableReply, read_reply, unchecked
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
 from upcall.handoffs import answering, answers_in, asked_event, asking
 from upcall.model_calls import call_model
@@ -193,8 +193,6 @@ class StructuredAgent(ResumableAgent[Thread]):
     def _take_in(self, messages: Sequence[BaseChatMessage]) -> str:
         note = ""
         for message in self._new(messages):
-            if message.id in {known.id for known in self._state.messages}:
-                continue  # A task that is given again after an error stands twice in one buffer.
             questions = self._state.open_questions()
             answers, refusal = answers_from(message, questions, self.user_proxy)
             note = refusal or note
@@ -262,7 +260,7 @@ class StructuredAgent(ResumableAgent[Thread]):
 def _json_mode(client: ChatCompletionClient, kind: type[BaseModel]) -> bool | type[BaseModel] | None:
     """The strongest promise of JSON that the server makes: a schema, any JSON, or nothing but the prompt."""
     if client.model_info.get("structured_output"):
-        return kind
+        return unchecked(kind)
     return True if client.model_info.get("json_output") else None
 
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from upcall import identity
 from upcall.agents.resumable import AgentState
+from upcall.model_calls import sendable
 from upcall.questions import Answer, Question
 from upcall.runs import Usage
 
@@ -47,7 +48,7 @@ class Frame(BaseModel):
     def finish(self, content: str, *, is_error: bool = False) -> None:
         """Close the call with its result."""
         self.result = FunctionExecutionResult(
-            content=content, name=self.call.name, call_id=self.call.id, is_error=is_error
+            content=sendable(content), name=self.call.name, call_id=self.call.id, is_error=is_error
         )
         self.questions, self.answers, self.nested = [], [], None
 
@@ -80,8 +81,9 @@ class Turn(AgentState):
             self.messages.append(message)
 
     def open_questions(self) -> list[Question]:
-        """The questions that calls of the open batch wait for, in the order of the calls."""
-        return [question for frame in self.frames for question in frame.questions]
+        """The unanswered questions that calls of the open batch wait for, in the order of the calls."""
+        answered = {answer.question_id for frame in self.frames for answer in frame.answers}
+        return [each for frame in self.frames for each in frame.questions if each.id not in answered]
 
     def open_frames(self, calls: Sequence[FunctionCall], thought: str | None) -> None:
         """Start working on the calls of one model reply.
@@ -115,15 +117,17 @@ class Turn(AgentState):
             else:
                 frame.answers.extend(mine)
 
-    def close_batch(self, agent: str) -> list[FunctionExecutionResult]:
-        """Move the finished batch into the context, results right after their calls, and give the results."""
-        results = [frame.result for frame in self.frames if frame.result is not None]
+    def results(self) -> list[FunctionExecutionResult]:
+        """The results of the open batch so far, in the order of the calls."""
+        return [frame.result for frame in self.frames if frame.result is not None]
+
+    def close_batch(self, agent: str) -> None:
+        """Move the finished batch into the context, results right after their calls."""
         calls = [frame.call for frame in self.frames]
         self.messages.append(AssistantMessage(content=calls, thought=self.thought, source=agent))
-        self.messages.append(FunctionExecutionResultMessage(content=results))
+        self.messages.append(FunctionExecutionResultMessage(content=self.results()))
         self.messages.extend(self.arrived)
         self.frames, self.arrived, self.thought = [], [], None
-        return results
 
     def end(self) -> None:
         """The turn is over: its counters start again; the context stays."""
@@ -132,9 +136,11 @@ class Turn(AgentState):
 
 
 def _checked(arguments: str) -> tuple[str, str | None]:
+    """The arguments, and what is wrong with them: they must be a JSON object that every server takes back."""
     try:
         value = json.loads(arguments or "{}")
-    except json.JSONDecodeError as error:
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
         return "{}", f"The arguments were not valid JSON ({error}). Call again with a JSON object."
     if not isinstance(value, dict):
         return "{}", f"The arguments were a JSON {type(value).__name__}. Call again with a JSON object."

@@ -113,6 +113,8 @@ async def cancelled_while(agent: ChatAgent, busy: Callable[[], bool], how: str, 
     turn = asyncio.create_task(say(agent, *messages, token=token))
     while not busy() and not turn.done():
         await asyncio.sleep(0)
+    for _ in range(50):  # Let what is done be noted.
+        await asyncio.sleep(0)
     assert not turn.done(), turn
     if how == "token":
         token.cancel()

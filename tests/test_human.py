@@ -206,28 +206,8 @@ async def test_a_stock_user_proxy_works_too() -> None:
 
 
 @pytest.mark.parametrize("name", ["user", "alice"])
-async def test_the_root_team_asks_a_human_of_any_name_for_a_nested_agent(tmp_path: Path, name: str) -> None:
-    with ScriptedHuman({"framework": "FastAPI"}) as human:
-        client, team = root(
-            {
-                "classifier": [DEEP],
-                "clarifier": [CLEAR],
-                "planner": [CLEAR, PLAN],
-                "lead": [Call("coder", {"task": "Write it"}), '{"summary": "Done."}'],
-                "coder": [ASK, '{"summary": "Written."}'],
-            },
-            tmp_path,
-            HumanProxyAgent(name, input_func=human.input_func),
-        )
-        with client:
-            items = await run(team, "Build a login")
-    assert "coder (for lead) needs to know" in human.prompts[0]
-    assert isinstance(items[-1], TaskResult)
-    assert items[-1].messages[-1].to_text() == "Done."
-
-
-async def test_the_root_team_asks_every_member_s_questions_one_after_the_other(tmp_path: Path) -> None:
-    """Clarifier, planner, lead, and two nested agents at a time, with one human who never makes the run stop."""
+async def test_the_root_team_asks_a_human_of_any_name_whatever_its_members_ask(tmp_path: Path, name: str) -> None:
+    """Clarifier, planner, lead, and two nested agents at a time: the run never stops."""
     aspect = {"aspect": "scope", "description": "", "clarification_question": "Which pages?", "possible_options": []}
     with ScriptedHuman(
         {"For whom": "Admins", "Which pages": "All", "framework": "1", "Which laws": "GDPR", "Publish": "yes"}
@@ -246,11 +226,11 @@ async def test_the_root_team_asks_every_member_s_questions_one_after_the_other(t
                 "researcher": [Call("ask_user", {"question": "Which laws?"}), '{"summary": "Found."}'],
             },
             tmp_path,
-            HumanProxyAgent("user", input_func=human.input_func),
+            HumanProxyAgent(name, input_func=human.input_func),
         )
         with client:
             items = await run(team, "Build a login")
-    shown = [item.request_id for item in items if isinstance(item, UserInputRequestedEvent) and item.source == "user"]
+    shown = [item.request_id for item in items if isinstance(item, UserInputRequestedEvent) and item.source == name]
     assert len(shown) == len(set(shown)) == len(human.prompts) == 5
     assert isinstance(items[-1], TaskResult)
     assert items[-1].messages[-1].to_text() == "Published."
@@ -276,6 +256,28 @@ async def test_the_root_team_works_with_a_stock_user_proxy(tmp_path: Path) -> No
     assert items[-1].messages[-1].to_text() == "Done."
     planned = [request.system for request in client.requests if "Which pages? - All of them" in request.system]
     assert len(planned) == 2
+
+
+@pytest.mark.parametrize("how", ["cancelled", "failed"])
+async def test_a_prompt_that_ends_without_an_answer_is_shown_again_by_a_new_team(how: str) -> None:
+    """The question stays open in the state, and no finished model call is made again."""
+    token = CancellationToken()
+
+    async def gone(prompt: str, _: CancellationToken | None = None) -> str:
+        if how == "cancelled":
+            token.cancel()
+            await asyncio.sleep(3600)
+        raise EOFError("the terminal is closed")
+
+    human = ScriptedHuman({"framework": "Express"})
+    with human, ScriptedModelClient([ASK, "Written with Express."]) as client:
+        first = small_team(client, HumanProxyAgent("user", input_func=gone))
+        with pytest.raises((asyncio.CancelledError, RuntimeError)):
+            await asyncio.wait_for(first.run(task="Build it", cancellation_token=token), 5)
+        second = small_team(client, HumanProxyAgent("user", input_func=human.input_func))
+        await second.load_state(json.loads(json.dumps(await first.save_state())))
+        result = await second.run()
+    assert result.messages[-1].to_text() == "Written with Express."
 
 
 async def test_one_team_does_one_task_after_another(tmp_path: Path) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from autogen_agentchat.base import Response
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage, UserInputRequestedEvent
-from autogen_core import CancellationToken
 from autogen_core.models import ModelFamily, ModelInfo
 from autogen_ext.models.replay import ReplayChatCompletionClient
+from conversation import cancelled_while, carried, say
 
 from upcall.agents import Planner
 from upcall.agents.planner import FALLBACK_SECTIONS
@@ -21,7 +19,7 @@ from upcall.errors import ModelAuthenticationError, ModelError, ModelNotFound, M
 from upcall.handoffs import PLAN, answering, questions_in
 from upcall.prompts import ToolInfo
 from upcall.questions import ClarificationType, Question
-from upcall.replies import AmbiguityCheck, Plan
+from upcall.replies import Plan
 from upcall.testing import Call, Fail, Hang, Reply, ScriptedModelClient
 
 TASK = TextMessage(source="user", content="Search my files")
@@ -66,9 +64,9 @@ def aspect(question: str) -> str:
 
 async def turn(agent: Planner, *messages: BaseChatMessage) -> HandoffMessage:
     """The hand-off that ends the agent's turn."""
-    response: Response = await agent.on_messages(messages, CancellationToken())
-    assert isinstance(response.chat_message, HandoffMessage)
-    return response.chat_message
+    message = (await say(agent, *messages)).message
+    assert isinstance(message, HandoffMessage)
+    return message
 
 
 def reply_to(asked: HandoffMessage, given: Mapping[str, str]) -> HandoffMessage:
@@ -76,13 +74,6 @@ def reply_to(asked: HandoffMessage, given: Mapping[str, str]) -> HandoffMessage:
     questions = questions_in(asked)
     by_id = {each.id: value for words, value in given.items() for each in questions if words in each.question}
     return answering(match_answers(by_id, questions), target=asked.source, questions=questions)
-
-
-async def reloaded(agent: Planner, client: ScriptedModelClient) -> Planner:
-    """A new object with the same state, which went through JSON text."""
-    other = Planner(client)
-    await other.load_state(json.loads(json.dumps(await agent.save_state())))
-    return other
 
 
 def plan_in(message: HandoffMessage) -> Plan:
@@ -138,10 +129,10 @@ async def test_all_aspects_are_asked_about_at_once() -> None:
 
 async def test_each_question_is_told_as_an_event_once() -> None:
     agent = Planner(ScriptedModelClient([BOTH]))
-    items = [item async for item in agent.on_messages_stream([TASK], CancellationToken())]
-    told = [item.request_id for item in items if isinstance(item, UserInputRequestedEvent)]
-    assert isinstance(items[-1], Response)
-    assert told == [question.id for question in questions_in(items[-1].chat_message)]
+    rest = await say(agent, TASK)
+    told = [event.request_id for event in rest.events if isinstance(event, UserInputRequestedEvent)]
+    assert told == [question.id for question in rest.questions]
+    assert len(told) == 2
 
 
 async def test_planning_starts_again_with_the_request_and_all_answers() -> None:
@@ -149,7 +140,7 @@ async def test_planning_starts_again_with_the_request_and_all_answers() -> None:
     with ScriptedModelClient([BOTH, CLEAR, PLAN_REPLY]) as client:
         agent = Planner(client)
         asked = await turn(agent, TASK)
-        agent = await reloaded(agent, client)
+        agent = await carried(agent, Planner(client))
         message = await turn(agent, reply_to(asked, {"documents": "recent_documents", "format": "2"}))
     assert message.target == "lead"
     for request in client.requests[1:]:
@@ -167,7 +158,7 @@ async def test_partial_answers_keep_the_rest_open(order: tuple[str, str]) -> Non
         rest = await turn(agent, reply_to(asked, {order[0]: given[order[0]]}))
         assert [order[1] in question.question for question in questions_in(rest)] == [True]
         assert len(client.requests) == 1
-        agent = await reloaded(agent, client)
+        agent = await carried(agent, Planner(client))
         message = await turn(agent, reply_to(rest, {order[1]: given[order[1]]}))
     assert message.target == "lead"
     assert "all_documents" in client.requests[2].system
@@ -177,8 +168,7 @@ async def test_partial_answers_keep_the_rest_open(order: tuple[str, str]) -> Non
 async def test_what_stays_open_is_not_told_again() -> None:
     agent = Planner(ScriptedModelClient([BOTH]))
     answer = reply_to(await turn(agent, TASK), {"format": "summary"})
-    items = [item async for item in agent.on_messages_stream([answer], CancellationToken())]
-    assert not [item for item in items if isinstance(item, UserInputRequestedEvent)]
+    assert not (await say(agent, answer)).told(UserInputRequestedEvent)
 
 
 async def test_at_most_three_rounds_of_questions() -> None:
@@ -187,7 +177,7 @@ async def test_at_most_three_rounds_of_questions() -> None:
         agent = Planner(client)
         message = await turn(agent, TASK)
         for number in range(3):
-            agent = await reloaded(agent, client)
+            agent = await carried(agent, Planner(client))
             message = await turn(agent, reply_to(message, {"Question": f"answer {number}"}))
     assert message.target == "lead"
     assert all(f"Question {number}? - answer {number}" in client.requests[3].system for number in range(3))
@@ -303,7 +293,7 @@ async def test_a_plan_call_that_fails_does_not_repeat_the_check(failure: Fail, k
         agent = Planner(client)
         with pytest.raises(kind, match=r"^Agent 'planner': [^\n]*\Z"):
             await turn(agent, TASK)
-        message = await turn(await reloaded(agent, client))
+        message = await turn(await carried(agent, Planner(client)))
     assert plan_in(message).title == "Find the files"
     assert client.requests[2].messages == client.requests[1].messages
 
@@ -314,7 +304,7 @@ async def test_a_check_that_finds_nothing_after_answers_is_not_repeated_either()
         asked = await turn(agent, TASK)
         with pytest.raises(ModelUnavailable):
             await turn(agent, reply_to(asked, {"documents": "1", "format": "1"}))
-        message = await turn(await reloaded(agent, client))
+        message = await turn(await carried(agent, Planner(client)))
     assert message.target == "lead"
 
 
@@ -328,19 +318,15 @@ async def test_a_repair_that_fails_is_made_again_but_not_the_call_before_it(repl
         agent = Planner(client)
         with pytest.raises(ModelUnavailable):
             await turn(agent, TASK)
-        message = await turn(await reloaded(agent, client))
+        message = await turn(await carried(agent, Planner(client)))
     assert plan_in(message).title == "Find the files"
 
 
 async def test_a_cancelled_call_ends_at_once_and_can_be_made_again() -> None:
     with ScriptedModelClient([CLEAR, Hang(), PLAN_REPLY]) as client:
-        agent, token = Planner(client), CancellationToken()
-        running = asyncio.ensure_future(agent.on_messages([TASK], token))
-        await asyncio.sleep(0.01)
-        token.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(running, 1)
-        assert plan_in(await turn(await reloaded(agent, client))).title == "Find the files"
+        agent = Planner(client)
+        await cancelled_while(agent, lambda: len(client.requests) == 2, "token", TASK.content)
+        assert plan_in(await turn(await carried(agent, Planner(client)))).title == "Find the files"
 
 
 async def test_messages_that_come_again_are_taken_once() -> None:
@@ -349,7 +335,7 @@ async def test_messages_that_come_again_are_taken_once() -> None:
         answer = reply_to(await turn(agent, TASK, TASK), {"documents": "1", "format": "1"})
         with pytest.raises(ModelUnavailable):
             await turn(agent, answer)
-        await turn(await reloaded(agent, client), answer, answer)
+        await turn(await carried(agent, Planner(client)), answer, answer)
     assert client.requests[3].system.count("In which format? - summary") == 1
 
 
@@ -357,11 +343,11 @@ async def test_messages_that_come_again_are_taken_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("structured", "json_object", "asked"),
-    [(True, True, [AmbiguityCheck, Plan]), (False, True, [True, True]), (False, False, [None, None])],
+    ("structured", "json_object", "promises"),
+    [(True, True, ["AmbiguityCheck", "Plan"]), (False, True, [True, True]), (False, False, [None, None])],
 )
 async def test_the_strongest_promise_of_json_is_asked_for(
-    structured: bool, json_object: bool, asked: list[object]
+    structured: bool, json_object: bool, promises: list[object]
 ) -> None:
     info = ModelInfo(
         vision=False,
@@ -372,7 +358,8 @@ async def test_the_strongest_promise_of_json_is_asked_for(
     )
     client = ReplayChatCompletionClient([CLEAR, PLAN_REPLY], model_info=info)
     await turn(Planner(client), TASK)
-    assert [call["json_output"] for call in client.create_calls] == asked
+    asked = [call["json_output"] for call in client.create_calls]
+    assert [each.__name__ if isinstance(each, type) else each for each in asked] == promises
 
 
 async def test_a_dumped_planner_loads_and_works() -> None:
