@@ -98,7 +98,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         handoffs: peers in a group chat that this agent may hand its turn to.
         output_type: the model class of the final reply, asked for as JSON. With a ``from_text`` class method it falls
             back to that after one failed repair; with ``to_text`` that is the text of the final message. The JSON is in
-            the message's metadata under ``upcall.output``.
+            the message's metadata under ``upcall.output``. A component dump keeps its fields, not its methods.
         ask_user: whether the model gets the `ask_user` tool and the rule for it (``ask_mode``).
         mixed_batch: what becomes of other calls beside an `ask_user` call in one reply: ``ask_only`` drops them, and
             the model decides anew with the answer; ``run`` runs them (decision X9).

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
+import shlex
+import shutil
 import signal
 import sys
 import traceback
@@ -160,7 +163,7 @@ def show(
         else:
             command.screen.whole(found)
             if found.questions:
-                command.screen.waiting(found, command.store_option)
+                command.screen.waiting(found, command.program, command.store_option)
 
 
 @app.command()
@@ -182,6 +185,7 @@ class _Command:
     def __init__(self, debug: bool, as_json: bool, *, detach: bool = False, **explicit: Any) -> None:
         self.debug, self.as_json = debug, as_json
         self.interactive = not as_json and not detach and sys.stdin.isatty() and sys.stderr.isatty()
+        self.program = _program()
         self.store_option = f" --store {explicit['store']}" if explicit.get("store") else ""
         self._explicit = explicit
         self._secrets: list[str] = []
@@ -226,7 +230,7 @@ class _Command:
         if self.as_json:
             self.print_json(rest.as_json())
         elif rest.questions:
-            self.screen.waiting(rest, self.store_option)
+            self.screen.waiting(rest, self.program, self.store_option)
         elif rest.result is not None:
             self.screen.note(f"Run {rest.id} is {rest.status}.")
             self.screen.result(rest.result)
@@ -235,7 +239,7 @@ class _Command:
             self.screen.note(f"Run {rest.id} is {rest.status}.")
         if rest.error is not None:
             if not self.as_json:
-                self.screen.error(f"{rest.error} Go on with: upcall resume {rest.id}{self.store_option}")
+                self.screen.error(f"{rest.error} Go on with: {self.program} resume {rest.id}{self.store_option}")
             raise typer.Exit(FAILED)
 
     def _tell_of_files(self, rest: Run) -> None:
@@ -306,7 +310,7 @@ class _Command:
         else:
             verb = "answer" if stored.questions else "show" if stored.over else "resume"
             self.screen.note(f"Stopped. Run {stored.id} is stored; go on with:", "default")
-            self.screen.note(f"  upcall {verb} {stored.id}{self.store_option}", "default")
+            self.screen.note(f"  {self.program} {verb} {stored.id}{self.store_option}", "default")
         raise typer.Exit(INTERRUPTED)
 
     async def _stored(self) -> Run | None:
@@ -333,6 +337,15 @@ def _given(found: Run, answers: list[str], skip: list[str], decline: list[str]) 
     for outcome, ids in ((Outcome.SKIPPED, skip), (Outcome.DECLINED, decline)):
         by_id |= {each: Answer(question_id=each, outcome=outcome) for each in ids}
     return by_id
+
+
+def _program() -> str:
+    """What to type to get this program again: its name where the shell finds it, else the path it was called by."""
+    called = Path(sys.argv[0])
+    found = shutil.which("upcall")
+    if called.stem != "upcall" or (found and called.exists() and os.path.samefile(found, called)):
+        return "upcall"
+    return shlex.quote(str(called))
 
 
 def _quiet_autogen() -> None:

@@ -107,12 +107,12 @@ class Screen:
             else:
                 return value
 
-    def waiting(self, run: Run, options: str) -> None:
-        """The open questions and how to answer them later. `options` are the store's, as they were given."""
+    def waiting(self, run: Run, program: str, options: str) -> None:
+        """The open questions and how to answer them later, by `program` with `options` at the end."""
         for question in run.questions:
             self.question(question)
         self.err.print()
-        prefix = f"upcall answer {run.id}"
+        prefix = f"{program} answer {run.id}"
         if len(run.questions) == 1:
             example = run.questions[0].options[0].label if run.questions[0].options else "your answer"
             self.note(f"Run {run.id} waits for the answer. Give it with:", "default")
