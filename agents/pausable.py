@@ -413,28 +413,28 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     async def _run_tool(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> None:
         try:
-            content, is_error = await cancellable(self._result_of(frame, token), token)
+            await cancellable(self._call_tool(frame, token), token)
         except UserInputRequired as needed:
             self._wait_for(frame, needed)
             for question in frame.questions:
                 emit(asked_event(question, source=self.name))
         except Exception as error:  # noqa: BLE001  (a tool may raise anything; the model is told and can react)
             frame.finish(f"Error: {str(error) or type(error).__name__}", is_error=True)
-        else:
-            frame.finish(content, is_error=is_error)
 
-    async def _result_of(self, frame: Frame, token: CancellationToken) -> tuple[str, bool]:
-        """The text of a tool's result, and whether it is an error."""
-        name, call_id = frame.call.name, frame.call.id
-        if name in self._tools:
-            value = await self._tools[name].run_json(frame.arguments(), token, call_id=call_id)
-            return self._tools[name].return_value_as_string(value), False
+    async def _call_tool(self, frame: Frame, token: CancellationToken) -> None:
+        """Closes the call in the very step in which the tool ends, so that no cancellation comes between."""
+        name, arguments, call_id = frame.call.name, frame.arguments(), frame.call.id
+        if tool := self._tools.get(name):
+            value = await tool.run_json(arguments, token, call_id=call_id)
+            frame.finish(tool.return_value_as_string(value))
+            return
         for workbench in self._workbenches:
             if any(schema["name"] == name for schema in await workbench.list_tools()):
-                result = await workbench.call_tool(name, frame.arguments(), token, call_id=call_id)
-                return result.to_text(replace_image="[image]"), result.is_error
-        known = [schema["name"] for schema in await self._tool_schemas()]
-        return f"Error: there is no tool {name!r}. Your tools: {', '.join(known) or 'none'}.", True
+                result = await workbench.call_tool(name, arguments, token, call_id=call_id)
+                frame.finish(result.to_text(replace_image="[image]"), is_error=result.is_error)
+                return
+        known = ", ".join(schema["name"] for schema in await self._tool_schemas())
+        frame.finish(f"Error: there is no tool {name!r}. Your tools: {known or 'none'}.", is_error=True)
 
     def _wait_for(self, frame: Frame, needed: UserInputRequired) -> None:
         fields = {"question": needed.question, "options": list(needed.options)}

@@ -9,6 +9,7 @@ import pytest
 
 from upcall.answers import AnswerValue, match_answers, read_answer
 from upcall.errors import AlreadyAnswered, AnswerError, AnswerRefused, UnknownQuestion
+from upcall.handoffs import answering, answers_in
 from upcall.questions import Answer, AnsweredBy, Outcome, Question
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -324,3 +325,10 @@ def test_who_is_known_to_answer_wins_over_who_claims_to() -> None:
     claimed = whole(text="Express", user="mallory")
     assert match_answers({"aaaa1111": claimed}, [question()], user="alice")[0].user == "alice"
     assert read_answer(question(), whole(outcome=Outcome.DECLINED, user="mallory"), "alice").user == "alice"
+
+
+def test_the_answer_to_a_secret_question_reaches_its_asker_and_not_the_group() -> None:
+    asked = Question(id="aaaa1111", question="Which password?", secret=True)
+    message = answering([whole(text="hunter2")], target="lead", questions=[asked])
+    assert "hunter2" not in message.content
+    assert answers_in(message)[0].text == "hunter2"

@@ -210,6 +210,27 @@ async def test_usage_counts_every_model_call_once_over_a_pause() -> None:
     assert done.usage["solo"].model_calls == len(model.requests) == 2
 
 
+async def test_a_run_that_asked_nothing_takes_no_answer() -> None:
+    app, _ = app_with("Done.")
+    run = await app.start("Build it")
+    with pytest.raises(RunNotWaiting, match="is completed and waits for no answer"):
+        await app.answer(run.id, "Express")
+
+
+async def test_a_task_that_is_no_text_is_refused() -> None:
+    app, _ = app_with()
+    with pytest.raises(ConfigurationError, match="no text in UTF-8"):
+        await app.start("caf\udce9")
+
+
+async def test_the_task_itself_is_never_the_result() -> None:
+    def team() -> Team:
+        return RoundRobinGroupChat([Silent("x", "x")], termination_condition=MaxMessageTermination(1))
+
+    run = await Upcall(store="runs.db", team=team).start("Build it")
+    assert (run.status, run.result) == (RunStatus.FAILED, None)
+
+
 async def test_two_answers_at_once_do_the_work_once() -> None:
     app, model = app_with(ASK, "Done.")
     asked = await app.start("Build it")
@@ -236,7 +257,8 @@ async def test_the_same_answer_again_changes_nothing_and_another_one_is_refused(
     app, model = app_with(ASK, "Done.")
     asked = await app.start("Build it")
     done = await app.answer(asked.id, "Express", user="alice")
-    assert await app.answer(asked.id, {asked.questions[0].id: "express"}) == done
+    for again in ("express", "1", {asked.questions[0].id: "EXPRESS"}):
+        assert await app.answer(asked.id, again) == done
     with pytest.raises(AlreadyAnswered, match=r"by alice at .*Express"):
         await app.answer(asked.id, {asked.questions[0].id: "FastAPI"})
     assert len(model.requests) == 2
@@ -248,7 +270,7 @@ async def test_a_waiting_run_is_not_resumed_and_a_completed_one_is_over() -> Non
     with pytest.raises(RunNotWaiting, match=f"upcall answer {asked.id}"):
         await app.resume(asked.id)
     await app.answer(asked.id, "Express")
-    for call in (app.resume(asked.id), app.cancel(asked.id), app.answer(asked.id, "FastAPI")):
+    for call in (app.resume(asked.id), app.cancel(asked.id)):
         with pytest.raises(RunNotWaiting, match="is completed"):
             await call
 

@@ -107,10 +107,12 @@ def test_an_answer_that_is_not_an_option_is_refused_with_the_options() -> None:
 def test_the_same_answer_again_is_harmless_and_a_different_one_says_who_answered() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     upcall("answer", run_id, "Express", "--user", "alice")
-    assert upcall("answer", run_id, "express", "--json").json["status"] == "completed"
+    for again in ("express", "1"):
+        assert upcall("answer", run_id, again, "--json").json["status"] == "completed"
     ended = upcall("answer", run_id, "Django")
     assert ended.status == 2
-    assert "'Express', by alice at" in ended.error
+    assert "was answered by alice at" in ended.error
+    assert ": Express. That answer stands" in ended.error
 
 
 def test_a_question_can_be_declined() -> None:

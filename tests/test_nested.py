@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -99,7 +100,7 @@ def tower(client: Any, depth: int, **innermost: Any) -> PausableAgent:
 
 def tower_script(depth: int, *innermost: Reply) -> ScriptedModelClient:
     """Every level calls the next one and is done with it; the innermost says what is given."""
-    pairs = zip(LEVELS, LEVELS[1:depth], strict=False)
+    pairs = pairwise(LEVELS[:depth])
     above: dict[str, Sequence[Reply]] = {name: [call(below), f"{name} done"] for name, below in pairs}
     return script(**above, **{LEVELS[depth - 1]: innermost})
 
@@ -413,7 +414,7 @@ async def test_a_stock_agents_model_failure_is_a_model_error_and_its_call_starts
 
     with script(lead=[call("helper"), "done"], helper=[Fail(429), "helped"]) as client:
         first = make()
-        with pytest.raises(ModelUnavailable, match="^Agent 'helper': the model server limits the rate"):
+        with pytest.raises(ModelUnavailable, match=r"^Agent 'helper': the model server limits the rate"):
             await say(first, "Build it")
         await say(await carried(first, make()))
     assert client.requests[-1].tool_results == {"call_1_1": "helped"}
@@ -666,11 +667,7 @@ async def test_what_nested_agents_spend_is_counted_once_under_their_paths() -> N
         made = await carried(made, tower(client, 3))
         await say(made)
     used = made.usage
-    assert {path: each.model_calls for path, each in used.items()} == {
-        "lead": 2,
-        "lead/coder": 2,
-        "lead/coder/tester": 2,
-    }
+    assert [used[path].model_calls for path in ("lead", "lead/coder", "lead/coder/tester")] == [2, 2, 2]
     assert sum(each.completion_tokens for each in used.values()) == client.total_usage().completion_tokens
     assert sum(each.prompt_tokens for each in used.values()) == client.total_usage().prompt_tokens
 
@@ -694,7 +691,8 @@ def shout(text: str) -> str:
 
 
 async def test_a_dumped_nested_agent_pauses_and_goes_on_in_another_loaded_copy() -> None:
-    replies = {"the lead.": [call("coder"), "done"], "the coder.": [Call("shout", {"text": "hey"}), ASK, "coded"]}
+    coder: list[Reply] = [Call("shout", {"text": "hey"}), ASK, "coded"]
+    replies: dict[str, Sequence[Reply]] = {"the lead.": [call("coder"), "done"], "the coder.": coder}
     with LoopbackServer(replies) as server:
         client = OpenAIChatCompletionClient(
             model="scripted", api_key="k", base_url=server.base_url, model_info=MODEL_INFO, max_retries=0
@@ -705,6 +703,8 @@ async def test_a_dumped_nested_agent_pauses_and_goes_on_in_another_loaded_copy()
             first, second = [PausableAgent.load_component(json.loads(dumped)) for _ in range(2)]
         rest = await say(first, "Build it")
         assert (await say(await carried(first, second), answers(rest, "Express"))).text == "done"
+        for each in (first, second, first._agents["coder"], second._agents["coder"]):
+            await each._model_client.close()  # type: ignore[attr-defined]  # an open HTTP client outlives its loop
     assert list(server.requests[3].tool_results.values()) == ["HEY", "Express"]
 
 

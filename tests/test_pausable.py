@@ -997,7 +997,8 @@ async def test_a_hand_off_gives_the_turn_to_a_peer() -> None:
 
 
 async def test_a_swarm_stops_at_a_hand_off_to_a_peer_and_goes_on_with_its_state() -> None:
-    script = {"You code": [Call("transfer_to_tester"), "Fixed."], "You test": [Call("transfer_to_coder")]}
+    coder_says: list[Reply] = [Call("transfer_to_tester"), "Fixed."]
+    script: dict[str, Sequence[Reply]] = {"You code": coder_says, "You test": [Call("transfer_to_coder")]}
 
     def make() -> Swarm:
         first = PausableAgent("coder", client, system_message="You code.", handoffs=["tester"])

@@ -23,10 +23,12 @@ def match_answers(
     open_questions: Sequence[Question],
     answered: Sequence[Answer] = (),
     user: str | None = None,
+    closed: Sequence[Question] = (),
 ) -> list[Answer]:
     """The new answers, one for each question that `given` names and that is still open.
 
-    An answer that was given before, with the same content, is left out: giving it twice is harmless.
+    An answer that was given before, with the same content, is left out: giving it twice is harmless. `closed` are the
+    questions behind `answered`, so that the same option is known by its number too.
 
     Raises:
         UnknownQuestion: an id that is neither open nor answered (with the list of open ids).
@@ -35,6 +37,7 @@ def match_answers(
     """
     by_id = given if isinstance(given, Mapping) else {_named(given, open_questions): given}
     open_by_id = {question.id: question for question in open_questions}
+    closed_by_id = {question.id: question for question in closed}
     earlier = {answer.question_id: answer for answer in answered}
     new: dict[str, Answer] = {}
     for named, value in by_id.items():
@@ -45,10 +48,19 @@ def match_answers(
                 raise AnswerRefused(f"Question {question_id} was given two different answers at once; give one.")
             new[question_id] = answer
         elif question_id in earlier:
-            _same_as_before(earlier[question_id], value)
+            _same_as_before(earlier[question_id], value, closed_by_id.get(question_id))
         else:
             raise UnknownQuestion(named, list(open_by_id))
     return list(new.values())
+
+
+def is_text(value: str) -> bool:
+    """Whether `value` can be stored and sent: a terminal or a shell hands over broken UTF-8 as lone surrogates."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def read_answer(question: Question, value: AnswerValue, user: str | None = None) -> Answer:
@@ -83,7 +95,7 @@ def _parts(question_id: str, value: str | Sequence[str]) -> list[str]:
     parts = [value] if isinstance(value, str) else value
     if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
         raise AnswerRefused(f"The answer to {question_id} is {value!r}; give text, a list of texts, or an Answer.")
-    if any("\ud800" <= character <= "\udfff" for part in parts for character in part):
+    if not all(map(is_text, parts)):
         raise AnswerRefused(f"The answer to {question_id} is not valid text (UTF-8); type it again.")
     return [part.strip() for part in parts if part.strip()]
 
@@ -133,22 +145,28 @@ def _full_id(named: str, known: Sequence[str]) -> str:
     return starting[0] if len(starting) == 1 else named
 
 
-def _same_as_before(earlier: Answer, value: AnswerValue) -> None:
-    """Accept what was said before once more. The question is gone by now, so an option counts by its label only."""
-    if isinstance(value, Answer) and value.outcome is not Outcome.ANSWERED:
-        same = earlier.says_the_same(value)
-    else:
-        parts = _parts(earlier.question_id, _said(value) if isinstance(value, Answer) else value)
-        said = ", ".join(parts).casefold()
-        before = earlier.text.casefold()
-        any_order = bool(earlier.selected) and _choices(said) == _choices(before)
-        same = earlier.outcome is Outcome.ANSWERED and (said == before or any_order)
-    if not same:
+def _same_as_before(earlier: Answer, value: AnswerValue, question: Question | None) -> None:
+    """Accept what was said before once more. Where the question is not known, an option counts by its label only."""
+    if not _says_again(earlier, value, question):
         who = earlier.user or earlier.by.value
         raise AlreadyAnswered(
             f"Question {earlier.question_id} was answered by {who} at {earlier.answered_at.isoformat()}: "
             f"{earlier.text or earlier.outcome.value!r}. That answer stands."
         )
+
+
+def _says_again(earlier: Answer, value: AnswerValue, question: Question | None) -> bool:
+    if isinstance(value, Answer) and value.outcome is not Outcome.ANSWERED:
+        return earlier.says_the_same(value)
+    if question is not None:
+        try:
+            value = read_answer(question, value).text
+        except AnswerRefused:
+            return False
+    parts = _parts(earlier.question_id, _said(value) if isinstance(value, Answer) else value)
+    said, before = ", ".join(parts).casefold(), earlier.text.casefold()
+    any_order = bool(earlier.selected) and _choices(said) == _choices(before)
+    return earlier.outcome is Outcome.ANSWERED and (said == before or any_order)
 
 
 def _choices(text: str) -> set[str]:

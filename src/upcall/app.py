@@ -9,28 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from autogen_agentchat.base import TaskResult, Team
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
-from autogen_core import CancellationToken
+from autogen_agentchat.base import Team
+from autogen_agentchat.messages import TextMessage
 from autogen_core.models import ChatCompletionClient
 
-from upcall.agents.resumable import interruptions
-from upcall.answers import GivenAnswers, match_answers
+from upcall.answers import GivenAnswers, is_text, match_answers
 from upcall.checkpoints import Checkpoint
-from upcall.errors import ConfigurationError, RunNotWaiting, SchemaMismatch, UpcallError
-from upcall.handoffs import CLASSIFICATION, PATH, PLAN, QUESTIONS, answering, path_of, questions_in
+from upcall.errors import ConfigurationError, RunNotWaiting, SchemaMismatch, StoredStateError, UpcallError
+from upcall.handoffs import answering
 from upcall.models import ModelClients, uses_demo
-from upcall.questions import Answer, AnsweredBy, Outcome, Question
-from upcall.replies import Classification, Plan
-from upcall.runs import Run, RunStatus, Usage
+from upcall.questions import Answer, AnsweredBy, Outcome
+from upcall.replies import Depth
+from upcall.runs import Run, RunStatus
 from upcall.settings import DEMO, Settings
 from upcall.store import RunStore, StoredRun
+from upcall.stretch import Event, Stretch, first_line, whole
 from upcall.teams import PHASES, USER, TeamOptions, root_team
 
-Event: TypeAlias = BaseAgentEvent | BaseChatMessage
 MakeTeam: TypeAlias = Callable[[], Team]
-
-_SECONDS_TO_STOP = 5.0
 
 
 class Upcall:
@@ -88,6 +84,8 @@ class Upcall:
         """
         if not task.strip():
             raise ConfigurationError("The task is empty. Say what is to be done.")
+        if not is_text(task):
+            raise ConfigurationError("The task holds bytes that are no text in UTF-8. Say it in plain text.")
         status = RunStatus.EXECUTING if self._make_team else RunStatus.INITIALIZING
         run = Run(task=task, status=status, user=user or self.settings.user, **({"id": run_id} if run_id else {}))
         run = run.model_copy(update={"inputs": self._inputs(run.id, workspace, documents)})
@@ -117,15 +115,16 @@ class Upcall:
         """As `answer`, with the events first and the `Run` last."""
         stored = await self.store.load(run_id)
         run = stored.run
+        if run.status in (RunStatus.CANCELLED, RunStatus.EXPIRED) or not (run.questions or run.answers):
+            raise RunNotWaiting(f"Run {run.id} is {run.status} and waits for no answer.")
         if not run.questions and not isinstance(answer, Mapping):
-            yield _given_before(run, answer)
-            return
-        answers = match_answers(answer, run.questions, run.answers, user or self.settings.user)
+            answer = {run.answers[-1].question_id: answer}
+        answers = match_answers(answer, run.questions, run.answers, user or self.settings.user, run.closed)
         if not answers:
             yield run
             return
         if run.status is not RunStatus.AWAITING_CLARIFICATION:
-            raise RunNotWaiting(f"Run {run.id} is {run.status} and waits for no answer.")
+            raise RunNotWaiting(f"Run {run.id} is {run.status}; resume it first, then answer: upcall resume {run.id}")
         crew = self._crew(run)
         target = run.questions[0].path[0]
         message = answering(answers, target=target, questions=run.questions, source=USER)
@@ -134,6 +133,7 @@ class Upcall:
             self._phase(target),
             questions=tuple(question for question in run.questions if question.id not in answered),
             answers=(*run.answers, *answers),
+            closed=(*run.closed, *(question for question in run.questions if question.id in answered)),
         )
         inbox = (*stored.checkpoint.inbox, message)
         checkpoint = stored.checkpoint.model_copy(update={"inbox": inbox})
@@ -160,8 +160,7 @@ class Upcall:
         if run.over:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to resume.")
         crew = self._crew(run)
-        going = RunStatus.EXECUTING if run.status is RunStatus.FAILED else run.status
-        claimed = run.moved_to(going, error=None)
+        claimed = run.moved_to(self._phase_reached(run), error=None)
         claim = await self.store.save(stored, claimed)
         async with aclosing(self._advance(claim, crew)) as items:
             async for item in items:
@@ -195,7 +194,12 @@ class Upcall:
             Answer(question_id=question.id, outcome=Outcome.CANCELLED, by=AnsweredBy.POLICY)
             for question in run.questions
         ]
-        cancelled = run.moved_to(RunStatus.CANCELLED, questions=(), answers=(*run.answers, *dropped))
+        cancelled = run.moved_to(
+            RunStatus.CANCELLED,
+            questions=(),
+            answers=(*run.answers, *dropped),
+            closed=(*run.closed, *run.questions),
+        )
         return (await self.store.save(stored, cancelled)).run
 
     # -- one stretch of a run -----------------------------------------------------------------------------------------
@@ -205,19 +209,22 @@ class Upcall:
 
         Where this is cut off (Ctrl-C, the caller leaves), the run is stored as it stands and can be resumed.
         """
-        team, stretch = crew.team, _Stretch(stored, self.store, self._phase)
+        team, stretch = crew.team, Stretch(stored, self.store, self._phase, resumable=self._make_team is None)
         try:
             await self._load(team, stored)
             async with aclosing(stretch.events(team)) as events:
                 async for event in events:
                     yield event
+            rest = await whole(stretch.rested(team))
         except (asyncio.CancelledError, GeneratorExit):
-            await asyncio.shield(stretch.interrupted(team))
+            await whole(stretch.interrupted(team))
             raise
+        except StoredStateError as error:
+            if stretch.started:
+                raise
+            rest = await whole(stretch.failed(team, error))
         except Exception as error:  # noqa: BLE001  (whatever a team raises, its run is stored as failed)
-            rest = await stretch.failed(team, error)
-        else:
-            rest = await stretch.rested(team)
+            rest = await whole(stretch.failed(team, error))
         finally:
             await crew.close()
         for event in stretch.held:
@@ -234,7 +241,7 @@ class Upcall:
             raise
         except Exception as error:
             raise SchemaMismatch(
-                f"The stored state of run {stored.run.id} does not fit this team ({_first_line(error)}). Resume it "
+                f"The stored state of run {stored.run.id} does not fit this team ({first_line(error)}). Resume it "
                 "with the team that it was started with."
             ) from error
 
@@ -258,6 +265,16 @@ class Upcall:
 
     def _phase(self, agent: str) -> RunStatus:
         return RunStatus.EXECUTING if self._make_team else PHASES.get(agent, RunStatus.EXECUTING)
+
+    def _phase_reached(self, run: Run) -> RunStatus:
+        """How far a run has come, whatever its status says of how it ended."""
+        if run.status is not RunStatus.FAILED:
+            return run.status
+        if self._make_team is not None or run.plan is not None:
+            return RunStatus.EXECUTING
+        if run.classification is None:
+            return RunStatus.INITIALIZING
+        return RunStatus.PLANNING if run.classification.depth is Depth.DEEP else RunStatus.EXECUTING
 
     def _inputs(self, run_id: str, workspace: str | Path | None, documents: Sequence[str | Path]) -> dict[str, Any]:
         """What a run keeps from its start, so that it goes on the same in another folder or process; never a key."""
@@ -287,135 +304,6 @@ class _Crew:
     async def close(self) -> None:
         if self.clients is not None:
             await self.clients.close()
-
-
-class _Stretch:
-    """What happens between two rests of a run: the events, what they say of the run, and how it is stored."""
-
-    def __init__(self, stored: StoredRun, store: RunStore, phase: Callable[[str], RunStatus]) -> None:
-        self._stored = stored
-        self._store = store
-        self._phase = phase
-        self._run = stored.run
-        self._token = CancellationToken()
-        self._interruptions: list[BaseException] = []
-        self._last: BaseChatMessage | None = None
-        self._started = False
-        self.held: list[Event] = []
-        """Events that tell of a question; nobody hears of one before it is stored."""
-
-    async def events(self, team: Team) -> AsyncGenerator[Event, None]:
-        """The team's events. The team runs in a task of its own: cancelling a task that waits for a group chat does not
-        stop the group chat while a member works (autogen-agentchat 0.7.5); its cancellation token does."""
-        queue: asyncio.Queue[Event | TaskResult | None] = asyncio.Queue()
-        inbox = list(self._stored.checkpoint.inbox)
-
-        async def run() -> None:
-            interruptions.set(self._interruptions)
-            async for item in team.run_stream(task=inbox or None, cancellation_token=self._token):
-                queue.put_nowait(item)
-
-        running = asyncio.create_task(run())
-        running.add_done_callback(lambda _: queue.put_nowait(None))
-        try:
-            while (item := await queue.get()) is not None:
-                self._started = True
-                if isinstance(item, TaskResult):
-                    continue
-                await self._note(item)
-                if QUESTIONS in item.metadata:
-                    self.held.append(item)
-                else:
-                    yield item
-            running.result()
-        finally:
-            if not running.done():
-                self._token.cancel()
-                await asyncio.wait([running], timeout=_SECONDS_TO_STOP)
-
-    async def rested(self, team: Team) -> Run:
-        """Store the run at its rest: completed, or waiting for answers."""
-        questions = _asked(self._last)
-        if questions:
-            run = self._run.moved_to(RunStatus.AWAITING_CLARIFICATION, questions=tuple(questions))
-        elif self._last is None or not self._last.to_model_text().strip():
-            return await self.failed(
-                team, UpcallError("The team stopped without a result. Resume the run to try again.")
-            )
-        else:
-            run = self._run.moved_to(RunStatus.COMPLETED, result=self._last.to_model_text(), questions=(), error=None)
-        return await self._keep(team, run)
-
-    async def failed(self, team: Team, error: Exception) -> Run:
-        """Store the run as failed, with what its agents finished before that."""
-        cause = next((each for each in self._interruptions if isinstance(each, UpcallError)), error)
-        message = str(cause) if isinstance(cause, UpcallError) else _first_line(cause)
-        run = self._run.moved_to(RunStatus.FAILED, error=message)
-        return await self._keep(team, run) if self._resumable() else (await self._store.save(self._stored, run)).run
-
-    async def interrupted(self, team: Team) -> None:
-        """Store what the agents finished before the stretch was cut off."""
-        if self._resumable():
-            await self._keep(team, self._run)
-
-    def _resumable(self) -> bool:
-        """Whether the team's present state can be gone on from: it took the inbox in, and whoever was cut off keeps a
-        state for that. A stock agent does not; then the last checkpoint stands and its stretch is done again."""
-        return self._started and bool(self._interruptions)
-
-    async def _keep(self, team: Team, run: Run) -> Run:
-        state = dict(await team.save_state())
-        return (await self._store.save(self._stored, run, Checkpoint(team_state=state))).run
-
-    async def _note(self, event: Event) -> None:
-        """Read from an event what it says of the run: tokens, classification, plan, and who has the turn."""
-        run = self._run
-        if event.models_usage is not None:
-            path = "/".join(path_of(event))
-            spent = run.usage.get(path, Usage())
-            usage = spent.plus(event.models_usage.prompt_tokens, event.models_usage.completion_tokens)
-            run = run.model_copy(update={"usage": {**run.usage, path: usage}})
-        nested = PATH in event.metadata
-        if isinstance(event, BaseChatMessage) and not nested:
-            self._last = event
-            if text := event.metadata.get(CLASSIFICATION):
-                run = run.model_copy(update={"classification": Classification.model_validate_json(text)})
-            if text := event.metadata.get(PLAN):
-                run = run.model_copy(update={"plan": Plan.model_validate_json(text)})
-            if isinstance(event, HandoffMessage) and not _asked(event):
-                run = run.moved_to(self._phase(event.target))
-        moved = run.status is not self._run.status
-        self._run = run
-        if moved:
-            self._stored = await self._store.save(self._stored, run)
-
-
-def _asked(message: BaseChatMessage | None) -> list[Question]:
-    """The questions a message leaves open. A stock agent's hand-off to the user is one too, in its own words."""
-    if not isinstance(message, HandoffMessage) or message.target != USER or message.source == USER:
-        return []
-    return questions_in(message) or [Question(question=message.content[:4000] or "What now?", path=(message.source,))]
-
-
-def _given_before(run: Run, answer: object) -> Run:
-    """The run itself where its last answer is given once more; otherwise there is nothing to answer."""
-    last = run.answers[-1] if run.answers else None
-    text = answer.text if isinstance(answer, Answer) else answer
-    if last is not None and isinstance(text, str) and last.text.casefold() == text.strip().casefold():
-        return run
-    said = (
-        f" The last answer was {last.text or last.outcome.value!r}, by {last.user or last.by.value} at "
-        f"{last.answered_at.isoformat()}."
-        if last
-        else ""
-    )
-    raise RunNotWaiting(f"Run {run.id} is {run.status} and waits for no answer.{said}")
-
-
-def _first_line(error: BaseException) -> str:
-    """The error in one line: a group chat's `RuntimeError` holds the name, the text and the whole traceback."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
 
 
 async def _last(stream: AsyncGenerator[Event | Run, None]) -> Run:

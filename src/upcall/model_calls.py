@@ -65,14 +65,21 @@ async def call_model(
             else:
                 emit(_sendable(await client.create(sent, **options)))
 
+    reply: CreateResult | None = None
     try:
         async with aclosing(emitted([lambda emit: cancellable(ask(emit), cancellation_token)])) as items:
             async for item in items:
-                yield item
+                if isinstance(item, str):
+                    yield item
+                else:
+                    reply = item
     except (UpcallError, AssertionError):
         raise  # An assertion is a scripted model's: a test must see it as it is.
     except Exception as error:
         raise _model_error(error, agent) or _unknown_model_error(error, agent) from error
+    # Last, and outside of everything that could still be cancelled: whoever has the reply can note it at once.
+    assert reply is not None
+    yield reply
 
 
 _MAX_WORDS_CHARS = 300
@@ -248,10 +255,11 @@ async def _let_go(tasks: Sequence[asyncio.Task[Any]], *, timeout: float | None =
 
     An error that nobody will ask for is marked as seen, or asyncio complains of it when the task is collected.
     """
-    for task in tasks:
+    running = [task for task in tasks if not task.done()]
+    for task in running:
         task.cancel()
-    if tasks:
-        await asyncio.wait(tasks, timeout=timeout)
+    if running:
+        await asyncio.wait(running, timeout=timeout)
     for task in tasks:
         if task.done() and not task.cancelled():
             task.exception()

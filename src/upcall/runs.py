@@ -63,8 +63,9 @@ class Usage(BaseModel):
 class Run(BaseModel):
     """What is known of a run. A value: every change gives a new one.
 
-    ``usage`` has one entry an agent, named by its path (``lead/coder``). ``inputs`` are the choices the run was started
-    with and keeps over every pause (workspace, documents, model); never a key.
+    ``closed`` are the questions that ``answers`` answer. ``usage`` has one entry an agent, named by its path
+    (``lead/coder``). ``inputs`` are the choices the run was started with and keeps over every pause (workspace,
+    documents, model); never a key.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -75,6 +76,7 @@ class Run(BaseModel):
     user: str | None = None
     questions: tuple[Question, ...] = ()
     answers: tuple[Answer, ...] = ()
+    closed: tuple[Question, ...] = ()
     classification: Classification | None = None
     plan: Plan | None = None
     result: str | None = None

@@ -139,8 +139,11 @@ class Screen:
         ]
         if run.plan:
             lines += ["", run.plan.as_markdown()]
+        asked = {question.id: question for question in run.closed}
         for answer in run.answers:
-            lines += ["", f"Answer   {answer.question_id}: {answer.text or answer.outcome}"]
+            if question := asked.get(answer.question_id):
+                lines += ["", f"Asked    {question.question} ({' > '.join(question.path)})"]
+            lines += [f"Answer   {answer.text or answer.outcome}"]
             lines += [f"         by {answer.user or answer.by} at {answer.answered_at.isoformat()}"]
         if run.usage:
             lines += ["", "Tokens   prompt  reply  calls"]

@@ -1,0 +1,174 @@
+"""A stretch: what happens between two rests of a run - the events, what they say of the run, and how it is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeAlias, TypeVar
+
+from autogen_agentchat.base import TaskResult, Team
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage
+from autogen_core import CancellationToken
+
+from upcall.agents.resumable import interruptions
+from upcall.checkpoints import Checkpoint
+from upcall.errors import StoredStateError, UpcallError
+from upcall.handoffs import CLASSIFICATION, PATH, PLAN, QUESTIONS, path_of, questions_in
+from upcall.questions import MAX_QUESTION_CHARS, Question
+from upcall.replies import Classification, Plan
+from upcall.runs import Run, RunStatus, Usage
+from upcall.store import RunStore, StoredRun
+from upcall.teams import USER
+
+Event: TypeAlias = BaseAgentEvent | BaseChatMessage
+T = TypeVar("T")
+
+SECONDS_TO_STOP = 5.0
+"""How long a team that is cut off may take to stop. One that takes longer is left behind, its state unread."""
+
+
+class Stretch:
+    """One team at work on one run, from a checkpoint to the next rest.
+
+    Args:
+        stored: the run as it was claimed; every write follows the one before.
+        phase: the status of the run while the named agent has the turn.
+        resumable: whether all agents of the team keep a state that can be gone on from after an error. Where it is
+            false, that is known only if one of ours was cut off.
+    """
+
+    def __init__(
+        self, stored: StoredRun, store: RunStore, phase: Callable[[str], RunStatus], *, resumable: bool
+    ) -> None:
+        self._stored = stored
+        self._store = store
+        self._phase = phase
+        self._resumable = resumable
+        self._run = stored.run
+        self._token = CancellationToken()
+        self._interruptions: list[BaseException] = []
+        self._last: BaseChatMessage | None = None
+        self._running: asyncio.Task[None] | None = None
+        self.started = False
+        """Whether the team took its inbox in."""
+        self.held: list[Event] = []
+        """Events that tell of a question; nobody hears of one before it is stored."""
+
+    async def events(self, team: Team) -> AsyncGenerator[Event, None]:
+        """The team's events, but for those held back.
+
+        The team runs in a task of its own: cancelling a task that waits for a group chat does not stop the group chat
+        while a member works (autogen-agentchat 0.7.5); its cancellation token does.
+        """
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._running = running = asyncio.create_task(self._run_team(team, queue))
+        running.add_done_callback(lambda _: queue.put_nowait(None))
+        try:
+            while (event := await queue.get()) is not None:
+                if self._run.status is not self._stored.run.status:
+                    await whole(self._save(self._run))
+                if QUESTIONS in event.metadata:
+                    self.held.append(event)
+                else:
+                    yield event
+            running.result()
+        finally:
+            if not running.done():
+                self._token.cancel()
+                await asyncio.wait([running], timeout=SECONDS_TO_STOP)
+
+    async def rested(self, team: Team) -> Run:
+        """Store the run at its rest: completed, or waiting for answers."""
+        questions = _asked(self._last)
+        if questions:
+            run = self._run.moved_to(RunStatus.AWAITING_CLARIFICATION, questions=tuple(questions))
+        elif self._last is None or not self._last.to_model_text().strip():
+            problem = UpcallError("The team stopped without a result. Resume the run to try again.")
+            return await self.failed(team, problem)
+        else:
+            run = self._run.moved_to(RunStatus.COMPLETED, result=self._last.to_model_text(), questions=(), error=None)
+        return await self._save(run, await _checkpoint(team))
+
+    async def failed(self, team: Team, error: Exception) -> Run:
+        """Store the run as failed, with what its agents finished before that."""
+        cause = next((each for each in self._interruptions if isinstance(each, UpcallError)), error)
+        message = str(cause) if isinstance(cause, UpcallError) else first_line(cause)
+        run = self._run.moved_to(RunStatus.FAILED, error=message)
+        return await self._save(run, await _checkpoint(team) if self._can_go_on() else None)
+
+    async def interrupted(self, team: Team) -> None:
+        """Store what the agents finished before the stretch was cut off. Where that cannot be stored, what was stored
+        before stands."""
+        if self._can_go_on():
+            with suppress(StoredStateError):
+                await self._save(self._run, await _checkpoint(team))
+
+    def _can_go_on(self) -> bool:
+        """Whether the team's present state can be gone on from: it took its inbox in, it stands still, and whoever was
+        cut off keeps a state for that. A stock agent's may hold half a batch; then the last checkpoint stands and its
+        stretch is done again."""
+        stopped = self._running is not None and self._running.done()
+        return self.started and stopped and (self._resumable or bool(self._interruptions))
+
+    async def _run_team(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
+        interruptions.set(self._interruptions)
+        inbox = list(self._stored.checkpoint.inbox)
+        async for item in team.run_stream(task=inbox or None, cancellation_token=self._token):
+            self.started = True
+            if not isinstance(item, TaskResult):
+                self._note(item)
+                queue.put_nowait(item)
+
+    async def _save(self, run: Run, checkpoint: Checkpoint | None = None) -> Run:
+        self._stored = await self._store.save(self._stored, run, checkpoint)
+        return run
+
+    def _note(self, event: Event) -> None:
+        """Read from an event what it says of the run: tokens, classification, plan, and who has the turn."""
+        changes: dict[str, Any] = {}
+        if event.models_usage is not None:
+            path = "/".join(path_of(event))
+            spent = self._run.usage.get(path, Usage())
+            used = spent.plus(event.models_usage.prompt_tokens, event.models_usage.completion_tokens)
+            changes["usage"] = {**self._run.usage, path: used}
+        if isinstance(event, BaseChatMessage) and PATH not in event.metadata and event.source != USER:
+            self._last = event
+            if text := event.metadata.get(CLASSIFICATION):
+                changes["classification"] = Classification.model_validate_json(text)
+            if text := event.metadata.get(PLAN):
+                changes["plan"] = Plan.model_validate_json(text)
+            if isinstance(event, HandoffMessage) and not _asked(event):
+                changes["status"] = self._phase(event.target)
+        status = changes.pop("status", self._run.status)
+        if changes or status is not self._run.status:
+            self._run = self._run.moved_to(status, **changes)
+
+
+async def whole(work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which is done to its end also if the caller is cancelled meanwhile."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with suppress(Exception):
+            await task
+        raise
+
+
+def first_line(error: BaseException) -> str:
+    """The error in one line: a group chat's `RuntimeError` holds the name, the text and the whole traceback."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+async def _checkpoint(team: Team) -> Checkpoint:
+    return Checkpoint(team_state=dict(await team.save_state()))
+
+
+def _asked(message: BaseChatMessage | None) -> list[Question]:
+    """The questions a message leaves open. A stock agent's hand-off to the user is one too, in its own words."""
+    if not isinstance(message, HandoffMessage) or message.target != USER or message.source == USER:
+        return []
+    own_words = message.content[:MAX_QUESTION_CHARS] or "What now?"
+    return questions_in(message) or [Question(question=own_words, path=(message.source,))]
