@@ -33,6 +33,7 @@ from autogen_core.models import (
 )
 from autogen_core.tools import BaseTool, FunctionTool, ParametersSchema, ToolSchema, Workbench
 from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError
 
 from upcall.agents.asking import ASK_USER, InvalidQuestion, ask_user_schema, question_from
 from upcall.agents.reading import UnreadableReply, read_reply, shape_text
@@ -323,7 +324,10 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             raise UnreadableReply("it was empty")
         if self._output_type is None:
             return TextMessage(source=self.name, content=text)
-        return self._as_message(read_reply(text, self._output_type))
+        try:
+            return self._as_message(read_reply(text, self._output_type))
+        except PydanticSerializationError as error:
+            raise UnreadableReply(str(error)) from error
 
     def _fallback(self, text: str, problem: UnreadableReply) -> TextMessage:
         from_text = getattr(self._output_type, "from_text", None)

@@ -18,8 +18,10 @@ ARCHITECTURE = ROOT / "docs" / "architecture.md"
 
 
 def transitions_as_markdown() -> str:
-    rows = [f"| `{status}` | {', '.join(f'`{each}`' for each in RunStatus if each in TRANSITIONS[status]) or '(over)'} |"
-            for status in RunStatus]
+    rows = [
+        f"| `{status}` | {', '.join(f'`{each}`' for each in RunStatus if each in TRANSITIONS[status]) or '(over)'} |"
+        for status in RunStatus
+    ]
     return "\n".join(["| status | may be followed by |", "|---|---|", *rows])
 
 
@@ -38,7 +40,9 @@ def test_every_setting_is_documented() -> None:
     assert [name for name in Settings.model_fields if f"| `{name}` |" not in text] == []
 
 
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", README, re.DOTALL), ids=lambda b: b.splitlines()[0])
+@pytest.mark.parametrize(
+    "block", re.findall(r"```python\n(.*?)```", README, re.DOTALL), ids=lambda b: b.splitlines()[0]
+)
 async def test_a_python_example_of_the_readme_runs(block: str) -> None:
     code = compile(block, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     scope: dict[str, object] = {}

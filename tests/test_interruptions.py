@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,32 +12,65 @@ import pytest
 from upcall import Run, RunStatus, Settings, Upcall
 from upcall.agents import workspace
 from upcall.demo import TASKS, demo_reply
+from upcall.store import RunStore
 from upcall.testing import ScriptedModelClient
 
 MODEL_CALLS = 10
 FILES = 2
+STEPS = 32
+"""Where the scenario can be cut: before and after each model call, each write to the store, each file written."""
 
 
-class SlowModel(ScriptedModelClient):
-    """The demo, with a few turns of the event loop a call, so that a call can be in flight."""
+class Steps:
+    """Counts the steps of the scenario, and calls the alarm at one of them, so many turns of the event loop later."""
 
-    async def create(self, *args: Any, **options: Any) -> Any:
-        for _ in range(5):
-            await asyncio.sleep(0)
-        return await super().create(*args, **options)
+    def __init__(self) -> None:
+        self.taken = 0
+        self.alarm: tuple[int, int, Callable[[], object]] | None = None
+
+    def take(self) -> None:
+        self.taken += 1
+        if self.alarm is not None and self.alarm[0] == self.taken:
+            _, turns, ring = self.alarm
+            _later(turns, ring)
 
 
-async def cut_off(work: Awaitable[Run], turns: int) -> None:
-    """Cancel the work after so many turns of the event loop, like Ctrl-C."""
-    task = asyncio.ensure_future(work)
-    for _ in range(turns):
+def _later(turns: int, ring: Callable[[], object]) -> None:
+    loop = asyncio.get_running_loop()
+    loop.call_soon(lambda: _later(turns - 1, ring)) if turns else ring()
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
+    counted = Steps()
+    for home, name in ((ScriptedModelClient, "create"), (RunStore, "create"), (RunStore, "save")):
+        monkeypatch.setattr(home, name, _stepping(getattr(home, name), counted))
+    return counted
+
+
+def _stepping(call: Any, steps: Steps) -> Any:
+    async def stepping(*args: Any, **options: Any) -> Any:
+        steps.take()
         await asyncio.sleep(0)
-    task.cancel()
-    await asyncio.wait([task])
+        result = await call(*args, **options)
+        steps.take()
+        await asyncio.sleep(0)
+        return result
+
+    return stepping
 
 
-async def to_the_end(app: Upcall, model: SlowModel) -> Run:
-    """Resume and answer until the run is over."""
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The files written so far, each as often as it was written."""
+    files: list[Any] = []
+    replace = workspace._replace
+    monkeypatch.setattr(workspace, "_replace", lambda path, text: (files.append(path), replace(path, text)))
+    return files
+
+
+async def to_the_end(app: Upcall) -> Run:
+    """Start, resume and answer, whatever the run needs, until it is over."""
     for _ in range(5):
         runs = await app.list()
         if not runs:
@@ -48,26 +82,21 @@ async def to_the_end(app: Upcall, model: SlowModel) -> Run:
     return (await app.list())[0]
 
 
-@pytest.mark.parametrize("turns", [*range(0, 120, 5), *range(120, 600, 20), *range(600, 3000, 150)])
-async def test_a_run_cut_off_after_so_many_turns_of_the_event_loop_goes_on(
-    turns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: list[Any] = []
-    replace = workspace._replace
-    monkeypatch.setattr(workspace, "_replace", lambda path, text: (written.append(path), replace(path, text)))
-    model = SlowModel(demo_reply)
+async def test_the_scenario_has_as_many_steps_as_are_tried(steps: Steps) -> None:
+    await to_the_end(Upcall(ScriptedModelClient(demo_reply), store="runs.db", settings=Settings.read(model="demo")))
+    assert steps.taken == STEPS
+
+
+@pytest.mark.parametrize(("step", "turns"), [*itertools.product(range(1, STEPS + 1), (0, 1, 4))])
+async def test_a_run_cut_off_at_a_step_goes_on(step: int, turns: int, steps: Steps, written: list[Any]) -> None:
+    model = ScriptedModelClient(demo_reply)
     app = Upcall(model, store="runs.db", settings=Settings.read(model="demo"))
-    await cut_off(app.start(TASKS[0]), turns)
-    for run in await app.list():
-        if run.status is RunStatus.AWAITING_CLARIFICATION:
-            await cut_off(app.answer(run.id, "FastAPI"), turns // 2)
-    done = await to_the_end(app, model)
-    assert (done.status, "with FastAPI" in str(done.result)) == (RunStatus.COMPLETED, True)
-    assert MODEL_CALLS <= len(model.requests) <= MODEL_CALLS + 2
-    assert FILES <= len(written) <= FILES + 2
-
-
-async def test_a_call_that_ends_with_the_cancellation_leaves_no_task_behind() -> None:
-    app = Upcall(SlowModel(demo_reply), store="runs.db", settings=Settings.read(model="demo"))
-    await cut_off(app.start(TASKS[0]), 150)
+    cut = asyncio.create_task(to_the_end(app))
+    steps.alarm = (step, turns, cut.cancel)
+    await asyncio.wait([cut])
     assert asyncio.all_tasks() == {asyncio.current_task()}
+    done = await to_the_end(app)
+    assert (done.status, "with FastAPI" in str(done.result)) == (RunStatus.COMPLETED, True)
+    assert MODEL_CALLS <= len(model.requests) <= MODEL_CALLS + 1
+    assert FILES <= len(written) <= FILES + FILES
+    assert (done.plan is not None, done.classification is not None, len(done.answers)) == (True, True, 1)

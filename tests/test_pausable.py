@@ -936,12 +936,20 @@ async def test_an_output_type_without_a_text_form_is_said_as_json() -> None:
     assert json.loads(rest.text) == {"summary": "Built."}
 
 
-async def test_a_final_reply_that_cannot_be_read_is_repaired_once() -> None:
-    with ScriptedModelClient(["Built it.", REPORT]) as client:
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ("Built it.", "no JSON object"),
+        ('{"text": "Built."}', "summary: Field required"),
+        ('{"summary": "Built \\ud83d"}', "surrogates not allowed"),
+    ],
+)
+async def test_a_final_reply_that_cannot_be_read_is_repaired_once(said: str, problem: str) -> None:
+    with ScriptedModelClient([said, REPORT]) as client:
         rest = await say(coder(client, output_type=Plain), "Build it")
-    assert rest.text == REPORT.replace(" ", "").replace("Built.", "Built.")
-    assert client.requests[-1].messages[-2]["content"] == "Built it."
-    assert "no JSON object" in client.requests[-1].messages[-1]["content"]
+    assert json.loads(rest.text) == {"summary": "Built."}
+    assert client.requests[-1].messages[-2]["content"] == said
+    assert problem in client.requests[-1].messages[-1]["content"]
 
 
 async def test_after_a_failed_repair_the_words_themselves_are_the_report() -> None:

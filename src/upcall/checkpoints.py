@@ -27,6 +27,14 @@ class Checkpoint(BaseModel):
     team_state: dict[str, Any] | None = None
     inbox: tuple[Annotated[ChatMessage, Field(discriminator="type")], ...] = ()
 
+    def thread(self) -> list[Mapping[str, Any]]:
+        """What the members of the outermost team said, oldest first, as dumped messages; empty before the first turn.
+
+        AutoGen's group chats keep it in their manager's state, under the name ``message_thread`` (0.7.5).
+        """
+        states = (self.team_state or {}).get("agent_states", {})
+        return next((state["message_thread"] for state in states.values() if "message_thread" in state), [])
+
     def dump(self) -> str:
         """The checkpoint as JSON text."""
         return self.model_dump_json()

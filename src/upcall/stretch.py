@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 from autogen_agentchat.base import TaskResult, Team
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
 from autogen_core import CancellationToken
+from pydantic import Field, TypeAdapter
 
 from upcall.agents.resumable import interruptions
 from upcall.checkpoints import Checkpoint
@@ -23,6 +24,10 @@ from upcall.teams import USER
 
 Event: TypeAlias = BaseAgentEvent | BaseChatMessage
 T = TypeVar("T")
+
+_message: TypeAdapter[TextMessage | HandoffMessage] = TypeAdapter(
+    Annotated[TextMessage | HandoffMessage, Field(discriminator="type")]
+)
 
 SECONDS_TO_STOP = 5.0
 """How long a team that is cut off may take to stop. One that takes longer is left behind, its state unread."""
@@ -49,6 +54,7 @@ class Stretch:
         self._token = CancellationToken()
         self._interruptions: list[BaseException] = []
         self._last: BaseChatMessage | None = None
+        self._noted = {message["id"] for message in stored.checkpoint.thread()}
         self._running: asyncio.Task[None] | None = None
         self.started = False
         """Whether the team took its inbox in."""
@@ -80,15 +86,20 @@ class Stretch:
 
     async def rested(self, team: Team) -> Run:
         """Store the run at its rest: completed, or waiting for answers."""
+        return await self._rest(await _checkpoint(team))
+
+    async def _rest(self, checkpoint: Checkpoint) -> Run:
         questions = _asked(self._last)
         if questions:
             run = self._run.moved_to(RunStatus.AWAITING_CLARIFICATION, questions=tuple(questions))
         elif self._last is None or not self._last.to_model_text().strip():
-            problem = UpcallError("The team stopped without a result. Resume the run to try again.")
-            return await self.failed(team, problem)
+            run = self._run.moved_to(
+                RunStatus.FAILED, error="The team stopped without a result. Resume the run to try again."
+            )
+            return await self._save(run)
         else:
             run = self._run.moved_to(RunStatus.COMPLETED, result=self._last.to_model_text(), questions=(), error=None)
-        return await self._save(run, await _checkpoint(team))
+        return await self._save(run, checkpoint)
 
     async def failed(self, team: Team, error: Exception) -> Run:
         """Store the run as failed, with what its agents finished before that."""
@@ -100,9 +111,21 @@ class Stretch:
     async def interrupted(self, team: Team) -> None:
         """Store what the agents finished before the stretch was cut off. Where that cannot be stored, what was stored
         before stands."""
-        if self._can_go_on():
-            with suppress(StoredStateError):
-                await self._save(self._run, await _checkpoint(team))
+        if not self._can_go_on():
+            return
+        checkpoint = await _checkpoint(team)
+        self._catch_up(checkpoint)
+        # The team may have come to its rest in the moment it was cut off; to run it on would wake the user proxy, or
+        # make an agent speak that has done its work.
+        at_rest = bool(_asked(self._last)) or (self._resumable and isinstance(self._last, TextMessage))
+        with suppress(StoredStateError):
+            await (self._rest(checkpoint) if at_rest else self._save(self._run, checkpoint))
+
+    def _catch_up(self, checkpoint: Checkpoint) -> None:
+        """Note what was said but not heard: a group chat that is cut off drops its events (0.7.5)."""
+        for message in checkpoint.thread():
+            if message["id"] not in self._noted and message["type"] in ("TextMessage", "HandoffMessage"):
+                self._note(_message.validate_python(message))
 
     def _can_go_on(self) -> bool:
         """Whether the team's present state can be gone on from: it took its inbox in, it stands still, and whoever was
@@ -127,6 +150,7 @@ class Stretch:
     def _note(self, event: Event) -> None:
         """Read from an event what it says of the run: tokens, classification, plan, and who has the turn."""
         changes: dict[str, Any] = {}
+        self._noted.add(event.id)
         if event.models_usage is not None:
             path = "/".join(path_of(event))
             spent = self._run.usage.get(path, Usage())
