@@ -29,7 +29,7 @@ def coder(
         name,
         model_client,
         description=DESCRIPTION,
-        system_message=render(CoderContext(can_escalate=escalates_to is not None)),
+        system_message=render(CoderContext(escalates_to=escalates_to)),
         workbench=WorkspaceWorkbench(workspace),
         handoffs=[escalates_to] if escalates_to else [],
         output_type=CodingReport,

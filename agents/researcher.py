@@ -32,7 +32,7 @@ def researcher(
     """A research agent on the files and folders `documents`. `escalates_to` names the peer that gets a task that needs
     a plan (S2-42)."""
     library = DocumentsWorkbench(documents)
-    context = ResearcherContext(available_documents=library.available, can_escalate=escalates_to is not None)
+    context = ResearcherContext(available_documents=library.available, escalates_to=escalates_to)
     return PausableAgent(
         name,
         model_client,

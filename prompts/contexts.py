@@ -87,21 +87,21 @@ class LeadContext(Context):
 
 @dataclass(frozen=True)
 class CoderContext(Context):
-    """For the agent that writes files. `can_escalate`: it may hand a task that is too large to the clarifier."""
+    """For the agent that writes files. `escalates_to`: the peer that gets a task that is too large, if any."""
 
     template: ClassVar[str] = "coder.j2"
 
-    can_escalate: bool
+    escalates_to: str | None
 
 
 @dataclass(frozen=True)
 class ResearcherContext(Context):
-    """For the agent that reads the user's documents. `can_escalate` as for the coder (S2-42)."""
+    """For the agent that reads the user's documents. `escalates_to` as for the coder (S2-42)."""
 
     template: ClassVar[str] = "researcher.j2"
 
     available_documents: tuple[Document, ...]
-    can_escalate: bool
+    escalates_to: str | None
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,8 @@ RENDERED: dict[str, Context] = {
         available_handlers=(CODER, RESEARCHER),
     ),
     "check_for_ambiguity_bare": AmbiguityContext("Search my files", (), ()),
-    "coder": CoderContext(can_escalate=False),
-    "coder_escalating": CoderContext(can_escalate=True),
+    "coder": CoderContext(escalates_to=None),
+    "coder_escalating": CoderContext(escalates_to="clarifier"),
     "intent_classification": ClassifierContext(
         query="What is CUDA?",
         current_datetime="2026-01-02 12:00 UTC",
@@ -76,8 +76,8 @@ RENDERED: dict[str, Context] = {
         remaining_questions=2,
     ),
     "research_clarification_bare": ClarifierContext("", (), (), (), 1),
-    "researcher": ResearcherContext(available_documents=(REPORT, DATA), can_escalate=True),
-    "researcher_bare": ResearcherContext(available_documents=(), can_escalate=False),
+    "researcher": ResearcherContext(available_documents=(REPORT, DATA), escalates_to="clarifier"),
+    "researcher_bare": ResearcherContext(available_documents=(), escalates_to=None),
 }
 
 
@@ -191,7 +191,7 @@ HOSTILE = "{{ 7 * 7 }} {% for x in y %} {# gone #} {{ query }} <b>&amp;</b> {%- 
         AmbiguityContext(HOSTILE, (ToolInfo(HOSTILE, HOSTILE),), (ToolInfo(HOSTILE, HOSTILE),)),
         PlanContext(HOSTILE, (HOSTILE,), (ToolInfo(HOSTILE, HOSTILE),)),
         LeadContext((ToolInfo(HOSTILE, HOSTILE),)),
-        ResearcherContext((Document(HOSTILE, HOSTILE),), can_escalate=False),
+        ResearcherContext((Document(HOSTILE, HOSTILE),), escalates_to=None),
         ReplyFormatContext(HOSTILE, final=True),
         RepairContext(HOSTILE),
     ],
