@@ -112,7 +112,7 @@ def test_the_same_answer_again_is_harmless_and_a_different_one_says_who_answered
     ended = upcall("answer", run_id, "Django")
     assert ended.status == 2
     assert "was answered by alice at" in ended.error
-    assert ": Express. That answer stands" in ended.error
+    assert "'Express'. That answer stands" in ended.error
 
 
 def test_a_question_can_be_declined() -> None:
