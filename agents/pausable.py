@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from functools import partial
 from typing import Any, ClassVar, Literal, Self, get_args
+from weakref import WeakKeyDictionary
 
 from autogen_agentchat.base import ChatAgent, Handoff, Response
 from autogen_agentchat.messages import (
@@ -57,6 +58,9 @@ Tool = BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaitable[Any]]
 
 _REGISTERED = get_args(get_args(ChatMessage)[0]) + get_args(get_args(AgentEvent)[0])
 """The types that every group chat takes; it breaks at any other, also at one that a nested agent sends."""
+
+_LOCKS: WeakKeyDictionary[ChatAgent, asyncio.Lock] = WeakKeyDictionary()
+"""One for each stock agent: its state is in the object, which may be nested in several agents."""
 
 _EMPTY_REPLY = "Your last reply could not be used: it was empty. Go on with your tools, or answer with a text."
 
@@ -142,7 +146,6 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         self._tools = {tool.name: tool for tool in map(_as_tool, tools)}
         self._workbenches = [workbench] if isinstance(workbench, Workbench) else list(workbench)
         self._agents = {agent.name: agent for agent in agents}
-        self._locks = {agent.name: asyncio.Lock() for agent in agents}
         self._handoffs = {each.name: each for each in map(_as_handoff, handoffs)}
         self._output_type = output_type
         self._ask_user, self._ask_mode, self._mixed_batch = ask_user, ask_mode, mixed_batch
@@ -183,7 +186,6 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                     async for event in events:
                         yield event
                 if questions := turn.open_questions():
-                    turn.seen = []
                     message = asking(questions, source=self.name, user_proxy=self.user_proxy, note=note)
                     yield Response(chat_message=message)
                     return
@@ -494,7 +496,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         that fails starts again from the beginning. One call at a time, since its state is in the object."""
         own = CancellationToken()  # It starts tasks that only its token ends (`AssistantAgent`'s tool calls).
         token.add_callback(own.cancel)
-        async with self._locks[agent.name]:
+        async with _LOCKS.setdefault(agent, asyncio.Lock()):
             try:
                 await agent.on_reset(own)
                 async for item in agent.on_messages_stream([TextMessage(source=self.name, content=task)], own):

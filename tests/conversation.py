@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import pytest
 from autogen_agentchat.base import ChatAgent, Response, TaskResult, Team
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
 from autogen_core import CancellationToken
@@ -50,6 +51,12 @@ class Rest:
     def paths(self, kind: type[Event]) -> list[str]:
         """Who sent the events of one type."""
         return ["/".join(path_of(event)) for event in self.told(kind)]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work that ignores its cancellation is left to itself at once, so that no test waits for it."""
+    monkeypatch.setattr("upcall.model_calls.SECONDS_TO_LET_GO", 0.05)
 
 
 async def soon(work: Awaitable[T]) -> T:

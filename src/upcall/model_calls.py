@@ -251,15 +251,16 @@ async def _contained(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _let_go(tasks: Sequence[asyncio.Task[Any]], *, timeout: float | None = None) -> None:
-    """Cancel what still runs and wait until it has ended, for `timeout` seconds at most.
-
-    An error that nobody will ask for is marked as seen, or asyncio complains of it when the task is collected.
-    """
-    running = [task for task in tasks if not task.done()]
-    for task in running:
+    """Cancel what still runs and wait until it has ended, for `timeout` seconds at most."""
+    for task in tasks:
+        task.add_done_callback(_error_seen)
         task.cancel()
+    running = [task for task in tasks if not task.done()]
     if running:
         await asyncio.wait(running, timeout=timeout)
-    for task in tasks:
-        if task.done() and not task.cancelled():
-            task.exception()
+
+
+def _error_seen(task: asyncio.Task[Any]) -> None:
+    """Without this, asyncio complains of the error of a task that nobody asks for its result any more."""
+    if not task.cancelled():
+        task.exception()

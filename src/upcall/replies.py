@@ -6,7 +6,10 @@ defaults and the lengths, because strict JSON schema (OpenAI, Azure) does not kn
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from posixpath import normpath
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -206,6 +209,15 @@ class Plan(Reply):
         return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class MadeCall:
+    """A tool call that an agent made, with the text it gave back."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    result: str
+
+
 class Report(Reply):
     """What an agent with tools ends its work with. The text is what the reader gets; the lists say what it rests on."""
 
@@ -218,9 +230,21 @@ class Report(Reply):
         """The fallback where a model will not answer in JSON: its words are the summary."""
         return cls(summary=text)
 
+    def backed_by(self, made: Sequence[MadeCall]) -> Self:
+        """The report without the claims that `made`, all calls of its agent that did not fail, does not bear out; what
+        falls away is listed as left open."""
+        return self
+
     def to_text(self) -> str:
         """The report as its reader sees it."""
         return "\n".join([self.summary, *self._lists()])
+
+    def _without(self, field: str, missing: Sequence[str], why: str) -> Self:
+        if not missing:
+            return self
+        kept = tuple(entry for entry in getattr(self, field) if entry not in missing)
+        left_open = (*self.left_open, *(f"{entry} {why}." for entry in missing))
+        return self.model_copy(update={field: kept, "left_open": left_open})
 
     def _lists(self) -> list[str]:
         return [*_listed("Assumed", self.assumptions), *_listed("Left open", self.left_open)]
@@ -231,6 +255,12 @@ class CodingReport(Report):
 
     files: tuple[str, ...] = Field(default=(), description="The files written, as paths in the workspace.")
 
+    def backed_by(self, made: Sequence[MadeCall]) -> Self:
+        """A file counts if ``write_file`` was called for it."""
+        written = {normpath(str(call.arguments.get("path"))) for call in made if call.name == "write_file"}
+        missing = [file for file in self.files if normpath(file) not in written]
+        return self._without("files", missing, "was not written: write_file was not called for it")
+
     def _lists(self) -> list[str]:
         return [*_listed("Files", self.files), *super()._lists()]
 
@@ -239,6 +269,14 @@ class ResearchReport(Report):
     """The researcher's report, with the documents it read."""
 
     sources: tuple[str, ...] = Field(default=(), description="The documents the summary rests on, by name.")
+
+    def backed_by(self, made: Sequence[MadeCall]) -> Self:
+        """A source counts if the agent read it, or a search showed it lines of it."""
+        seen = {str(call.arguments.get("name")) for call in made if call.name == "read_document"}
+        hits = [call.result for call in made if call.name == "search_documents"]
+        seen |= {line.partition(":")[0] for hit in hits for line in hit.splitlines()}
+        missing = [source for source in self.sources if source not in seen]
+        return self._without("sources", missing, "was not read")
 
     def _lists(self) -> list[str]:
         return [*_listed("Sources", self.sources), *super()._lists()]
