@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, ClassVar, Literal, Self, get_args
-from weakref import WeakKeyDictionary
+from typing import Any, ClassVar, Literal, Self
 
 from autogen_agentchat.base import ChatAgent, Handoff, Response
 from autogen_agentchat.messages import (
-    AgentEvent,
     BaseAgentEvent,
     BaseChatMessage,
-    ChatMessage,
     HandoffMessage,
     ModelClientStreamingChunkEvent,
     StructuredMessageFactory,
@@ -32,35 +28,30 @@ from autogen_core.models import (
     SystemMessage,
     UserMessage,
 )
-from autogen_core.tools import BaseTool, FunctionTool, ParametersSchema, ToolSchema, Workbench
+from autogen_core.tools import BaseTool, Workbench
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
-from upcall.agents.asking import ASK_USER, InvalidQuestion, ask_user_schema, question_from
+from upcall.agents.asking import ASK_USER, InvalidQuestion, question_from
+from upcall.agents.nesting import Caller, serve_nested
 from upcall.agents.reading import UnreadableReply, read_reply, shape_text
 from upcall.agents.resumable import ResumableAgent, answers_from
+from upcall.agents.toolset import Tool, Toolset
 from upcall.agents.turns import Frame, Turn
 from upcall.errors import (
-    AgentFailed,
-    ConfigurationError,
     ModelReplyInvalid,
     SchemaMismatch,
-    UpcallError,
     UserInputRequired,
 )
-from upcall.handoffs import OUTCOME, OUTPUT, answering, asked_event, asking, path_of, questions_in, under
-from upcall.model_calls import Emit, call_model, cancellable, emitted, explain
+from upcall.handoffs import OUTCOME, OUTPUT, asked_event, asking, path_of, under
+from upcall.model_calls import call_model
 from upcall.prompts import AskRuleContext, RepairContext, ReplyFormatContext, render
+from upcall.replies import CodingReport, Report, ResearchReport
 from upcall.runs import Usage
+from upcall.tasks import Emit, cancellable, emitted
 
 Event = BaseAgentEvent | BaseChatMessage
-Tool = BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaitable[Any]]
-
-_REGISTERED = get_args(get_args(ChatMessage)[0]) + get_args(get_args(AgentEvent)[0])
-"""The types that every group chat takes; it breaks at any other, also at one that a nested agent sends."""
-
-_LOCKS: WeakKeyDictionary[ChatAgent, asyncio.Lock] = WeakKeyDictionary()
-"""One for each stock agent: its state is in the object, which may be nested in several agents."""
+_REPORTS: dict[str, type[BaseModel]] = {kind.__name__: kind for kind in (Report, CodingReport, ResearchReport)}
 
 _EMPTY_REPLY = "Your last reply could not be used: it was empty. Go on with your tools, or answer with a text."
 
@@ -76,7 +67,7 @@ class PausableAgentConfig(BaseModel):
     workbench: list[ComponentModel] = []
     agents: list[ComponentModel] = []
     handoffs: list[Handoff] = []
-    output_type: ComponentModel | None = None
+    output_type: ComponentModel | Literal["Report", "CodingReport", "ResearchReport"] | None = None
     ask_user: bool = True
     ask_mode: Literal["strict", "soft"] = "strict"
     mixed_batch: Literal["ask_only", "run"] = "ask_only"
@@ -103,7 +94,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         handoffs: peers in a group chat that this agent may hand its turn to.
         output_type: the model class of the final reply, asked for as JSON. With a ``from_text`` class method it falls
             back to that after one failed repair; with ``to_text`` that is the text of the final message. The JSON is in
-            the message's metadata under ``upcall.output``. A component dump keeps its fields, not its methods.
+            the message's metadata under ``upcall.output``. A component dump keeps its fields,
+            and its methods only where it is one of our own reports.
         ask_user: whether the model gets the `ask_user` tool and the rule for it (``ask_mode``).
         mixed_batch: what becomes of other calls beside an `ask_user` call in one reply: ``ask_only`` drops them, and
             the model decides anew with the answer; ``run`` runs them (decision X9).
@@ -143,17 +135,13 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         super().__init__(name=name, description=description, user_proxy=user_proxy)
         self._model_client = model_client
         self._system_message = system_message
-        self._tools = {tool.name: tool for tool in map(_as_tool, tools)}
-        self._workbenches = [workbench] if isinstance(workbench, Workbench) else list(workbench)
-        self._agents = {agent.name: agent for agent in agents}
-        self._handoffs = {each.name: each for each in map(_as_handoff, handoffs)}
+        self._toolset = Toolset(
+            name, tools=tools, workbench=workbench, agents=agents, handoffs=handoffs, ask_user=ask_user
+        )
         self._output_type = output_type
-        self._ask_user, self._ask_mode, self._mixed_batch = ask_user, ask_mode, mixed_batch
+        self._ask_mode, self._mixed_batch = ask_mode, mixed_batch
         self._max_rounds, self._max_questions = max_rounds, max_questions
         self._stream = stream
-        names = [_as_tool(tool).name for tool in tools] + [agent.name for agent in agents] + list(self._handoffs)
-        names += [ASK_USER] if ask_user else []
-        self._refuse_twice(names)
 
     @property
     def usage(self) -> Mapping[str, Usage]:
@@ -162,10 +150,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     async def close(self) -> None:
         """Close the nested agents and stop the workbenches."""
-        for agent in self._agents.values():
-            await agent.close()
-        for workbench in self._workbenches:
-            await workbench.stop()
+        await self._toolset.close()
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -255,7 +240,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             self._model_client,
             messages,
             agent=self.name,
-            tools=await cancellable(self._tool_schemas(), token),
+            tools=await cancellable(self._toolset.schemas(), token),
             stream=self._stream,
             cancellation_token=token,
         )
@@ -270,38 +255,12 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     def _system_text(self) -> str:
         parts = [self._system_message]
-        if self._ask_user:
+        if self._toolset.ask_user:
             parts.append(render(AskRuleContext(mode=self._ask_mode)))
         if self._output_type is not None:
             shape = shape_text(self._output_type)
             parts.append(render(ReplyFormatContext(reply_schema=shape, final=True)))
         return "\n\n".join(part for part in parts if part)
-
-    async def _tool_schemas(self) -> list[ToolSchema]:
-        schemas = [tool.schema for tool in self._tools.values()]
-        for workbench in self._workbenches:
-            try:
-                schemas.extend(await workbench.list_tools())
-            except Exception as error:
-                kind = type(error).__name__
-                raise AgentFailed(
-                    f"Agent {self.name!r}: a workbench cannot list its tools ({kind}). Check that its server runs. "
-                    "The run is stored and can be resumed."
-                ) from error
-        schemas += [_agent_schema(agent) for agent in self._agents.values()]
-        schemas += [each.handoff_tool.schema for each in self._handoffs.values()]
-        schemas += [ask_user_schema()] if self._ask_user else []
-        self._refuse_twice([schema["name"] for schema in schemas])
-        return schemas
-
-    def _refuse_twice(self, names: Sequence[str]) -> None:
-        """What a workbench offers is known only when it is asked, so this is checked before each model call too."""
-        twice = sorted({each for each in names if names.count(each) > 1})
-        if twice:
-            named = ", ".join(twice)
-            raise ConfigurationError(
-                f"Agent {self.name!r}: two tools, agents or hand-offs are called {named}; give each its own name."
-            )
 
     def _conclude(self, reply: CreateResult) -> TextMessage | ThoughtEvent:
         """The final message of the turn, or a thought where the model gets one more chance to say it usably."""
@@ -327,9 +286,18 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         if self._output_type is None:
             return TextMessage(source=self.name, content=text)
         try:
-            return self._as_message(read_reply(text, self._output_type))
+            return self._as_message(self._backed(read_reply(text, self._output_type)))
         except PydanticSerializationError as error:
             raise UnreadableReply(str(error)) from error
+
+    def _backed(self, output: BaseModel) -> BaseModel:
+        """The output where the agent's own calls bear it out; one more chance where they do not."""
+        if not isinstance(output, Report):
+            return output
+        backed = output.backed_by(self._state.made())
+        if backed != output and self._state.repairs < 1:
+            raise UnreadableReply(" ".join(each for each in backed.left_open if each not in output.left_open))
+        return backed
 
     def _fallback(self, text: str, problem: UnreadableReply) -> TextMessage:
         from_text = getattr(self._output_type, "from_text", None)
@@ -363,7 +331,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         turn.open_frames(calls, reply.thought)
         for frame in turn.frames:
             self._check(frame)
-        asks = [frame for frame in turn.frames if frame.call.name == ASK_USER and self._ask_user]
+        asks = [frame for frame in turn.frames if frame.call.name == ASK_USER and self._toolset.ask_user]
         if asks and self._mixed_batch == "ask_only":
             turn.frames = asks
         events: list[Event] = []
@@ -378,7 +346,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         """Close a call that cannot be made with an error result; turn a valid `ask_user` call into its question."""
         if frame.problem:
             frame.finish(frame.problem, is_error=True)
-        elif frame.call.name == ASK_USER and self._ask_user:
+        elif frame.call.name == ASK_USER and self._toolset.ask_user:
             if self._state.asked >= self._max_questions:
                 frame.finish(
                     f"You have asked {self._state.asked} questions, the limit. Go on with your best judgement and say "
@@ -398,15 +366,16 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     async def _serve(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> None:
         name = frame.call.name
-        if name in self._agents:
-            await self._serve_nested(frame, self._agents[name], token, emit)
+        if agent := self._toolset.agents.get(name):
+            caller = Caller(self.name, self.user_proxy)
+            await serve_nested(frame, agent, caller, token, lambda event: emit(self._counted(event)))
         elif frame.nested is not None:
             raise SchemaMismatch(
                 f"The stored state of agent {self.name!r} holds work of an agent {name!r}, which it does not have. "
                 "Resume the run with the team that stored it."
             )
-        elif name in self._handoffs:
-            self._hand_off(frame, self._handoffs[name])
+        elif name in self._toolset.handoffs:
+            self._hand_off(frame, self._toolset.handoffs[name])
         else:
             await self._run_tool(frame, token, emit)
 
@@ -419,28 +388,13 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     async def _run_tool(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> None:
         try:
-            await cancellable(self._call_tool(frame, token), token)
+            await cancellable(self._toolset.run(frame, token), token)
         except UserInputRequired as needed:
             self._wait_for(frame, needed)
             for question in frame.questions:
                 emit(asked_event(question, source=self.name))
         except Exception as error:  # noqa: BLE001  (a tool may raise anything; the model is told and can react)
             frame.finish(f"Error: {str(error) or type(error).__name__}", is_error=True)
-
-    async def _call_tool(self, frame: Frame, token: CancellationToken) -> None:
-        """Closes the call in the very step in which the tool ends, so that no cancellation comes between."""
-        name, arguments, call_id = frame.call.name, frame.arguments(), frame.call.id
-        if tool := self._tools.get(name):
-            value = await tool.run_json(arguments, token, call_id=call_id)
-            frame.finish(tool.return_value_as_string(value))
-            return
-        for workbench in self._workbenches:
-            if any(schema["name"] == name for schema in await workbench.list_tools()):
-                result = await workbench.call_tool(name, arguments, token, call_id=call_id)
-                frame.finish(result.to_text(replace_image="[image]"), is_error=result.is_error)
-                return
-        known = ", ".join(schema["name"] for schema in await self._tool_schemas())
-        frame.finish(f"Error: there is no tool {name!r}. Your tools: {known or 'none'}.", is_error=True)
 
     def _wait_for(self, frame: Frame, needed: UserInputRequired) -> None:
         fields = {"question": needed.question, "options": list(needed.options)}
@@ -449,67 +403,6 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         except InvalidQuestion as refusal:
             frame.finish(f"Error: the tool asked for input in a way that cannot be shown. {refusal}", is_error=True)
 
-    # -- nested agents ------------------------------------------------------------------------------------------------
-
-    async def _serve_nested(self, frame: Frame, agent: ChatAgent, token: CancellationToken, emit: Emit[Event]) -> None:
-        """One step of a nested agent's work on a call: until its result, or until it needs the human again."""
-        task = frame.arguments().get("task")
-        if not isinstance(task, str) or not task.strip():
-            frame.finish(f"Error: call {agent.name} with its task, a non-empty text.", is_error=True)
-        elif isinstance(agent, ResumableAgent):
-            await self._serve_ours(frame, agent, task, token, emit)
-        else:
-            await cancellable(self._serve_stock(frame, agent, task, token, emit), token)
-
-    async def _serve_ours(
-        self, frame: Frame, agent: ResumableAgent[Any], task: str, token: CancellationToken, emit: Emit[Event]
-    ) -> None:
-        worker = agent.fresh()
-        messages: list[BaseChatMessage] = []
-        if frame.nested is None:
-            messages = [TextMessage(source=self.name, content=task)]
-        else:
-            await worker.load_state(frame.nested)
-            if frame.answers:
-                messages = [answering(frame.answers, target=worker.name, source=self.user_proxy)]
-        # Until it comes to rest. Failed or cancelled, what it has finished is in its state and is not done again.
-        frame.interrupted = True
-        try:
-            async for item in worker.on_messages_stream(messages, token):
-                if not isinstance(item, Response):
-                    emit(self._counted(item))
-                elif questions := questions_in(item.chat_message):
-                    frame.questions = [each.raised_through(self.name, frame.call.id) for each in questions]
-                else:
-                    frame.finish(item.chat_message.to_model_text())
-                    emit(self._counted(item.chat_message))
-            frame.interrupted = False
-        finally:
-            if frame.result is None:
-                frame.nested, frame.answers = dict(await worker.save_state()), []
-                frame.questions = [each for each in frame.questions if each.id in worker.waiting_for()]
-
-    async def _serve_stock(
-        self, frame: Frame, agent: ChatAgent, task: str, token: CancellationToken, emit: Emit[Event]
-    ) -> None:
-        """A stock AutoGen agent: it never asks, and its context may hold half a batch after an error, so that a call
-        that fails starts again from the beginning. One call at a time, since its state is in the object."""
-        own = CancellationToken()  # It starts tasks that only its token ends (`AssistantAgent`'s tool calls).
-        token.add_callback(own.cancel)
-        async with _LOCKS.setdefault(agent, asyncio.Lock()):
-            try:
-                await agent.on_reset(own)
-                async for item in agent.on_messages_stream([TextMessage(source=self.name, content=task)], own):
-                    if isinstance(item, Response):
-                        frame.finish(item.chat_message.to_model_text())
-                    emit(self._counted(_plain(item.chat_message if isinstance(item, Response) else item)))
-            except (UpcallError, AssertionError):
-                raise  # As in `call_model`.
-            except Exception as error:
-                raise explain(error, agent.name) from error
-            finally:
-                own.cancel()
-
     def waiting_for(self) -> set[str]:
         """The ids of the questions this agent waits for."""
         return {question.id for question in self._state.open_questions()}
@@ -517,25 +410,24 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     def _chosen_handoff(self) -> Handoff | None:
         """The first hand-off of the batch that was called rightly."""
         for frame in self._state.frames:
-            if frame.call.name in self._handoffs and frame.result is not None and not frame.result.is_error:
-                return self._handoffs[frame.call.name]
+            if frame.call.name in self._toolset.handoffs and frame.result is not None and not frame.result.is_error:
+                return self._toolset.handoffs[frame.call.name]
         return None
 
     # -- component ----------------------------------------------------------------------------------------------------
 
     def _to_config(self) -> PausableAgentConfig:
-        output = StructuredMessageFactory(input_model=self._output_type) if self._output_type else None
         return PausableAgentConfig(
             name=self.name,
             model_client=self._model_client.dump_component(),
             description=self.description,
             system_message=self._system_message,
-            tools=[tool.dump_component() for tool in self._tools.values()],
-            workbench=[workbench.dump_component() for workbench in self._workbenches],
-            agents=[agent.dump_component() for agent in self._agents.values()],
-            handoffs=list(self._handoffs.values()),
-            output_type=output.dump_component() if output else None,
-            ask_user=self._ask_user,
+            tools=[tool.dump_component() for tool in self._toolset.tools.values()],
+            workbench=[workbench.dump_component() for workbench in self._toolset.workbenches],
+            agents=[agent.dump_component() for agent in self._toolset.agents.values()],
+            handoffs=list(self._toolset.handoffs.values()),
+            output_type=_dumped(self._output_type),
+            ask_user=self._toolset.ask_user,
             ask_mode=self._ask_mode,
             mixed_batch=self._mixed_batch,
             max_rounds=self._max_rounds,
@@ -546,7 +438,6 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     @classmethod
     def _from_config(cls, config: PausableAgentConfig) -> Self:
-        output = StructuredMessageFactory.load_component(config.output_type) if config.output_type else None
         return cls(
             config.name,
             ChatCompletionClient.load_component(config.model_client),
@@ -556,7 +447,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             workbench=[Workbench.load_component(each) for each in config.workbench],
             agents=[ChatAgent.load_component(agent) for agent in config.agents],
             handoffs=config.handoffs,
-            output_type=output.ContentModel if output else None,
+            output_type=_loaded(config.output_type),
             ask_user=config.ask_user,
             ask_mode=config.ask_mode,
             mixed_batch=config.mixed_batch,
@@ -567,41 +458,13 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         )
 
 
-def _as_tool(tool: Tool) -> BaseTool[Any, Any]:
-    if isinstance(tool, BaseTool):
-        return tool
-    if not callable(tool):
-        raise ConfigurationError(f"A tool must be a function or an AutoGen tool, not {type(tool).__name__}.")
-    return FunctionTool(tool, description=(tool.__doc__ or "").strip())
+def _dumped(output: type[BaseModel] | None) -> Any:
+    if output is None or output in _REPORTS.values():
+        return output and output.__name__
+    return StructuredMessageFactory(input_model=output).dump_component()
 
 
-def _as_handoff(handoff: Handoff | str) -> Handoff:
-    return handoff if isinstance(handoff, Handoff) else Handoff(target=handoff)
-
-
-def _agent_schema(agent: ChatAgent) -> ToolSchema:
-    return ToolSchema(
-        name=agent.name,
-        description=agent.description,
-        parameters=ParametersSchema(
-            type="object",
-            properties={"task": {"type": "string", "description": "The whole task: the agent sees nothing else."}},
-            required=["task"],
-            additionalProperties=False,
-        ),
-        strict=False,
-    )
-
-
-def _plain(message: Event) -> Event:
-    """The same message as a type that every group chat takes."""
-    if type(message) in _REGISTERED:
-        return message
-    kind = TextMessage if isinstance(message, BaseChatMessage) else ThoughtEvent
-    return kind(
-        id=message.id,
-        source=message.source,
-        content=message.to_text(),
-        models_usage=message.models_usage,
-        metadata=message.metadata,
-    )
+def _loaded(output: ComponentModel | str | None) -> type[BaseModel] | None:
+    if output is None or isinstance(output, str):
+        return _REPORTS[output] if output else None
+    return StructuredMessageFactory.load_component(output).ContentModel

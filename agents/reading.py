@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from functools import cache
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError

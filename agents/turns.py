@@ -20,6 +20,7 @@ from upcall import identity
 from upcall.agents.resumable import AgentState
 from upcall.model_calls import sendable
 from upcall.questions import Answer, Question
+from upcall.replies import MadeCall
 from upcall.runs import Usage
 
 
@@ -120,6 +121,22 @@ class Turn(AgentState):
     def results(self) -> list[FunctionExecutionResult]:
         """The results of the open batch so far, in the order of the calls."""
         return [frame.result for frame in self.frames if frame.result is not None]
+
+    def made(self) -> list[MadeCall]:
+        """All calls in the context that did not fail, with what they gave back."""
+        results = {
+            each.call_id: each
+            for message in self.messages
+            if isinstance(message, FunctionExecutionResultMessage)
+            for each in message.content
+        }
+        return [
+            MadeCall(call.name, json.loads(call.arguments), results[call.id].content)
+            for message in self.messages
+            if isinstance(message, AssistantMessage) and not isinstance(message.content, str)
+            for call in message.content
+            if call.id in results and not results[call.id].is_error
+        ]
 
     def close_batch(self, agent: str) -> None:
         """Move the finished batch into the context, results right after their calls."""

@@ -56,7 +56,7 @@ class Rest:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work that ignores its cancellation is left to itself at once, so that no test waits for it."""
-    monkeypatch.setattr("upcall.model_calls.SECONDS_TO_LET_GO", 0.05)
+    monkeypatch.setattr("upcall.tasks.SECONDS_TO_LET_GO", 0.05)
 
 
 async def soon(work: Awaitable[T]) -> T:

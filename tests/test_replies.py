@@ -18,6 +18,7 @@ from upcall.replies import (
     CodingReport,
     Depth,
     Intent,
+    MadeCall,
     Plan,
     PlanStep,
     Reply,
@@ -328,3 +329,25 @@ def test_lists_that_are_null_are_empty(kind: type[Report]) -> None:
 def test_a_report_says_something(said: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="summary"):
         Report.model_validate(said)
+
+
+def test_a_file_that_was_not_written_is_no_file_of_the_report() -> None:
+    made = [MadeCall("write_file", {"path": "./a.py", "content": ""}, "Wrote a.py")]
+    backed = CodingReport(summary="Done.", files=("a.py", "b.py")).backed_by(made)
+    assert backed.files == ("a.py",)
+    assert backed.left_open == ("b.py was not written: write_file was not called for it.",)
+
+
+def test_a_document_that_was_not_seen_is_no_source_of_the_report() -> None:
+    made = [
+        MadeCall("search_documents", {"words": "CUDA"}, "Nothing found for 'CUDA' in 2 documents."),
+        MadeCall("search_documents", {"words": "wind"}, "wind.md:3: more wind"),
+        MadeCall("read_document", {"name": "sun.md", "first_line": 1}, "1: sun"),
+    ]
+    backed = ResearchReport(summary="Done.", sources=("wind.md", "sun.md", "CUDA")).backed_by(made)
+    assert (backed.sources, backed.left_open) == (("wind.md", "sun.md"), ("CUDA was not read.",))
+
+
+def test_a_report_that_the_calls_bear_out_stays_as_it_is() -> None:
+    report = CodingReport(summary="Nothing to write.")
+    assert report.backed_by([]) is report

@@ -30,7 +30,7 @@ PLAN = json.dumps(
 ASK = Call("ask_user", {"question": "Which framework?", "options": ["Express", "FastAPI", "Django"]})
 WRITE = Call("write_file", {"path": "src/login.js", "content": "// login\n"})
 CODED = '{"summary": "Wrote the login.", "files": ["src/login.js"]}'
-FOUND = '{"summary": "Germany leads.", "sources": ["energy.md"]}'
+FOUND = '{"summary": "Germany leads."}'
 DONE = '{"summary": "All done."}'
 DELEGATE = Call("coder", {"task": "Write a login"})
 BOTH = Calls([Call("coder", {"task": "Write a login"}), Call("researcher", {"task": "Find the laws"})])
@@ -120,7 +120,8 @@ async def test_a_shallow_question_is_answered_from_the_documents(tmp_path: Path)
     folder.mkdir()
     (folder / "energy.md").write_text("# Energy\nGermany: 52 percent wind and solar\n")
     search, read = Call("search_documents", {"words": "wind"}), Call("read_document", {"name": "energy.md"})
-    with shallow("research", researcher=[search, read, FOUND]) as client:
+    found = '{"summary": "Germany leads.", "sources": ["energy.md"]}'
+    with shallow("research", researcher=[search, read, found]) as client:
         run = await new_app(client).start("Who leads in wind?", documents=[folder])
     assert run.result == "Germany leads.\n\nSources:\n- energy.md"
     assert client.requests[3].tool_results == {
@@ -532,3 +533,19 @@ async def test_a_dumped_team_loads_and_works(tmp_path: Path) -> None:
     questions = questions_in(asked)
     answer = answering(match_answers("yes", questions), target="planner", questions=questions)
     assert "All done." in (await loaded.run(task=answer)).messages[-1].to_text()
+
+
+async def test_a_coder_that_reports_a_file_it_did_not_write_gets_one_chance_to_write_it() -> None:
+    shallow = '{"intent": "coding", "research_depth": "shallow"}'
+    with scripted(classifier=[shallow], clarifier=[], planner=[], lead=[], coder=[CODED, WRITE, CODED]) as client:
+        run = await new_app(client).start(TASK)
+    assert "src/login.js was not written" in str(of_agent(client, "coder")[1].messages[-1]["content"])
+    assert (run.status, "Files:" in str(run.result)) == (RunStatus.COMPLETED, True)
+
+
+async def test_a_file_that_is_claimed_twice_and_never_written_is_listed_as_left_open() -> None:
+    shallow = '{"intent": "coding", "research_depth": "shallow"}'
+    with scripted(classifier=[shallow], clarifier=[], planner=[], lead=[], coder=[CODED, CODED]) as client:
+        run = await new_app(client).start(TASK)
+    assert "Files:" not in str(run.result)
+    assert "src/login.js was not written" in str(run.result)

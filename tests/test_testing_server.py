@@ -239,7 +239,7 @@ async def test_a_hang_that_is_over_closes_the_connection(connect: Connect) -> No
 async def test_a_hang_does_not_keep_the_server_from_stopping(connect: Connect) -> None:
     with LoopbackServer([Hang()]) as server:
         call = asyncio.ensure_future(connect(server).create(MESSAGES))
-        while not server.requests:  # noqa: ASYNC110  (it is another thread that fills the list)
+        while not server.requests:
             await asyncio.sleep(0.01)
         started = time.monotonic()
         server.stop()

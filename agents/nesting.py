@@ -1,0 +1,131 @@
+"""How a call of a nested agent is served: one step, until its result or until it needs the human again."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, TypeAlias, get_args
+from weakref import WeakKeyDictionary
+
+from autogen_agentchat.base import ChatAgent, Response
+from autogen_agentchat.messages import (
+    AgentEvent,
+    BaseAgentEvent,
+    BaseChatMessage,
+    ChatMessage,
+    TextMessage,
+    ThoughtEvent,
+)
+from autogen_core import CancellationToken
+
+from upcall.agents.resumable import ResumableAgent
+from upcall.agents.turns import Frame
+from upcall.errors import UpcallError
+from upcall.handoffs import answering, questions_in
+from upcall.model_errors import explain
+from upcall.tasks import Emit, cancellable
+
+Event: TypeAlias = BaseAgentEvent | BaseChatMessage
+
+_REGISTERED = get_args(get_args(ChatMessage)[0]) + get_args(get_args(AgentEvent)[0])
+"""The types that every group chat takes; it breaks at any other, also at one that a nested agent sends."""
+
+_LOCKS: WeakKeyDictionary[ChatAgent, asyncio.Lock] = WeakKeyDictionary()
+"""One for each stock agent: its state is in the object, which may be nested in several agents."""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who calls the nested agent, and what the user proxy of the outermost group chat is called."""
+
+    name: str
+    user_proxy: str
+
+
+async def serve_nested(
+    frame: Frame, agent: ChatAgent, caller: Caller, token: CancellationToken, emit: Emit[Event]
+) -> None:
+    """Work on the frame's call of `agent`; its events are emitted as they come.
+
+    Afterwards the frame has a result, or questions and the state of the agent that asks them.
+
+    Raises:
+        UpcallError: the agent failed. One of ours keeps in the frame what it has finished; a stock agent begins anew.
+    """
+    task = frame.arguments().get("task")
+    if not isinstance(task, str) or not task.strip():
+        frame.finish(f"Error: call {agent.name} with its task, a non-empty text.", is_error=True)
+    elif isinstance(agent, ResumableAgent):
+        await _serve_ours(frame, agent, TextMessage(source=caller.name, content=task), caller, token, emit)
+    else:
+        await cancellable(_serve_stock(frame, agent, TextMessage(source=caller.name, content=task), token, emit), token)
+
+
+async def _serve_ours(
+    frame: Frame,
+    agent: ResumableAgent[Any],
+    task: TextMessage,
+    caller: Caller,
+    token: CancellationToken,
+    emit: Emit[Event],
+) -> None:
+    worker = agent.fresh()
+    messages: list[BaseChatMessage] = []
+    if frame.nested is None:
+        messages = [task]
+    else:
+        await worker.load_state(frame.nested)
+        if frame.answers:
+            messages = [answering(frame.answers, target=worker.name, source=caller.user_proxy)]
+    # Until it comes to rest. Failed or cancelled, what it has finished is in its state and is not done again.
+    frame.interrupted = True
+    try:
+        async for item in worker.on_messages_stream(messages, token):
+            if not isinstance(item, Response):
+                emit(item)
+            elif questions := questions_in(item.chat_message):
+                frame.questions = [each.raised_through(caller.name, frame.call.id) for each in questions]
+            else:
+                frame.finish(item.chat_message.to_model_text())
+                emit(item.chat_message)
+        frame.interrupted = False
+    finally:
+        if frame.result is None:
+            frame.nested, frame.answers = dict(await worker.save_state()), []
+            frame.questions = [each for each in frame.questions if each.id in worker.waiting_for()]
+
+
+async def _serve_stock(
+    frame: Frame, agent: ChatAgent, task: TextMessage, token: CancellationToken, emit: Emit[Event]
+) -> None:
+    """A stock AutoGen agent: it never asks, and its context may hold half a batch after an error, so that a call that
+    fails starts again from the beginning. One call at a time, since its state is in the object."""
+    own = CancellationToken()  # It starts tasks that only its token ends (`AssistantAgent`'s tool calls).
+    token.add_callback(own.cancel)
+    async with _LOCKS.setdefault(agent, asyncio.Lock()):
+        try:
+            await agent.on_reset(own)
+            async for item in agent.on_messages_stream([task], own):
+                if isinstance(item, Response):
+                    frame.finish(item.chat_message.to_model_text())
+                emit(_registered(item.chat_message if isinstance(item, Response) else item))
+        except (UpcallError, AssertionError):
+            raise  # As in `call_model`.
+        except Exception as error:
+            raise explain(error, agent.name) from error
+        finally:
+            own.cancel()
+
+
+def _registered(message: Event) -> Event:
+    """The same message as a type that every group chat takes."""
+    if type(message) in _REGISTERED:
+        return message
+    kind = TextMessage if isinstance(message, BaseChatMessage) else ThoughtEvent
+    return kind(
+        id=message.id,
+        source=message.source,
+        content=message.to_text(),
+        models_usage=message.models_usage,
+        metadata=message.metadata,
+    )

@@ -1,0 +1,123 @@
+"""What one agent can call: functions and AutoGen tools, workbenches, nested agents, and hand-offs to peers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
+
+from autogen_agentchat.base import ChatAgent, Handoff
+from autogen_core import CancellationToken
+from autogen_core.tools import BaseTool, FunctionTool, ParametersSchema, ToolSchema, Workbench
+
+from upcall.agents.asking import ASK_USER, ask_user_schema
+from upcall.agents.turns import Frame
+from upcall.errors import AgentFailed, ConfigurationError
+
+Tool: TypeAlias = BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaitable[Any]]
+
+
+class Toolset:
+    """The calls that an agent can make, by name.
+
+    Raises:
+        ConfigurationError: two of them have the same name; also from `schemas`, since what a workbench offers is known
+            only when it is asked.
+    """
+
+    def __init__(
+        self,
+        agent: str,
+        *,
+        tools: Sequence[Tool] = (),
+        workbench: Workbench | Sequence[Workbench] = (),
+        agents: Sequence[ChatAgent] = (),
+        handoffs: Sequence[Handoff | str] = (),
+        ask_user: bool = True,
+    ) -> None:
+        self._agent = agent
+        made = [_as_tool(tool) for tool in tools]
+        peers = [each if isinstance(each, Handoff) else Handoff(target=each) for each in handoffs]
+        self.tools = {tool.name: tool for tool in made}
+        self.workbenches = [workbench] if isinstance(workbench, Workbench) else list(workbench)
+        self.agents = {each.name: each for each in agents}
+        self.handoffs = {each.name: each for each in peers}
+        self.ask_user = ask_user
+        names = [tool.name for tool in made] + [each.name for each in agents] + [each.name for each in peers]
+        self._refuse_twice(names + ([ASK_USER] if ask_user else []))
+
+    async def schemas(self) -> list[ToolSchema]:
+        """What the model is offered.
+
+        Raises:
+            AgentFailed: a workbench cannot list its tools.
+        """
+        schemas = [tool.schema for tool in self.tools.values()]
+        for workbench in self.workbenches:
+            schemas.extend(await self._listed(workbench))
+        schemas += [_agent_schema(agent) for agent in self.agents.values()]
+        schemas += [each.handoff_tool.schema for each in self.handoffs.values()]
+        schemas += [ask_user_schema()] if self.ask_user else []
+        self._refuse_twice([schema["name"] for schema in schemas])
+        return schemas
+
+    async def run(self, frame: Frame, token: CancellationToken) -> None:
+        """Make the frame's call of a tool, and close the frame in the very step in which the tool ends, so that no
+        cancellation comes between. What the tool raises, it raises."""
+        name, arguments, call_id = frame.call.name, frame.arguments(), frame.call.id
+        if tool := self.tools.get(name):
+            value = await tool.run_json(arguments, token, call_id=call_id)
+            frame.finish(tool.return_value_as_string(value))
+            return
+        for workbench in self.workbenches:
+            if any(schema["name"] == name for schema in await workbench.list_tools()):
+                result = await workbench.call_tool(name, arguments, token, call_id=call_id)
+                frame.finish(result.to_text(replace_image="[image]"), is_error=result.is_error)
+                return
+        known = ", ".join(schema["name"] for schema in await self.schemas())
+        frame.finish(f"Error: there is no tool {name!r}. Your tools: {known or 'none'}.", is_error=True)
+
+    async def close(self) -> None:
+        """Close the nested agents and stop the workbenches."""
+        for agent in self.agents.values():
+            await agent.close()
+        for workbench in self.workbenches:
+            await workbench.stop()
+
+    async def _listed(self, workbench: Workbench) -> list[ToolSchema]:
+        try:
+            return await workbench.list_tools()
+        except Exception as error:
+            raise AgentFailed(
+                f"Agent {self._agent!r}: a workbench cannot list its tools ({type(error).__name__}). Check that its "
+                "server runs. The run is stored and can be resumed."
+            ) from error
+
+    def _refuse_twice(self, names: Sequence[str]) -> None:
+        twice = sorted({each for each in names if names.count(each) > 1})
+        if twice:
+            named = ", ".join(twice)
+            raise ConfigurationError(
+                f"Agent {self._agent!r}: two tools, agents or hand-offs are called {named}; give each its own name."
+            )
+
+
+def _as_tool(tool: Tool) -> BaseTool[Any, Any]:
+    if isinstance(tool, BaseTool):
+        return tool
+    if not callable(tool):
+        raise ConfigurationError(f"A tool must be a function or an AutoGen tool, not {type(tool).__name__}.")
+    return FunctionTool(tool, description=(tool.__doc__ or "").strip())
+
+
+def _agent_schema(agent: ChatAgent) -> ToolSchema:
+    return ToolSchema(
+        name=agent.name,
+        description=agent.description,
+        parameters=ParametersSchema(
+            type="object",
+            properties={"task": {"type": "string", "description": "The whole task: the agent sees nothing else."}},
+            required=["task"],
+            additionalProperties=False,
+        ),
+        strict=False,
+    )
