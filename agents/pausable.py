@@ -224,9 +224,9 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         spent = self._state.usage.get(path, Usage())
         self._state.usage[path] = spent.plus(usage.prompt_tokens, usage.completion_tokens)
 
-    def _counted(self, event: Event) -> Event:
+    def _counted(self, event: Event, call_id: str) -> Event:
         """An event of a nested agent as this agent's stream has it, its tokens counted for who spent them."""
-        event = under(self.name, event)
+        event = under(self.name, event, call_id)
         if event.models_usage is not None:
             self._count("/".join(path_of(event)), event.models_usage)
         return event
@@ -294,7 +294,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         """The output where the agent's own calls bear it out; one more chance where they do not."""
         if not isinstance(output, Report):
             return output
-        backed = output.backed_by(self._state.made())
+        backed = output.backed_by(self._state.made(self.name))
         if backed != output and self._state.repairs < 1:
             raise UnreadableReply(" ".join(each for each in backed.left_open if each not in output.left_open))
         return backed
@@ -368,7 +368,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         name = frame.call.name
         if agent := self._toolset.agents.get(name):
             caller = Caller(self.name, self.user_proxy)
-            await serve_nested(frame, agent, caller, token, lambda event: emit(self._counted(event)))
+            await serve_nested(frame, agent, caller, token, lambda event: emit(self._counted(event, frame.call.id)))
         elif frame.nested is not None:
             raise SchemaMismatch(
                 f"The stored state of agent {self.name!r} holds work of an agent {name!r}, which it does not have. "

@@ -152,11 +152,15 @@ def answers_from(
 ) -> tuple[list[Answer], str]:
     """The answers in `message`, and a note to show with the questions where its text was no answer.
 
+    Only what the user proxy sends can answer: what another agent says approves nothing.
+
     Our driver and `HumanProxyAgent` send answers by question id. A stock `UserProxyAgent` sends bare text, without
     having shown the question; such text answers the first open question.
     """
+    if message.source != user_proxy or not isinstance(message, HandoffMessage):
+        return [], ""
     answers = answers_in(message)
-    if answers or not open_questions or message.source != user_proxy or not isinstance(message, HandoffMessage):
+    if answers or not open_questions:
         return answers, ""
     try:
         return [read_answer(open_questions[0], message.content)], ""

@@ -122,8 +122,8 @@ class Turn(AgentState):
         """The results of the open batch so far, in the order of the calls."""
         return [frame.result for frame in self.frames if frame.result is not None]
 
-    def made(self) -> list[MadeCall]:
-        """All calls in the context that did not fail, with what they gave back."""
+    def made(self, agent: str) -> list[MadeCall]:
+        """All calls in the context that `agent` made and that did not fail, with what they gave back."""
         results = {
             each.call_id: each
             for message in self.messages
@@ -133,7 +133,9 @@ class Turn(AgentState):
         return [
             MadeCall(call.name, json.loads(call.arguments), results[call.id].content)
             for message in self.messages
-            if isinstance(message, AssistantMessage) and not isinstance(message.content, str)
+            if isinstance(message, AssistantMessage)
+            and message.source == agent
+            and not isinstance(message.content, str)
             for call in message.content
             if call.id in results and not results[call.id].is_error
         ]

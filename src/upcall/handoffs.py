@@ -106,7 +106,11 @@ def path_of(message: Event) -> tuple[str, ...]:
     return tuple(message.metadata.get(PATH, message.source).split("/"))
 
 
-def under(parent: str, message: Event) -> Event:
-    """The same event one level further up, with `parent` in front of its path."""
-    path = "/".join((parent, *path_of(message)))
-    return message.model_copy(update={"metadata": {**message.metadata, PATH: path}})
+def under(parent: str, message: Event, call_id: str) -> Event:
+    """The same event one level further up, with `parent` and its tool call in front of its path; that of a question in
+    it too."""
+    metadata = {**message.metadata, PATH: "/".join((parent, *path_of(message)))}
+    if QUESTIONS in metadata:
+        raised = [each.raised_through(parent, call_id) for each in _questions.validate_json(metadata[QUESTIONS])]
+        metadata[QUESTIONS] = _questions.dump_json(raised, exclude_none=True).decode()
+    return message.model_copy(update={"metadata": metadata})
