@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from autogen_core import CancellationToken, Component
-from autogen_core.tools import ToolResult, ToolSchema, Workbench
+from autogen_core.tools import ToolResult, ToolSchema
 from pydantic import BaseModel
 
-from upcall.agents.workspace import MAX_READ_CHARS, _files, _result, _schema, _storable
+from upcall.agents.files import MAX_READ_CHARS, FileWorkbench, files_in, tool_result, tool_schema
 from upcall.errors import ConfigurationError
+from upcall.model_calls import sendable
 from upcall.prompts.contexts import Document
 
 SUFFIXES = frozenset({".md", ".txt", ".rst", ".csv", ".json", ".yaml", ".yml", ".html", ".py"})
@@ -33,7 +34,7 @@ class DocumentsConfig(BaseModel):
     paths: list[str]
 
 
-class DocumentsWorkbench(Workbench, Component[DocumentsConfig]):
+class DocumentsWorkbench(FileWorkbench, Component[DocumentsConfig]):
     """Two tools on the named files and folders: ``search_documents`` and ``read_document``. They only read.
 
     Raises:
@@ -58,8 +59,8 @@ class DocumentsWorkbench(Workbench, Component[DocumentsConfig]):
         first = {"type": "integer", "description": "The first line to read, from 1."}
         words = {"type": "string", "description": "Words to look for."}
         return [
-            _schema("search_documents", "Find lines in the user's documents, best first.", {"words": words}),
-            _schema("read_document", f"Read {LINES_A_READ} lines.", {"name": name, "first_line": first}),
+            tool_schema("search_documents", "Find lines in the user's documents, best first.", {"words": words}),
+            tool_schema("read_document", f"Read {LINES_A_READ} lines.", {"name": name, "first_line": first}),
         ]
 
     async def call_tool(
@@ -73,15 +74,15 @@ class DocumentsWorkbench(Workbench, Component[DocumentsConfig]):
         given = dict(arguments or {})
         try:
             if name == "search_documents":
-                return _result(name, await asyncio.to_thread(self._search, _text(given, "words")))
+                return tool_result(name, await asyncio.to_thread(self._search, _text(given, "words")))
             if name == "read_document":
                 document, first = _text(given, "name"), _line_number(given.get("first_line", 1))
-                return _result(name, await asyncio.to_thread(self._read, document, first))
+                return tool_result(name, await asyncio.to_thread(self._read, document, first))
         except OSError as error:
-            return _result(name, f"{name} failed: {error.strerror or type(error).__name__}.", is_error=True)
+            return tool_result(name, f"{name} failed: {error.strerror or type(error).__name__}.", is_error=True)
         except ValueError as error:
-            return _result(name, str(error), is_error=True)
-        return _result(name, f"There is no tool {name!r}.", is_error=True)
+            return tool_result(name, str(error), is_error=True)
+        return tool_result(name, f"There is no tool {name!r}.", is_error=True)
 
     def _search(self, words: str) -> str:
         wanted = {word.casefold() for word in _WORD.findall(words)}
@@ -108,22 +109,6 @@ class DocumentsWorkbench(Workbench, Component[DocumentsConfig]):
         more = len(lines) - start - len(shown)
         tail = [f"[{more} more lines; go on from line {start + len(shown) + 1}]"] if more else []
         return "\n".join(shown + tail)
-
-    async def start(self) -> None:
-        """Nothing to start."""
-
-    async def stop(self) -> None:
-        """Nothing to stop."""
-
-    async def reset(self) -> None:
-        """No state to reset."""
-
-    async def save_state(self) -> Mapping[str, Any]:
-        """No state."""
-        return {}
-
-    async def load_state(self, state: Mapping[str, Any]) -> None:
-        """No state."""
 
     def _to_config(self) -> DocumentsConfig:
         return DocumentsConfig(paths=[str(path) for path in self._paths])
@@ -156,7 +141,7 @@ def _found(paths: Sequence[Path]) -> dict[str, Path]:
         for name, file in _named(path):
             if os.path.realpath(file) not in real:
                 real.add(os.path.realpath(file))
-                found[_free_name(_storable(name), path if path.is_dir() else path.parent, found)] = file
+                found[_free_name(sendable(name), path if path.is_dir() else path.parent, found)] = file
     return found
 
 
@@ -164,7 +149,7 @@ def _named(path: Path) -> Iterator[tuple[str, Path]]:
     """The documents that one path names, each with its name."""
     if path.is_dir():
         root = Path(os.path.realpath(path))
-        for file in sorted(_files(root)):
+        for file in sorted(files_in(root)):
             inside = root in Path(os.path.realpath(file)).parents
             if inside and file.suffix.lower() in SUFFIXES and file.is_file() and os.access(file, os.R_OK):
                 yield file.relative_to(root).as_posix(), file

@@ -11,17 +11,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
 from autogen_core import CancellationToken, Component
-from autogen_core.tools import ParametersSchema, TextResultContent, ToolResult, ToolSchema, Workbench
+from autogen_core.tools import ToolResult, ToolSchema
 from pydantic import BaseModel
 
-MAX_READ_CHARS = 60_000
-"""A longer file is cut, and the result says so: it would not fit most models' context."""
+from upcall.agents.files import MAX_READ_CHARS, TEMPORARY, FileWorkbench, files_in, tool_result, tool_schema
 
 MAX_LISTED = 500
 """More files than this are not listed, and the result says so."""
-
-_TEMPORARY = ".write-"
-"""How the name of a file begins that is being written."""
 
 
 class OutsideWorkspace(ValueError):
@@ -34,7 +30,7 @@ class WorkspaceConfig(BaseModel):
     folder: str
 
 
-class WorkspaceWorkbench(Workbench, Component[WorkspaceConfig]):
+class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
     """Three tools on one folder: ``list_files``, ``read_file``, ``write_file``.
 
     The folder is made when the first file is written. A path is refused unless it still lies in the folder after every
@@ -56,9 +52,9 @@ class WorkspaceWorkbench(Workbench, Component[WorkspaceConfig]):
         """The schemas of the three tools."""
         path = {"type": "string", "description": "A path relative to the workspace."}
         return [
-            _schema("list_files", "List all files in the workspace.", {}),
-            _schema("read_file", "Read a text file.", {"path": path}),
-            _schema(
+            tool_schema("list_files", "List all files in the workspace.", {}),
+            tool_schema("read_file", "Read a text file.", {"path": path}),
+            tool_schema(
                 "write_file",
                 "Write a text file, making its folders; an existing file is replaced.",
                 {"path": path, "content": {"type": "string", "description": "The whole new content."}},
@@ -76,17 +72,17 @@ class WorkspaceWorkbench(Workbench, Component[WorkspaceConfig]):
         given = dict(arguments or {})
         schema = next((each for each in await self.list_tools() if each["name"] == name), None)
         if schema is None:
-            return _result(name, f"There is no tool {name!r}.", is_error=True)
+            return tool_result(name, f"There is no tool {name!r}.", is_error=True)
         wanted = list(schema["parameters"]["properties"])
         if set(given) != set(wanted) or not all(isinstance(value, str) for value in given.values()):
             takes = f"{' and '.join(wanted)}, as text" if wanted else "no arguments"
-            return _result(name, f"{name} takes {takes}.", is_error=True)
+            return tool_result(name, f"{name} takes {takes}.", is_error=True)
         try:
-            return _result(name, await asyncio.to_thread(self._calls[name], **given))
+            return tool_result(name, await asyncio.to_thread(self._calls[name], **given))
         except OSError as error:
-            return _result(name, f"{name} failed: {error.strerror or type(error).__name__}.", is_error=True)
+            return tool_result(name, f"{name} failed: {error.strerror or type(error).__name__}.", is_error=True)
         except ValueError as error:
-            return _result(name, str(error), is_error=True)
+            return tool_result(name, str(error), is_error=True)
 
     def resolve(self, path: str) -> Path:
         """The real path that `path` names.
@@ -104,7 +100,7 @@ class WorkspaceWorkbench(Workbench, Component[WorkspaceConfig]):
 
     def _list_files(self) -> str:
         root = Path(os.path.realpath(self.folder))
-        found = sorted(str(PurePosixPath(path.relative_to(root))) for path in _files(root))
+        found = sorted(str(PurePosixPath(path.relative_to(root))) for path in files_in(root))
         if not found:
             return "The workspace is empty."
         more = [f"... and {len(found) - MAX_LISTED} more files"] if len(found) > MAX_LISTED else []
@@ -130,22 +126,6 @@ class WorkspaceWorkbench(Workbench, Component[WorkspaceConfig]):
         _replace(real, content)
         return f"Wrote {path} ({len(content)} characters)."
 
-    async def start(self) -> None:
-        """Nothing to start."""
-
-    async def stop(self) -> None:
-        """Nothing to stop."""
-
-    async def reset(self) -> None:
-        """The files are the state, and they stay."""
-
-    async def save_state(self) -> Mapping[str, Any]:
-        """No state besides the files."""
-        return {}
-
-    async def load_state(self, state: Mapping[str, Any]) -> None:
-        """No state besides the files."""
-
     def _to_config(self) -> WorkspaceConfig:
         return WorkspaceConfig(folder=str(self.folder))
 
@@ -154,17 +134,9 @@ class WorkspaceWorkbench(Workbench, Component[WorkspaceConfig]):
         return cls(config.folder)
 
 
-def _files(root: Path) -> list[Path]:
-    found = []
-    for folder, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(folder, name) for name in names if not name.startswith(_TEMPORARY)]
-    return found
-
-
 def _replace(path: Path, content: str) -> None:
     """Write whole or not at all: a full disk or a kill leaves the old file."""
-    temporary = path.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")
+    temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
     try:
         with temporary.open("xb") as file:
             file.write(content.encode())
@@ -174,23 +146,3 @@ def _replace(path: Path, content: str) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def _schema(name: str, description: str, properties: dict[str, Any]) -> ToolSchema:
-    return ToolSchema(
-        name=name,
-        description=description,
-        parameters=ParametersSchema(
-            type="object", properties=properties, required=list(properties), additionalProperties=False
-        ),
-        strict=True,
-    )
-
-
-def _result(name: str, text: str, *, is_error: bool = False) -> ToolResult:
-    return ToolResult(name=name, result=[TextResultContent(content=_storable(text))], is_error=is_error)
-
-
-def _storable(text: str) -> str:
-    """The text without what JSON cannot hold: a file's name may have bytes that are no UTF-8."""
-    return text.encode("utf-8", "replace").decode()

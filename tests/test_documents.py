@@ -13,7 +13,7 @@ from autogen_core.tools import Workbench
 
 from upcall.agents import DocumentsWorkbench
 from upcall.agents.documents import LINES_A_READ, MAX_HITS
-from upcall.agents.workspace import MAX_READ_CHARS
+from upcall.agents.files import MAX_READ_CHARS
 from upcall.errors import ConfigurationError
 
 

@@ -14,7 +14,8 @@ from autogen_core import ComponentModel
 from autogen_core.tools import ToolResult, Workbench
 
 from upcall.agents import WorkspaceWorkbench
-from upcall.agents.workspace import MAX_LISTED, MAX_READ_CHARS, OutsideWorkspace
+from upcall.agents.files import MAX_READ_CHARS
+from upcall.agents.workspace import MAX_LISTED, OutsideWorkspace
 
 SECRET = "do not read me"
 

@@ -1,0 +1,64 @@
+"""What the workbenches on files share: no state of their own, plain schemas and results, and the files of a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from autogen_core.tools import ParametersSchema, TextResultContent, ToolResult, ToolSchema, Workbench
+
+from upcall.model_calls import sendable
+
+MAX_READ_CHARS = 60_000
+"""A longer file is cut, and the result says so: it would not fit most models' context."""
+
+TEMPORARY = ".write-"
+"""How the name of a file begins that is being written."""
+
+
+class FileWorkbench(Workbench):
+    """A workbench whose only state is files, which it does not own."""
+
+    async def start(self) -> None:
+        """Nothing to start."""
+
+    async def stop(self) -> None:
+        """Nothing to stop."""
+
+    async def reset(self) -> None:
+        """The files stay."""
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """No state besides the files."""
+        return {}
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """No state besides the files."""
+
+
+def tool_schema(name: str, description: str, properties: dict[str, Any]) -> ToolSchema:
+    """A tool whose arguments are all required."""
+    return ToolSchema(
+        name=name,
+        description=description,
+        parameters=ParametersSchema(
+            type="object", properties=properties, required=list(properties), additionalProperties=False
+        ),
+        strict=True,
+    )
+
+
+def tool_result(name: str, text: str, *, is_error: bool = False) -> ToolResult:
+    """A text as a tool's result."""
+    return ToolResult(name=name, result=[TextResultContent(content=sendable(text))], is_error=is_error)
+
+
+def files_in(root: Path) -> list[Path]:
+    """The files under `root`, without hidden folders and files that are being written."""
+    found = []
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [Path(folder, name) for name in names if not name.startswith(TEMPORARY)]
+    return found
