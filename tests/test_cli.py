@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,8 @@ def test_a_question_can_be_declined() -> None:
         (("run", "x", "--base-url", "http://127.0.0.1:1/v1"), "add --model NAME"),
         (("run", "x", "--config", "missing.yaml"), "missing.yaml: No such file"),
         (("run", "x", "--docs", "missing.md"), "missing.md does not exist"),
+        (("run", "x", "y"), "Put the text in quotes"),
+        (("run", "x", "--model", "m", "--base-url", "localhost:8000"), "must begin with http"),
         (("list", "--store", "postgresql://u:secret@h/db"), "kind 'postgresql' is not supported"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -260,6 +263,47 @@ def test_list_is_an_array_newest_first_and_empty_without_a_store() -> None:
     for task in ("Hello! What can you do?", "What is CUDA?"):
         upcall("run", task)
     assert len(json.loads(upcall("list", "--json").out)) == 2
+
+
+def test_runs_that_start_together_on_a_new_store_are_all_kept() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        ended = list(pool.map(lambda task: upcall("run", task, "--store", "new.db"), ["What is CUDA?"] * 4))
+    assert [each.status for each in ended] == [0] * 4
+    assert len(upcall("list", "--store", "new.db").out.splitlines()) == 4
+
+
+def test_a_workspace_that_is_a_file_is_refused_before_any_work_is_done() -> None:
+    Path("notes.txt").write_text("this is no folder")
+    ended = upcall("run", TASK, "--workspace", "notes.txt")
+    assert (ended.status, "it is no folder" in ended.error) == (2, True)
+    assert json.loads(upcall("list", "--json").out) == []
+
+
+def test_a_run_can_be_resumed_at_another_address_with_its_own_model() -> None:
+    with LoopbackServer(['{"intent": "meta", "meta_response": "Hello."}']) as server:
+        wrong = ("--model", "mine", "--base-url", "http://127.0.0.1:9/v1")
+        run_id = upcall("run", "hi", *wrong, UPCALL_MAX_RETRIES="0").error.rsplit(" ", 1)[1]
+        done = upcall("resume", run_id, "--base-url", server.base_url, "--json").json
+    assert done["result"] == "Hello."
+    assert server.requests[0].body["model"] == "mine"
+
+
+def test_a_refused_command_is_one_json_object_too() -> None:
+    ended = upcall("show", "nosuchrun", "--json")
+    assert (ended.status, ended.json["run_id"]) == (2, None)
+    assert "Unknown run" in ended.json["error"]
+
+
+def test_without_arguments_the_help_is_shown() -> None:
+    assert "Start a run." in upcall().out
+    assert upcall("--version").out.startswith("upcall 0.")
+
+
+def test_show_prints_the_open_question_where_it_prints_the_run() -> None:
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    shown = upcall("show", run_id).out
+    assert "Which framework?" in shown
+    assert f"answer {run_id} Express" in shown
 
 
 def test_cancel_ends_a_run_and_an_answer_is_then_refused() -> None:

@@ -335,7 +335,7 @@ def test_a_file_that_was_not_written_is_no_file_of_the_report() -> None:
     made = [MadeCall("write_file", {"path": "./a.py", "content": ""}, "Wrote a.py")]
     backed = CodingReport(summary="Done.", files=("a.py", "b.py")).backed_by(made)
     assert backed.files == ("a.py",)
-    assert backed.left_open == ("b.py was not written: write_file was not called for it.",)
+    assert backed.left_open == ("b.py was not written: no call of write_file succeeded for it.",)
 
 
 def test_a_document_that_was_not_seen_is_no_source_of_the_report() -> None:

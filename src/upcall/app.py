@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -280,11 +281,12 @@ class Upcall:
         """What a run keeps from its start, so that it goes on the same in another folder or process; never a key."""
         if self._make_team is not None:
             return {}
-        folder = Path(workspace or self.settings.workspace or Path("upcall-work") / run_id)
+        folder = _absolute(workspace or self.settings.workspace or Path("upcall-work") / run_id)
+        _refuse_unusable(folder)
         named = [*documents] or [*self.settings.documents]
         kept: dict[str, Any] = {
-            "workspace": str(folder.expanduser().absolute()),
-            "documents": [str(Path(each).expanduser().absolute()) for each in named],
+            "workspace": str(folder),
+            "documents": [str(_absolute(each)) for each in named],
         }
         if self._model_client is None and self.settings.model_client is None:
             kept["model"] = DEMO if uses_demo(self.settings) else self.settings.model
@@ -304,6 +306,18 @@ class _Crew:
     async def close(self) -> None:
         if self.clients is not None:
             await self.clients.close()
+
+
+def _absolute(path: str | Path) -> Path:
+    return Path(os.path.abspath(Path(path).expanduser()))
+
+
+def _refuse_unusable(folder: Path) -> None:
+    """A workspace is made when the first file is written; that it can be is checked before any work is done."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = "it is no folder" if not there.is_dir() else "it cannot be written"
+        raise ConfigurationError(f"The workspace {folder} cannot be used: {there}: {why}. Name another --workspace.")
 
 
 async def _last(stream: AsyncGenerator[Event | Run, None]) -> Run:

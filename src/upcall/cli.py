@@ -47,6 +47,17 @@ Debug = Annotated[bool, typer.Option(help="Print the traceback of an error.")]
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")]
 
 
+@app.callback(invoke_without_command=True)
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
+) -> None:
+    if version:
+        import upcall
+
+        sys.stdout.write(f"upcall {upcall.__version__}\n")
+        raise typer.Exit
+
+
 @app.command()
 def run(
     task: Annotated[str, typer.Argument(help="What is to be done.")],
@@ -147,7 +158,8 @@ def list_runs(
         elif runs:
             command.screen.result(table(runs))
         else:
-            command.screen.note(f"No runs in {command.app.store.path}.")
+            there = "" if command.app.store.path.exists() else ": the file does not exist"
+            command.screen.note(f"No runs in {command.app.store.path}{there}.")
 
 
 @app.command()
@@ -163,7 +175,7 @@ def show(
         else:
             command.screen.whole(found)
             if found.questions:
-                command.screen.waiting(found, command.program, command.store_option)
+                command.screen.waiting(found, command.program, command.store_option, command.screen.out)
 
 
 @app.command()
@@ -211,8 +223,8 @@ class _Command:
     def open(self, run_id: str) -> Run:
         """The run, with the model it was started with where the command line names none."""
         found = asyncio.run(self.app.get(run_id))
-        if self._explicit.get("model") is None and self._explicit.get("base_url") is None:
-            self._use(self.app.settings.started_with(found.inputs))
+        if self._explicit.get("model") is None:
+            self._use(self.app.settings.started_with(found.inputs, self._explicit.get("base_url")))
         return found
 
     def follow(self, stream: AsyncGenerator[Any, None], run_id: str) -> None:
@@ -259,10 +271,14 @@ class _Command:
             # A service manager's stop is the same to a run as Ctrl-C.
             if (here := asyncio.current_task()) is not None and sys.platform != "win32":
                 asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, here.cancel)
+            started = False
             async for item in stream:
                 if isinstance(item, Run):
                     return item
                 if not self.as_json:
+                    if not started:
+                        self.screen.note(f"Run {self._run_id}")
+                    started = True
                     self.screen.event(item)
             raise AssertionError("a stream ends with its run")
 
@@ -295,6 +311,15 @@ class _Command:
             for secret in filter(None, self._secrets):
                 text = text.replace(secret, "[key]")
             sys.stderr.write(text)
+        if self.as_json:
+            failed: dict[str, object] = {
+                "run_id": self._run_id,
+                "status": None,
+                "result": None,
+                "error": str(error),
+                "questions": [],
+            }
+            self.print_json(failed)
         if isinstance(error, UpcallError):
             self.screen.error(str(error))
         else:
@@ -354,12 +379,20 @@ def _quiet_autogen() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
+def _advice(message: str) -> str:
+    if "No such option" in message:
+        return " A text that begins with a dash goes after -- (upcall answer RUN -- -x)."
+    return " Put the text in quotes." if "unexpected extra argument" in message else ""
+
+
 def main(arguments: list[str] | None = None) -> None:
     """The entry point. Wrong use ends with one line and status 2."""
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        status = app(args=arguments, standalone_mode=False)
+        status = app(args=given or ["--help"], standalone_mode=False)
     except typer.TyperException as error:
-        sys.stderr.write(f"error: {' '.join(error.format_message().split())} See: upcall --help\n")
+        message = " ".join(error.format_message().split())
+        sys.stderr.write(f"error: {message}{_advice(message)} See: upcall --help\n")
         status = WRONG_USE
     except (typer.Abort, KeyboardInterrupt, EOFError):
         status = INTERRUPTED

@@ -102,7 +102,7 @@ _CUDA = ResearchReport(
     summary="CUDA is NVIDIA's platform for running general computations on its graphics processors: a programming "
     "model, a compiler for C and C++ with extensions, and libraries. A program starts kernels that thousands of "
     "threads execute at the same time.",
-    left_open=("No documents were named, so this rests on general knowledge.",),
+    left_open=("This is the demo's scripted answer; it read no documents.",),
 )
 
 
@@ -111,7 +111,8 @@ def _lead(request: Request) -> Reply:
     if not results:
         task = "Write a user authentication system: registration, login and logout. Hash passwords, sign sessions."
         return Call("coder", {"task": task})
-    return Say(Report(summary=f"The user authentication system is written.\n\n{results[-1]}"))
+    done = "is written" if "Files:" in results[-1] else "could not be written"
+    return Say(Report(summary=f"The user authentication system {done}.\n\n{results[-1]}"))
 
 
 def _coder(request: Request) -> Reply:

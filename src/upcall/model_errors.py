@@ -51,7 +51,7 @@ def _known(error: Exception, agent: str) -> ModelError | None:
     """
     status = getattr(error, "status_code", None)
     kind, said = type(error).__name__, _server_words(error)
-    who, resume = f"Agent {agent!r}: the model server", _RESUME
+    who, resume = f"Agent {agent!r}: the model server{_address(error)}", _RESUME
     if status in (401, 403):
         advice = "Check OPENAI_API_KEY, or api_key in the configuration."
         return ModelAuthenticationError(f"{who} refused the key (HTTP {status}). {advice} {resume}")
@@ -76,6 +76,16 @@ def _known(error: Exception, agent: str) -> ModelError | None:
         advice = "Check the base URL and the network."
         return ModelUnavailable(f"{who} cannot be reached. {advice} {resume}")
     return None
+
+
+def _address(error: Exception) -> str:
+    """Where the request went, without what may be secret in an address."""
+    url = getattr(getattr(error, "request", None), "url", None)
+    host = getattr(url, "host", None)
+    if not host:
+        return ""
+    port = getattr(url, "port", None)
+    return f" at {host}:{port}" if port else f" at {host}"
 
 
 def _server_words(error: Exception) -> str:

@@ -47,7 +47,7 @@ class ModelClients:
         chosen = self._settings.for_agent(agent)
         same = repr((chosen, chosen.api_key.get_secret_value() if chosen.api_key else None))
         if same not in self._made:
-            self._made[same] = _client(chosen, self._settings, agent)
+            self._made[same] = _client(chosen, self._settings)
         return self._made[same]
 
     async def close(self) -> None:
@@ -56,9 +56,9 @@ class ModelClients:
             await client.close()
 
 
-def _client(chosen: ModelSettings, settings: Settings, agent: str) -> ChatCompletionClient:
+def _client(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
     if chosen.model_client is not None:
-        return _component(chosen.model_client, agent)
+        return _component(chosen.model_client)
     if chosen.model == DEMO or (chosen.model is None and uses_demo(settings)):
         from upcall.demo import demo_model
 
@@ -68,15 +68,16 @@ def _client(chosen: ModelSettings, settings: Settings, agent: str) -> ChatComple
     return _openai(chosen, settings)
 
 
-def _component(component: dict[str, Any], agent: str) -> ChatCompletionClient:
+def _component(component: dict[str, Any]) -> ChatCompletionClient:
     try:
         return ChatCompletionClient.load_component(component)
     except Exception as error:
         # The component's own words could hold its key, so they are left to the traceback.
         provider = component.get("provider", "no provider")
+        missing = f": no module {error.name!r}" if isinstance(error, ModuleNotFoundError) else ""
         raise ConfigurationError(
-            f"The model_client of agent {agent!r} ({provider}) cannot be loaded ({type(error).__name__}). Check "
-            "provider and config, and that its package is installed, for example autogen-ext[anthropic]."
+            f"The model_client {provider} cannot be loaded ({type(error).__name__}{missing}). Check provider and "
+            "config, and that its package is installed, for example: pip install 'autogen-ext[ollama]'."
         ) from error
 
 
@@ -84,6 +85,8 @@ def _openai(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
     from autogen_ext.models.openai import OpenAIChatCompletionClient
 
     quiet_known_warnings()
+    if chosen.base_url is not None and not chosen.base_url.startswith(("http://", "https://")):
+        raise ConfigurationError(f"The base URL {chosen.base_url!r} must begin with http:// or https://.")
     if chosen.api_key is None and chosen.base_url is None:
         raise ConfigurationError(
             f"No API key for model {chosen.model!r}. Set OPENAI_API_KEY in the environment or in .env, or name another "

@@ -259,7 +259,7 @@ class CodingReport(Report):
         """A file counts if ``write_file`` was called for it."""
         written = {normpath(str(call.arguments.get("path"))) for call in made if call.name == "write_file"}
         missing = [file for file in self.files if normpath(file) not in written]
-        return self._without("files", missing, "was not written: write_file was not called for it")
+        return self._without("files", missing, "was not written: no call of write_file succeeded for it")
 
     def _lists(self) -> list[str]:
         return [*_listed("Files", self.files), *super()._lists()]

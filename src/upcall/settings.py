@@ -99,11 +99,11 @@ class Settings(BaseSettings):
         except OSError as error:
             raise ConfigurationError(f"Cannot read the settings: {error}.") from error
 
-    def started_with(self, inputs: dict[str, Any]) -> Self:
-        """These settings with the model that a run was started with, if that is known."""
+    def started_with(self, inputs: dict[str, Any], base_url: str | None = None) -> Self:
+        """These settings with the model that a run was started with, if that is known, perhaps at another address."""
         if "model" not in inputs:
             return self
-        kept = {"model": inputs["model"], "base_url": inputs.get("base_url"), "model_client": None}
+        kept = {"model": inputs["model"], "base_url": base_url or inputs.get("base_url"), "model_client": None}
         return self.model_copy(update=kept)
 
     def for_agent(self, name: str) -> ModelSettings:

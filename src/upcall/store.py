@@ -145,6 +145,7 @@ class RunStore:
     @contextlib.asynccontextmanager
     async def _reading(self) -> AsyncIterator[AsyncConnection]:
         with self._explained("read"):
+            self._refuse_folder()
             async with self._engine.connect() as connection:
                 await self._check(connection)
                 yield connection
@@ -152,6 +153,7 @@ class RunStore:
     @contextlib.asynccontextmanager
     async def _writing(self) -> AsyncIterator[AsyncConnection]:
         with self._explained("write"):
+            self._refuse_folder()
             if not self.path.parent.is_dir():
                 raise StoreUnavailable(
                     f"Cannot write the store {self.path}: its folder does not exist. Make the folder, or choose "
@@ -160,6 +162,10 @@ class RunStore:
             async with self._engine.begin() as connection:
                 await self._check(connection)
                 yield connection
+
+    def _refuse_folder(self) -> None:
+        if self.path.is_dir():
+            raise StoreUnavailable(f"The store {self.path} is a folder. Name a file in it with --store.")
 
     async def _check(self, connection: AsyncConnection) -> None:
         if not self._checked:
@@ -200,6 +206,10 @@ def _configure(connection: Any, _: object) -> None:
 
 def _check_schema(connection: Connection, path: Path) -> None:
     tables = inspect(connection).get_table_names()
+    if not tables:
+        # Two processes may find a new file at the same time: one makes the tables, all of them, the other waits.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        tables = inspect(connection).get_table_names()
     if not tables:
         _metadata.create_all(connection)
         connection.execute(_meta.insert().values(key="schema_version", value=str(SCHEMA_VERSION)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from autogen_agentchat.messages import (
     BaseAgentEvent,
@@ -67,13 +68,14 @@ class Screen:
             who = " > ".join(path_of(event))
             self.err.print(Text.assemble((safe(who), "cyan"), "  ", safe(line)))
 
-    def question(self, question: Question, number: str = "") -> None:
+    def question(self, question: Question, number: str = "", console: Console | None = None) -> None:
         """A question with who asks, why, and the numbered options."""
-        self.err.print()
+        console = console or self.err
+        console.print()
         head = f"{number}{question.asked_by()}: "
-        self.err.print(Text.assemble((safe(head), "bold"), (safe(question.question), "bold yellow")))
+        console.print(Text.assemble((safe(head), "bold"), (safe(question.question), "bold yellow")))
         for line in question.details():
-            self.err.print(Text(safe(line)))
+            console.print(Text(safe(line)))
 
     def ask(self, questions: Sequence[Question]) -> Mapping[str, AnswerValue]:
         """Ask each question on the terminal until its answer is one it accepts.
@@ -107,27 +109,25 @@ class Screen:
             else:
                 return value
 
-    def waiting(self, run: Run, program: str, options: str) -> None:
+    def waiting(self, run: Run, program: str, options: str, console: Console | None = None) -> None:
         """The open questions and how to answer them later, by `program` with `options` at the end."""
+        console = console or self.err
         for question in run.questions:
-            self.question(question)
-        self.err.print()
-        prefix = f"{program} answer {run.id}"
-        if len(run.questions) == 1:
-            example = run.questions[0].options[0].label if run.questions[0].options else "your answer"
-            self.note(f"Run {run.id} waits for the answer. Give it with:", "default")
-            self.note(f"  {prefix} {shlex.quote(example)}{options}", "default")
-        else:
-            self.note(
-                f"Run {run.id} waits for {len(run.questions)} answers. Give one or more of them with:",
-                "default",
-            )
-            for question in run.questions:
-                example = question.options[0].label if question.options else "your answer"
-                self.note(f"  {prefix} {shlex.quote(f'{question.id}={example}')}{options}", "default")
+            self.question(question, console=console)
+        several = len(run.questions) > 1
+        what = (
+            f"{len(run.questions)} answers. Give one or more of them with:" if several else "the answer. Give it with:"
+        )
+        lines = ["", f"Run {run.id} waits for {what}"]
+        for question in run.questions:
+            example = question.options[0].label if question.options else "your answer"
+            given = f"{question.id}={example}" if several else example
+            lines.append(f"  {program} answer {run.id} {shlex.quote(given)}{options}")
+        console.print(Text(safe("\n".join(lines))))
 
     def whole(self, run: Run) -> None:
         """All that is known of a run."""
+        folder = run.inputs.get("workspace")
         lines = [
             f"Run      {run.id}",
             f"Status   {run.status}",
@@ -135,7 +135,7 @@ class Screen:
             *([f"User     {run.user}"] if run.user else []),
             f"Started  {run.created_at.isoformat()}",
             f"Updated  {run.updated_at.isoformat()}",
-            *([f"Files    {run.inputs['workspace']}"] if run.inputs.get("workspace") else []),
+            *([f"Files    {folder}"] if folder and Path(folder).is_dir() else []),
         ]
         if run.plan:
             lines += ["", run.plan.as_markdown()]
@@ -144,7 +144,8 @@ class Screen:
             if question := asked.get(answer.question_id):
                 lines += ["", f"Asked    {question.question} ({' > '.join(question.path)})"]
             lines += [f"Answer   {answer.text or answer.outcome}"]
-            lines += [f"         by {answer.user or answer.by} at {answer.answered_at.isoformat()}"]
+            if answer.outcome is not Outcome.CANCELLED:
+                lines += [f"         by {answer.user or answer.by} at {answer.answered_at.isoformat()}"]
         if run.usage:
             lines += ["", "Tokens   prompt  reply  calls"]
             lines += [
