@@ -358,3 +358,44 @@ def test_one_app_can_be_used_from_several_event_loops() -> None:
         run = asyncio.run(app.start("Build it"))
         done = asyncio.run(app.answer(run.id, "Express"))
     assert done.result == "Done."
+
+
+async def test_a_question_to_a_user_proxy_of_another_name_fails_the_run_and_is_not_taken_for_its_result() -> None:
+    model = ScriptedModelClient([ASK])
+
+    def team() -> Team:
+        agents = [PausableAgent("solo", model, user_proxy="boss"), UserProxyAgent("boss")]
+        return Swarm(agents, termination_condition=HandoffTermination("boss"))
+
+    run = await Upcall(store="runs.db", team=team).start("Build it")
+    assert (run.status, run.result) == (RunStatus.FAILED, None)
+    assert "the user proxy is called 'user'" in str(run.error)
+
+
+async def test_a_cancelled_run_does_not_keep_the_error_it_failed_with() -> None:
+    app, _ = app_with(Fail(500))
+    failed = await app.start("Build it")
+    assert (await app.cancel(failed.id)).error is None
+
+
+async def test_nothing_in_the_stream_tells_of_a_question_before_it_is_stored() -> None:
+    app, _ = app_with(ASK)
+    told = [str(getattr(item, "content", "")) async for item in told_before_rest(app)]
+    assert not any("Which framework?" in each for each in told)
+
+
+async def told_before_rest(app: Upcall) -> AsyncGenerator[Any, None]:
+    """The items of a stream that come before the run is stored as waiting."""
+    async for item in app.start_stream("Build it"):
+        if (await app.list())[0].waiting:
+            return
+        yield item
+
+
+async def test_a_run_goes_on_with_its_own_model_where_the_caller_names_none() -> None:
+    shallow = '{"intent": "coding", "research_depth": "shallow"}'
+    with LoopbackServer([shallow, ASK, '{"summary": "Done."}']) as server:
+        started = Upcall(store="runs.db", settings=Settings.read(model="m", base_url=server.base_url))
+        run = await started.start("Build it")
+        done = await Upcall(store="runs.db").answer(run.id, "Express")
+    assert done.result == "Done."

@@ -135,3 +135,27 @@ def test_what_a_model_can_do_may_be_set() -> None:
     settings = Settings.read(model="m", base_url="http://127.0.0.1:1/v1", model_info={"structured_output": False})
     info = ModelClients(settings)("lead").model_info
     assert (info["structured_output"], info["function_calling"]) == (False, True)
+
+
+def test_only_the_documented_names_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BASE_URL", "http://elsewhere/v1")
+    monkeypatch.setenv("API_KEY", KEY)
+    read = Settings.read()
+    assert (read.base_url, read.api_key) == (None, None)
+
+
+def test_a_list_in_the_environment_that_is_no_json_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPCALL_DOCUMENTS", "docs")
+    with pytest.raises(ConfigurationError, match="written as JSON"):
+        Settings.read()
+
+
+def test_another_server_does_not_get_the_common_key() -> None:
+    settings = Settings.read(model="m", api_key=KEY, agents={"coder": {"base_url": "http://other/v1"}})
+    assert settings.for_agent("lead").api_key is not None
+    assert settings.for_agent("coder").api_key is None
+
+
+def test_a_run_that_cannot_keep_its_address_keeps_no_model_either() -> None:
+    assert Settings.read(model="m").started_with({}).model == "m"
+    assert Settings.read().started_with({"model": "kept", "base_url": "http://x/v1"}).model == "kept"

@@ -91,6 +91,20 @@ async def test_reading_a_store_that_is_not_there_makes_none() -> None:
     assert not Path("runs.db").exists()
 
 
+async def test_an_empty_file_is_a_new_store_for_readers_and_writers() -> None:
+    """A process may have been killed between making the file and making the tables."""
+    Path("runs.db").touch()
+    store = RunStore("runs.db")
+    assert await store.list() == []
+    stored = await store.create(Run(task="do it"), FIRST)
+    assert await RunStore("runs.db").load(stored.run.id) == stored
+
+
+async def test_a_folder_is_no_store() -> None:
+    with pytest.raises(StoreUnavailable, match="is a folder"):
+        await RunStore(".").list()
+
+
 @pytest.mark.parametrize("location", ["runs.db", "sqlite:///runs.db", "sqlite+aiosqlite:///runs.db"])
 async def test_a_file_can_be_named_by_path_or_url(location: str, tmp_path: Path) -> None:
     assert RunStore(location).path == tmp_path / "runs.db"

@@ -200,6 +200,7 @@ class Upcall:
             questions=(),
             answers=(*run.answers, *dropped),
             closed=(*run.closed, *run.questions),
+            error=None,
         )
         return (await self.store.save(stored, cancelled)).run
 
@@ -261,7 +262,8 @@ class Upcall:
         )
         if (given := self._model_client) is not None:
             return _Crew(root_team(lambda agent: given, options))
-        clients = ModelClients(settings)
+        named = settings.model or settings.base_url or settings.model_client
+        clients = ModelClients(settings if named else settings.started_with(run.inputs))
         return _Crew(root_team(clients, options), clients)
 
     def _phase(self, agent: str) -> RunStatus:
@@ -288,11 +290,11 @@ class Upcall:
             "workspace": str(folder),
             "documents": [str(_absolute(each)) for each in named],
         }
-        if self._model_client is None and self.settings.model_client is None:
+        address = self.settings.base_url
+        # An address may hold a password; then the run goes on with what the settings say.
+        if self._model_client is None and self.settings.model_client is None and "@" not in (address or ""):
             kept["model"] = DEMO if uses_demo(self.settings) else self.settings.model
-            address = self.settings.base_url
-            if address and "@" not in address:
-                kept["base_url"] = address
+            kept["base_url"] = address
         return kept
 
 

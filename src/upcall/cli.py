@@ -109,7 +109,7 @@ def answer(
     with command:
         found = command.open(run_id)
         given = _given(found, answers or [], skip or [], decline or [])
-        if not given and command.interactive and found.questions:
+        if not given and command.interactive and found.waiting:
             given = command.screen.ask(found.questions)
         elif not given:
             raise CallerError(
@@ -174,7 +174,7 @@ def show(
             command.print_json(found.as_json())
         else:
             command.screen.whole(found)
-            if found.questions:
+            if found.waiting:
                 command.screen.waiting(found, command.program, command.store_option, command.screen.out)
 
 
@@ -198,7 +198,8 @@ class _Command:
         self.debug, self.as_json = debug, as_json
         self.interactive = not as_json and not detach and sys.stdin.isatty() and sys.stderr.isatty()
         self.program = _program()
-        self.store_option = f" --store {explicit['store']}" if explicit.get("store") else ""
+        given = [(name, explicit.get(name)) for name in ("store", "config")]
+        self.store_option = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in given if value)
         self._explicit = explicit
         self._secrets: list[str] = []
         self._run_id: str | None = None
@@ -232,7 +233,7 @@ class _Command:
         self._run_id = run_id
         self._announce()
         rest = self._consume(stream)
-        while self.interactive and rest.questions:
+        while self.interactive and rest.waiting:
             answers = self.screen.ask(rest.questions)
             rest = self._consume(self.app.answer_stream(rest.id, answers))
         self.finish(rest)
@@ -241,7 +242,7 @@ class _Command:
         """Print how a run rests, and end with the status that goes with it."""
         if self.as_json:
             self.print_json(rest.as_json())
-        elif rest.questions:
+        elif rest.waiting:
             self.screen.waiting(rest, self.program, self.store_option)
         elif rest.result is not None:
             self.screen.note(f"Run {rest.id} is {rest.status}.")
@@ -295,6 +296,8 @@ class _Command:
 
         keys = [settings.api_key, *(each.api_key for each in settings.agents.values())]
         self._secrets = [key.get_secret_value() for key in keys if key is not None]
+        for component in (settings.model_client, *(each.model_client for each in settings.agents.values())):
+            self._secrets += _texts_in(component)
         self.app = Upcall(settings=settings)
 
     def _announce(self) -> None:
@@ -333,7 +336,7 @@ class _Command:
         if stored is None:
             self.screen.note("Stopped. No run was stored.", "default")
         else:
-            verb = "answer" if stored.questions else "show" if stored.over else "resume"
+            verb = "answer" if stored.waiting else "show" if stored.over else "resume"
             self.screen.note(f"Stopped. Run {stored.id} is stored; go on with:", "default")
             self.screen.note(f"  {self.program} {verb} {stored.id}{self.store_option}", "default")
         raise typer.Exit(INTERRUPTED)
@@ -350,17 +353,24 @@ def _given(found: Run, answers: list[str], skip: list[str], decline: list[str]) 
     from upcall.questions import Answer, Outcome
 
     known = [question.id for question in found.questions] + [each.question_id for each in found.answers]
-    by_id: dict[str, str | list[str] | Answer] = {}
+    by_id: dict[str, str | Answer] = {}
+
+    def give(question_id: str, value: str | Answer) -> None:
+        if question_id in by_id:
+            raise CallerError(f"Question {question_id} was given two answers; give one.")
+        by_id[question_id] = value
+
     for text in answers:
         named, equals, value = text.partition("=")
         if equals and any(each.startswith(named) for each in known if len(named) >= 4):
-            by_id[named] = value
+            give(named, value)
         elif len(answers) == 1 and not skip and not decline:
             return text
         else:
             raise CallerError(f"{text!r} names no question of run {found.id}. Say ID=ANSWER; ids: {', '.join(known)}.")
     for outcome, ids in ((Outcome.SKIPPED, skip), (Outcome.DECLINED, decline)):
-        by_id |= {each: Answer(question_id=each, outcome=outcome) for each in ids}
+        for each in ids:
+            give(each, Answer(question_id=each, outcome=outcome))
     return by_id
 
 
@@ -377,6 +387,13 @@ def _quiet_autogen() -> None:
     """AutoGen logs whole prompts and tracebacks of handled errors; the screen tells of what matters."""
     for name in ("autogen_core", "autogen_core.events", "autogen_agentchat"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def _texts_in(component: dict[str, Any] | None) -> list[str]:
+    """The texts of a component's configuration, any of which may be a key; short ones and its provider are not."""
+    config = (component or {}).get("config")
+    texts = [value for value in config.values() if isinstance(value, str)] if isinstance(config, dict) else []
+    return [text for text in texts if len(text) >= 8]
 
 
 def _advice(message: str) -> str:

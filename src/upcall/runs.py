@@ -91,6 +91,11 @@ class Run(BaseModel):
         """Whether nothing can follow."""
         return not TRANSITIONS[self.status]
 
+    @property
+    def waiting(self) -> bool:
+        """Whether an answer is what it needs. A run that failed beside an open question is resumed first."""
+        return self.status is RunStatus.AWAITING_CLARIFICATION
+
     def moved_to(self, status: RunStatus, **changes: Any) -> Run:
         """The run in its next status, with `changes` to its other fields.
 

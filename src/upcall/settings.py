@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from upcall.errors import ConfigurationError
 
@@ -45,12 +51,8 @@ class Settings(BaseSettings):
     )
 
     model: str | None = None
-    base_url: str | None = Field(
-        default=None, validation_alias=AliasChoices("base_url", "UPCALL_BASE_URL", "OPENAI_BASE_URL")
-    )
-    api_key: SecretStr | None = Field(
-        default=None, validation_alias=AliasChoices("api_key", "UPCALL_API_KEY", "OPENAI_API_KEY")
-    )
+    base_url: str | None = Field(default=None, validation_alias=AliasChoices("UPCALL_BASE_URL", "OPENAI_BASE_URL"))
+    api_key: SecretStr | None = Field(default=None, validation_alias=AliasChoices("UPCALL_API_KEY", "OPENAI_API_KEY"))
     model_client: dict[str, Any] | None = None
     model_info: dict[str, Any] | None = None
     agents: dict[AgentName, ModelSettings] = {}
@@ -96,6 +98,8 @@ class Settings(BaseSettings):
             return Settings.model_construct(**dict(values))
         except ValidationError as error:
             raise ConfigurationError(_problem(error, path)) from error
+        except SettingsError as error:
+            raise ConfigurationError(f"{error}. Lists and tables in the environment are written as JSON.") from error
         except OSError as error:
             raise ConfigurationError(f"Cannot read the settings: {error}.") from error
 
@@ -121,7 +125,8 @@ class Settings(BaseSettings):
         if own.model_client is not None:
             return own  # type: ignore[no-any-return]
         given = own.model_dump(exclude_none=True, exclude={"api_key"})
-        key = {"api_key": own.api_key} if own.api_key else {}
+        # A key belongs to a server: another server does not get the common one.
+        key = {"api_key": own.api_key} if own.api_key or own.base_url else {}
         return common.model_copy(update={"model_client": None} | given | key)
 
 

@@ -148,6 +148,7 @@ class RunStore:
             self._refuse_folder()
             async with self._engine.connect() as connection:
                 await self._check(connection)
+                await connection.commit()  # A file that was still empty has its tables now.
                 yield connection
 
     @contextlib.asynccontextmanager

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 from autogen_agentchat.base import TaskResult, Team
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    HandoffMessage,
+    TextMessage,
+    ToolCallRequestEvent,
+)
 from autogen_core import CancellationToken
 from pydantic import Field, TypeAdapter
 
+from upcall.agents.asking import ASK_USER
 from upcall.agents.resumable import interruptions
 from upcall.checkpoints import Checkpoint
 from upcall.errors import StoredStateError, UpcallError
@@ -28,6 +36,9 @@ T = TypeVar("T")
 _message: TypeAdapter[TextMessage | HandoffMessage] = TypeAdapter(
     Annotated[TextMessage | HandoffMessage, Field(discriminator="type")]
 )
+
+_KEY = re.compile(r"\bsk-[\w-]+")
+"""What keys of the well-known servers look like: an SDK's exception may repeat one."""
 
 SECONDS_TO_STOP = 5.0
 """How long a team that is cut off may take to stop. One that takes longer is left behind, its state unread."""
@@ -74,7 +85,7 @@ class Stretch:
             while (event := await queue.get()) is not None:
                 if self._run.status is not self._stored.run.status:
                     await whole(self._save(self._run))
-                if QUESTIONS in event.metadata:
+                if _tells_of_a_question(event):
                     self.held.append(event)
                 else:
                     yield event
@@ -92,6 +103,9 @@ class Stretch:
         questions = _asked(self._last)
         if questions:
             run = self._run.moved_to(RunStatus.AWAITING_CLARIFICATION, questions=tuple(questions))
+        elif isinstance(self._last, HandoffMessage) and questions_in(self._last):
+            problem = f"A question was handed to {self._last.target!r}; under Upcall the user proxy is called {USER!r}."
+            return await self._save(self._run.moved_to(RunStatus.FAILED, error=problem))
         elif self._last is None or not self._last.to_model_text().strip():
             run = self._run.moved_to(
                 RunStatus.FAILED, error="The team stopped without a result. Resume the run to try again."
@@ -183,11 +197,16 @@ async def whole(work: Coroutine[Any, Any, T]) -> T:
 def first_line(error: BaseException) -> str:
     """The error in one line: a group chat's `RuntimeError` holds the name, the text and the whole traceback."""
     lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return _KEY.sub("[key]", lines[0]) if lines else type(error).__name__
 
 
 async def _checkpoint(team: Team) -> Checkpoint:
     return Checkpoint(team_state=dict(await team.save_state()))
+
+
+def _tells_of_a_question(event: Event) -> bool:
+    asks = isinstance(event, ToolCallRequestEvent) and any(call.name == ASK_USER for call in event.content)
+    return asks or QUESTIONS in event.metadata
 
 
 def _asked(message: BaseChatMessage | None) -> list[Question]:
@@ -195,4 +214,5 @@ def _asked(message: BaseChatMessage | None) -> list[Question]:
     if not isinstance(message, HandoffMessage) or message.target != USER or message.source == USER:
         return []
     own_words = message.content[:MAX_QUESTION_CHARS] or "What now?"
-    return questions_in(message) or [Question(question=own_words, path=(message.source,))]
+    asked = questions_in(message) or [Question(question=own_words)]
+    return [each if each.path else each.model_copy(update={"path": (message.source,)}) for each in asked]
