@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,13 @@ async def test_a_python_example_of_the_readme_runs(block: str) -> None:
         await result
     run = scope["run"]
     assert run.status == "completed"  # type: ignore[attr-defined]
+
+
+def test_the_whole_example_of_the_testing_page_runs() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(), re.DOTALL)
+    (whole,) = [block for block in blocks if "asyncio.run" in block]
+    done = subprocess.run([sys.executable, "-c", whole], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_links_between_pages_lead_somewhere() -> None:
