@@ -47,7 +47,7 @@ from upcall.handoffs import OUTCOME, OUTPUT, asked_event, asking, path_of, under
 from upcall.model_calls import call_model
 from upcall.prompts import AskRuleContext, RepairContext, ReplyFormatContext, render
 from upcall.replies import CodingReport, Report, ResearchReport
-from upcall.runs import Usage
+from upcall.runs import Usage, counted
 from upcall.tasks import Emit, cancellable, emitted
 
 Event = BaseAgentEvent | BaseChatMessage
@@ -211,8 +211,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             open_questions = self._state.open_questions()
             answers, refusal = answers_from(message, open_questions, self.user_proxy)
             note = refusal or note
-            waiting = {question.id for question in open_questions}
-            if any(answer.question_id in waiting for answer in answers):
+            if self.waiting_for() & {answer.question_id for answer in answers}:
                 self._state.deliver(answers)
             elif not refusal:
                 for context in getattr(message, "context", []):
@@ -221,8 +220,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return note
 
     def _count(self, path: str, usage: RequestUsage) -> None:
-        spent = self._state.usage.get(path, Usage())
-        self._state.usage[path] = spent.plus(usage.prompt_tokens, usage.completion_tokens)
+        self._state.usage = counted(self._state.usage, path, usage)
 
     def _counted(self, event: Event, call_id: str) -> Event:
         """An event of a nested agent as this agent's stream has it, its tokens counted for who spent them."""
@@ -402,10 +400,6 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             frame.questions = [question_from(fields, agent=self.name, call_id=frame.call.id)]
         except InvalidQuestion as refusal:
             frame.finish(f"Error: the tool asked for input in a way that cannot be shown. {refusal}", is_error=True)
-
-    def waiting_for(self) -> set[str]:
-        """The ids of the questions this agent waits for."""
-        return {question.id for question in self._state.open_questions()}
 
     def _chosen_handoff(self) -> Handoff | None:
         """The first hand-off of the batch that was called rightly."""

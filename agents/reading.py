@@ -22,11 +22,13 @@ class UnreadableReply(ValueError):
     """A model's reply is not what was asked for. The text is for the model: it says what is wrong."""
 
 
+@cache
 def schema_text(kind: type[BaseModel]) -> str:
     """The JSON schema of a reply, as a prompt shows it."""
     return json.dumps(kind.model_json_schema(), ensure_ascii=False)
 
 
+@cache
 def shape_text(kind: type[BaseModel]) -> str:
     """The shape of a reply with what each field is for in its place: `{"summary": "<the result>", ...}`.
 

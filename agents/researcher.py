@@ -21,7 +21,7 @@ MAX_NAMES_CHARS = 500
 
 def researcher(
     model_client: ChatCompletionClient,
-    documents: Sequence[str | Path] = (),
+    documents: Sequence[str | Path] | DocumentsWorkbench = (),
     *,
     name: str = "researcher",
     escalates_to: str | None = None,
@@ -29,9 +29,9 @@ def researcher(
     stream: bool = False,
     user_proxy: str = "user",
 ) -> PausableAgent:
-    """A research agent on the files and folders `documents`. `escalates_to` names the peer that gets a task that needs
-    a plan (S2-42)."""
-    library = DocumentsWorkbench(documents)
+    """A research agent on the files and folders `documents`, or on a workbench that has found them. `escalates_to` names
+    the peer that gets a task that needs a plan (S2-42)."""
+    library = documents if isinstance(documents, DocumentsWorkbench) else DocumentsWorkbench(documents)
     context = ResearcherContext(available_documents=library.available, escalates_to=escalates_to)
     return PausableAgent(
         name,

@@ -38,6 +38,10 @@ class AgentState(BaseModel):
     version: Literal[1] = STATE_VERSION
     seen: list[str] = []
 
+    def open_questions(self) -> list[Question]:
+        """What this agent asked, or passed on, and nobody has answered yet."""
+        return []
+
 
 StateT = TypeVar("StateT", bound=AgentState)
 
@@ -95,9 +99,9 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
                 kept.append(error)
             raise
 
-    @abstractmethod
     def waiting_for(self) -> set[str]:
         """The ids of the questions this agent waits for."""
+        return {question.id for question in self._state.open_questions()}
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
         """The `Response` alone. Its ``inner_messages`` stay empty: `Swarm` would look for hand-offs in them."""

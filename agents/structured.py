@@ -186,10 +186,6 @@ class StructuredAgent(ResumableAgent[Thread]):
         """What the user was asked about it and said, by whichever agent."""
         return self._state.answered(self.user_proxy)
 
-    def waiting_for(self) -> set[str]:
-        """The ids of the questions this agent waits for."""
-        return {question.id for question in self._state.open_questions()}
-
     def _take_in(self, messages: Sequence[BaseChatMessage]) -> str:
         note = ""
         for message in self._new(messages):

@@ -70,10 +70,12 @@ def root_team(clients: Clients, options: TeamOptions, *, human: UserProxyAgent |
     deep = "clarifier" if options.enable_clarifier else "planner"
     common = _Common(max_rounds=options.max_rounds, stream=options.stream, user_proxy=user.name)
 
+    library = DocumentsWorkbench(options.documents)
+
     def workers(escalates_to: str | None) -> list[ChatAgent]:
         return [
             coder(clients("coder"), options.workspace, escalates_to=escalates_to, **common),
-            researcher(clients("researcher"), options.documents, escalates_to=escalates_to, **common),
+            researcher(clients("researcher"), library, escalates_to=escalates_to, **common),
         ]
 
     peers = workers(deep)
@@ -91,7 +93,7 @@ def root_team(clients: Clients, options: TeamOptions, *, human: UserProxyAgent |
         *peers,
     ]
     if options.enable_clarifier:
-        known = DocumentsWorkbench(options.documents).available
+        known = library.available
         clarifier = Clarifier(clients("clarifier"), max_turns=options.max_turns, documents=known, user_proxy=user.name)
         speakers.insert(1, clarifier)
     stops: list[TerminationCondition] = [TextMessageTermination(agent.name) for agent in speakers]

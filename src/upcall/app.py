@@ -262,8 +262,7 @@ class Upcall:
         )
         if (given := self._model_client) is not None:
             return _Crew(root_team(lambda agent: given, options))
-        named = settings.model or settings.base_url or settings.model_client
-        clients = ModelClients(settings if named else settings.started_with(run.inputs))
+        clients = ModelClients(settings if settings.names_a_model else settings.started_with(run.inputs))
         return _Crew(root_team(clients, options), clients)
 
     def _phase(self, agent: str) -> RunStatus:

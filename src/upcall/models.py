@@ -23,9 +23,7 @@ DEFAULT_MODEL_INFO = ModelInfo(
 
 def uses_demo(settings: Settings) -> bool:
     """Whether the scripted default plays the model: it was asked for, or no model is configured."""
-    if settings.model == DEMO:
-        return True
-    return settings.model is None and settings.base_url is None and settings.model_client is None
+    return settings.model == DEMO or not settings.names_a_model
 
 
 class ModelClients:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ConfigDict, Field
 
 from upcall import identity
@@ -58,6 +60,12 @@ class Usage(BaseModel):
             completion_tokens=self.completion_tokens + completion_tokens,
             model_calls=self.model_calls + 1,
         )
+
+
+def counted(usage: Mapping[str, Usage], path: str, spent: RequestUsage) -> dict[str, Usage]:
+    """The usage of all agents after one more model call of the agent at `path`."""
+    used = usage.get(path, Usage()).plus(spent.prompt_tokens, spent.completion_tokens)
+    return {**usage, path: used}
 
 
 class Run(BaseModel):

@@ -103,6 +103,11 @@ class Settings(BaseSettings):
         except OSError as error:
             raise ConfigurationError(f"Cannot read the settings: {error}.") from error
 
+    @property
+    def names_a_model(self) -> bool:
+        """Whether a model of one's own is configured, or asked for as the demo."""
+        return not (self.model is None and self.base_url is None and self.model_client is None)
+
     def started_with(self, inputs: dict[str, Any], base_url: str | None = None) -> Self:
         """These settings with the model that a run was started with, if that is known, perhaps at another address."""
         if "model" not in inputs:

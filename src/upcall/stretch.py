@@ -26,7 +26,7 @@ from upcall.errors import StoredStateError, UpcallError
 from upcall.handoffs import CLASSIFICATION, PATH, PLAN, QUESTIONS, path_of, questions_in
 from upcall.questions import MAX_QUESTION_CHARS, Question
 from upcall.replies import Classification, Plan
-from upcall.runs import Run, RunStatus, Usage
+from upcall.runs import Run, RunStatus, counted
 from upcall.store import RunStore, StoredRun
 from upcall.teams import USER
 
@@ -166,10 +166,7 @@ class Stretch:
         changes: dict[str, Any] = {}
         self._noted.add(event.id)
         if event.models_usage is not None:
-            path = "/".join(path_of(event))
-            spent = self._run.usage.get(path, Usage())
-            used = spent.plus(event.models_usage.prompt_tokens, event.models_usage.completion_tokens)
-            changes["usage"] = {**self._run.usage, path: used}
+            changes["usage"] = counted(self._run.usage, "/".join(path_of(event)), event.models_usage)
         if isinstance(event, BaseChatMessage) and PATH not in event.metadata and event.source != USER:
             self._last = event
             if text := event.metadata.get(CLASSIFICATION):
