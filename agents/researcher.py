@@ -29,8 +29,8 @@ def researcher(
     stream: bool = False,
     user_proxy: str = "user",
 ) -> PausableAgent:
-    """A research agent on the files and folders `documents`, or on a workbench that has found them. `escalates_to` names
-    the peer that gets a task that needs a plan (S2-42)."""
+    """A research agent on the files and folders `documents`, or on a workbench that has found them.
+    `escalates_to` names the peer that gets a task that needs a plan (S2-42)."""
     library = documents if isinstance(documents, DocumentsWorkbench) else DocumentsWorkbench(documents)
     context = ResearcherContext(available_documents=library.available, escalates_to=escalates_to)
     return PausableAgent(
