@@ -6,6 +6,7 @@ from upcall.prompts.contexts import (
     ClarifierContext,
     ClassifierContext,
     CoderContext,
+    Context,
     LeadContext,
     PlanContext,
     RepairContext,
@@ -13,16 +14,19 @@ from upcall.prompts.contexts import (
     ResearcherContext,
     ToolInfo,
 )
-from upcall.prompts.rendering import render
+from upcall.prompts.rendering import PROMPTS, Prompts, render
 
 __all__ = [
+    "PROMPTS",
     "AmbiguityContext",
     "AskRuleContext",
     "ClarifierContext",
     "ClassifierContext",
     "CoderContext",
+    "Context",
     "LeadContext",
     "PlanContext",
+    "Prompts",
     "RepairContext",
     "ReplyFormatContext",
     "ResearcherContext",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields
-from functools import cache
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from upcall.prompts.contexts import Context
 
@@ -15,21 +16,73 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent
 
 
-@cache
-def environment() -> Environment:
-    """The one environment of all templates: an unknown variable is an error, no escaping (prompts are no HTML)."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+class Prompts:
+    """Our prompts, those in a folder of the user's own taking the place of ours by their file names.
 
-    return Environment(
-        loader=FileSystemLoader(FOLDER),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,
-    )
+    All files are read and checked here, so that a run neither fails at a template halfway nor changes its prompts on
+    the way. A file whose name begins with ``_`` is a part for others to include or import. Equal by folder.
+
+    Raises:
+        ConfigurationError: the folder or a template in it cannot be used; see ``upcall.prompts.checking``.
+    """
+
+    def __init__(self, folder: Path | str | None = None) -> None:
+        self.folder = None if folder is None else Path(os.path.abspath(Path(folder).expanduser()))
+        self._texts: dict[str, str] = {}
+        if self.folder is not None:
+            from upcall.prompts.checking import check, read
+
+            self._texts = read(self.folder)
+            check(self.folder, self._texts, self.environment)
+
+    @cached_property
+    def environment(self) -> Environment:
+        """The environment of all templates: an unknown variable is an error, no escaping (prompts are no HTML)."""
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+        # Prompts get copied from others and are edited in good faith: a sandbox costs them nothing, and keeps what
+        # looks like text from reaching Python's internals. Ours need none.
+        kind = Environment if self.folder is None else ImmutableSandboxedEnvironment
+        made = kind(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
+        ours = FileSystemLoader(FOLDER)
+        made.loader = ours if self.folder is None else self._before(ours)
+        return made
+
+    def render(self, context: Context) -> str:
+        """The prompt that `context` is for, filled in."""
+        variables = {field.name: getattr(context, field.name) for field in fields(context)}
+        return self.environment.get_template(context.template).render(variables).strip()
+
+    def _before(self, ours: Any) -> Any:
+        """A loader of the user's texts, and of ours where there is none. It gives paths, for messages to name."""
+        from jinja2 import ChoiceLoader, FunctionLoader
+
+        def load(name: str) -> tuple[str, str, Any] | None:
+            text = self._texts.get(name)
+            return None if text is None else (text, str(self.folder and self.folder / name), lambda: True)
+
+        return ChoiceLoader([FunctionLoader(load), ours])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Prompts) and self.folder == other.folder
+
+    def __hash__(self) -> int:
+        return hash(self.folder)
+
+    def __repr__(self) -> str:
+        return f"Prompts({str(self.folder)!r})" if self.folder else "Prompts()"
+
+
+PROMPTS = Prompts()
+"""Our prompts as they are."""
+
+
+def environment() -> Environment:
+    """The environment of our templates."""
+    return PROMPTS.environment
 
 
 def render(context: Context) -> str:
-    """The prompt that `context` is for, filled in."""
-    variables = {field.name: getattr(context, field.name) for field in fields(context)}
-    return environment().get_template(context.template).render(variables).strip()
+    """Our prompt that `context` is for, filled in."""
+    return PROMPTS.render(context)

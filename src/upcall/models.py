@@ -57,7 +57,7 @@ class ModelClients:
 def _client(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
     if chosen.model_client is not None:
         return _component(chosen.model_client)
-    if chosen.model == DEMO or (chosen.model is None and uses_demo(settings)):
+    if chosen.model == DEMO or (chosen.model is None and chosen.base_url is None and uses_demo(settings)):
         from upcall.demo import demo_model
 
         return demo_model()

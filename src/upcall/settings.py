@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
@@ -15,11 +17,15 @@ from pydantic_settings import (
 )
 
 from upcall.errors import ConfigurationError
+from upcall.functions import AgentName as AgentName
+from upcall.functions import AtLeastOne, Count, FunctionConfig, Seconds, no_flag, with_blocks
+from upcall.yaml_files import Given, Place, closest, dotted, near, wrong
 
 DEMO = "demo"
 DEFAULT_CONFIG = Path("upcall.yaml")
 
-AgentName = Literal["classifier", "clarifier", "planner", "lead", "coder", "researcher"]
+PREFIX = "UPCALL_"
+_OF_OUR_TESTS = {"UPCALL_UPDATE_GOLDEN", "UPCALL_UPDATE_DOCS"}
 
 
 class ModelSettings(BaseModel):
@@ -38,11 +44,12 @@ class Settings(BaseSettings):
     """All that can be set. Environment variables are named ``UPCALL_...``; ``OPENAI_API_KEY`` is read too.
 
     ``timeout`` is for one model request, ``llm_timeout`` for the classifier's call as a whole, both in seconds.
-    ``agents`` gives single agents another model.
+    ``agents`` gives single agents another model, ``llms`` gives models names that the blocks of ``functions`` use.
+    What such a block sets is in the setting of the same name as well. ``docs/settings.md`` says what each is for.
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="UPCALL_",
+        env_prefix=PREFIX,
         env_file=".env",
         env_nested_delimiter="__",
         extra="ignore",
@@ -56,17 +63,36 @@ class Settings(BaseSettings):
     model_client: dict[str, Any] | None = None
     model_info: dict[str, Any] | None = None
     agents: dict[AgentName, ModelSettings] = {}
+    llms: dict[str, ModelSettings] = {}
+    functions: dict[str, FunctionConfig] = {}
+    tools: list[dict[str, Any]] = []
+    data_sources: list[str] | None = None
+    prompts: Path | None = None
     store: str = "upcall.db"
     user: str | None = None
+    user_info: dict[str, str] = {}
     workspace: Path | None = None
     documents: list[Path] = []
-    timeout: float = Field(default=120, gt=0)
-    llm_timeout: float = Field(default=90, gt=0)
-    max_retries: int = Field(default=2, ge=0)
+    timeout: Seconds = 120
+    llm_timeout: Seconds = 90
+    max_retries: Count = 2
     enable_clarifier: bool = True
-    max_turns: int = Field(default=3, ge=0)
-    max_rounds: int = Field(default=30, ge=1)
+    enable_escalation: bool = True
+    skip_ambiguity_check: bool = False
+    check_questions: bool = True
+    enable_plan_approval: bool = False
+    max_plan_iterations: Count = 10
+    at_plan_limit: Literal["approve", "reject", "pause"] = "approve"
+    max_turns: Count = 3
+    max_clarifications: Count = 3
+    max_rounds: AtLeastOne = 30
+    max_history: Count = 20
+    max_context_chars: Annotated[int, BeforeValidator(no_flag), Field(ge=1000)] = 24000
     stream: bool = False
+    verbose: bool | list[AgentName] = False
+    log_response_max_chars: AtLeastOne = 2000
+
+    _strangers: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, config: Path | None = None, **explicit: Any) -> Settings:
@@ -78,34 +104,32 @@ class Settings(BaseSettings):
             ConfigurationError: the file cannot be read, or a setting is unknown or of the wrong type.
         """
         path = config or (DEFAULT_CONFIG if DEFAULT_CONFIG.is_file() else None)
-        from_file = _read_yaml(path) if path else {}
-
-        class WithFile(cls):  # type: ignore[valid-type, misc]  # pydantic-settings takes its sources from the class
-            @classmethod
-            def settings_customise_sources(
-                cls,
-                settings_cls: type[BaseSettings],
-                init_settings: PydanticBaseSettingsSource,
-                env_settings: PydanticBaseSettingsSource,
-                dotenv_settings: PydanticBaseSettingsSource,
-                file_secret_settings: PydanticBaseSettingsSource,
-            ) -> tuple[PydanticBaseSettingsSource, ...]:
-                yaml = InitSettingsSource(settings_cls, init_kwargs=from_file)
-                return init_settings, env_settings, dotenv_settings, yaml
-
+        given = Given.read(path) if path else Given("the configuration")
+        _refuse_unknown(given)
+        said = Given("Settings", {name: value for name, value in explicit.items() if value is not None})
+        if "functions" in said.data:  # A program's blocks come in the place of the file's, and are not mixed with them.
+            given.data.pop("functions", None)
+        from_file, variables = with_blocks(given), set[str]()
         try:
-            values = WithFile(**{name: value for name, value in explicit.items() if value is not None})
-            return Settings.model_construct(**dict(values))
+            read = Settings.model_construct(**dict(_reading(from_file, variables)(**with_blocks(said))))
         except ValidationError as error:
-            raise ConfigurationError(_problem(error, path)) from error
+            raise ConfigurationError(_problem(error, given)) from error
         except SettingsError as error:
             raise ConfigurationError(f"{error}. Lists and tables in the environment are written as JSON.") from error
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"Cannot read the settings: {error}.") from error
+        read._strangers = tuple(_strangers(variables))
+        read._refuse_unknown_llms(said if "functions" in said.data else given)
+        return read
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is no error but probably not meant, or not expected: one line each."""
+        return (*self._strangers, *self._undefined_llms(), *self._played())
 
     @property
     def names_a_model(self) -> bool:
-        """Whether a model of one's own is configured, or asked for as the demo."""
+        """Whether a common model is configured, or asked for as the demo; single agents may have one without it."""
         return not (self.model is None and self.base_url is None and self.model_client is None)
 
     def started_with(self, inputs: dict[str, Any], base_url: str | None = None) -> Self:
@@ -116,7 +140,7 @@ class Settings(BaseSettings):
         return self.model_copy(update=kept)
 
     def for_agent(self, name: str) -> ModelSettings:
-        """The model of one agent: its own where it has one, else the common one."""
+        """The model of one agent: its own where it has one, else the one that its block names, else the common one."""
         common = ModelSettings(
             model=self.model,
             base_url=self.base_url,
@@ -124,43 +148,147 @@ class Settings(BaseSettings):
             model_client=self.model_client,
             model_info=self.model_info,
         )
-        own = self.agents.get(name)  # type: ignore[call-overload]
+        own = self._own(name)
         if own is None:
             return common
         if own.model_client is not None:
-            return own  # type: ignore[no-any-return]
+            return own
         given = own.model_dump(exclude_none=True, exclude={"api_key"})
         # A key belongs to a server: another server does not get the common one.
         key = {"api_key": own.api_key} if own.api_key or own.base_url else {}
         return common.model_copy(update={"model_client": None} | given | key)
 
+    def tools_for(self, agent: AgentName) -> tuple[str, ...] | None:
+        """The names of the tools that a block lists for the classifier or the clarifier, None where no block does.
 
-def _read_yaml(path: Path) -> dict[str, Any]:
-    import yaml
+        Whether there are such tools is not checked here.
+        """
+        kinds = {"classifier": "intent_classifier", "clarifier": "clarifier_agent"}
+        for block in self.functions.values():
+            if block.type_ == kinds.get(agent) and "tools" in block.model_fields_set:
+                return tuple(block.tools)
+        return None
 
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"Cannot read the configuration {path}: {error.strerror}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        where = getattr(error, "problem_mark", None)
-        line = f", line {where.line + 1}" if where else ""
-        raise ConfigurationError(f"The configuration {path}{line} is not valid YAML.") from error
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
-        raise ConfigurationError(f"The configuration {path} must hold settings by name, like: model: gpt-4o")
-    unknown = sorted(str(key) for key in data if key not in Settings.model_fields)
-    if unknown:
-        known = ", ".join(sorted(Settings.model_fields))
-        raise ConfigurationError(f"Unknown setting {unknown[0]!r} in {path}. Known settings: {known}.")
-    return data
+    def _own(self, agent: str) -> ModelSettings | None:
+        named = {each: llm for block in self.functions.values() for each, llm in block.llms.items()}
+        own: ModelSettings | None = self.agents.get(agent)  # type: ignore[call-overload]
+        return own or self.llms.get(named.get(agent))  # type: ignore[call-overload]
+
+    def _refuse_unknown_llms(self, given: Given) -> None:
+        for name, block in self.functions.items() if self.llms else ():
+            for field in ("llm", "planner_llm"):
+                llm = getattr(block, field, None)
+                if llm is not None and llm not in self.llms:
+                    raise ConfigurationError(
+                        f"{given.at('functions', name, field)}: functions.{name}.{field} = {llm!r} is not defined "
+                        f"under llms{near(llm, self.llms)} Defined: {', '.join(self.llms)}."
+                    )
+
+    def _undefined_llms(self) -> Iterable[str]:
+        """Blocks written for another system name models that only that system knows; they load all the same."""
+        if self.llms:
+            return
+        for llm in dict.fromkeys(llm for block in self.functions.values() for llm in block.llms.values()):
+            yield f"The llm {llm!r} is defined nowhere, so it means the common model; define it under llms."
+
+    def _played(self) -> Iterable[str]:
+        """Where some agents have a model and there is no common one, the others would play the demo unnoticed."""
+        played = [agent for agent in get_args(AgentName) if self._own(agent) is None]
+        if not self.names_a_model and 0 < len(played) < len(get_args(AgentName)):
+            yield f"No common model is set, so the scripted demo plays {', '.join(played)}; set model."
 
 
-def _problem(error: ValidationError, path: Path | None) -> str:
-    """One line: which setting, what it was (never a key), what it must be."""
-    first = error.errors(include_url=False)[0]
-    name = ".".join(str(part) for part in first["loc"])
-    value = "" if "key" in name.lower() or "client" in name else f" = {first['input']!r}"
-    source = f" (command line, UPCALL_{name.upper()}, .env{f' or {path}' if path else ''})"
-    return f"Setting {name}{value} is wrong: {first['msg']}{source}."
+def _reading(from_file: dict[str, Any], variables: set[str]) -> type[Settings]:
+    """Settings that are read from all sources when made. `variables` gets the names of those of the environment."""
+
+    class Reading(Settings):  # pydantic-settings takes its sources from the class.
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            for source in (env_settings, dotenv_settings):
+                assert isinstance(source, EnvSettingsSource)
+                variables.update(name.upper() for name in source.env_vars)
+            _refuse_blocks(variables)
+            yaml = InitSettingsSource(settings_cls, init_kwargs=from_file)
+            return init_settings, env_settings, dotenv_settings, yaml
+
+    return Reading
+
+
+def _refuse_unknown(given: Given) -> None:
+    """Check the names in a file, and that its tools are components."""
+    given.refuse_unknown((), Settings.model_fields)
+    if "agents" in given.data:
+        given.refuse_unknown(("agents",), get_args(AgentName))
+    for table in ("agents", "llms"):
+        named = given.data.get(table)
+        for name in named if isinstance(named, dict) else ():
+            given.refuse_unknown((table, name), ModelSettings.model_fields, listed=ModelSettings.model_fields)
+    tools = given.data.get("tools")
+    for at, tool in enumerate(tools if isinstance(tools, list) else ()):
+        if isinstance(tool, dict) and not isinstance(tool.get("provider"), str):
+            raise ConfigurationError(
+                f"{given.at('tools', at)}: tools.{at} has no provider: name the class of an AutoGen tool, such as "
+                "provider: autogen_ext.tools.http.HttpTool, and its config."
+            )
+
+
+def _strangers(variables: Iterable[str]) -> Iterable[str]:
+    """A note for each variable with our prefix that is no setting."""
+    known = [name.upper() for name in Settings.model_fields]
+    for variable in sorted(variables):
+        if not variable.startswith(PREFIX) or variable in _OF_OUR_TESTS:
+            continue
+        name, nested, _ = variable.removeprefix(PREFIX).partition("__")
+        if name not in known or (nested and not _is_table(name.lower())):
+            close = closest(name, known)
+            yield f"{variable} is no setting" + (f"; did you mean {PREFIX}{close}?" if close else ".")
+
+
+def _refuse_blocks(variables: Iterable[str]) -> None:
+    """A block in the environment would be without what it sets: that is taken over where its ``_type`` is known."""
+    for variable in sorted(variables):
+        if variable.partition("__")[0] == f"{PREFIX}FUNCTIONS":
+            raise ConfigurationError(
+                f"{variable}: functions can be set in the YAML file only. What a block sets has a variable of its own, "
+                f"such as {PREFIX}MAX_TURNS."
+            )
+
+
+def _is_table(setting: str) -> bool:
+    kind = Settings.model_fields[setting].annotation
+    return dict in {get_origin(each) for each in (kind, *get_args(kind))}
+
+
+def _problem(error: ValidationError, given: Given) -> str:
+    """One line: which setting, what it was (never a key), what it must be, and where it was said."""
+    every = error.errors(include_url=False)
+    errors = [each for each in every if each["loc"][0] == every[0]["loc"][0]]
+    # A value that can be of several types has an error for each; the one that got furthest is about what was meant.
+    first = max(errors, key=lambda each: len(each["loc"]))
+    place, value = _place(first["loc"]), first["input"]
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(ModelSettings.model_fields)
+        text = f"{dotted(place)} is unknown{near(str(place[-1]), ModelSettings.model_fields)} Known: {known}."
+    else:
+        text = wrong(place, value, ", or ".join(each["msg"] for each in errors if _place(each["loc"]) == place))
+    if given.holds(place, value):
+        return f"{given.at(*place)}: {text}"
+    variable = PREFIX + "__".join(str(part) for part in place).upper()
+    return f"Setting {text.removesuffix('.')} (command line, {variable} or .env)."
+
+
+def _place(loc: Place) -> Place:
+    """Where a value stands, of pydantic's account of it: without aliases and without the types that were tried."""
+    first, *rest = loc
+    for name, field in Settings.model_fields.items():
+        aliases = field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else []
+        if str(first).upper() in aliases:
+            first = name
+    return (first, *(rest[1:] if first == "verbose" else (part for part in rest if part != "[key]")))
