@@ -4,6 +4,7 @@ from upcall.agents.clarifier import Clarifier
 from upcall.agents.classifier import Classifier
 from upcall.agents.coder import coder
 from upcall.agents.documents import DocumentsWorkbench
+from upcall.agents.escalating import EscalatingAgent
 from upcall.agents.human import HumanProxyAgent
 from upcall.agents.lead import lead
 from upcall.agents.pausable import PausableAgent
@@ -16,6 +17,7 @@ __all__ = [
     "Clarifier",
     "Classifier",
     "DocumentsWorkbench",
+    "EscalatingAgent",
     "HumanProxyAgent",
     "PausableAgent",
     "Planner",

@@ -3,48 +3,110 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Self
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Self
 
-from autogen_agentchat.messages import BaseAgentEvent
+from autogen_agentchat.messages import BaseAgentEvent, ToolCallExecutionEvent, ToolCallRequestEvent
 from autogen_core import CancellationToken, Component, ComponentModel
-from autogen_core.models import ChatCompletionClient, SystemMessage, UserMessage
-from pydantic import BaseModel
+from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
+from autogen_core.tools import BaseTool, ToolSchema, Workbench
+from typing_extensions import Unpack
 
-from upcall.agents.reading import UnreadableReply, schema_text
-from upcall.agents.structured import Ask, HandOver, Step, StructuredAgent
-from upcall.prompts import ClarifierContext, ReplyFormatContext, ToolInfo, render
-from upcall.prompts.contexts import Document
-from upcall.questions import Answer, Outcome
-from upcall.replies import ClarificationResponse
+from upcall.agents.merging import cut, merged
+from upcall.agents.reading import UnreadableReply
+from upcall.agents.structured import (
+    Ask,
+    HandOver,
+    Step,
+    StructuredAgent,
+    StructuredConfig,
+    StructuredOptions,
+    Thread,
+    ToolCalls,
+    Wait,
+)
+from upcall.agents.toolset import Tool, Toolset
+from upcall.agents.turns import Turn
+from upcall.answers import read_answer
+from upcall.handoffs import CLARIFIER_LOG
+from upcall.model_calls import sendable
+from upcall.prompts import ClarifierContext, ToolInfo
+from upcall.prompts.contexts import Document, JsonReminderContext, SearchFirstContext
+from upcall.prompts.examples import EXAMPLES
+from upcall.questions import Answer, Outcome, Question
+from upcall.replies import ClarificationResponse, KnownFrom, Weight
+from upcall.stages import ends_clarification, unwrapped
+from upcall.tasks import cancellable, emitted
 
-SKIP_WORDS = frozenset({"skip", "done", "exit", "quit", "proceed", "continue", "no", "n"})
-"""Whole replies that end the clarification (S0-61). They mean this here only; elsewhere an answer is an answer (X6)."""
+MAX_TOOL_ROUNDS = 5
+"""Batches of tool calls in one turn; after them the model has to answer with what it found."""
 
 
-class ClarifierConfig(BaseModel):
+class ClarifierConfig(StructuredConfig):
     """The declarative form of a `Clarifier`."""
 
-    model_client: ComponentModel
     name: str = "clarifier"
     max_turns: int = 3
     documents: list[tuple[str, str]] = []
-    tools: list[tuple[str, str]] = []
+    data_sources: list[str] | None = None
+    tools: list[ComponentModel] = []
+    workbench: list[ComponentModel] = []
     target: str = "planner"
-    user_proxy: str = "user"
 
 
-class Clarifier(StructuredAgent, Component[ClarifierConfig]):
+class ClarifierAgentState(Thread):
+    """The state of a `Clarifier` (seed S0). The fields of the plan that the seed has here are the planner's (X10).
+
+    ``context`` is what its model has said and has been told since it was given the present task, tool calls included.
+    ``iteration`` counts the questions that were answered, ``clarifier_log`` holds them. ``searched``: it was told to
+    look before it asks.
+    """
+
+    data_sources: list[str] | None = None
+    available_documents: list[dict[str, Any]] | None = None
+    max_turns: int = 3
+    clarifier_log: str = ""
+    iteration: int = 0
+    context: Turn = Turn()
+    searched: bool = False
+
+    @property
+    def remaining_questions(self) -> int:
+        """How many more questions may be asked about this task (S0-30)."""
+        return self.max_turns - self.iteration
+
+    def open_questions(self) -> list[Question]:
+        """What was asked and not yet answered, by the model or by a tool."""
+        return super().open_questions() + self.context.open_questions()
+
+    def take(self, answers: Sequence[Answer]) -> None:
+        """Note the answers to open questions."""
+        super().take(answers)
+        self.context.deliver(answers)
+
+    def end(self) -> None:
+        """The turn is over: the dialog is forgotten, the thread stays."""
+        super().end()
+        self.clarifier_log, self.iteration, self.context, self.searched = "", 0, Turn(), False
+
+
+class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]):
     """Asks one question at a time, at most `max_turns`, until nothing that matters is missing.
 
     Args:
         max_turns: questions a task; then clarification is complete whatever the model says (S0-11).
         documents: the user's documents, which the task may refer to (S0-21).
-        tools: what the agents can find out themselves, and the user need not be asked.
+        data_sources: the ids of the sources this run may use (S0-20); kept in the state, for whoever looks at it.
+        tools: functions or AutoGen tools to look things up with before the user is asked (S0-43). One that raises
+            `UserInputRequired` makes its own call wait.
+        workbench: AutoGen workbenches with more such tools.
         target: who gets the clarified task.
     """
 
     component_config_schema = ClarifierConfig
     component_provider_override = "upcall.agents.Clarifier"
+    state_type = ClarifierAgentState
 
     def __init__(
         self,
@@ -53,83 +115,195 @@ class Clarifier(StructuredAgent, Component[ClarifierConfig]):
         name: str = "clarifier",
         max_turns: int = 3,
         documents: Sequence[Document] = (),
-        tools: Sequence[ToolInfo] = (),
+        data_sources: Sequence[str] | None = None,
+        tools: Sequence[Tool] = (),
+        workbench: Workbench | Sequence[Workbench] = (),
         target: str = "planner",
-        user_proxy: str = "user",
+        **options: Unpack[StructuredOptions],
     ) -> None:
-        super().__init__(
-            name, model_client, description="Asks the user about the scope of a task.", user_proxy=user_proxy
-        )
         self._max_turns = max_turns
-        self._documents, self._tools = tuple(documents), tuple(tools)
+        self._documents = tuple(documents)
+        self._data_sources = None if data_sources is None else list(data_sources)
+        super().__init__(name, model_client, description="Asks the user about the scope of a task.", **options)
+        self._toolset = Toolset(name, tools=tools, workbench=workbench, ask_user=False)
         self._target = target
 
+    def _empty_state(self) -> ClarifierAgentState:
+        documents = [{"file_name": each.file_name, "summary": each.summary} for each in self._documents]
+        return ClarifierAgentState(
+            max_turns=self._max_turns, data_sources=self._data_sources, available_documents=documents or None
+        )
+
+    async def close(self) -> None:
+        """Stop the workbenches."""
+        await self._toolset.close()
+
     async def decide(self, token: CancellationToken) -> AsyncGenerator[BaseAgentEvent | Step, None]:
-        """Ask what the model wants to know, or hand the clarified task on."""
+        """Look things up, ask what the model wants to know, or hand the clarified task on."""
+        self._note_answers()
         if self._complete():
             yield self._done()
             return
-        response: ClarificationResponse | None = None
-        async for item in self._reply(self._prompt(), ClarificationResponse, token):
-            if isinstance(item, ClarificationResponse):
-                response = item
-            elif isinstance(item, UnreadableReply):
-                response = self._fallback()
+        if self._state.candidates:  # It was cut off while it took a second look at what to ask.
+            async for step in self._ask_or_go_on(token):
+                yield step
+            return
+        schemas = await cancellable(self._toolset.schemas(), token)
+        while True:
+            async with aclosing(self._look_up(token)) as events:
+                async for event in events:
+                    yield event
+            if waiting := self._state.context.open_questions():
+                yield Wait(waiting)
+                return
+            reply: ClarificationResponse | UnreadableReply | ToolCalls | None = None
+            async for item in self._next_reply(schemas, token):
+                if isinstance(item, BaseAgentEvent):
+                    yield item
+                else:
+                    reply = item
+            if isinstance(reply, ToolCalls):
+                self._state.context.open_frames(reply.calls, reply.thought)
+                yield self._called()
+                continue
+            if not isinstance(reply, ClarificationResponse):
+                yield self._done() if self._state.dialog else self._ask(self._fallback())
+            elif not reply.asks:
+                yield self._done()
+            elif self._should_search(schemas):
+                self._search_first(reply, schemas)
+                continue
             else:
+                self._state.candidates = [reply.question((self.name,))]
+                async for step in self._ask_or_go_on(token):
+                    yield step
+            return
+
+    async def _ask_or_go_on(self, token: CancellationToken) -> AsyncGenerator[BaseAgentEvent | Step, None]:
+        """Ask what stands up to the second look; where nothing does, clarification is complete."""
+        async for item in self._worth_asking(self._whole_request(), token):
+            if isinstance(item, BaseAgentEvent):
                 yield item
-        if response is None or not response.needs_clarification:
-            yield self._done()
-        else:
-            # Any skip word would do to skip it (S0-61), and so the blank reply of a terminal does.
-            yield Ask([response.question((self.name,)).model_copy(update={"required": False})])
+            else:
+                yield self._ask(item[0]) if item else self._done()
+
+    # -- the dialog ---------------------------------------------------------------------------------------------------
+
+    def _note_answers(self) -> None:
+        """Take what was answered since into the log and into what the model is told."""
+        state = self._state
+        for entry in state.dialog[state.iteration :]:
+            if entry.answer is None:
+                return
+            entry.answer = _as_typed(entry.question, entry.answer)
+            said = entry.answer.as_text()
+            state.clarifier_log += f"Question: {entry.question.question}\nAnswer: {said}\n"
+            state.context.add(UserMessage(content=cut(said, self._max_context_chars), source=self.user_proxy))
+            state.iteration += 1
 
     def _complete(self) -> bool:
         dialog = self._state.dialog
-        return len(dialog) >= self._max_turns or (bool(dialog) and _skipped(dialog[-1].answer))
+        return self._state.remaining_questions <= 0 or (bool(dialog) and ends_clarification(dialog[-1].answer))
 
-    def _prompt(self) -> list[SystemMessage | UserMessage]:
-        prompt = render(
-            ClarifierContext(
-                clarifier_result="\n".join(self.answered()),
-                available_documents=self._documents,
-                tools=self._tools,
-                tool_names=tuple(tool.name for tool in self._tools),
-                remaining_questions=self._max_turns - len(self._state.dialog),
-            )
-        )
-        form = render(ReplyFormatContext(reply_schema=schema_text(ClarificationResponse), final=False))
-        return [
-            SystemMessage(content=f"{prompt}\n\n{form}"),
-            UserMessage(content=self.task(), source="user"),
-        ]
-
-    def _fallback(self) -> ClarificationResponse:
-        """A reply that cannot be read counts as a need to clarify (S0-62), once: then the task goes on as it is."""
-        return ClarificationResponse(
-            needs_clarification=not self._state.dialog,
-            clarification_question=f'What matters most to you in "{_short(self.task())}"?',
-        )
-
-    def _log(self) -> str:
-        lines = []
-        for entry in self._state.dialog:
-            if entry.answer is not None:
-                lines += [f"Question: {entry.question.question}", f"Answer: {entry.answer.as_text()}"]
-        return "\n".join(lines)
+    def _ask(self, question: Question) -> Ask:
+        said = ClarificationResponse(
+            needs_clarification=True,
+            clarification_question=question.question,
+            options=tuple(option.label for option in question.options),
+        ).said()
+        self._state.context.messages.append(AssistantMessage(content=said, source=self.name))
+        # Any skip word would do to skip it (S0-61), and so the blank reply of a terminal does.
+        return Ask([question.model_copy(update={"required": False})])
 
     def _done(self) -> HandOver:
-        log = self._log()
-        return HandOver(self._target, f"Clarified:\n{log}" if log else "Nothing needs to be clarified.")
+        log = self._state.clarifier_log.strip()
+        content = f"Clarified:\n{log}" if log else "Nothing needs to be clarified."
+        return HandOver(self._target, content, {CLARIFIER_LOG: log})
+
+    def _fallback(self) -> Question:
+        """A reply that cannot be read counts as a need to clarify (S0-62), once: then the task goes on as it is."""
+        return Question(question=f'What matters most to you in "{_short(self.task())}"?', path=(self.name,))
+
+    # -- the model and its tools --------------------------------------------------------------------------------------
+
+    def _next_reply(
+        self, schemas: Sequence[ToolSchema], token: CancellationToken
+    ) -> AsyncGenerator[BaseAgentEvent | ClarificationResponse | UnreadableReply | ToolCalls, None]:
+        offered = schemas if self._state.context.rounds < MAX_TOOL_ROUNDS else ()
+        return self._reply(self._prompt(schemas), ClarificationResponse, token, tools=offered)
+
+    def _prompt(self, schemas: Sequence[ToolSchema]) -> list[LLMMessage]:
+        state = self._state
+        documents = [Document(each["file_name"], each.get("summary", "")) for each in state.available_documents or ()]
+        context = ClarifierContext(
+            clarifier_result=merged("", self.clarifications(), self._max_context_chars).strip(),
+            available_documents=tuple(documents),
+            tools=tuple(ToolInfo(schema["name"], schema.get("description", "")) for schema in schemas),
+            tool_names=tuple(schema["name"] for schema in schemas),
+            remaining_questions=state.remaining_questions,
+        )
+        system = SystemMessage(content=self._system_text(context, ClarificationResponse))
+        request = self._request()
+        return [system, *_examples(self.name), UserMessage(content=request, source="user"), *state.context.messages]
+
+    def _request(self) -> str:
+        """The task, with what an agent found that tried it as a shallow one."""
+        return merged(self.task(), self.tried(), self._max_context_chars)
+
+    def _whole_request(self) -> str:
+        """The task with all that is known of it: what was found, asked and answered, and which documents are there."""
+        documents = ", ".join(each["file_name"] for each in self._state.available_documents or ())
+        known = [*self.tried(), *self.clarifications(), *self._state.clarifier_log.splitlines()]
+        given = [f"Documents given with it: {documents}"] if documents else []
+        return merged(self.task(), [*known, *given], self._max_context_chars)
+
+    async def _look_up(self, token: CancellationToken) -> AsyncGenerator[BaseAgentEvent, None]:
+        """Finish the open batch of tool calls, if there is one, and remind the model of the form of its reply."""
+        context = self._state.context
+        if not context.frames:
+            return
+        runnable = [frame for frame in context.frames if frame.runnable]
+        async with aclosing(emitted([partial(self._toolset.serve, frame, token) for frame in runnable])) as events:
+            async for event in events:
+                yield event
+        if context.open_questions():
+            return
+        yield ToolCallExecutionEvent(source=self.name, content=context.results())
+        context.close_batch(self.name)
+        context.rounds += 1
+        context.messages.append(UserMessage(content=self._prompts.render(JsonReminderContext()), source="system"))
+
+    def _called(self) -> ToolCallRequestEvent:
+        for frame in self._state.context.frames:
+            if frame.problem:
+                frame.finish(frame.problem, is_error=True)
+        calls = [frame.call for frame in self._state.context.frames]
+        self._log_reply("; ".join(f"{call.name}({call.arguments})" for call in calls))
+        return ToolCallRequestEvent(source=self.name, content=calls)
+
+    def _should_search(self, schemas: Sequence[ToolSchema]) -> bool:
+        return bool(schemas) and not self._state.context.rounds and not self._state.searched
+
+    def _search_first(self, response: ClarificationResponse, schemas: Sequence[ToolSchema]) -> None:
+        """Once: a question that no tool was tried for is sent back (S0-64)."""
+        self._state.searched = True
+        nudge = self._prompts.render(SearchFirstContext(tuple(schema["name"] for schema in schemas)))
+        self._state.context.messages += [
+            AssistantMessage(content=response.said(), source=self.name),
+            UserMessage(content=nudge, source="system"),
+        ]
+
+    # -- component ----------------------------------------------------------------------------------------------------
 
     def _to_config(self) -> ClarifierConfig:
         return ClarifierConfig(
-            model_client=self._model_client.dump_component(),
-            name=self.name,
+            **self._common_config(),
             max_turns=self._max_turns,
             documents=[(document.file_name, document.summary) for document in self._documents],
-            tools=[(tool.name, tool.description) for tool in self._tools],
+            data_sources=self._data_sources,
+            tools=[tool.dump_component() for tool in self._toolset.tools.values()],
+            workbench=[workbench.dump_component() for workbench in self._toolset.workbenches],
             target=self._target,
-            user_proxy=self.user_proxy,
         )
 
     @classmethod
@@ -139,17 +313,40 @@ class Clarifier(StructuredAgent, Component[ClarifierConfig]):
             name=config.name,
             max_turns=config.max_turns,
             documents=[Document(*document) for document in config.documents],
-            tools=[ToolInfo(*tool) for tool in config.tools],
+            data_sources=config.data_sources,
+            tools=[BaseTool.load_component(tool) for tool in config.tools],
+            workbench=[Workbench.load_component(each) for each in config.workbench],
             target=config.target,
-            user_proxy=config.user_proxy,
+            **cls._options_of(config),
         )
 
 
-def _skipped(answer: Answer | None) -> bool:
-    """Whether this reply ends the clarification. An option that was chosen is an answer, "No" and "Continue" too."""
-    if answer is None or answer.outcome is not Outcome.ANSWERED:
-        return True
-    return not answer.selected and answer.text.strip().casefold() in SKIP_WORDS
+def _as_typed(question: Question, answer: Answer) -> Answer:
+    """The answer without a front end's JSON around it (S0-60): an option in it counts as chosen, a blank as skipped."""
+    if answer.outcome is not Outcome.ANSWERED or answer.selected:
+        return answer
+    said = sendable(unwrapped(answer.text))
+    if not said:
+        return answer.model_copy(update={"outcome": Outcome.SKIPPED, "text": ""})
+    read = read_answer(question, said)
+    return answer.model_copy(update={"text": read.text, "selected": read.selected})
+
+
+def _examples(name: str) -> list[LLMMessage]:
+    """The worked examples as turns of a chat before the task."""
+    turns: list[LLMMessage] = []
+    for example in EXAMPLES:
+        reply = ClarificationResponse(
+            clarification_question=example.clarification_question,
+            answer=example.answer,
+            known_from=KnownFrom(example.known_from),
+            weight=Weight(example.weight),
+            needs_clarification=example.known_from == "user",
+            options=example.options,
+        )
+        said = reply.model_dump_json(exclude={"reason"})
+        turns += [UserMessage(content=example.request, source="user"), AssistantMessage(content=said, source=name)]
+    return turns
 
 
 def _short(text: str, limit: int = 200) -> str:

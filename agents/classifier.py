@@ -2,42 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Self
 
-from autogen_agentchat.messages import BaseAgentEvent
-from autogen_core import CancellationToken, Component, ComponentModel
-from autogen_core.models import ChatCompletionClient, SystemMessage, UserMessage
-from pydantic import BaseModel
+from autogen_agentchat.base import Response
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
+from autogen_core import CancellationToken, Component
+from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
+from typing_extensions import Unpack
 
 from upcall import identity
-from upcall.agents.reading import schema_text
-from upcall.agents.structured import HandOver, Say, Step, StructuredAgent
-from upcall.handoffs import CLASSIFICATION
-from upcall.prompts import ClassifierContext, ReplyFormatContext, ToolInfo, render
+from upcall.agents.merging import cut
+from upcall.agents.structured import (
+    HandOver,
+    Say,
+    Step,
+    StructuredAgent,
+    StructuredConfig,
+    StructuredOptions,
+    Thread,
+)
+from upcall.errors import ModelError, UpcallError
+from upcall.handoffs import CLASSIFICATION, ERROR
+from upcall.prompts import ClassifierContext, ToolInfo
 from upcall.replies import Classification, Depth, Intent
 
 META_FALLBACK = "I'm here to help."
 """What a meta query gets where the model wrote no reply (S2-39)."""
 
+REPAIR_SECONDS = 15.0
+"""How long the one repair of an unreadable reply may take; then the query counts as deep research (S2-38)."""
 
-class ClassifierConfig(BaseModel):
+HISTORY_CHARS = 2_000
+"""How much of each earlier message the classifier is shown."""
+
+
+class ClassifierConfig(StructuredConfig):
     """The declarative form of a `Classifier`."""
 
-    model_client: ComponentModel
     name: str = "classifier"
     tools: list[tuple[str, str]] = []
+    user_info: dict[str, str] = {}
     llm_timeout: float = 90
+    max_history: int = 20
     deep_target: str = "clarifier"
-    user_proxy: str = "user"
 
 
-class Classifier(StructuredAgent, Component[ClassifierConfig]):
+class Classifier(StructuredAgent[Thread], Component[ClassifierConfig]):
     """Answers meta queries at once; hands shallow tasks to researcher or coder, deep ones to the clarifier.
+
+    Where the model cannot be called it says so and ends the run, with ``upcall.error`` in the message's metadata
+    (S2-33); called again without new messages it tries again.
 
     Args:
         tools: what the team can use, shown to the model so that it can judge how much work a task is (S2-22).
+        user_info: what is known of the user, ``name`` and ``email`` (S2-15).
         llm_timeout: seconds for the one call (S2-24).
+        max_history: messages of the conversation that the model is shown, the present one included (S2-40).
         deep_target: who gets deep tasks: the clarifier, or the planner where there is no clarifier.
     """
 
@@ -50,19 +72,40 @@ class Classifier(StructuredAgent, Component[ClassifierConfig]):
         *,
         name: str = "classifier",
         tools: Sequence[ToolInfo] = (),
+        user_info: Mapping[str, str] | None = None,
         llm_timeout: float = 90,
+        max_history: int = 20,
         deep_target: str = "clarifier",
-        user_proxy: str = "user",
+        **options: Unpack[StructuredOptions],
     ) -> None:
         super().__init__(
             name,
             model_client,
             description="Decides whether a message is small talk, research or coding, and how much work it is.",
-            user_proxy=user_proxy,
             timeout=llm_timeout,
+            **options,
         )
         self._tools = tuple(tools)
+        self._user_info = dict(user_info or {})
+        self._llm_timeout = llm_timeout
+        self._max_history = max_history
         self._deep_target = deep_target
+
+    async def take_turn(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
+        """As every structured agent's, but a failed model call is said and not raised."""
+        try:
+            async with aclosing(super().take_turn(messages, cancellation_token)) as turn:
+                async for item in turn:
+                    yield item
+        except ModelError as error:
+            yield self._failed(str(error))
+        except (UpcallError, AssertionError):
+            raise  # Not the model's fault: the stored state, or a script in a test.
+        except Exception as error:  # noqa: BLE001  (S2-41: whatever it is, the user gets an apology and not a traceback)
+            apology = f"I'm sorry, something went wrong while I read your message ({type(error).__name__})."
+            yield self._failed(f"{apology} Please try again.")
 
     async def decide(self, token: CancellationToken) -> AsyncGenerator[BaseAgentEvent | Step, None]:
         """One call. What cannot be read after one repair, or says nothing, is deep research (S2-37, S2-38)."""
@@ -71,18 +114,31 @@ class Classifier(StructuredAgent, Component[ClassifierConfig]):
         if not task.strip():
             yield self._route(classification, task)
             return
-        async for item in self._reply(self._prompt(task), Classification, token):
+        async for item in self._reply(self._prompt(task), Classification, token, repair_timeout=REPAIR_SECONDS):
             if isinstance(item, Classification):
                 classification = item
             elif isinstance(item, BaseAgentEvent):
                 yield item
         yield self._route(classification, task)
 
-    def _prompt(self, task: str) -> list[SystemMessage | UserMessage]:
-        now = identity.now().strftime("%Y-%m-%d %H:%M UTC")
-        prompt = render(ClassifierContext(query=task, current_datetime=now, tools=self._tools))
-        form = render(ReplyFormatContext(reply_schema=schema_text(Classification), final=False))
-        return [SystemMessage(content=f"{prompt}\n\n{form}"), UserMessage(content=task, source="user")]
+    def _prompt(self, task: str) -> list[LLMMessage]:
+        query = cut(task, self._max_context_chars)
+        context = ClassifierContext(
+            query=query,
+            current_datetime=identity.now().strftime("%Y-%m-%d %H:%M UTC"),
+            tools=self._tools,
+            user_info=self._user_info,
+        )
+        system = SystemMessage(content=self._system_text(context, Classification))
+        return [system, *self._history(), UserMessage(content=query, source="user")]
+
+    def _history(self) -> list[LLMMessage]:
+        """What was said before the present task: texts, and the user's answers; the last `max_history` in all."""
+        task = self._state.task_messages(self.user_proxy)
+        before = self._state.messages[: self._state.messages.index(task[0])] if task else []
+        said = [each for each in before if _is_conversation(each, self.user_proxy)]
+        shown = said[-room:] if (room := self._max_history - len(task)) > 0 else []
+        return [_as_context(each, self.user_proxy) for each in shown if each.to_model_text().strip()]
 
     def _route(self, classification: Classification, task: str) -> Step:
         metadata = {CLASSIFICATION: classification.model_dump_json()}
@@ -92,14 +148,18 @@ class Classifier(StructuredAgent, Component[ClassifierConfig]):
         target = self._deep_target if classification.depth is Depth.DEEP else shallow
         return HandOver(target, f"{classification.depth.value} {classification.intent.value} task: {task}", metadata)
 
+    def _failed(self, message: str) -> Response:
+        """The end of the turn for the group, while the turn itself stays open: called again, it tries again."""
+        return Response(chat_message=TextMessage(source=self.name, content=message, metadata={ERROR: message}))
+
     def _to_config(self) -> ClassifierConfig:
         return ClassifierConfig(
-            model_client=self._model_client.dump_component(),
-            name=self.name,
+            **self._common_config(),
             tools=[(tool.name, tool.description) for tool in self._tools],
-            llm_timeout=self._timeout or 90,
+            user_info=self._user_info,
+            llm_timeout=self._llm_timeout,
+            max_history=self._max_history,
             deep_target=self._deep_target,
-            user_proxy=self.user_proxy,
         )
 
     @classmethod
@@ -108,7 +168,20 @@ class Classifier(StructuredAgent, Component[ClassifierConfig]):
             ChatCompletionClient.load_component(config.model_client),
             name=config.name,
             tools=[ToolInfo(*tool) for tool in config.tools],
+            user_info=config.user_info,
             llm_timeout=config.llm_timeout,
+            max_history=config.max_history,
             deep_target=config.deep_target,
-            user_proxy=config.user_proxy,
+            **cls._options_of(config),
         )
+
+
+def _is_conversation(message: BaseChatMessage, user_proxy: str) -> bool:
+    return isinstance(message, TextMessage) or (isinstance(message, HandoffMessage) and message.source == user_proxy)
+
+
+def _as_context(message: BaseChatMessage, user_proxy: str) -> LLMMessage:
+    text = cut(message.to_model_text(), HISTORY_CHARS)
+    if message.source in ("user", user_proxy):
+        return UserMessage(content=text, source=message.source)
+    return AssistantMessage(content=text, source=message.source)

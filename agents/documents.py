@@ -55,6 +55,10 @@ class DocumentsWorkbench(FileWorkbench, Component[DocumentsConfig]):
 
     async def list_tools(self) -> list[ToolSchema]:
         """The schemas of the two tools."""
+        return self.schemas()
+
+    def schemas(self) -> list[ToolSchema]:
+        """The same, for whoever cannot wait."""
         name = {"type": "string", "description": "A document's name, as the search gives it."}
         first = {"type": "integer", "description": "The first line to read, from 1."}
         words = {"type": "string", "description": "Words to look for."}

@@ -8,7 +8,7 @@ from autogen_agentchat.base import ChatAgent
 from autogen_core.models import ChatCompletionClient
 
 from upcall.agents.pausable import PausableAgent
-from upcall.prompts import LeadContext, ToolInfo, render
+from upcall.prompts import PROMPTS, LeadContext, Prompts, ToolInfo
 from upcall.replies import Report
 
 
@@ -20,6 +20,7 @@ def lead(
     max_rounds: int = 30,
     stream: bool = False,
     user_proxy: str = "user",
+    prompts: Prompts = PROMPTS,
 ) -> PausableAgent:
     """An agent whose tools are other agents; calls in one reply run at the same time."""
     listed = tuple(ToolInfo(agent.name, agent.description) for agent in agents)
@@ -27,10 +28,11 @@ def lead(
         name,
         model_client,
         description="Works off a plan with its nested agents and reports to the user.",
-        system_message=render(LeadContext(agents=listed)),
+        system_message=prompts.render(LeadContext(agents=listed)),
         agents=agents,
         output_type=Report,
         max_rounds=max_rounds,
         stream=stream,
         user_proxy=user_proxy,
+        prompts=prompts,
     )

@@ -38,14 +38,10 @@ from upcall.agents.reading import UnreadableReply, read_reply, shape_text
 from upcall.agents.resumable import ResumableAgent, answers_from
 from upcall.agents.toolset import Tool, Toolset
 from upcall.agents.turns import Frame, Turn
-from upcall.errors import (
-    ModelReplyInvalid,
-    SchemaMismatch,
-    UserInputRequired,
-)
+from upcall.errors import ModelReplyInvalid, SchemaMismatch
 from upcall.handoffs import OUTCOME, OUTPUT, asked_event, asking, path_of, under
 from upcall.model_calls import call_model
-from upcall.prompts import AskRuleContext, RepairContext, ReplyFormatContext, render
+from upcall.prompts import PROMPTS, AskRuleContext, Prompts, RepairContext, ReplyFormatContext
 from upcall.replies import CodingReport, Report, ResearchReport
 from upcall.runs import Usage, counted
 from upcall.tasks import Emit, cancellable, emitted
@@ -75,6 +71,7 @@ class PausableAgentConfig(BaseModel):
     max_questions: int = 10
     stream: bool = False
     user_proxy: str = "user"
+    prompts: str | None = None
 
 
 class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
@@ -103,6 +100,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         max_questions: `ask_user` calls a turn; further ones get an error result.
         stream: whether text is streamed from the model as it comes.
         user_proxy: the name of the `UserProxyAgent` of the outermost group chat.
+        prompts: the templates of the rule for `ask_user`, of the form of the final reply, and of its repair.
 
     Raises:
         ConfigurationError: two tools, agents or hand-offs have the same name.
@@ -131,8 +129,10 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         max_questions: int = 10,
         stream: bool = False,
         user_proxy: str = "user",
+        prompts: Prompts = PROMPTS,
     ) -> None:
         super().__init__(name=name, description=description, user_proxy=user_proxy)
+        self._prompts = prompts
         self._model_client = model_client
         self._system_message = system_message
         self._toolset = Toolset(
@@ -254,10 +254,10 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     def _system_text(self) -> str:
         parts = [self._system_message]
         if self._toolset.ask_user:
-            parts.append(render(AskRuleContext(mode=self._ask_mode)))
+            parts.append(self._prompts.render(AskRuleContext(mode=self._ask_mode)))
         if self._output_type is not None:
             shape = shape_text(self._output_type)
-            parts.append(render(ReplyFormatContext(reply_schema=shape, final=True)))
+            parts.append(self._prompts.render(ReplyFormatContext(reply_schema=shape, final=True)))
         return "\n\n".join(part for part in parts if part)
 
     def _conclude(self, reply: CreateResult) -> TextMessage | ThoughtEvent:
@@ -270,7 +270,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 turn.repairs += 1
                 if text.strip():
                     turn.messages.append(AssistantMessage(content=text, source=self.name))
-                request = render(RepairContext(str(problem))) if self._output_type else _EMPTY_REPLY
+                request = self._prompts.render(RepairContext(str(problem))) if self._output_type else _EMPTY_REPLY
                 turn.messages.append(UserMessage(content=request, source="system"))
                 return ThoughtEvent(source=self.name, content=text, models_usage=reply.usage)
             message = self._fallback(text, problem)
@@ -375,7 +375,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         elif name in self._toolset.handoffs:
             self._hand_off(frame, self._toolset.handoffs[name])
         else:
-            await self._run_tool(frame, token, emit)
+            await self._toolset.serve(frame, token, emit)
 
     def _hand_off(self, frame: Frame, handoff: Handoff) -> None:
         chosen = self._chosen_handoff()
@@ -383,23 +383,6 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             frame.finish(handoff.message)
         else:
             frame.finish(f"Error: the turn goes to {chosen.target} and cannot go to two agents.", is_error=True)
-
-    async def _run_tool(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> None:
-        try:
-            await cancellable(self._toolset.run(frame, token), token)
-        except UserInputRequired as needed:
-            self._wait_for(frame, needed)
-            for question in frame.questions:
-                emit(asked_event(question, source=self.name))
-        except Exception as error:  # noqa: BLE001  (a tool may raise anything; the model is told and can react)
-            frame.finish(f"Error: {str(error) or type(error).__name__}", is_error=True)
-
-    def _wait_for(self, frame: Frame, needed: UserInputRequired) -> None:
-        fields = {"question": needed.question, "options": list(needed.options)}
-        try:
-            frame.questions = [question_from(fields, agent=self.name, call_id=frame.call.id)]
-        except InvalidQuestion as refusal:
-            frame.finish(f"Error: the tool asked for input in a way that cannot be shown. {refusal}", is_error=True)
 
     def _chosen_handoff(self) -> Handoff | None:
         """The first hand-off of the batch that was called rightly."""
@@ -428,6 +411,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             max_questions=self._max_questions,
             stream=self._stream,
             user_proxy=self.user_proxy,
+            prompts=str(self._prompts.folder) if self._prompts.folder else None,
         )
 
     @classmethod
@@ -449,6 +433,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             max_questions=config.max_questions,
             stream=config.stream,
             user_proxy=config.user_proxy,
+            prompts=Prompts(config.prompts) if config.prompts else PROMPTS,
         )
 
 

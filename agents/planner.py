@@ -1,51 +1,139 @@
-"""The planner: checks for what it cannot plan with, asks about all of it at once, then makes the plan (seed S3)."""
+"""The planner: checks for what it cannot plan with, asks about it, plans, and has the plan reviewed (seeds S3, S0)."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Self
+from typing import Literal, Self
 
-from autogen_agentchat.messages import BaseAgentEvent
-from autogen_core import CancellationToken, Component, ComponentModel
-from autogen_core.models import ChatCompletionClient, SystemMessage, UserMessage
+from autogen_agentchat.messages import BaseAgentEvent, ThoughtEvent
+from autogen_core import CancellationToken, Component
+from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from pydantic import BaseModel
+from typing_extensions import Unpack
 
-from upcall.agents.reading import schema_text
-from upcall.agents.structured import Ask, HandOver, Step, StructuredAgent
+from upcall.agents.merging import cut, merged
+from upcall.agents.reading import UnreadableReply, read_reply
+from upcall.agents.structured import (
+    Ask,
+    HandOver,
+    Say,
+    Step,
+    StructuredAgent,
+    StructuredConfig,
+    StructuredOptions,
+    Thread,
+)
+from upcall.errors import ModelError
 from upcall.handoffs import PLAN
-from upcall.prompts import AmbiguityContext, PlanContext, ReplyFormatContext, ToolInfo, render
-from upcall.replies import AmbiguityCheck, Plan
+from upcall.plans import EDITS_HINT, EditRefused, Plan, PlanOutline, PlanStatus, PlanStep, ReviewedPlan, edited
+from upcall.prompts import AmbiguityContext, PlanContext, ToolInfo
+from upcall.prompts.contexts import Context, FeedbackContext
+from upcall.questions import MAX_QUESTION_CHARS, Answer, ClarificationType, Option, Question
+from upcall.replies import AmbiguityCheck
+from upcall.stages import Verdict, unwrapped, verdict
 
 FALLBACK_SECTIONS = ("Background", "Main points", "Comparison", "Open points", "Conclusion")
 """The sections of the plan that stands in where the model's cannot be read (S0-62)."""
 
+REVIEW = ClarificationType.RISK_CONFIRMATION
+"""What the review of a plan is: of all kinds of question the one that only the human's own words answer."""
+
 CLEAR = AmbiguityCheck(needs_clarification=False)
 
+UNREADABLE = "What you said could not be worked in: the model's new plan cannot be read. This is the plan as it was."
 
-class PlannerConfig(BaseModel):
+AtLimit = Literal["approve", "reject", "pause"]
+
+
+class PlannerConfig(StructuredConfig):
     """The declarative form of a `Planner`."""
 
-    model_client: ComponentModel
     name: str = "planner"
     max_clarifications: int = 3
+    skip_ambiguity_check: bool = False
+    enable_plan_approval: bool = False
+    max_plan_iterations: int = 10
+    at_plan_limit: AtLimit = "approve"
     handlers: list[tuple[str, str]] = []
     tools: list[tuple[str, str]] = []
     target: str = "lead"
-    user_proxy: str = "user"
 
 
-class Planner(StructuredAgent, Component[PlannerConfig]):
+class PlannerState(Thread):
+    """The state of a `Planner`: besides the thread, the plan under review (S0-25 to S0-29, S3-39).
+
+    ``checked``: the check found nothing more to ask, so that it is not made again where the call after it fails.
+    ``revisions`` counts the plans made anew after feedback.
+    """
+
+    checked: bool = False
+    plan: ReviewedPlan | None = None
+    revisions: int = 0
+
+    @property
+    def clarification_count(self) -> int:
+        """Rounds of questions so far, without reviews of the plan (S3-39)."""
+        return self.rounds - sum(entry.question.clarification_type is REVIEW for entry in self.dialog)
+
+    @property
+    def clarification_history(self) -> list[tuple[Question, Answer]]:
+        """Questions of this turn that were answered, with their answers, oldest first (S3-39)."""
+        return [
+            (entry.question, entry.answer)
+            for entry in self.dialog
+            if entry.answer is not None and entry.question.clarification_type is not REVIEW
+        ]
+
+    @property
+    def plan_title(self) -> str | None:
+        """The title of the present plan."""
+        return self.plan.title if self.plan else None
+
+    @property
+    def plan_sections(self) -> list[str]:
+        """The sections of the present plan."""
+        return list(self.plan.sections) if self.plan else []
+
+    @property
+    def plan_approved(self) -> bool:
+        """Whether it is approved; then it is handed over, and the turn ends."""
+        return self.plan is not None and self.plan.approved
+
+    @property
+    def plan_rejected(self) -> bool:
+        """Whether it is rejected; then the turn ends."""
+        return self.plan is not None and self.plan.status is PlanStatus.REJECTED
+
+    @property
+    def plan_feedback_history(self) -> list[str]:
+        """What the user said of earlier versions, oldest first."""
+        return list(self.plan.feedback) if self.plan else []
+
+    def end(self) -> None:
+        """The turn is over: the plan is forgotten here and lives on in the run."""
+        super().end()
+        self.checked, self.plan, self.revisions = False, None, 0
+
+
+class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
     """Restarts planning with the merged context after every round of answers, at most `max_clarifications` rounds.
 
     Args:
         max_clarifications: rounds of questions (S3-34); a round may hold several questions.
-        handlers: the agents that steps can be given to, with their descriptions.
+        skip_ambiguity_check: plan at once, whatever is unclear.
+        enable_plan_approval: show the plan to the user, who approves it, rejects it, says what to change, or edits
+            single steps (``upcall.plans.EDITS_HINT``). Without it the plan goes straight to `target`.
+        max_plan_iterations: how often the plan is made anew after feedback (S0-46).
+        at_plan_limit: what becomes of feedback beyond that (X7): the plan is approved and recorded as
+            ``auto_approved`` with that feedback as its remark, it is rejected, or the user has to choose (``pause``).
+        handlers: the agents that steps can be given to, with their descriptions; and `target` itself.
         tools: what they can use.
         target: who works off the plan.
     """
 
     component_config_schema = PlannerConfig
     component_provider_override = "upcall.agents.Planner"
+    state_type = PlannerState
 
     def __init__(
         self,
@@ -53,65 +141,264 @@ class Planner(StructuredAgent, Component[PlannerConfig]):
         *,
         name: str = "planner",
         max_clarifications: int = 3,
+        skip_ambiguity_check: bool = False,
+        enable_plan_approval: bool = False,
+        max_plan_iterations: int = 10,
+        at_plan_limit: AtLimit = "approve",
         handlers: Sequence[ToolInfo] = (),
         tools: Sequence[ToolInfo] = (),
         target: str = "lead",
-        user_proxy: str = "user",
+        **options: Unpack[StructuredOptions],
     ) -> None:
-        super().__init__(name, model_client, description="Makes the plan for a task.", user_proxy=user_proxy)
+        super().__init__(name, model_client, description="Makes the plan for a task.", **options)
         self._max_clarifications = max_clarifications
+        self._skip_ambiguity_check = skip_ambiguity_check
+        self._enable_plan_approval = enable_plan_approval
+        self._max_plan_iterations, self._at_plan_limit = max_plan_iterations, at_plan_limit
         self._handlers, self._tools = tuple(handlers), tuple(tools)
         self._target = target
 
     async def decide(self, token: CancellationToken) -> AsyncGenerator[BaseAgentEvent | Step, None]:
-        """Check for ambiguity, ask about it, plan."""
-        if not self._state.checked and self._state.rounds < self._max_clarifications:
-            check = CLEAR  # A check that fails does not block planning (S3-41).
-            async for item in self._reply(self._check_prompt(), AmbiguityCheck, token):
-                if isinstance(item, AmbiguityCheck):
-                    check = item
-                elif isinstance(item, BaseAgentEvent):
-                    yield item
-            if check.needs_clarification:
-                yield Ask([aspect.question((self.name,)) for aspect in check.ambiguity_details])
+        """Check for ambiguity, ask about it, plan; then have the plan reviewed (`plan_user_request_handler`, S3-18)."""
+        state = self._state
+        if state.plan is not None:
+            step = self._read_review(state.plan)
+            if step is not None:
+                yield step
                 return
-            self._state.checked = True
-        plan = Plan(title=_first_line(self.task()), sections=FALLBACK_SECTIONS)
-        async for reply in self._reply(self._plan_prompt(), Plan, token):
-            if isinstance(reply, Plan):
-                plan = reply
-            elif isinstance(reply, BaseAgentEvent):
+        else:
+            if self._to_be_checked():
+                async for event in self._check_for_ambiguity(token):
+                    yield event
+            questions: list[Question] = []
+            async for item in self._worth_asking(self._request(), token):
+                if isinstance(item, BaseAgentEvent):
+                    yield item
+                else:
+                    questions = item
+            if questions:
+                state.checked = False
+                yield Ask(questions)
+                return
+        async for reply in self._reply(self._plan_prompt(), Plan, token, check=self._with_known_names):
+            if isinstance(reply, BaseAgentEvent):
+                self._state.checked = True  # There is a reply: what is still to be repaired is this one.
                 yield reply
-        yield HandOver(self._target, plan.as_markdown(), {PLAN: plan.model_dump_json()})
+            else:
+                yield self._made(reply)
+
+    def _to_be_checked(self) -> bool:
+        state = self._state
+        done = state.checked or self._skip_ambiguity_check or state.rounds >= self._max_clarifications
+        return not done
+
+    async def _check_for_ambiguity(self, token: CancellationToken) -> AsyncGenerator[BaseAgentEvent, None]:
+        """Note what keeps it from planning, if anything does, as candidates to ask. A check that fails does not block
+        planning (S3-41); if the server is the reason, the call for the plan says so."""
+        try:
+            async for item in self._reply(self._check_prompt(), AmbiguityCheck, token):
+                if isinstance(item, BaseAgentEvent):
+                    yield item
+                    continue
+                self._state.checked = True
+                if isinstance(item, AmbiguityCheck) and item.needs_clarification:
+                    self._state.candidates = self._unasked(item)
+        except ModelError as problem:
+            self._state.repair = []
+            yield ThoughtEvent(source=self.name, content=f"(the check for ambiguity failed: {problem})")
+
+    def _unasked(self, check: AmbiguityCheck) -> list[Question]:
+        """The questions of the check, but for those that were put before in the same words (X11)."""
+        put = {entry.question.question.casefold() for entry in self._state.dialog}
+        answered = [line.casefold() for said in self.clarifications() for line in said.splitlines()]
+        questions: list[Question] = []
+        for aspect in check.ambiguity_details:
+            question = aspect.question((self.name,))
+            words = question.question.casefold()
+            if words not in put and not any(line.startswith(f"{words} - ") for line in answered):
+                put.add(words)
+                questions.append(question)
+        return questions
+
+    # -- the plan -----------------------------------------------------------------------------------------------------
+
+    def _made(self, reply: object) -> Step:
+        """What becomes of the model's plan, or of what stands in for one that cannot be read."""
+        state = self._state
+        plan = reply if isinstance(reply, Plan) else self._fallback(reply)
+        if state.plan is not None:
+            note = UNREADABLE if plan == state.plan.plan and plan is not reply else ""
+            state.revisions += 1
+            return self._propose(state.plan.revised(plan, self._said()), note)
+        if self._enable_plan_approval:
+            return self._propose(ReviewedPlan.of(plan, PlanStatus.PROPOSED))
+        return self._hand_over(ReviewedPlan.of(plan, PlanStatus.MADE))
+
+    def _fallback(self, problem: object) -> Plan:
+        """The outline where the steps cannot be worked off, the plan before where there is one, else the fixed plan."""
+        reply = problem.reply if isinstance(problem, UnreadableReply) else ""
+        try:
+            outline = read_reply(reply, PlanOutline)
+            return Plan(title=outline.title, sections=outline.sections)
+        except UnreadableReply:
+            before = self._state.plan
+            return before.plan if before else Plan(title=_first_line(self.task()), sections=FALLBACK_SECTIONS)
+
+    def _with_known_names(self, plan: Plan) -> Plan:
+        """The plan with its agents and tools named as they are called, and each step of the type of its name: who is
+        shown a plan, and edits it, sees no types.
+
+        Raises:
+            UnreadableReply: a step names somebody who is not there (S3-42).
+        """
+        handlers = [*(handler.name for handler in self._handlers), self._target] if self._handlers else []
+        tools = [tool.name for tool in self._tools]
+        called = {
+            "handler": {"lead": self._target} | {name.casefold(): name for name in handlers},
+            "tool": {name.casefold(): name for name in tools},
+        }
+
+        def known(step: PlanStep) -> PlanStep:
+            for kind in (step.type, "tool" if step.type == "handler" else "handler"):
+                if name := called[kind].get(step.name.casefold()):
+                    return step.model_copy(update={"type": kind, "name": name})
+            return step
+
+        named = plan.model_copy(update={"steps": tuple(map(known, plan.steps))})
+        if problems := named.unknown_names(handlers, tools):
+            raise UnreadableReply("; ".join(problems))
+        return named
+
+    def _hand_over(self, plan: ReviewedPlan) -> HandOver:
+        content = plan.get_approved_plan_context() or plan.as_markdown()
+        if plan.remark:
+            content += f"\n\nThe user's last remark on this plan, not worked into it:\n{plan.remark}"
+        return HandOver(self._target, content, {PLAN: plan.model_dump_json()})
+
+    # -- review -------------------------------------------------------------------------------------------------------
+
+    def _propose(self, plan: ReviewedPlan, note: str = "") -> Ask:
+        """Show the plan and ask what becomes of it (S0-14)."""
+        self._state.plan = plan
+        hint = " ".join([self._what_else(), *([EDITS_HINT] if plan.steps else [])])
+        shown = cut(plan.as_text(), MAX_QUESTION_CHARS - len(note) - 500)
+        lines = [note, "Here is the proposed plan:", shown, "Do you approve this plan?", hint]
+        question = Question(
+            question="\n".join(filter(None, lines)),
+            header="Plan",
+            clarification_type=REVIEW,
+            options=(Option(label="Approve"), Option(label="Reject")),
+            path=(self.name,),
+        )
+        return Ask([question], {PLAN: plan.model_dump_json()})
+
+    def _what_else(self) -> str:
+        """What comes of an answer that neither approves nor rejects: nobody is to find out by giving it."""
+        revisions = self._state.revisions
+        if revisions < self._max_plan_iterations:
+            return "Anything else you say is worked into it."
+        times = "once" if revisions == 1 else f"{revisions} times"
+        limit = f"It was revised {times}, which is the limit:"
+        match self._at_plan_limit:
+            case "approve":
+                return f"{limit} anything else you say approves it as it is, and goes along as a remark."
+            case "reject":
+                return f"{limit} anything else you say rejects it."
+            case "pause":
+                return f"{limit} approve it or reject it."
+
+    def _read_review(self, plan: ReviewedPlan) -> Step | None:
+        """What the user's answer leads to; None where the plan is to be made anew."""
+        answer = self._review()
+        match verdict(answer):
+            case Verdict.APPROVED:
+                return self._hand_over(plan.decided(PlanStatus.APPROVED))
+            case Verdict.REJECTED:
+                return self._reject(plan)
+        said = self._said()
+        if not said:
+            return self._propose(plan, "Your answer was empty; nothing was changed.")
+        try:
+            changed = edited(plan.plan, said)
+            if changed is not None:
+                return self._propose(plan.revised(self._with_known_names(changed), said, edited=True))
+        except (EditRefused, UnreadableReply) as refusal:
+            return self._propose(plan, f"Nothing was changed: {str(refusal)[:500]}.")
+        if self._state.revisions < self._max_plan_iterations:
+            return None
+        match self._at_plan_limit:
+            case "approve":
+                return self._hand_over(plan.decided(PlanStatus.AUTO_APPROVED, remark=said))
+            case "reject":
+                return self._reject(plan, remark=said)
+            case "pause":
+                return self._propose(plan, "What you said was not worked in; nothing was changed.")
+
+    def _reject(self, plan: ReviewedPlan, remark: str | None = None) -> Say:
+        rejected = plan.decided(PlanStatus.REJECTED, remark)
+        return Say(f"The plan {plan.title!r} was rejected; nothing was done.", {PLAN: rejected.model_dump_json()})
+
+    def _review(self) -> Answer | None:
+        return self._state.dialog[-1].answer
+
+    def _said(self) -> str:
+        answer = self._review()
+        return unwrapped(answer.text) if answer else ""
+
+    # -- prompts ------------------------------------------------------------------------------------------------------
 
     def _request(self) -> str:
-        """The original request and everything the user said since (S3-36)."""
-        return "\n".join([self.task(), *(f"The user was asked and said: {line}" for line in self.answered())])
+        """The original request and everything the user said since (S3-28, S3-36), but for the review of plans."""
+        said = [f"The user was asked and said: {line}" for line in self.clarifications()]
+        said += [
+            f"The user was asked and said: {entry.question.question} - {entry.answer.as_text()}"
+            for entry in self._state.dialog
+            if entry.answer is not None and entry.question.clarification_type is not REVIEW
+        ]
+        return merged(self.task(), [*self.tried(), *said], self._max_context_chars)
 
-    def _check_prompt(self) -> list[SystemMessage | UserMessage]:
+    def _check_prompt(self) -> list[LLMMessage]:
         context = AmbiguityContext(
             user_request=self._request(), available_tools=self._tools, available_handlers=self._handlers
         )
-        return self._messages(render(context), AmbiguityCheck)
+        return self._messages(context, AmbiguityCheck)
 
-    def _plan_prompt(self) -> list[SystemMessage | UserMessage]:
-        context = PlanContext(clarifier_context=self._request(), feedback_history=(), available_handlers=self._handlers)
-        return self._messages(render(context), Plan)
+    def _plan_prompt(self) -> list[LLMMessage]:
+        """The prompt for a plan; after feedback with the plan it is about, and what was said of those before. Edits are
+        in the plan already: told again, they would be made again."""
+        plan = self._state.plan
+        before = [version.feedback for version in plan.history if not version.edited] if plan else []
+        room = self._max_context_chars // max(len(before), 1)
+        context = PlanContext(
+            clarifier_context=self._request(),
+            feedback_history=tuple(cut(said, room) for said in before),
+            available_handlers=self._handlers,
+            available_tools=self._tools,
+        )
+        messages = self._messages(context, Plan)
+        if plan is not None:
+            feedback = self._prompts.render(FeedbackContext(feedback=cut(self._said(), self._max_context_chars)))
+            messages.append(AssistantMessage(content=plan.plan.model_dump_json(), source=self.name))
+            messages.append(UserMessage(content=feedback, source=self.user_proxy))
+        return messages
 
-    def _messages(self, prompt: str, kind: type[BaseModel]) -> list[SystemMessage | UserMessage]:
-        form = render(ReplyFormatContext(reply_schema=schema_text(kind), final=False))
-        request = UserMessage(content=self.task(), source="user")
-        return [SystemMessage(content=f"{prompt}\n\n{form}"), request]
+    def _messages(self, context: Context, kind: type[BaseModel]) -> list[LLMMessage]:
+        system = SystemMessage(content=self._system_text(context, kind))
+        return [system, UserMessage(content=cut(self.task(), self._max_context_chars), source="user")]
+
+    # -- component ----------------------------------------------------------------------------------------------------
 
     def _to_config(self) -> PlannerConfig:
         return PlannerConfig(
-            model_client=self._model_client.dump_component(),
-            name=self.name,
+            **self._common_config(),
             max_clarifications=self._max_clarifications,
+            skip_ambiguity_check=self._skip_ambiguity_check,
+            enable_plan_approval=self._enable_plan_approval,
+            max_plan_iterations=self._max_plan_iterations,
+            at_plan_limit=self._at_plan_limit,
             handlers=[(handler.name, handler.description) for handler in self._handlers],
             tools=[(tool.name, tool.description) for tool in self._tools],
             target=self._target,
-            user_proxy=self.user_proxy,
         )
 
     @classmethod
@@ -120,10 +407,14 @@ class Planner(StructuredAgent, Component[PlannerConfig]):
             ChatCompletionClient.load_component(config.model_client),
             name=config.name,
             max_clarifications=config.max_clarifications,
+            skip_ambiguity_check=config.skip_ambiguity_check,
+            enable_plan_approval=config.enable_plan_approval,
+            max_plan_iterations=config.max_plan_iterations,
+            at_plan_limit=config.at_plan_limit,
             handlers=[ToolInfo(*handler) for handler in config.handlers],
             tools=[ToolInfo(*tool) for tool in config.tools],
             target=config.target,
-            user_proxy=config.user_proxy,
+            **cls._options_of(config),
         )
 
 

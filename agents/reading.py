@@ -13,13 +13,27 @@ from pydantic import BaseModel, ValidationError
 T = TypeVar("T", bound=BaseModel)
 
 _FENCE = re.compile(r"```(?:json)?[ \t\r]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_THINKING = r"(?:think|thinking|thought|reasoning)>"
+_OPENED = re.compile(rf"\s*<{_THINKING}", re.IGNORECASE)
+_CLOSED = re.compile(rf"</{_THINKING}", re.IGNORECASE)
+_WRAPPERS = re.compile("answer|classification|clarification|data|json|output|plan|reply|report|response|result")
+"""What models call the one key they put around the object that was asked for, besides its own name."""
+
+_DECODER = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
+"""Reads line breaks inside texts, and NaN and Infinity, which no field can hold, as left out."""
+
 _MAX_REPORTED = 3
 _MAX_TRIED = 1_000
 """Opening braces tried in one text; each may cost a pass over it, and the event loop waits meanwhile."""
 
 
 class UnreadableReply(ValueError):
-    """A model's reply is not what was asked for. The text is for the model: it says what is wrong."""
+    """A model's reply is not what was asked for. The text is for the model: it says what is wrong. ``reply`` is what it
+    wrote."""
+
+    def __init__(self, problem: str, reply: str = "") -> None:
+        super().__init__(problem)
+        self.reply = reply
 
 
 @cache
@@ -64,19 +78,23 @@ def unchecked(kind: type[BaseModel]) -> type[BaseModel]:
 def read_reply(text: str, kind: type[T]) -> T:
     """The value in `text`: the text itself, a fenced block, or the first JSON object in it that fits (S0-63).
 
+    What the model thinks before it replies is no reply. An object inside a single key (``{"result": {...}}``), and JSON
+    that is sent as a JSON string, are read like the object itself.
+
     Raises:
         UnreadableReply: there is no JSON object, or none that fits; with the first problems.
     """
     problems: list[str] = []
-    for found in _objects(text):
+    reply = _reply_in(text)
+    for found in _objects(reply):
         if isinstance(found, str):
             problems.append(found)
             continue
         try:
-            return kind.model_validate(found)
+            return kind.model_validate(_unwrapped(found, kind))
         except ValidationError as error:
             problems.append(_misfit(error))
-    nothing = "it holds no JSON object" + (" (names and texts need double quotes)" if "{" in text else "")
+    nothing = "it holds no JSON object" + (" (names and texts need double quotes)" if "{" in reply else "")
     raise UnreadableReply(problems[0] if problems else nothing)
 
 
@@ -87,22 +105,57 @@ def _misfit(error: ValidationError) -> str:
     )
 
 
+def _reply_in(text: str) -> str:
+    """The text without byte order mark and without the thoughts before it, and what it stands for if it is quoted."""
+    text, start = _unquoted(text.strip("\ufeff \t\r\n")), 0
+    while _OPENED.match(text, start):
+        closed = _CLOSED.search(text, start)
+        start = closed.end() if closed else len(text)
+    if not text.startswith(("{", "[", "`"), start):
+        closed = _CLOSED.search(text, start)  # The tag that opens them is often part of the prompt.
+        start = closed.end() if closed and "{" in text[closed.end() :] else start
+    return _unquoted(text[start:].strip())
+
+
+def _unquoted(text: str) -> str:
+    """The string that `text` is as JSON, or `text` itself where it is none."""
+    if not text.startswith('"'):
+        return text
+    try:
+        value = _DECODER.decode(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, str) else text
+
+
+def _unwrapped(found: dict[str, Any], kind: type[BaseModel]) -> Any:
+    """What is inside the one key of `found` if that is only a name for the whole, else `found` itself."""
+    if len(found) != 1:
+        return found
+    ((name, inner),) = found.items()
+    word = name.replace("_", "").lower()
+    if name in kind.model_fields or not (_WRAPPERS.fullmatch(word) or word == kind.__name__.lower()):
+        return found
+    if isinstance(inner, str):
+        inner = next(_objects(inner), None)
+    return inner if isinstance(inner, dict) else found
+
+
 def _objects(text: str) -> Iterator[dict[str, Any] | str]:
     """The text's JSON objects, those in fenced blocks first; for one that is broken, what is wrong with it."""
-    fenced = [] if text.lstrip().startswith("{") else _FENCE.findall(text)
+    fenced = [] if text.startswith("{") else _FENCE.findall(text)
     for part in [*fenced, text]:
         yield from _outermost(part)
 
 
 def _outermost(text: str) -> Iterator[dict[str, Any] | str]:
     """Objects in order. What lies inside one, or in a broken one up to the break, is none: a part is not the reply."""
-    decoder = json.JSONDecoder(strict=False)
     start = text.find("{")
     for _ in range(_MAX_TRIED):
         if start == -1:
             return
         try:
-            value, end = decoder.raw_decode(text, start)
+            value, end = _DECODER.raw_decode(text, start)
             yield value
         except json.JSONDecodeError as error:
             end = max(error.pos, start + 1)

@@ -9,8 +9,10 @@ from pathlib import Path
 from autogen_core.models import ChatCompletionClient
 
 from upcall.agents.documents import DocumentsWorkbench
+from upcall.agents.escalating import EscalatingAgent
 from upcall.agents.pausable import PausableAgent
-from upcall.prompts import ResearcherContext, render
+from upcall.agents.toolset import Tool
+from upcall.prompts import PROMPTS, Prompts, ResearcherContext
 from upcall.prompts.contexts import Document
 from upcall.replies import ResearchReport
 
@@ -24,26 +26,32 @@ def researcher(
     documents: Sequence[str | Path] | DocumentsWorkbench = (),
     *,
     name: str = "researcher",
+    tools: Sequence[Tool] = (),
     escalates_to: str | None = None,
     max_rounds: int = 30,
     stream: bool = False,
     user_proxy: str = "user",
+    prompts: Prompts = PROMPTS,
 ) -> PausableAgent:
     """A research agent on the files and folders `documents`, or on a workbench that has found them.
-    `escalates_to` names the peer that gets a task that needs a plan (S2-42)."""
+    `tools` are other ways to find things out. `escalates_to` names the peer that gets a task that needs a plan, or that
+    it did not manage (S2-42)."""
     library = documents if isinstance(documents, DocumentsWorkbench) else DocumentsWorkbench(documents)
     context = ResearcherContext(available_documents=library.available, escalates_to=escalates_to)
-    return PausableAgent(
+    kind = EscalatingAgent if escalates_to else PausableAgent
+    return kind(
         name,
         model_client,
         description=_described(library.available),
-        system_message=render(context),
+        system_message=prompts.render(context),
+        tools=tools,
         workbench=library if library.available else (),
         handoffs=[escalates_to] if escalates_to else [],
         output_type=ResearchReport,
         max_rounds=max_rounds,
         stream=stream,
         user_proxy=user_proxy,
+        prompts=prompts,
     )
 
 

@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from upcall.answers import read_answer
 from upcall.errors import AnswerRefused, SchemaMismatch
-from upcall.handoffs import answers_in
-from upcall.questions import Answer, Question
+from upcall.handoffs import ERROR, answers_in
+from upcall.questions import Answer, Outcome, Question
 
 STATE_VERSION: Literal[1] = 1
 """The version of every agent state written here. AutoGen never checks its own (`BaseState.version`)."""
@@ -144,9 +144,10 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
     def _new(self, messages: Sequence[BaseChatMessage]) -> Iterator[BaseChatMessage]:
         """The messages not yet taken in. A group chat clears its buffer only after a turn that ends without an
         error, so the next attempt brings the same messages again (autogen-agentchat 0.7.5, ChatAgentContainer).
-        One by one, so that a message that cannot be read costs only itself."""
+        One by one, so that a message that cannot be read costs only itself. What a peer said of its own failure is for
+        the user alone: once the run goes on it is no longer true."""
         for message in messages:
-            if message.id not in self._state.seen:
+            if message.id not in self._state.seen and ERROR not in message.metadata:
                 self._state.seen.append(message.id)
                 yield message
 
@@ -159,13 +160,15 @@ def answers_from(
     Only what the user proxy sends can answer: what another agent says approves nothing.
 
     Our driver and `HumanProxyAgent` send answers by question id. A stock `UserProxyAgent` sends bare text, without
-    having shown the question; such text answers the first open question.
+    having shown the question; such text answers the first open question, and a blank one skips it where it may.
     """
     if message.source != user_proxy or not isinstance(message, HandoffMessage):
         return [], ""
     answers = answers_in(message)
     if answers or not open_questions:
         return answers, ""
+    if not message.content.strip() and not open_questions[0].required:
+        return [Answer(question_id=open_questions[0].id, outcome=Outcome.SKIPPED)], ""
     try:
         return [read_answer(open_questions[0], message.content)], ""
     except AnswerRefused as refusal:

@@ -1,17 +1,19 @@
-"""`StructuredAgent`: the small agents that answer in one JSON object - classifier, clarifier, planner.
+"""`StructuredAgent`: the agents that answer in one JSON object - classifier, clarifier, planner.
 
-They have no tools. Each keeps the thread of its group chat, decides its next step from it, and asks the human by ending
-its turn like any other agent of this library.
+Each keeps the thread of its group chat, decides its next step from it, and asks the human by ending its turn like any
+other agent of this library.
 """
 
 from __future__ import annotations
 
+import logging
+import re
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import dropwhile, takewhile
-from typing import Annotated, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypedDict, TypeVar, cast
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import (
@@ -22,26 +24,54 @@ from autogen_agentchat.messages import (
     TextMessage,
     ThoughtEvent,
 )
-from autogen_core import CancellationToken
-from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, LLMMessage, UserMessage
+from autogen_core import CancellationToken, ComponentModel, FunctionCall
+from autogen_core.models import (
+    AssistantMessage,
+    ChatCompletionClient,
+    CreateResult,
+    LLMMessage,
+    SystemMessage,
+    UserMessage,
+)
+from autogen_core.tools import ToolSchema
 from pydantic import BaseModel, Field
+from typing_extensions import Unpack
 
-from upcall.agents.reading import UnreadableReply, read_reply, unchecked
+from upcall.agents.merging import cut
+from upcall.agents.reading import UnreadableReply, read_reply, schema_text, unchecked
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
-from upcall.handoffs import answering, answers_in, asked_event, asking
+from upcall.errors import ModelError, ModelReplyUnfinished
+from upcall.handoffs import CLARIFIER_LOG, CLASSIFICATION, QUESTIONS, answering, answers_in, asked_event, asking
 from upcall.model_calls import call_model
-from upcall.prompts import RepairContext, render
+from upcall.prompts import PROMPTS, Context, Prompts, RepairContext, ReplyFormatContext
+from upcall.prompts.contexts import QuestionCheckContext, QuestionToCheckContext
+from upcall.prompts.examples import CHECKED_EXAMPLES
 from upcall.questions import Answer, Question
+from upcall.replies import FoundIn, QuestionCheck
 
 T = TypeVar("T", bound=BaseModel)
 
 TASK_SOURCE = "user"
 """Who says a task that is given to an AutoGen team as a plain string."""
 
+_REFUSALS = (400, 415, 422, 500, 501)
+_FORMAT_WORDS = re.compile(r"response.?format|json|schema|structured|grammar|guided", re.IGNORECASE)
+_TOO_LONG = re.compile(r"context.?(length|window|size)|too long|too many tokens|maximum.{0,30} tokens", re.IGNORECASE)
+
+_log = logging.getLogger("upcall")
+
 
 @dataclass(frozen=True)
 class Ask:
     """The step: these questions first."""
+
+    questions: Sequence[Question]
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The step: questions that calls of this turn wait for, and that were told of already."""
 
     questions: Sequence[Question]
 
@@ -63,7 +93,15 @@ class Say:
     metadata: dict[str, str] = field(default_factory=dict)
 
 
-Step = Ask | HandOver | Say
+Step = Ask | Wait | HandOver | Say
+
+
+@dataclass(frozen=True)
+class ToolCalls:
+    """A reply that calls tools instead of answering."""
+
+    calls: Sequence[FunctionCall]
+    thought: str | None = None
 
 
 class DialogEntry(BaseModel):
@@ -76,16 +114,19 @@ class DialogEntry(BaseModel):
 class Thread(AgentState):
     """The state of a structured agent: what the group said, and what it asked in this turn.
 
-    ``rounds`` counts how often it asked in this turn; one round may hold several questions. ``checked``: the planner's
-    check found nothing to ask, so that it is not made again where the call after it fails. ``repair``: the reply that
-    could not be read and what was said about it, so that only the repair is made again where it fails.
+    ``rounds`` counts how often it asked in this turn; one round may hold several questions. ``repair``: the reply that
+    could not be read and what was said about it, so that only the repair is made again where it fails. ``weaker`` says
+    how many forms of JSON the server has refused, strongest first. ``candidates`` are the questions that the model
+    wants to put, ``worth_asking`` what the second look found so far, by question id.
     """
 
     messages: list[Annotated[ChatMessage, Field(discriminator="type")]] = []
     dialog: list[DialogEntry] = []
     rounds: int = 0
-    checked: bool = False
     repair: list[LLMMessage] = []
+    weaker: int = 0
+    candidates: list[Question] = []
+    worth_asking: dict[str, bool] = {}
 
     def open_questions(self) -> list[Question]:
         """What was asked and not yet answered."""
@@ -98,19 +139,22 @@ class Thread(AgentState):
             if entry.answer is None:
                 entry.answer = by_id.get(entry.question.id)
 
+    def end(self) -> None:
+        """The turn is over: what belongs to it alone is forgotten, the thread stays."""
+        self.seen, self.dialog, self.rounds, self.repair = [], [], 0, []
+        self.candidates, self.worth_asking = [], {}
+
     def task(self, user_proxy: str) -> str:
         """The present request: what the user said last in plain text (S2-05), in one message or in several."""
-        return "\n\n".join(message.to_model_text() for message in self._task_messages(user_proxy))
+        return "\n\n".join(message.to_model_text() for message in self.task_messages(user_proxy))
 
-    def answered(self, user_proxy: str) -> list[str]:
-        """What the user answered since the task, to whichever agent: question and answer a line, oldest first."""
-        task = self._task_messages(user_proxy)
+    def answered(self, user_proxy: str) -> list[HandoffMessage]:
+        """What the user answered since the task, to whichever agent, oldest first: question and answer a line."""
+        task = self.task_messages(user_proxy)
         since = self.messages[self.messages.index(task[0]) :] if task else []
-        return [
-            message.content for message in since if isinstance(message, HandoffMessage) and message.source == user_proxy
-        ]
+        return [message for message in since if isinstance(message, HandoffMessage) and message.source == user_proxy]
 
-    def _task_messages(self, user_proxy: str) -> Sequence[ChatMessage]:
+    def task_messages(self, user_proxy: str) -> Sequence[ChatMessage]:
         """The user's last texts. A text of another agent between two of them is the result of an earlier task."""
         texts = [message for message in self.messages if isinstance(message, TextMessage)]
         users = (TASK_SOURCE, user_proxy)
@@ -119,10 +163,44 @@ class Thread(AgentState):
         return said[::-1] or texts[:1] or self.messages[:1]
 
 
-class StructuredAgent(ResumableAgent[Thread]):
-    """An agent whose turn is one or two structured model calls, and perhaps questions between them."""
+class StructuredConfig(BaseModel):
+    """What the declarative forms of the structured agents share."""
 
-    state_type: ClassVar[type[Thread]] = Thread
+    model_client: ComponentModel
+    name: str
+    user_proxy: str = "user"
+    prompts: str | None = None
+    verbose: bool = False
+    log_response_max_chars: int = 2_000
+    max_context_chars: int = 24_000
+    check_questions: bool = False
+
+
+class StructuredOptions(TypedDict, total=False):
+    """What all structured agents take.
+
+    ``user_proxy`` is the name of the outermost group chat's user proxy. ``prompts`` are the templates to use.
+    ``verbose`` logs every reply of the model to the logger ``upcall`` at level INFO, else DEBUG; at most
+    ``log_response_max_chars`` characters of it. ``max_context_chars`` bounds what the user said, as a prompt holds it.
+    ``check_questions``: a call of its own takes a second look at each question before it is put to the user, and drops
+    it where the request or general knowledge answers it.
+    """
+
+    user_proxy: str
+    prompts: Prompts
+    verbose: bool
+    log_response_max_chars: int
+    max_context_chars: int
+    check_questions: bool
+
+
+ThreadT = TypeVar("ThreadT", bound=Thread)
+
+
+class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT]):
+    """An agent whose turn is a few structured model calls, and perhaps questions between them."""
+
+    state_type: ClassVar[type[AgentState]] = Thread
 
     def __init__(
         self,
@@ -130,12 +208,17 @@ class StructuredAgent(ResumableAgent[Thread]):
         model_client: ChatCompletionClient,
         *,
         description: str,
-        user_proxy: str = "user",
         timeout: float | None = None,
+        **options: Unpack[StructuredOptions],
     ) -> None:
-        super().__init__(name=name, description=description, user_proxy=user_proxy)
+        super().__init__(name=name, description=description, user_proxy=options.get("user_proxy", "user"))
         self._model_client = model_client
         self._timeout = timeout
+        self._prompts = options.get("prompts", PROMPTS)
+        self._verbose = options.get("verbose", False)
+        self._log_response_max_chars = options.get("log_response_max_chars", 2_000)
+        self._max_context_chars = options.get("max_context_chars", 24_000)
+        self._check_questions = options.get("check_questions", False)
 
     @abstractmethod
     def decide(self, token: CancellationToken) -> AsyncGenerator[BaseAgentEvent | Step, None]:
@@ -155,23 +238,25 @@ class StructuredAgent(ResumableAgent[Thread]):
             return
         step: Step | None = None
         async for item in self.decide(cancellation_token):
-            if isinstance(item, Ask | HandOver | Say):
+            if isinstance(item, Step):
                 step = item
             else:
                 yield item
         match step:
-            case Ask(questions):
+            case Ask(questions, metadata):
                 self._state.rounds += 1
                 self._state.dialog.extend(DialogEntry(question=question) for question in questions)
                 for question in questions:
                     yield asked_event(question, source=self.name)
+                yield self._paused(questions, "", metadata)
+            case Wait(questions):
                 yield self._paused(questions, "")
             case HandOver(target, content, metadata):
-                self._end_turn()
+                self._state.end()
                 message = HandoffMessage(source=self.name, target=target, content=content, metadata=metadata)
                 yield Response(chat_message=message)
             case Say(content, metadata):
-                self._end_turn()
+                self._state.end()
                 result = TextMessage(source=self.name, content=content, metadata=metadata)
                 self._state.messages.append(result)  # A group chat does not send it back to who said it.
                 yield Response(chat_message=result)
@@ -182,9 +267,26 @@ class StructuredAgent(ResumableAgent[Thread]):
         """The request that this turn is about."""
         return self._state.task(self.user_proxy)
 
-    def answered(self) -> list[str]:
-        """What the user was asked about it and said, by whichever agent."""
-        return self._state.answered(self.user_proxy)
+    def clarifications(self) -> list[str]:
+        """What the user was asked about it and said, by whichever agent, but for this one's present dialog."""
+        own = {entry.question.id for entry in self._state.dialog}
+        return [
+            message.content
+            for message in self._state.answered(self.user_proxy)
+            if not own.issuperset(answer.question_id for answer in answers_in(message))
+        ]
+
+    def tried(self) -> list[str]:
+        """What an agent said of the task that tried it as a shallow one and handed it on (S0-05)."""
+        task = self._state.task_messages(self.user_proxy)
+        since = self._state.messages[self._state.messages.index(task[-1]) + 1 :] if task else []
+        return [
+            f"What {message.source} said when it handed this over: {message.content}"
+            for message in since
+            if isinstance(message, HandoffMessage)
+            and message.source != self.user_proxy
+            and message.metadata.keys().isdisjoint((CLASSIFICATION, CLARIFIER_LOG, QUESTIONS))
+        ]
 
     def _take_in(self, messages: Sequence[BaseChatMessage]) -> str:
         note = ""
@@ -199,51 +301,164 @@ class StructuredAgent(ResumableAgent[Thread]):
                 self._state.messages.append(_plain(message))
         return note
 
-    def _paused(self, questions: Sequence[Question], note: str) -> Response:
+    def _paused(self, questions: Sequence[Question], note: str, metadata: dict[str, str] | None = None) -> Response:
         self._state.seen = []
-        return Response(chat_message=asking(questions, source=self.name, user_proxy=self.user_proxy, note=note))
+        message = asking(questions, source=self.name, user_proxy=self.user_proxy, note=note)
+        return Response(chat_message=message.model_copy(update={"metadata": message.metadata | (metadata or {})}))
 
-    def _end_turn(self) -> None:
-        self._state.seen, self._state.dialog, self._state.rounds, self._state.checked = [], [], 0, False
+    # -- the model ----------------------------------------------------------------------------------------------------
+
+    def _system_text(self, context: Context, kind: type[BaseModel]) -> str:
+        """The prompt for a reply of this kind."""
+        form = ReplyFormatContext(reply_schema=schema_text(kind), final=False)
+        return f"{self._prompts.render(context)}\n\n{self._prompts.render(form)}"
+
+    async def _worth_asking(
+        self, request: str, token: CancellationToken
+    ) -> AsyncGenerator[BaseAgentEvent | list[Question], None]:
+        """Those of the candidates that only the user can answer, last. A look that fails drops nothing."""
+        state = self._state
+        for question in state.candidates if self._check_questions else ():
+            if question.id in state.worth_asking:
+                continue
+            asks = True
+            async for item in self._reply(self._check_of(request, question), QuestionCheck, token):
+                if isinstance(item, BaseAgentEvent):
+                    yield item
+                elif isinstance(item, QuestionCheck):
+                    asks = item.asks
+            state.worth_asking[question.id] = asks
+        kept = [each for each in state.candidates if state.worth_asking.get(each.id, True)]
+        state.candidates, state.worth_asking = [], {}
+        yield kept
+
+    def _check_of(self, request: str, question: Question) -> list[LLMMessage]:
+        def asked(request: str, question: str) -> UserMessage:
+            return UserMessage(
+                content=self._prompts.render(QuestionToCheckContext(request=request, question=question)), source="user"
+            )
+
+        messages: list[LLMMessage] = [SystemMessage(content=self._system_text(QuestionCheckContext(), QuestionCheck))]
+        for each in CHECKED_EXAMPLES:
+            found = FoundIn(each.found_in)
+            reply = QuestionCheck(my_answer=each.my_answer, found_in=found, ask=found is FoundIn.USER)
+            messages += [
+                asked(each.request, each.question),
+                AssistantMessage(content=reply.model_dump_json(), source=self.name),
+            ]
+        return [*messages, asked(request, question.question)]
 
     async def _reply(
-        self, messages: Sequence[LLMMessage], kind: type[T], token: CancellationToken
-    ) -> AsyncGenerator[BaseAgentEvent | T | UnreadableReply, None]:
+        self,
+        messages: Sequence[LLMMessage],
+        kind: type[T],
+        token: CancellationToken,
+        *,
+        check: Callable[[T], T] = lambda value: value,
+        tools: Sequence[ToolSchema] = (),
+        repair_timeout: float | None = None,
+    ) -> AsyncGenerator[BaseAgentEvent | T | UnreadableReply | ToolCalls, None]:
         """One structured model call and at most one repair: thoughts with their usage, then the value, last.
 
-        The last item is an `UnreadableReply` where the repair failed too; the caller has the fallback.
+        The last item is an `UnreadableReply` where the repair failed too, or took longer than `repair_timeout` seconds;
+        the caller has the fallback. `check` gives the value to use, or raises `UnreadableReply`. With `tools` the last
+        item may be the calls that the model made instead; a repair offers none.
         """
         while True:
-            result = await self._call([*messages, *self._state.repair], kind, token)
-            text = result.content if isinstance(result.content, str) else ""
-            value = self._read(text, kind)
-            yield ThoughtEvent(source=self.name, content=text or "(no text)", models_usage=result.usage)
+            repairs, timeout = bool(self._state.repair), self._timeout
+            if repairs and repair_timeout is not None:
+                timeout = min(repair_timeout, timeout or repair_timeout)
+            try:
+                offered = () if repairs else tools
+                result = await self._call([*messages, *self._state.repair], kind, token, offered, timeout)
+            except ModelError as problem:
+                if reason := _why_no_reply(problem):
+                    value: T | UnreadableReply | None = self._unreadable(reason, "")
+                    yield ThoughtEvent(source=self.name, content=f"(no reply: {reason})")
+                elif repairs and repair_timeout is not None:
+                    self._state.repair = []
+                    yield UnreadableReply(str(problem))
+                    return
+                else:
+                    raise
+            else:
+                if tools and not repairs and not isinstance(result.content, str):
+                    yield ThoughtEvent(
+                        source=self.name, content=result.thought or "(calls tools)", models_usage=result.usage
+                    )
+                    yield ToolCalls(result.content, result.thought)
+                    return
+                text = result.content if isinstance(result.content, str) else ""
+                self._log_reply(text)
+                value = self._read(text, kind, check)
+                yield ThoughtEvent(source=self.name, content=text or "(no text)", models_usage=result.usage)
             if value is not None:
                 yield value
                 return
 
-    def _read(self, text: str, kind: type[T]) -> T | UnreadableReply | None:
+    def _read(self, text: str, kind: type[T], check: Callable[[T], T]) -> T | UnreadableReply | None:
         """The value in a reply; None where it cannot be read and the model is to repair it."""
-        repaired, self._state.repair = bool(self._state.repair), []
         try:
-            return read_reply(text, kind)
+            value = check(read_reply(text, kind))
         except UnreadableReply as problem:
-            if repaired:
-                return problem
-            said = [AssistantMessage(content=text, source=self.name)] if text.strip() else []
-            asked = UserMessage(content=render(RepairContext(str(problem))), source="system")
-            self._state.repair = [*said, asked]
-            return None
+            return self._unreadable(str(problem), text)
+        self._state.repair = []
+        return value
+
+    def _unreadable(self, problem: str, text: str) -> UnreadableReply | None:
+        """What is wrong for good, or None where the repair is still to be made."""
+        repaired, self._state.repair = bool(self._state.repair), []
+        if repaired:
+            return UnreadableReply(problem, text)
+        shown = cut(text, self._max_context_chars)
+        said = [AssistantMessage(content=shown, source=self.name)] if text.strip() else []
+        asked = UserMessage(content=self._prompts.render(RepairContext(problem)), source="system")
+        self._state.repair = [*said, asked]
+        return None
 
     async def _call(
-        self, messages: Sequence[LLMMessage], kind: type[BaseModel], token: CancellationToken
+        self,
+        messages: Sequence[LLMMessage],
+        kind: type[BaseModel],
+        token: CancellationToken,
+        tools: Sequence[ToolSchema],
+        timeout: float | None,
+    ) -> CreateResult:
+        """One call, in the strongest form of JSON that the server takes. Beside tools in none: servers that are given
+        both never call a tool."""
+        if tools:
+            return await self._asked(messages, None, token, tools, timeout)
+        forms = _json_forms(self._model_client, kind)
+        first: ModelError | None = None
+        start = min(self._state.weaker, len(forms) - 1)  # The state may come from a model that takes more forms.
+        for number, form in enumerate(forms[start:], start=start):
+            try:
+                result = await self._asked(messages, form, token, (), timeout)
+            except ModelError as error:
+                if not _refuses_format(error.__cause__):
+                    raise
+                first = first or error
+            else:
+                self._state.weaker = number
+                return result
+        assert first is not None, "there is always the form that asks for nothing"
+        raise first
+
+    async def _asked(
+        self,
+        messages: Sequence[LLMMessage],
+        form: bool | type[BaseModel] | None,
+        token: CancellationToken,
+        tools: Sequence[ToolSchema],
+        timeout: float | None,
     ) -> CreateResult:
         call = call_model(
             self._model_client,
             messages,
             agent=self.name,
-            json_output=_json_mode(self._model_client, kind),
-            timeout=self._timeout,
+            tools=tools,
+            json_output=form,
+            timeout=timeout,
             cancellation_token=token,
         )
         async with aclosing(call) as items:
@@ -252,12 +467,56 @@ class StructuredAgent(ResumableAgent[Thread]):
                     return item
         raise AssertionError("a model call ends with its result")
 
+    def _log_reply(self, text: str) -> None:
+        limit = self._log_response_max_chars
+        shown = text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+        _log.log(logging.INFO if self._verbose else logging.DEBUG, "%s replied: %s", self.name, shown)
 
-def _json_mode(client: ChatCompletionClient, kind: type[BaseModel]) -> bool | type[BaseModel] | None:
-    """The strongest promise of JSON that the server makes: a schema, any JSON, or nothing but the prompt."""
+    # -- component ----------------------------------------------------------------------------------------------------
+
+    def _common_config(self) -> dict[str, Any]:
+        return {
+            "model_client": self._model_client.dump_component(),
+            "name": self.name,
+            "user_proxy": self.user_proxy,
+            "prompts": str(self._prompts.folder) if self._prompts.folder else None,
+            "verbose": self._verbose,
+            "log_response_max_chars": self._log_response_max_chars,
+            "max_context_chars": self._max_context_chars,
+            "check_questions": self._check_questions,
+        }
+
+    @staticmethod
+    def _options_of(config: StructuredConfig) -> StructuredOptions:
+        given = config.model_dump(include=set(StructuredOptions.__annotations__) - {"prompts"})
+        prompts = Prompts(config.prompts) if config.prompts else PROMPTS
+        return cast(StructuredOptions, {**given, "prompts": prompts})
+
+
+def _json_forms(client: ChatCompletionClient, kind: type[BaseModel]) -> list[bool | type[BaseModel] | None]:
+    """What a server can be asked for, strongest promise first: this schema, any JSON, nothing but the prompt."""
+    forms: list[bool | type[BaseModel] | None] = []
     if client.model_info.get("structured_output"):
-        return unchecked(kind)
-    return True if client.model_info.get("json_output") else None
+        forms.append(unchecked(kind))
+    if client.model_info.get("json_output"):
+        forms.append(True)
+    return [*forms, None]
+
+
+def _why_no_reply(problem: ModelError) -> str | None:
+    """Why the server answered without a reply, where the model is the reason. An empty list of choices is one: servers
+    send it where a filter took the only one."""
+    if isinstance(problem, ModelReplyUnfinished):
+        return problem.reason
+    return "it held nothing" if isinstance(problem.__cause__, IndexError) else None
+
+
+def _refuses_format(error: BaseException | None) -> bool:
+    """Whether the server does not know the form of JSON it was asked for. There is no code for that: servers say it in
+    words, with one of these statuses. OpenAI names the form, too, where it counts the tokens of a prompt too long."""
+    said = str(error)
+    refused = getattr(error, "status_code", None) in _REFUSALS and _FORMAT_WORDS.search(said)
+    return bool(refused and not _TOO_LONG.search(said))
 
 
 def _plain(message: BaseChatMessage) -> ChatMessage:

@@ -6,12 +6,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 from autogen_agentchat.base import ChatAgent, Handoff
+from autogen_agentchat.messages import BaseAgentEvent
 from autogen_core import CancellationToken
 from autogen_core.tools import BaseTool, FunctionTool, ParametersSchema, ToolSchema, Workbench
 
-from upcall.agents.asking import ASK_USER, ask_user_schema
+from upcall.agents.asking import ASK_USER, InvalidQuestion, ask_user_schema, question_from
 from upcall.agents.turns import Frame
-from upcall.errors import AgentFailed, ConfigurationError
+from upcall.errors import AgentFailed, ConfigurationError, UserInputRequired
+from upcall.handoffs import asked_event
+from upcall.tasks import Emit, cancellable
 
 Tool: TypeAlias = BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaitable[Any]]
 
@@ -35,7 +38,7 @@ class Toolset:
         ask_user: bool = True,
     ) -> None:
         self._agent = agent
-        made = [_as_tool(tool) for tool in tools]
+        made = [as_tool(tool) for tool in tools]
         peers = [each if isinstance(each, Handoff) else Handoff(target=each) for each in handoffs]
         self.tools = {tool.name: tool for tool in made}
         self.workbenches = [workbench] if isinstance(workbench, Workbench) else list(workbench)
@@ -76,6 +79,25 @@ class Toolset:
         known = ", ".join(schema["name"] for schema in await self.schemas())
         frame.finish(f"Error: there is no tool {name!r}. Your tools: {known or 'none'}.", is_error=True)
 
+    async def serve(self, frame: Frame, token: CancellationToken, emit: Emit[BaseAgentEvent]) -> None:
+        """Make the frame's call of a tool: afterwards it has a result, an error's text among them, or a question that
+        the tool asked (told of as an event)."""
+        try:
+            await cancellable(self.run(frame, token), token)
+        except UserInputRequired as needed:
+            self._wait_for(frame, needed)
+            for question in frame.questions:
+                emit(asked_event(question, source=self._agent))
+        except Exception as error:  # noqa: BLE001  (a tool may raise anything; the model is told and can react)
+            frame.finish(f"Error: {str(error) or type(error).__name__}", is_error=True)
+
+    def _wait_for(self, frame: Frame, needed: UserInputRequired) -> None:
+        fields = {"question": needed.question, "options": list(needed.options)}
+        try:
+            frame.questions = [question_from(fields, agent=self._agent, call_id=frame.call.id)]
+        except InvalidQuestion as refusal:
+            frame.finish(f"Error: the tool asked for input in a way that cannot be shown. {refusal}", is_error=True)
+
     async def close(self) -> None:
         """Close the nested agents and stop the workbenches."""
         for agent in self.agents.values():
@@ -101,7 +123,12 @@ class Toolset:
             )
 
 
-def _as_tool(tool: Tool) -> BaseTool[Any, Any]:
+def as_tool(tool: Tool) -> BaseTool[Any, Any]:
+    """The AutoGen tool that a function makes, or the tool itself.
+
+    Raises:
+        ConfigurationError: it is neither.
+    """
     if isinstance(tool, BaseTool):
         return tool
     if not callable(tool):

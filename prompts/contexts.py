@@ -74,6 +74,7 @@ class PlanContext(Context):
     clarifier_context: str
     feedback_history: tuple[str, ...]
     available_handlers: tuple[ToolInfo, ...]
+    available_tools: tuple[ToolInfo, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,48 @@ class ReplyFormatContext(Context):
 
     reply_schema: str
     final: bool
+
+
+@dataclass(frozen=True)
+class JsonReminderContext(Context):
+    """After a batch of tool calls: what the reply has to be in the end (S0-08)."""
+
+    template: ClassVar[str] = "json_reminder.j2"
+
+
+@dataclass(frozen=True)
+class SearchFirstContext(Context):
+    """After a first question that no tool was used for: look before you ask (S0-64)."""
+
+    template: ClassVar[str] = "search_first.j2"
+
+    tool_names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class QuestionCheckContext(Context):
+    """For the second look at a question before it is put to the user."""
+
+    template: ClassVar[str] = "question_check.j2"
+
+
+@dataclass(frozen=True)
+class QuestionToCheckContext(Context):
+    """The question of that second look, and the request with all that was said of it."""
+
+    template: ClassVar[str] = "question_to_check.j2"
+
+    request: str
+    question: str
+
+
+@dataclass(frozen=True)
+class FeedbackContext(Context):
+    """What the user said of the plan, to the model that revises it."""
+
+    template: ClassVar[str] = "plan_feedback.j2"
+
+    feedback: str
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from autogen_agentchat.agents import UserProxyAgent
 from autogen_agentchat.base import ChatAgent, TerminationCondition
 from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
 from autogen_agentchat.teams import Swarm
 from autogen_core.models import ChatCompletionClient
+from autogen_core.tools import BaseTool
 
 from upcall.agents import (
     Clarifier,
@@ -25,10 +26,17 @@ from upcall.agents import (
     lead,
     researcher,
 )
-from upcall.prompts import ToolInfo
+from upcall.agents.planner import AtLimit
+from upcall.agents.structured import StructuredOptions
+from upcall.agents.toolset import Tool, as_tool
+from upcall.errors import ConfigurationError
+from upcall.prompts import PROMPTS, Prompts, ToolInfo
 from upcall.runs import RunStatus
 
 USER = "user"
+
+DOCUMENTS = "documents"
+"""The id of the user's documents as a data source; the id of a tool is its name."""
 
 PHASES: dict[str, RunStatus] = {
     "classifier": RunStatus.INITIALIZING,
@@ -45,19 +53,68 @@ class _Common(TypedDict):
     max_rounds: int
     stream: bool
     user_proxy: str
+    prompts: Prompts
 
 
 @dataclass(frozen=True)
 class TeamOptions:
-    """What can be chosen about the root team. `timeout` is in seconds, for the classifier's call."""
+    """What can be chosen about the root team.
+
+    ``timeout`` is in seconds, for the classifier's call. ``tools`` are for the researcher, and for the clarifier to
+    look things up with; ``shown_tools`` names those that an agent (classifier, clarifier) gets or is shown, if not all.
+    ``data_sources`` are the ids of the tools that may be used at all, ``documents`` for the user's documents; None is
+    all. ``verbose`` is true for all agents, or names some. The rest is said where the agents are.
+    """
 
     workspace: Path
     documents: Sequence[str] = ()
+    tools: Sequence[Tool] = ()
+    shown_tools: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    data_sources: Sequence[str] | None = None
+    user_info: Mapping[str, str] = field(default_factory=dict)
     enable_clarifier: bool = True
+    enable_escalation: bool = True
+    skip_ambiguity_check: bool = False
+    check_questions: bool = True
+    enable_plan_approval: bool = False
+    max_plan_iterations: int = 10
+    at_plan_limit: AtLimit = "approve"
     max_turns: int = 3
+    max_clarifications: int = 3
     max_rounds: int = 30
+    max_history: int = 20
+    max_context_chars: int = 24_000
     timeout: float = 90
     stream: bool = False
+    verbose: bool | Sequence[str] = False
+    log_response_max_chars: int = 2_000
+    prompts: Prompts = PROMPTS
+
+
+class _Sources:
+    """What the team may look things up with: the user's documents and tools, as far as the data sources allow."""
+
+    def __init__(self, options: TeamOptions) -> None:
+        self._shown = options.shown_tools
+        allowed = options.data_sources
+        tools = [as_tool(tool) for tool in options.tools]
+        known = [DOCUMENTS, *(tool.name for tool in tools)]
+        for source in allowed or ():
+            if source not in known:
+                raise ConfigurationError(f"There is no data source {source!r}. Known: {', '.join(known)}.")
+        self.tools = [tool for tool in tools if allowed is None or tool.name in allowed]
+        self.library = DocumentsWorkbench(options.documents if allowed is None or DOCUMENTS in allowed else ())
+
+    def tools_of(self, agent: str) -> list[BaseTool[Any, Any]]:
+        """The tools that one agent gets."""
+        shown = self._shown.get(agent)
+        return [tool for tool in self.tools if shown is None or tool.name in shown]
+
+    def infos(self, agent: str) -> list[ToolInfo]:
+        """The tools that one agent is told of, those on the documents included."""
+        listed = self.library.schemas() if self.library.available else []
+        infos = [ToolInfo(each["name"], each.get("description", "")) for each in listed]
+        return [ToolInfo(tool.name, tool.description) for tool in self.tools_of(agent)] + infos
 
 
 def root_team(clients: Clients, options: TeamOptions, *, human: UserProxyAgent | None = None) -> Swarm:
@@ -65,38 +122,75 @@ def root_team(clients: Clients, options: TeamOptions, *, human: UserProxyAgent |
 
     Without `human` the team stops when a question is handed to the user, to be answered later. With a `human`, of
     whatever name, it asks that agent in the middle of the run and does not stop (live mode).
+
+    Raises:
+        ConfigurationError: a document, a tool or a data source is not there.
     """
     user = human or HumanProxyAgent(USER)
     deep = "clarifier" if options.enable_clarifier else "planner"
-    common = _Common(max_rounds=options.max_rounds, stream=options.stream, user_proxy=user.name)
-
-    library = DocumentsWorkbench(options.documents)
+    common = _Common(
+        max_rounds=options.max_rounds, stream=options.stream, user_proxy=user.name, prompts=options.prompts
+    )
+    sources = _Sources(options)
 
     def workers(escalates_to: str | None) -> list[ChatAgent]:
         return [
             coder(clients("coder"), options.workspace, escalates_to=escalates_to, **common),
-            researcher(clients("researcher"), library, escalates_to=escalates_to, **common),
+            researcher(
+                clients("researcher"), sources.library, tools=sources.tools, escalates_to=escalates_to, **common
+            ),
         ]
 
-    peers = workers(deep)
+    peers = workers(deep if options.enable_escalation else None)
     handlers = [ToolInfo(agent.name, agent.description) for agent in peers]
     speakers: list[ChatAgent] = [
         Classifier(
             clients("classifier"),
-            tools=handlers,
+            tools=[*handlers, *sources.infos("classifier")],
+            user_info=options.user_info,
             llm_timeout=options.timeout,
+            max_history=options.max_history,
             deep_target=deep,
-            user_proxy=user.name,
+            **_structured(options, "classifier", user.name),
         ),
-        Planner(clients("planner"), handlers=handlers, user_proxy=user.name),
+        Planner(
+            clients("planner"),
+            max_clarifications=options.max_clarifications,
+            skip_ambiguity_check=options.skip_ambiguity_check,
+            enable_plan_approval=options.enable_plan_approval,
+            max_plan_iterations=options.max_plan_iterations,
+            at_plan_limit=options.at_plan_limit,
+            handlers=handlers,
+            tools=sources.infos("planner"),
+            **_structured(options, "planner", user.name),
+        ),
         lead(clients("lead"), workers(None), **common),
         *peers,
     ]
     if options.enable_clarifier:
-        known = library.available
-        clarifier = Clarifier(clients("clarifier"), max_turns=options.max_turns, documents=known, user_proxy=user.name)
+        clarifier = Clarifier(
+            clients("clarifier"),
+            max_turns=options.max_turns,
+            documents=sources.library.available,
+            data_sources=options.data_sources,
+            tools=sources.tools_of("clarifier"),
+            workbench=sources.library if sources.library.available else (),
+            **_structured(options, "clarifier", user.name),
+        )
         speakers.insert(1, clarifier)
     stops: list[TerminationCondition] = [TextMessageTermination(agent.name) for agent in speakers]
     if human is None:
         stops.append(HandoffTermination(USER))
     return Swarm([*speakers, user], termination_condition=reduce(or_, stops))
+
+
+def _structured(options: TeamOptions, agent: str, user_proxy: str) -> StructuredOptions:
+    verbose = options.verbose if isinstance(options.verbose, bool) else agent in options.verbose
+    return StructuredOptions(
+        user_proxy=user_proxy,
+        prompts=options.prompts,
+        verbose=verbose,
+        log_response_max_chars=options.log_response_max_chars,
+        max_context_chars=options.max_context_chars,
+        check_questions=options.check_questions,
+    )

@@ -114,7 +114,9 @@ def answers(rest: Rest, *given: str | Answer | None) -> HandoffMessage:
     return answering(said, target=rest.questions[0].path[0], questions=rest.questions)
 
 
-async def cancelled_while(agent: ChatAgent, busy: Callable[[], bool], how: str, *messages: str) -> None:
+async def cancelled_while(
+    agent: ChatAgent, busy: Callable[[], bool], how: str, *messages: str | BaseChatMessage
+) -> None:
     """Start a turn, wait until `busy`, and cancel it: by its ``token`` or as a ``task``. It must end with that."""
     token = CancellationToken()
     turn = asyncio.create_task(say(agent, *messages, token=token))

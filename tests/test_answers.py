@@ -276,12 +276,10 @@ def test_bytes_that_are_no_text_are_refused() -> None:
 
 
 def test_what_is_not_required_can_be_skipped() -> None:
-    """S1-18"""
     assert read_answer(question(required=False), whole(outcome=Outcome.SKIPPED)).outcome is Outcome.SKIPPED
 
 
 def test_what_is_required_cannot_be_skipped() -> None:
-    """S1-17"""
     with pytest.raises(AnswerRefused, match="required and cannot be skipped"):
         read_answer(question(), whole(outcome=Outcome.SKIPPED))
 

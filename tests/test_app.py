@@ -6,6 +6,7 @@ import asyncio
 import gc
 import sqlite3
 from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 from autogen_core import CancellationToken
 
 from upcall import Answer, Outcome, PausableAgent, Run, RunStatus, Settings, Upcall
+from upcall.agents.toolset import Tool
 from upcall.errors import (
     AlreadyAnswered,
     AnswerRefused,
@@ -25,7 +27,8 @@ from upcall.errors import (
     RunNotWaiting,
     UnknownQuestion,
 )
-from upcall.testing import Call, Calls, Fail, Hang, Reply, ScriptedModelClient
+from upcall.plans import ReviewedPlan
+from upcall.testing import Call, Calls, Fail, Hang, Reply, Request, ScriptedModelClient
 from upcall.testing.server import LoopbackServer
 
 ASK = Call("ask_user", {"question": "Which framework?", "options": ["Express", "FastAPI"]})
@@ -399,3 +402,265 @@ async def test_a_run_goes_on_with_its_own_model_where_the_caller_names_none() ->
         run = await started.start("Build it")
         done = await Upcall(store="runs.db").answer(run.id, "Express")
     assert done.result == "Done."
+
+
+# -- what the root team is started with -------------------------------------------------------------------------------
+
+AGENTS = ("classifier", "clarifier", "planner", "lead", "coder", "researcher")
+SHALLOW = '{"intent": "research", "research_depth": "shallow"}'
+DEEP = '{"intent": "research", "research_depth": "deep"}'
+CLEAR = '{"needs_clarification": false}'
+PLAN = '{"title": "Energy", "sections": ["Wind"], "steps": []}'
+FOUND = '{"summary": "Japan follows."}'
+DONE = '{"summary": "All done."}'
+
+
+def rooted(**said: Sequence[Reply]) -> ScriptedModelClient:
+    """A model for the root team; an agent that is not named says nothing."""
+    return ScriptedModelClient({f"You are the {agent} ": said.get(agent, []) for agent in AGENTS})
+
+
+def deep(**changed: Sequence[Reply]) -> ScriptedModelClient:
+    """A model for a deep task in which nobody asks."""
+    said: dict[str, Sequence[Reply]] = {
+        "classifier": [DEEP],
+        "clarifier": [CLEAR],
+        "planner": [CLEAR, PLAN],
+        "lead": [DONE],
+    }
+    return rooted(**said | changed)
+
+
+def root_app(model: ScriptedModelClient, *own_tools: Tool, **settings: Any) -> Upcall:
+    return Upcall(model, store="runs.db", tools=own_tools, settings=Settings.read(None, **settings))
+
+
+def requests_of(model: ScriptedModelClient, agent: str) -> list[Request]:
+    return [request for request in model.requests if request.system.startswith(f"You are the {agent} ")]
+
+
+def text(source: str, content: str) -> TextMessage:
+    return TextMessage(source=source, content=content)
+
+
+EARLIER = [text("user", "Who leads in wind?"), text("assistant", "Germany.")]
+
+
+async def test_the_history_comes_before_the_task_in_the_order_and_roles_in_which_it_was_said() -> None:
+    """S2-06, S2-14."""
+    with rooted(classifier=[SHALLOW], researcher=[FOUND]) as model:
+        run = await root_app(model).start("And in Japan?", history=EARLIER)
+    assert (run.task, run.result) == ("And in Japan?", "Japan follows.")
+    assert [(each["role"], each["content"]) for each in model.requests[0].messages[1:]] == [
+        ("user", "Who leads in wind?"),
+        ("assistant", "Germany."),
+        ("user", "And in Japan?"),
+    ]
+    assert "Germany." in str(requests_of(model, "researcher")[0].messages)
+
+
+@pytest.mark.parametrize(("settings", "shown"), [({}, 20), ({"max_history": 3}, 3)])
+async def test_a_long_history_is_trimmed_for_the_classifier(settings: dict[str, int], shown: int) -> None:
+    """S2-06, S2-40."""
+    long = [text(("user", "assistant")[number % 2], f"said {number}") for number in range(40)]
+    with rooted(classifier=[SHALLOW], researcher=[FOUND]) as model:
+        await root_app(model, **settings).start("And in Japan?", history=long)
+    told = [each["content"] for each in model.requests[0].messages[1:]]
+    assert told == [*(f"said {number}" for number in range(40 - shown + 1, 40)), "And in Japan?"]
+
+
+async def test_the_history_is_no_part_of_the_request_that_is_planned() -> None:
+    """S3-36: the request is the task, and the history is not told again after a pause."""
+    ask = '{"needs_clarification": true, "clarification_question": "Which year?"}'
+    with deep(clarifier=[ask, CLEAR]) as model:
+        asked = await root_app(model).start("And in Japan?", history=EARLIER)
+        done = await root_app(model).answer(asked.id, "2020")
+    assert done.status is RunStatus.COMPLETED
+    for request in requests_of(model, "planner"):
+        assert "And in Japan?" in request.system
+        assert "Which year? - 2020" in request.system
+        assert "Germany." not in str(request.body)
+    assert str(requests_of(model, "lead")[0].messages).count("Germany.") == 1
+
+
+@pytest.mark.parametrize("member", ["classifier", "researcher", "lead"])
+async def test_a_history_may_name_the_agents_of_an_earlier_run(member: str) -> None:
+    """The result of a run is said by one of its agents; to give it as history must not end the next run with it."""
+    with rooted(classifier=[SHALLOW], researcher=[FOUND]) as model:
+        run = await root_app(model).start(
+            "And in Japan?", history=[text("user", "Who leads in wind?"), text(member, "Germany.")]
+        )
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "Japan follows.")
+
+
+async def test_who_speaks_in_the_history_had_no_turn_in_the_run() -> None:
+    """S3-23."""
+    with rooted(classifier=[SHALLOW], researcher=[FOUND]) as model:
+        run = await root_app(model).start("And in Japan?", history=EARLIER)
+    assert run.execution_path == ("classifier", "researcher")
+
+
+async def test_the_history_itself_is_never_the_result() -> None:
+    def team() -> Team:
+        return RoundRobinGroupChat([Silent("x", "x")], termination_condition=MaxMessageTermination(3))
+
+    run = await Upcall(store="runs.db", team=team).start("And in Japan?", history=EARLIER)
+    assert (run.status, run.result) == (RunStatus.FAILED, None)
+
+
+@pytest.mark.parametrize(
+    ("agent", "status"),
+    [
+        ("clarifier", RunStatus.PLANNING),
+        ("lead", RunStatus.EXECUTING),
+    ],
+)
+async def test_a_resumed_run_has_the_status_of_the_agent_that_failed(agent: str, status: RunStatus) -> None:
+    """S3-21, S3-23."""
+    failing: Sequence[Reply] = [Fail(500)]
+    failed = await root_app(deep(**{agent: failing})).start("And in Japan?")
+    app = root_app(deep())
+    seen = [(await app.get(failed.id)).status async for _ in app.resume_stream(failed.id)]
+    assert failed.execution_path[-1] == agent
+    assert seen[0] is status
+
+
+async def test_who_the_user_is_and_the_data_sources_are_said_at_the_start_or_in_the_settings() -> None:
+    """S2-15, S2-16."""
+    ada, bob = {"name": "Ada"}, {"name": "Bob"}
+    for given, expected in (({}, (bob, [])), ({"user_info": ada, "data_sources": ["documents"]}, (ada, ["documents"]))):
+        with rooted(classifier=[SHALLOW], researcher=[FOUND]) as model:
+            run = await root_app(model, user_info=bob, data_sources=[]).start("And in Japan?", **given)
+        assert (run.inputs["team"]["user_info"], run.inputs["team"]["data_sources"]) == expected
+        assert f"The user is {expected[0]['name']}." in model.requests[0].system
+
+
+async def test_an_unknown_data_source_is_refused_before_anything_is_stored() -> None:
+    app = root_app(ScriptedModelClient([]), search_web)
+    with pytest.raises(ConfigurationError, match=r"no data source 'search_wep'\. Known: documents, search_web"):
+        await app.start("And in Japan?", data_sources=["search_wep"])
+    assert await app.list() == []
+
+
+def search_web(query: str) -> str:
+    """Search the web."""
+    return f"Found: {query}"
+
+
+COMPONENT: dict[str, Any] = {
+    "provider": "autogen_core.tools.FunctionTool",
+    "component_type": "tool",
+    "config": {
+        "name": "look_up_law",
+        "description": "Look up a law.",
+        "source_code": "def look_up_law(name: str) -> str:\n    return name\n",
+        "global_imports": [],
+        "has_cancellation_support": False,
+    },
+}
+
+
+@pytest.mark.filterwarnings("ignore:(?s).*SECURITY WARNING")
+async def test_the_researcher_has_the_tools_of_the_program_and_those_of_the_settings() -> None:
+    """S2-22: and the classifier is told of both."""
+    look = Call("look_up_law", {"name": "EEG"})
+    with rooted(classifier=[SHALLOW], researcher=[Call("search_web", {"query": "wind"}), look, FOUND]) as model:
+        await root_app(model, search_web, tools=[COMPONENT]).start("And in Japan?")
+    told = model.requests[0].system
+    assert "- search_web: Search the web." in told
+    assert "- look_up_law: Look up a law." in told
+    assert list(requests_of(model, "researcher")[-1].tool_results.values()) == ["Found: wind", "EEG"]
+
+
+async def test_the_clarifier_looks_things_up_with_the_tools_before_it_asks() -> None:
+    """S0-08, S0-43."""
+    with deep(clarifier=[Call("search_web", {"query": "wind"}), CLEAR]) as model:
+        await root_app(model, search_web).start("And in Japan?")
+    assert list(requests_of(model, "clarifier")[1].tool_results.values()) == ["Found: wind"]
+
+
+def test_tools_and_a_team_together_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="tools or a team, not both"):
+        Upcall(team=lambda: solo(ScriptedModelClient([])), tools=[search_web])
+
+
+KEPT: list[Any] = [
+    pytest.param({"enable_clarifier": False}, id="enable_clarifier"),
+    pytest.param({"enable_escalation": False}, id="enable_escalation"),
+    pytest.param({"skip_ambiguity_check": True}, id="skip_ambiguity_check"),
+    pytest.param({"enable_plan_approval": True}, id="enable_plan_approval"),
+    pytest.param({"max_plan_iterations": 2}, id="max_plan_iterations"),
+    pytest.param({"at_plan_limit": "pause"}, id="at_plan_limit"),
+    pytest.param({"check_questions": True}, id="check_questions"),
+    pytest.param({"max_turns": 7}, id="max_turns"),
+    pytest.param({"max_clarifications": 7}, id="max_clarifications"),
+    pytest.param({"user_info": {"name": "Ada"}}, id="user_info"),
+    pytest.param({"data_sources": ["documents"]}, id="data_sources"),
+]
+
+
+@pytest.mark.parametrize("chosen", KEPT)
+async def test_a_run_keeps_how_its_team_works(chosen: dict[str, Any]) -> None:
+    """S3-35: through the file, and through drivers whose settings say something else."""
+    ask = Call("ask_user", {"question": "Which year?"})
+    with rooted(classifier=[SHALLOW], researcher=[ask, FOUND]) as model:
+        asked = await root_app(model, **chosen).start("And in Japan?")
+        done = await root_app(model).answer(asked.id, "2020")
+    ((name, value),) = chosen.items()
+    assert done.inputs["team"][name] == value
+    assert done.inputs == asked.inputs
+
+
+async def test_a_run_keeps_its_prompts_wherever_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "plan_generation.j2").write_text(
+        "You are the planner with prompts of its own. {{ clarifier_context }}{{ feedback_history }}"
+        "{{ available_handlers }}{{ available_tools }}"
+    )
+    ask = '{"needs_clarification": true, "clarification_question": "Which year?"}'
+    store = tmp_path / "runs.db"
+    with deep(clarifier=[ask, CLEAR]) as model:
+        first = Upcall(model, store=store, settings=Settings.read(None, prompts="mine"))
+        asked = await first.start("And in Japan?")
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        await Upcall(model, store=store, settings=Settings.read(None)).answer(asked.id, "2020")
+    assert requests_of(model, "planner")[-1].system.startswith("You are the planner with prompts of its own.")
+
+
+async def test_the_plan_of_a_run_comes_back_from_the_file_as_it_was_reviewed() -> None:
+    """S0-25 to S0-29, S0-37."""
+    with deep(planner=[CLEAR, PLAN, PLAN.replace('"Wind"', '"Wind", "Sun"')]) as model:
+        app = root_app(model, enable_plan_approval=True)
+        run = await app.start("And in Japan?")
+        for said in ("Add the sun", "approve"):
+            run = await app.answer(run.id, said)
+    stored = await root_app(ScriptedModelClient([])).get(run.id)
+    assert isinstance(stored.plan, ReviewedPlan)
+    assert stored.plan == run.plan
+    assert (stored.plan.title, stored.plan.sections) == ("Energy", ("Wind", "Sun"))
+    assert stored.plan.feedback == ("Add the sun",)
+    assert (stored.clarifier_result.plan_approved, stored.clarifier_result.plan_rejected) == (True, False)
+
+
+async def test_tools_that_a_block_of_the_settings_names_are_all_that_its_agent_is_shown() -> None:
+    """S0-43, S2-22."""
+
+    def search_papers(query: str) -> str:
+        """Search papers."""
+        return query
+
+    blocks = {
+        "door": {"_type": "intent_classifier", "llm": "m", "tools": ["search_web"]},
+        "scope": {"_type": "clarifier_agent", "llm": "m", "tools": ["search_papers", "search_wep"]},
+    }
+    with deep() as model:
+        app = root_app(model, search_web, search_papers, functions=blocks, llms={"m": {"model": "m"}})
+        await app.start("And in Japan?")
+    shown = {
+        agent: {name for name in ("search_web", "search_papers") if name in requests_of(model, agent)[0].system}
+        for agent in ("classifier", "clarifier")
+    }
+    assert shown == {"classifier": {"search_web"}, "clarifier": {"search_papers"}}
+    (note,) = [note for note in app.notes if "search_wep" in note]
+    assert "there is: search_papers, search_web" in note

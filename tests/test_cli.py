@@ -42,7 +42,7 @@ def test_the_demo_says_so_where_it_has_no_script() -> None:
 
 
 def test_a_demo_run_completes_with_the_answer_given_in_another_process() -> None:
-    """S4-03 to S4-12."""
+    """S3-35, S3-43."""
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     ended = upcall("answer", run_id, "Express", "--json")
     assert (ended.status, ended.json["status"]) == (0, "completed")
@@ -342,8 +342,83 @@ def test_another_schema_version_is_refused_with_what_to_do() -> None:
     assert "schema version 0; this version of upcall reads version 1" in ended.error
 
 
+BLOCKS = """\
+functions:
+  clarifier_agent:
+    _type: clarifier_agent
+    llm: nemotron_llm
+    planner_llm: nemotron_llm
+    tools:
+      - web_search_tool
+    max_turns: 3
+    enable_plan_approval: true
+    max_plan_iterations: 10
+    verbose: true
+  intent_classifier:
+    _type: intent_classifier
+    llm: nemotron_llm
+    tools:
+      - web_search_tool
+    verbose: true
+    llm_timeout: 90
+"""
+
+
+def test_a_plan_is_reviewed_over_processes() -> None:
+    """S0-14, S0-15: an edit, then the approval; neither later process is told of the review by an option."""
+    run_id = upcall("run", TASK, "--review-plan", "--json").json["run_id"]
+    shown = upcall("answer", run_id, "edit step 1: Use Argon2", "--json").json["questions"][0]
+    asked = upcall("answer", run_id, "OK!", "--json").json["questions"][0]
+    told = upcall("show", run_id).out
+    assert "1. [coder] Use Argon2" in shown["question"]
+    assert asked["path"] == ["lead", "coder"]
+    assert "Plan     approved, version 2" in told
+
+
+def test_a_rejected_plan_ends_the_run_without_work() -> None:
+    """S0-16."""
+    run_id = upcall("run", TASK, "--review-plan", "--json").json["run_id"]
+    ended = upcall("answer", run_id, "2")
+    assert (ended.status, ended.out.strip()) == (
+        0,
+        "The plan 'User authentication system' was rejected; nothing was done.",
+    )
+    assert not Path("upcall-work").exists()
+
+
+def test_the_blocks_of_the_seeds_run_as_they_stand_and_what_they_leave_open_is_noted() -> None:
+    """S0-48, S0-49, S2-23, S2-25: with `verbose` each reply of the model is printed."""
+    Path("upcall.yaml").write_text(BLOCKS)
+    ended = upcall("run", TASK)
+    assert (ended.status, ended.err.count("note: ")) == (0, 2)
+    assert "note: The llm 'nemotron_llm' is defined nowhere" in ended.err
+    assert "note: No tool is called 'web_search_tool'" in ended.err
+    assert [line.split()[0] for line in ended.err.splitlines() if " replied: " in line] == [
+        "classifier",
+        "clarifier",
+        "planner",
+        "planner",
+    ]
+    assert "Do you approve this plan?" in ended.err
+
+
+def test_a_misspelt_variable_of_the_environment_is_noted() -> None:
+    assert "note: UPCALL_MODLE is no setting" in upcall("run", "Hello", UPCALL_MODLE="gpt-4o").err
+
+
+def test_prompts_of_ones_own_are_refused_at_the_start_where_they_name_an_unknown_variable() -> None:
+    """S0-54."""
+    Path("mine").mkdir()
+    Path("mine", "lead.j2").write_text("You are the lead of {{ everybody }}.")
+    ended = upcall("run", TASK, UPCALL_PROMPTS="mine")
+    assert ended.status == 2
+    assert "everybody" in ended.error
+    assert not Path("upcall.db").exists()
+
+
 def test_control_characters_of_a_model_are_shown_not_sent() -> None:
-    with LoopbackServer(['{"intent": "meta", "meta_response": "red \\u001b[31m alert\\u0007"}']) as server:
+    alert = '{"summary": "red \\u001b[31m alert\\u0007"}'
+    with LoopbackServer([SHALLOW, alert]) as server:
         ended = upcall("run", "hi", *model(server))
     assert "\x1b" not in ended.out
     assert "red \\x1b[31m alert\\x07" in ended.out

@@ -67,7 +67,7 @@ def small_team(client: ScriptedModelClient, human: UserProxyAgent) -> Swarm:
 
 def root(replies: dict[str, Sequence[Reply]], folder: Path, human: UserProxyAgent) -> tuple[ScriptedModelClient, Swarm]:
     client = ScriptedModelClient({f"You are the {agent} ": said for agent, said in replies.items()})
-    return client, root_team(lambda _: client, TeamOptions(workspace=folder), human=human)
+    return client, root_team(lambda _: client, TeamOptions(workspace=folder, check_questions=False), human=human)
 
 
 # -- the agent alone --------------------------------------------------------------------------------------------------

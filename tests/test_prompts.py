@@ -27,7 +27,15 @@ from upcall.prompts import (
     ToolInfo,
     render,
 )
-from upcall.prompts.contexts import Context, Document
+from upcall.prompts.contexts import (
+    Context,
+    Document,
+    FeedbackContext,
+    JsonReminderContext,
+    QuestionCheckContext,
+    QuestionToCheckContext,
+    SearchFirstContext,
+)
 from upcall.prompts.rendering import FOLDER, environment
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -37,6 +45,7 @@ CLASSES = sorted(Context.__subclasses__(), key=lambda kind: kind.__name__)
 
 CODER = ToolInfo("coder", "Writes code.")
 RESEARCHER = ToolInfo("researcher", "Finds things out.")
+SEARCH = ToolInfo("search", "Searches files.")
 REPORT = Document("report.md", "Energy in Europe")
 DATA = Document("data.csv")
 
@@ -45,7 +54,7 @@ RENDERED: dict[str, Context] = {
     "ask_rule_soft": AskRuleContext(mode="soft"),
     "check_for_ambiguity": AmbiguityContext(
         user_request="Search my files",
-        available_tools=(ToolInfo("search", "Searches files."),),
+        available_tools=(SEARCH,),
         available_handlers=(CODER, RESEARCHER),
     ),
     "check_for_ambiguity_bare": AmbiguityContext("Search my files", (), ()),
@@ -58,11 +67,19 @@ RENDERED: dict[str, Context] = {
         user_info={"name": "Alice", "email": "alice@example.org"},
     ),
     "intent_classification_bare": ClassifierContext("What is CUDA?", "2026-01-02 12:00 UTC", ()),
+    "json_reminder": JsonReminderContext(),
     "lead": LeadContext(agents=(CODER, RESEARCHER)),
+    "plan_feedback": FeedbackContext(feedback="Add a section on policy frameworks.\n\nAnd drop step 2."),
     "plan_generation": PlanContext(
         clarifier_context="Build a calculator\nThe user was asked and said: on the command line",
         feedback_history=("Fewer steps.", "Add tests."),
         available_handlers=(CODER,),
+    ),
+    "plan_generation_tools": PlanContext(
+        clarifier_context="Build a calculator",
+        feedback_history=(),
+        available_handlers=(CODER,),
+        available_tools=(SEARCH,),
     ),
     "plan_generation_bare": PlanContext("Build a calculator", (), ()),
     "repair": RepairContext(problem="it holds no JSON object"),
@@ -76,8 +93,11 @@ RENDERED: dict[str, Context] = {
         remaining_questions=2,
     ),
     "research_clarification_bare": ClarifierContext("", (), (), (), 1),
+    "question_check": QuestionCheckContext(),
+    "question_to_check": QuestionToCheckContext(request="Compare the G7", question="Which countries?"),
     "researcher": ResearcherContext(available_documents=(REPORT, DATA), escalates_to="clarifier"),
     "researcher_bare": ResearcherContext(available_documents=(), escalates_to=None),
+    "search_first": SearchFirstContext(tool_names=("search", "read_document")),
 }
 
 
@@ -114,6 +134,22 @@ def test_the_clarifier_gets_the_variables_of_its_seed() -> None:
 def test_the_plan_gets_the_variables_of_its_seed() -> None:
     """S0-53"""
     assert {"clarifier_context", "feedback_history"} <= variables("plan_generation.j2")
+    assert "The plan has a title, two to six sections" in render(RENDERED["plan_generation"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param("parameters that planning needs and that are missing", id="S3-02"),
+        pytest.param("several possible interpretations", id="S3-03"),
+        pytest.param("goals too vague to plan for", id="S3-04"),
+        pytest.param("too little context to choose the agent or the tool for a step", id="S3-05"),
+        pytest.param("Do not be over-cautious: what has an ordinary default, what was answered already", id="S3-37"),
+        pytest.param('"needs_clarification": true, "ambiguity_details": [{"aspect": ', id="S3-06 to S3-09"),
+    ],
+)
+def test_the_check_for_ambiguity_says_what_to_look_for_and_when_not_to_ask(words: str) -> None:
+    assert words in render(RENDERED["check_for_ambiguity"])
 
 
 def test_the_check_for_ambiguity_gets_the_variables_of_its_seed() -> None:
@@ -124,7 +160,7 @@ def test_the_check_for_ambiguity_gets_the_variables_of_its_seed() -> None:
 @pytest.mark.parametrize("kind", CLASSES)
 def test_a_context_cannot_be_changed(kind: type[Context]) -> None:
     context = next(each for each in RENDERED.values() if type(each) is kind)
-    name = dataclasses.fields(kind)[0].name
+    name = next((field.name for field in dataclasses.fields(kind)), "template")
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(context, name, None)
 
@@ -189,7 +225,10 @@ HOSTILE = "{{ 7 * 7 }} {% for x in y %} {# gone #} {{ query }} <b>&amp;</b> {%- 
         ClassifierContext(HOSTILE, "now", (ToolInfo(HOSTILE, HOSTILE),), {"name": HOSTILE}),
         ClarifierContext(HOSTILE, (Document(HOSTILE, HOSTILE),), (ToolInfo(HOSTILE, HOSTILE),), (HOSTILE,), 1),
         AmbiguityContext(HOSTILE, (ToolInfo(HOSTILE, HOSTILE),), (ToolInfo(HOSTILE, HOSTILE),)),
-        PlanContext(HOSTILE, (HOSTILE,), (ToolInfo(HOSTILE, HOSTILE),)),
+        PlanContext(HOSTILE, (HOSTILE,), (ToolInfo(HOSTILE, HOSTILE),), (ToolInfo(HOSTILE, HOSTILE),)),
+        FeedbackContext(HOSTILE),
+        QuestionToCheckContext(HOSTILE, HOSTILE),
+        SearchFirstContext((HOSTILE, HOSTILE)),
         LeadContext((ToolInfo(HOSTILE, HOSTILE),)),
         ResearcherContext((Document(HOSTILE, HOSTILE),), escalates_to=None),
         ReplyFormatContext(HOSTILE, final=True),

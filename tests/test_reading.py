@@ -8,10 +8,12 @@ import random
 import time
 
 import pytest
+from conversation import HANG_GUARD
 from pydantic import BaseModel
 
 from upcall.agents.reading import UnreadableReply, read_reply, schema_text
-from upcall.replies import AmbiguityCheck, Classification, Plan, Report
+from upcall.plans import Plan
+from upcall.replies import AmbiguityCheck, Classification, Report
 
 GOOD = '{"intent": "coding", "research_depth": "deep"}'
 OTHER = '{"intent": "meta"}'
@@ -46,6 +48,16 @@ def problem(text: str, kind: type[BaseModel] = Classification) -> str:
         f"{{{GOOD}}}",
         f"[{GOOD}]",
         f"<think>{{hmm</think>{GOOD}",
+        f"<think>\n{OTHER}?\n</think>\n{GOOD}",
+        f"<THINKING>{OTHER}</THINKING> {GOOD}",
+        f"<think>Hm.</think><think>{OTHER}</think>\n```json\n{GOOD}\n```",
+        f"{OTHER[1:-1]}: {OTHER}? No.</think>{GOOD}",
+        f"Sure. <think>{OTHER}</think> {GOOD}",
+        json.dumps(GOOD),
+        json.dumps(f"<think>{OTHER}</think>{GOOD}"),
+        f"<think>{OTHER}</think>{json.dumps(GOOD)}",
+        json.dumps(f"```json\n{GOOD}\n```"),
+        f"\ufeff{json.dumps(GOOD)}",
         GOOD.replace(", ", ",\n\n    "),
         GOOD.removesuffix("}") + ', "why": "a\nline break"}',
         GOOD.removesuffix("}") + ', "why": "braces } { and ``` fences"}',
@@ -82,6 +94,59 @@ def test_a_broken_object_is_mended_by_a_second_one() -> None:
 def test_a_fence_inside_a_text_is_text() -> None:
     text = '{"summary": "Run\n```json\n{\\"summary\\": 1}\n```"}'
     assert read_reply(text, Report).summary.endswith('{"summary": 1}\n```')
+
+
+@pytest.mark.parametrize("key", ["result", "Response", "OUTPUT", "answer", "data", "classification", "Classification"])
+@pytest.mark.parametrize("inner", [json.loads(GOOD), GOOD, f"```json\n{GOOD}\n```"], ids=["object", "text", "fence"])
+def test_an_object_inside_a_key_that_only_names_it_is_found(key: str, inner: object) -> None:
+    """S0-63"""
+    text = json.dumps({key: inner})
+    assert read_reply(text, Classification).intent == "coding"
+    assert read_reply(f"Here: {text}", Classification).intent == "coding"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"result": {"x": 1}, "status": "ok"}',
+        '{"step": {"x": 1}}',
+        '{"result": [{"x": 1}]}',
+        '{"result": {"result": {"x": 1}}}',
+        '{"result": "x is 1"}',
+        '{"result": null}',
+        '{"x": {"x": 1}}',
+    ],
+)
+def test_an_object_among_other_things_is_not_the_reply(text: str) -> None:
+    with pytest.raises(UnreadableReply):
+        read_reply(text, Point)
+
+
+def test_a_field_is_never_taken_for_a_wrapper() -> None:
+    class Answered(BaseModel):
+        answer: dict[str, int]
+
+    assert read_reply('{"answer": {"answer": 1}}', Answered).answer == {"answer": 1}
+
+
+def test_what_is_wrong_inside_a_wrapper_is_named_as_if_it_stood_alone() -> None:
+    assert problem('{"result": {"intent": 5}}').startswith("intent: Input should be")
+
+
+@pytest.mark.parametrize("text", [f"<think>{GOOD}</think>", f"<think>{GOOD} or", f"<think>{GOOD}</think> Hm."])
+def test_thoughts_are_no_reply(text: str) -> None:
+    assert problem(text) == "it holds no JSON object"
+
+
+def test_a_tag_of_thoughts_inside_a_text_is_text() -> None:
+    text = json.dumps({"summary": "Write </think> {x} after <think>."})
+    assert read_reply(text, Report).summary == "Write </think> {x} after <think>."
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_what_is_no_number_counts_as_left_out(number: str) -> None:
+    assert read_reply(f'{{"intent": "meta", "meta_response": {number}}}', Classification).meta_response is None
+    assert problem(f'{{"title": {number}, "sections": ["A"]}}', Plan) == "title: Field required"
 
 
 @pytest.mark.parametrize(
@@ -171,13 +236,16 @@ def test_deep_nesting_is_an_unreadable_reply(opening: str, depth: int) -> None:
         "```" + "\n" * 100_000,
         "```json\n" * 50_000,
         "x" * 2_000_000,
+        "<think>" * 100_000,
+        "<think>x</think>" * 20_000,
+        '"' + "{" * 200_000,
     ],
     ids=lambda text: repr(text[:8]),
 )
 def test_a_huge_reply_does_not_hold_up_the_others(text: str) -> None:
     start = time.monotonic()
     problem(text)
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < HANG_GUARD
 
 
 def test_a_huge_object_is_read() -> None:

@@ -11,8 +11,9 @@ import pytest
 from pydantic import ValidationError
 
 from upcall import identity
+from upcall.plans import ClarifierResult, Plan, PlanStatus, ReviewedPlan
 from upcall.questions import Answer, Question
-from upcall.replies import Classification, Intent, Plan
+from upcall.replies import Classification, Intent
 from upcall.runs import TRANSITIONS, Run, RunStatus, Usage
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -21,6 +22,13 @@ ASKED = Question(id="q1", question="Which framework?", options=("Express",), pat
 OVER = {RunStatus.COMPLETED, RunStatus.CANCELLED, RunStatus.EXPIRED}
 ILLEGAL = [(a, b) for a, b in product(RunStatus, RunStatus) if a != b and b not in TRANSITIONS[a]]
 LEGAL = [(a, b) for a, targets in TRANSITIONS.items() for b in sorted(targets)]
+
+
+PLAN = Plan(title="T", sections=("S",))
+
+
+def reviewed(status: PlanStatus) -> ReviewedPlan:
+    return ReviewedPlan.of(PLAN, status)
 
 
 def run(**fields: Any) -> Run:
@@ -103,11 +111,66 @@ def test_a_run_survives_json() -> None:
         questions=(ASKED,),
         answers=(Answer(question_id="q0", text="yes", answered_at=NOON),),
         classification=Classification(intent=Intent.CODING),
-        plan=Plan(title="T", sections=("S",)),
+        plan=reviewed(PlanStatus.PROPOSED).revised(PLAN, "Add costs."),
+        clarifier_log="log",
+        closed=(ASKED,),
+        execution_path=("classifier", "planner"),
         usage={"lead/coder": Usage(prompt_tokens=1)},
         inputs={"workspace": "work"},
     )
     assert Run.model_validate_json(full.model_dump_json()) == full
+
+
+def test_a_run_that_awaits_an_answer_says_so() -> None:
+    """S3-39"""
+    assert [status for status in RunStatus if run(status=status).waiting] == [RunStatus.AWAITING_CLARIFICATION]
+
+
+def test_the_history_holds_each_answered_question_with_its_answer_in_order() -> None:
+    """S3-24, S3-39"""
+    second = ASKED.model_copy(update={"id": "q2", "question": "Which database?"})
+    unanswered = ASKED.model_copy(update={"id": "q3"})
+    answers = [Answer(question_id=each, text=f"to {each}", answered_at=NOON) for each in ("q2", "q1")]
+    made = run(questions=(unanswered,), closed=(ASKED, second), answers=answers)
+    history = Run.model_validate_json(made.model_dump_json()).clarification_history
+    assert [(question.question, answer.text) for question, answer in history] == [
+        ("Which framework?", "to q1"),
+        ("Which database?", "to q2"),
+    ]
+    assert made.clarification_count == 2
+
+
+def test_a_new_run_has_no_history_and_an_empty_result() -> None:
+    """S0-23, S0-25 to S0-28, S3-39"""
+    assert (run().clarification_history, run().clarification_count) == ([], 0)
+    assert run().clarifier_result == ClarifierResult(
+        clarifier_log="", plan_title=None, plan_sections=(), plan_approved=False, plan_rejected=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "approved", "rejected"),
+    [
+        (PlanStatus.PROPOSED, False, False),
+        (PlanStatus.APPROVED, True, False),
+        (PlanStatus.AUTO_APPROVED, True, False),
+        (PlanStatus.REJECTED, False, True),
+    ],
+)
+def test_a_run_has_the_result_of_its_clarification_and_of_the_review_of_its_plan(
+    status: PlanStatus, approved: bool, rejected: bool
+) -> None:
+    """S0-31 to S0-37, X10"""
+    result = run(clarifier_log="log", plan=reviewed(status)).clarifier_result
+    assert (result.clarifier_log, result.plan_title, result.plan_sections) == ("log", "T", ("S",))
+    assert (result.plan_approved, result.plan_rejected) == (approved, rejected)
+    assert result.get_approved_plan_context() == ("# T\n\n- S" if approved else None)
+
+
+def test_the_result_of_a_run_without_plan_approval_is_its_log_alone() -> None:
+    """S0-13"""
+    made = run(clarifier_log="log", plan=reviewed(PlanStatus.MADE))
+    assert made.clarifier_result == ClarifierResult(clarifier_log="log")
 
 
 def test_two_runs_share_nothing() -> None:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from upcall.agents import HumanProxyAgent, PausableAgent
     from upcall.app import Upcall
     from upcall.errors import UpcallError, UserInputRequired
+    from upcall.plans import ClarifierResult, PlanStatus
+    from upcall.prompts import Prompts
     from upcall.questions import Answer, AnsweredBy, ClarificationType, Option, Outcome, Question
     from upcall.runs import Run, RunStatus
     from upcall.settings import Settings
@@ -23,10 +25,13 @@ _HOMES = {
     "Answer": "questions",
     "AnsweredBy": "questions",
     "ClarificationType": "questions",
+    "ClarifierResult": "plans",
     "HumanProxyAgent": "agents",
     "Option": "questions",
     "Outcome": "questions",
     "PausableAgent": "agents",
+    "PlanStatus": "plans",
+    "Prompts": "prompts",
     "Question": "questions",
     "Run": "runs",
     "RunStatus": "runs",
@@ -41,10 +46,13 @@ __all__ = [
     "Answer",
     "AnsweredBy",
     "ClarificationType",
+    "ClarifierResult",
     "HumanProxyAgent",
     "Option",
     "Outcome",
     "PausableAgent",
+    "PlanStatus",
+    "Prompts",
     "Question",
     "Run",
     "RunStatus",

@@ -8,19 +8,21 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from autogen_agentchat.base import Team
 from autogen_agentchat.messages import TextMessage
 from autogen_core.models import ChatCompletionClient
+from autogen_core.tools import BaseTool
 
+from upcall.agents.toolset import Tool, as_tool
 from upcall.answers import GivenAnswers, is_text, match_answers
 from upcall.checkpoints import Checkpoint
 from upcall.errors import ConfigurationError, RunNotWaiting, SchemaMismatch, StoredStateError, UpcallError
 from upcall.handoffs import answering
 from upcall.models import ModelClients, uses_demo
+from upcall.prompts import PROMPTS, Prompts
 from upcall.questions import Answer, AnsweredBy, Outcome
-from upcall.replies import Depth
 from upcall.runs import Run, RunStatus
 from upcall.settings import DEMO, Settings
 from upcall.store import RunStore, StoredRun
@@ -28,6 +30,25 @@ from upcall.stretch import Event, Stretch, first_line, whole
 from upcall.teams import PHASES, USER, TeamOptions, root_team
 
 MakeTeam: TypeAlias = Callable[[], Team]
+
+EARLIER = "earlier_assistant"
+"""Who said what the user did not say in the conversation before a run."""
+
+KEPT = (
+    "enable_clarifier",
+    "enable_escalation",
+    "skip_ambiguity_check",
+    "check_questions",
+    "enable_plan_approval",
+    "max_plan_iterations",
+    "at_plan_limit",
+    "max_turns",
+    "max_clarifications",
+    "user_info",
+    "data_sources",
+    "prompts",
+)
+"""The settings that a run keeps from its start: who takes part, what the user is asked, and in which words."""
 
 
 class Upcall:
@@ -38,6 +59,8 @@ class Upcall:
         store: the SQLite file that holds the runs.
         team: a function that builds any AutoGen team, instead of the root team. It is called anew for every stretch of
             a run: after an exception an AutoGen team is broken for good.
+        tools: functions or AutoGen tools for the root team's researcher, and for its clarifier to look things up with
+            before it asks; those of the settings come on top.
         settings: everything else; read from the environment, ``.env`` and ``upcall.yaml`` if not given.
 
     Raises:
@@ -50,14 +73,26 @@ class Upcall:
         *,
         store: str | Path | RunStore | None = None,
         team: MakeTeam | None = None,
+        tools: Sequence[Tool] = (),
         settings: Settings | None = None,
     ) -> None:
-        if model_client is not None and team is not None:
-            raise ConfigurationError("Give Upcall a model_client or a team, not both: a team has its models.")
+        for name, given in (("model_client", model_client is not None), ("tools", bool(tools))):
+            if team is not None and given:
+                raise ConfigurationError(f"Give Upcall {name} or a team, not both: a team has its own.")
         self.settings = settings or Settings.read()
         self.store = store if isinstance(store, RunStore) else RunStore(store or self.settings.store)
         self._make_team = team
         self._model_client = model_client
+        self._tools = tuple(tools)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What in the settings has no effect, and why, a line each. It is no error, but perhaps a slip."""
+        given = {as_tool(tool).name for tool in (*self._tools, *_components(self.settings.tools))}
+        missing = sorted({name for named in _shown_tools(self.settings).values() for name in named} - given)
+        there = f"there is: {', '.join(sorted(given))}" if given else "none is given"
+        lost = [f"No tool is called {name!r}; {there}. Describe it under tools, or leave it out." for name in missing]
+        return (*self.settings.notes, *lost)
 
     # -- what a caller does -------------------------------------------------------------------------------------------
 
@@ -72,12 +107,18 @@ class Upcall:
         user: str | None = None,
         workspace: str | Path | None = None,
         documents: Sequence[str | Path] = (),
+        history: Sequence[TextMessage] = (),
+        user_info: Mapping[str, str] | None = None,
+        data_sources: Sequence[str] | None = None,
         run_id: str | None = None,
     ) -> AsyncGenerator[Event | Run, None]:
         """AutoGen's events, nested ones included, then the `Run` at its first rest, last.
 
         `workspace` is the folder of the coder's files (``upcall-work/RUN`` if not given), `documents` are the files and
-        folders the researcher reads. A question is stored before the event that tells of it.
+        folders the researcher reads. `history` is the conversation before the task, oldest first, the user's messages
+        with source ``user``. `user_info` (name, email) is told to the classifier. `data_sources` are the ids of the
+        tools that may be used, ``documents`` for the documents (the setting of this name if not given). A question is
+        stored before the event that tells of it.
 
         Raises:
             ConfigurationError: the task is empty, or the team cannot be built; no run is stored then.
@@ -85,14 +126,20 @@ class Upcall:
         """
         if not task.strip():
             raise ConfigurationError("The task is empty. Say what is to be done.")
-        if not is_text(task):
-            raise ConfigurationError("The task holds bytes that are no text in UTF-8. Say it in plain text.")
+        if not all(map(is_text, (task, *(each.content for each in history), *(user_info or {}).values()))):
+            raise ConfigurationError(
+                "The task, its history or user_info holds bytes that are no text in UTF-8. Say it in plain text."
+            )
         status = RunStatus.EXECUTING if self._make_team else RunStatus.INITIALIZING
         run = Run(task=task, status=status, user=user or self.settings.user, **({"id": run_id} if run_id else {}))
-        run = run.model_copy(update={"inputs": self._inputs(run.id, workspace, documents)})
+        kept = {
+            "user_info": None if user_info is None else dict(user_info),
+            "data_sources": None if data_sources is None else list(data_sources),
+        }
+        run = run.model_copy(update={"inputs": self._inputs(run.id, workspace, documents, kept)})
         crew = self._crew(run)
         first = TextMessage(source=USER, content=task)
-        stored = await self.store.create(run, Checkpoint(inbox=(first,)))
+        stored = await self.store.create(run, Checkpoint(inbox=(*map(_said_before, history), first)))
         async with aclosing(self._advance(stored, crew)) as items:
             async for item in items:
                 yield item
@@ -250,15 +297,31 @@ class Upcall:
     def _crew(self, run: Run) -> _Crew:
         if self._make_team is not None:
             return _Crew(self._make_team())
-        settings = self.settings
+        settings = self.settings.model_copy(update=run.inputs.get("team", {}))
         options = TeamOptions(
             workspace=Path(run.inputs["workspace"]),
             documents=run.inputs.get("documents", ()),
+            tools=[*self._tools, *_components(settings.tools)],
+            shown_tools=_shown_tools(settings),
+            data_sources=settings.data_sources,
+            user_info=settings.user_info,
             enable_clarifier=settings.enable_clarifier,
+            enable_escalation=settings.enable_escalation,
+            skip_ambiguity_check=settings.skip_ambiguity_check,
+            check_questions=settings.check_questions,
+            enable_plan_approval=settings.enable_plan_approval,
+            max_plan_iterations=settings.max_plan_iterations,
+            at_plan_limit=settings.at_plan_limit,
             max_turns=settings.max_turns,
+            max_clarifications=settings.max_clarifications,
             max_rounds=settings.max_rounds,
+            max_history=settings.max_history,
+            max_context_chars=settings.max_context_chars,
             timeout=settings.llm_timeout,
             stream=settings.stream,
+            verbose=settings.verbose,
+            log_response_max_chars=settings.log_response_max_chars,
+            prompts=Prompts(settings.prompts) if settings.prompts else PROMPTS,
         )
         if (given := self._model_client) is not None:
             return _Crew(root_team(lambda agent: given, options))
@@ -272,13 +335,17 @@ class Upcall:
         """How far a run has come, whatever its status says of how it ended."""
         if run.status is not RunStatus.FAILED:
             return run.status
-        if self._make_team is not None or run.plan is not None:
+        if self._make_team is not None:
             return RunStatus.EXECUTING
-        if run.classification is None:
-            return RunStatus.INITIALIZING
-        return RunStatus.PLANNING if run.classification.depth is Depth.DEEP else RunStatus.EXECUTING
+        return self._phase(run.execution_path[-1]) if run.execution_path else RunStatus.INITIALIZING
 
-    def _inputs(self, run_id: str, workspace: str | Path | None, documents: Sequence[str | Path]) -> dict[str, Any]:
+    def _inputs(
+        self,
+        run_id: str,
+        workspace: str | Path | None,
+        documents: Sequence[str | Path],
+        chosen: Mapping[str, Any],
+    ) -> dict[str, Any]:
         """What a run keeps from its start, so that it goes on the same in another folder or process; never a key."""
         if self._make_team is not None:
             return {}
@@ -289,6 +356,11 @@ class Upcall:
             "workspace": str(folder),
             "documents": [str(_absolute(each)) for each in named],
         }
+        team = {name: getattr(self.settings, name) for name in KEPT}
+        team |= {name: value for name, value in chosen.items() if value is not None}
+        if team["prompts"] is not None:
+            team["prompts"] = str(_absolute(team["prompts"]))
+        kept["team"] = team
         address = self.settings.base_url
         # An address may hold a password; then the run goes on with what the settings say.
         if self._model_client is None and self.settings.model_client is None and "@" not in (address or ""):
@@ -309,6 +381,30 @@ class _Crew:
             await self.clients.close()
 
 
+def _components(tools: Sequence[dict[str, Any]]) -> list[BaseTool[Any, Any]]:
+    """The tools that the settings describe.
+
+    Raises:
+        ConfigurationError: one of them cannot be loaded.
+    """
+    loaded: list[BaseTool[Any, Any]] = []
+    for component in tools:
+        try:
+            loaded.append(BaseTool.load_component(component))
+        except Exception as error:
+            named = component.get("provider", "no provider")
+            raise ConfigurationError(
+                f"The tool {named} cannot be loaded ({type(error).__name__}). Check its provider and config."
+            ) from error
+    return loaded
+
+
+def _shown_tools(settings: Settings) -> dict[str, Sequence[str]]:
+    """The tools that a block of the settings names for an agent."""
+    agents: tuple[Literal["classifier", "clarifier"], ...] = ("classifier", "clarifier")
+    return {agent: named for agent in agents if (named := settings.tools_for(agent)) is not None}
+
+
 def _absolute(path: str | Path) -> Path:
     return Path(os.path.abspath(Path(path).expanduser()))
 
@@ -326,3 +422,8 @@ async def _last(stream: AsyncGenerator[Event | Run, None]) -> Run:
         if isinstance(item, Run):
             return item
     raise AssertionError("a stream ends with its run")
+
+
+def _said_before(message: TextMessage) -> TextMessage:
+    """A message of the conversation before a run. A text of a member of the team would end the run at once."""
+    return message if message.source == USER else message.model_copy(update={"source": EARLIER})

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from upcall.app import Upcall
     from upcall.questions import Answer
     from upcall.runs import Run
-    from upcall.settings import Settings
+    from upcall.settings import ModelSettings, Settings
     from upcall.terminal import Screen
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
@@ -64,6 +64,7 @@ def run(
     detach: Annotated[bool, typer.Option(help="Stop at the first question and say how to answer it.")] = False,
     workspace: Annotated[Path | None, typer.Option(help="Folder for the coder's files [upcall-work/RUN].")] = None,
     docs: Annotated[list[Path] | None, typer.Option(help="A document or folder to research; repeatable.")] = None,
+    review_plan: Annotated[bool, typer.Option("--review-plan", help="Show the plan before it is worked off.")] = False,
     model: Model = None,
     base_url: BaseUrl = None,
     store: Store = None,
@@ -76,7 +77,15 @@ def run(
     from upcall.identity import new_id
 
     command = _Command(
-        debug, as_json, model=model, base_url=base_url, store=store, config=config, user=user, detach=detach
+        debug,
+        as_json,
+        model=model,
+        base_url=base_url,
+        store=store,
+        config=config,
+        user=user,
+        detach=detach,
+        enable_plan_approval=review_plan or None,
     )
     run_id = new_id()
     with command:
@@ -294,9 +303,9 @@ class _Command:
     def _use(self, settings: Settings) -> None:
         from upcall.app import Upcall
 
-        keys = [settings.api_key, *(each.api_key for each in settings.agents.values())]
-        self._secrets = [key.get_secret_value() for key in keys if key is not None]
-        for component in (settings.model_client, *(each.model_client for each in settings.agents.values())):
+        models: list[Settings | ModelSettings] = [settings, *settings.agents.values(), *settings.llms.values()]
+        self._secrets = [key.get_secret_value() for each in models if (key := each.api_key) is not None]
+        for component in (*(each.model_client for each in models), *settings.tools):
             self._secrets += _texts_in(component)
         self.app = Upcall(settings=settings)
 
@@ -307,6 +316,9 @@ class _Command:
 
         if uses_demo(self.app.settings):
             self.screen.note(NOTICE, "yellow")
+        for note in self.app.notes:
+            self.screen.note(f"note: {note}", "yellow")
+        self.screen.show_log(verbose=bool(self.app.settings.verbose))
 
     def _fail(self, error: Exception) -> None:
         if self.debug:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 
+from upcall.plans import Plan, PlanStep
 from upcall.replies import (
     AmbiguityCheck,
     ClarificationResponse,
@@ -15,8 +16,6 @@ from upcall.replies import (
     CodingReport,
     Depth,
     Intent,
-    Plan,
-    PlanStep,
     Report,
     ResearchReport,
 )
@@ -92,7 +91,7 @@ _PLAN = Plan(
         PlanStep(
             step_id="1",
             description="Write a small service with registration, login and logout; passwords hashed, sessions signed",
-            agent="coder",
+            name="coder",
             outputs=("the service's source files",),
         ),
     ),

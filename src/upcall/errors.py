@@ -78,6 +78,14 @@ class ModelReplyInvalid(ModelError):
     """The server or the model sent something that cannot be used (a stream cut short, a body that is no JSON)."""
 
 
+class ModelReplyUnfinished(ModelReplyInvalid):
+    """The model ended its reply at its token limit or at the server's content filter; ``reason`` says which."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 class AgentFailed(UpcallError):
     """An agent that is not ours raised an exception. The run is stored and can be resumed."""
 

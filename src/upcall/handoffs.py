@@ -26,6 +26,8 @@ OUTPUT = "upcall.output"
 OUTCOME = "upcall.outcome"
 CLASSIFICATION = "upcall.classification"
 PLAN = "upcall.plan"
+CLARIFIER_LOG = "upcall.clarifier_log"
+ERROR = "upcall.error"
 
 Event: TypeAlias = BaseAgentEvent | BaseChatMessage
 

@@ -11,6 +11,7 @@ from upcall.errors import (
     ModelError,
     ModelNotFound,
     ModelReplyInvalid,
+    ModelReplyUnfinished,
     ModelTimeout,
     ModelUnavailable,
     UpcallError,
@@ -56,7 +57,7 @@ def _known(error: Exception, agent: str) -> ModelError | None:
         advice = "Check OPENAI_API_KEY, or api_key in the configuration."
         return ModelAuthenticationError(f"{who} refused the key (HTTP {status}). {advice} {resume}")
     if status == 404:
-        advice = "Check the model name and the base URL."
+        advice = "Check the model name, the base URL and the API key."
         return ModelNotFound(f"{who} does not know this model or address (HTTP 404){said}. {advice} {resume}")
     if isinstance(error, TimeoutError) or "Timeout" in kind or status in (408, 504):
         advice = "Raise the setting timeout (llm_timeout for the classifier), or try again."
@@ -71,7 +72,8 @@ def _known(error: Exception, agent: str) -> ModelError | None:
         return ModelReplyInvalid(f"{who} cut its reply short. Try again. {resume}")
     if kind in ("LengthFinishReasonError", "ContentFilterFinishReasonError"):
         why = "its token limit" if kind.startswith("Length") else "its content filter"
-        return ModelReplyInvalid(f"{who} ended the reply at {why}. Try again, or use another model. {resume}")
+        told = f"{who} ended the reply at {why}. Try again, or use another model. {resume}"
+        return ModelReplyUnfinished(told, f"it was cut off at {why}")
     if "Connection" in kind:
         advice = "Check the base URL and the network."
         return ModelUnavailable(f"{who} cannot be reached. {advice} {resume}")

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from posixpath import normpath
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from upcall.questions import (
     CAMEL_TOO,
@@ -74,11 +75,27 @@ class Depth(StrEnum):
     DEEP = "deep"
 
 
+class IntentResult(BaseModel):
+    """What the user wants, as a state update (S2-17)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    intent: Intent
+
+
+class DepthDecision(BaseModel):
+    """How much work it is, as a state update (S2-19)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    decision: Depth
+
+
 class Classification(Reply):
     """The classifier's reply (S2-04). An unknown intent counts as research, an unknown depth as shallow (S2-39)."""
 
     intent: Intent
-    meta_response: str | None = Field(default=None, description="The reply to the user, only where intent is meta.")
+    meta_response: Shown | None = Field(default=None, description="The reply to the user, only where intent is meta.")
     research_depth: Depth | None = Field(default=None, description="Only where intent is research or coding.")
 
     @field_validator("intent", mode="before")
@@ -96,31 +113,135 @@ class Classification(Reply):
         """The depth, shallow where the model gave none."""
         return self.research_depth or Depth.SHALLOW
 
+    @property
+    def user_intent(self) -> IntentResult:
+        """The intent, always there."""
+        return IntentResult(intent=self.intent)
 
-def _member(kind: type[StrEnum], value: object, otherwise: StrEnum) -> object:
+    @property
+    def depth_decision(self) -> DepthDecision | None:
+        """The depth; None for a meta query, which is answered at once."""
+        return None if self.intent is Intent.META else DepthDecision(decision=self.depth)
+
+
+def _member(kind: type[StrEnum], value: object, otherwise: StrEnum | None) -> object:
     if not isinstance(value, str):
         return value
     word = value.strip().lower()
     return word if word in list(kind) else otherwise
 
 
-class ClarificationResponse(Reply):
-    """The clarifier's reply (S0-38, S0-39), with what makes the question easy to answer."""
+def _labels(value: object) -> object:
+    """Options as a list of texts, also where a model wrote a single one, or objects with a label."""
+    entries = value if isinstance(value, list | tuple) else [value]
+    read = [each.get("label", each) if isinstance(each, dict) else each for each in entries]
+    return [each for each in read if each is not None]
 
-    needs_clarification: bool
-    clarification_question: Shown | None = None
-    options: tuple[Shown, ...] = Field(default=(), description="Likely answers, at most five; empty where open.")
-    reason: Shown | None = Field(default=None, description="Why the answer matters, one short sentence.")
+
+Labels = Annotated[tuple[Shown, ...], BeforeValidator(_labels)]
+"""Likely answers to a question."""
+
+
+class KnownFrom(StrEnum):
+    """Where the answer to the clarifier's candidate question is to be had."""
+
+    REQUEST = "request"
+    DEFAULT = "default"
+    USER = "user"
+
+
+class Weight(StrEnum):
+    """How much of the result a wrong guess would spoil."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+def _one_of(kind: type[StrEnum]) -> WithJsonSchema:
+    """A model must choose; a reply that leaves the field out is read all the same."""
+    return WithJsonSchema({"type": "string", "enum": list(kind)})
+
+
+class ClarificationResponse(Reply):
+    """The clarifier's reply (S0-38, S0-39)."""
+
+    # The fields come in the order in which a model is to work them out: one that is asked for the decision first says
+    # "clear" to nearly everything (benchmarks/ask_well.py).
+
+    clarification_question: Shown | None = Field(default=None, description="The one question most worth asking.")
+    answer: Shown = Field(
+        default="", description="What the request says about it, or the ordinary default, or unknown."
+    )
+    known_from: Annotated[KnownFrom | None, _one_of(KnownFrom)] = Field(
+        default=None, description="Where the answer is known from."
+    )
+    weight: Annotated[Weight | None, _one_of(Weight)] = Field(
+        default=None, description="How much a wrong guess would spoil."
+    )
+    needs_clarification: bool = Field(description="Whether only the user can answer, and it matters.")
+    options: Labels = Field(default=(), description="Likely answers, at most five; empty where open.")
+    reason: SkipJsonSchema[Shown | None] = None
+
+    @field_validator("known_from", mode="before")
+    @classmethod
+    def _known_source(cls, value: object) -> object:
+        return _member(KnownFrom, value, None)
+
+    @field_validator("weight", mode="before")
+    @classmethod
+    def _known_weight(cls, value: object) -> object:
+        return _member(Weight, value, None)
 
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
-        if self.needs_clarification and not self.clarification_question:
+        if self.asks and not self.clarification_question:
             raise ValueError("needs_clarification is true but clarification_question is empty")
         return self
+
+    @property
+    def asks(self) -> bool:
+        """The decision: from the fields that lead to it, or as the model said where it left them out."""
+        if self.known_from is None:
+            return self.needs_clarification
+        return self.known_from is KnownFrom.USER and self.weight is not Weight.LOW
 
     def question(self, path: tuple[str, ...]) -> Question:
         """The open question this reply stands for."""
         return _question(self.clarification_question or "", self.options, self.reason, path)
+
+    def said(self) -> str:
+        """The reply as it stands in the dialog with the model."""
+        return self.model_dump_json(exclude_defaults=True)
+
+
+class FoundIn(StrEnum):
+    """Where the answer to a question can be found before it is put to the user."""
+
+    REQUEST = "request"
+    KNOWLEDGE = "knowledge"
+    CHOICE = "choice"
+    USER = "user"
+
+
+class QuestionCheck(Reply):
+    """The reply to a second look at a question."""
+
+    my_answer: Shown = Field(default="", description="Your own answer to the question, or: cannot know.")
+    found_in: Annotated[FoundIn | None, _one_of(FoundIn)] = Field(
+        default=None, description="Where the answer is to be found."
+    )
+    ask: bool = Field(description="Whether only the user can tell.")
+
+    @field_validator("found_in", mode="before")
+    @classmethod
+    def _known_place(cls, value: object) -> object:
+        return _member(FoundIn, value, None)
+
+    @property
+    def asks(self) -> bool:
+        """The decision: from where the answer is to be found, or as the model said where it left that out."""
+        return self.ask if self.found_in is None else self.found_in is FoundIn.USER
 
 
 class Ambiguity(Reply):
@@ -129,7 +250,7 @@ class Ambiguity(Reply):
     aspect: Shown
     description: Shown = ""
     clarification_question: Annotated[Shown, Field(min_length=1)]
-    possible_options: tuple[Shown, ...] = ()
+    possible_options: Labels = ()
 
     def question(self, path: tuple[str, ...]) -> Question:
         """The open question this aspect stands for."""
@@ -144,6 +265,11 @@ class AmbiguityCheck(Reply):
 
     needs_clarification: bool
     ambiguity_details: tuple[Ambiguity, ...] = ()
+
+    @field_validator("ambiguity_details", mode="before")
+    @classmethod
+    def _one_is_a_list_too(cls, value: object) -> object:
+        return [value] if isinstance(value, dict) else value
 
     @model_validator(mode="after")
     def _names_an_aspect(self) -> Self:
@@ -163,50 +289,6 @@ def _question(text: str, options: tuple[str, ...], reason: str | None, path: tup
         context=reason[:MAX_QUESTION_CHARS] if reason else None,
         path=path,
     )
-
-
-class PlanStep(Reply):
-    """One step of a plan: who does what, from which inputs, after which steps."""
-
-    step_id: Annotated[str, Field(min_length=1)]
-    description: Annotated[str, Field(min_length=1)]
-    agent: Literal["coder", "researcher", "lead"] = "lead"
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    depends_on: tuple[str, ...] = Field(default=(), description="The step_ids that must be done before this step.")
-
-
-class Plan(Reply):
-    """A plan that can be worked off: its steps have distinct ids and depend only on steps that come before them."""
-
-    title: Annotated[str, Field(min_length=1)]
-    sections: Annotated[tuple[str, ...], Field(min_length=1)]
-    steps: tuple[PlanStep, ...] = ()
-
-    @model_validator(mode="after")
-    def _steps_can_be_done(self) -> Self:
-        known: set[str] = set()
-        ids = [step.step_id for step in self.steps]
-        for step in self.steps:
-            if ids.count(step.step_id) > 1:
-                raise ValueError(f"step_id {step.step_id!r} is used twice")
-            for needed in step.depends_on:
-                if needed not in ids:
-                    raise ValueError(f"step {step.step_id!r} depends on {needed!r}, which is no step of this plan")
-                if needed not in known:
-                    raise ValueError(f"step {step.step_id!r} depends on {needed!r}, which does not come before it")
-            known.add(step.step_id)
-        return self
-
-    def as_markdown(self) -> str:
-        """The plan as markdown: the text that the lead works from."""
-        lines = [f"# {self.title}", "", *(f"- {section}" for section in self.sections)]
-        if self.steps:
-            lines += ["", "## Steps", ""]
-        for step in self.steps:
-            after = f" (after {', '.join(step.depends_on)})" if step.depends_on else ""
-            lines.append(f"{step.step_id}. [{step.agent}] {step.description}{after}")
-        return "\n".join(lines)
 
 
 @dataclass(frozen=True)

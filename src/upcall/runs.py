@@ -11,8 +11,9 @@ from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ConfigDict, Field
 
 from upcall import identity
+from upcall.plans import ClarifierResult, ReviewedPlan
 from upcall.questions import Answer, Question
-from upcall.replies import Classification, Plan
+from upcall.replies import Classification
 
 
 class RunStatus(StrEnum):
@@ -71,9 +72,10 @@ def counted(usage: Mapping[str, Usage], path: str, spent: RequestUsage) -> dict[
 class Run(BaseModel):
     """What is known of a run. A value: every change gives a new one.
 
-    ``closed`` are the questions that ``answers`` answer. ``usage`` has one entry an agent, named by its path
-    (``lead/coder``). ``inputs`` are the choices the run was started with and keeps over every pause (workspace,
-    documents, model); never a key.
+    ``closed`` are the questions that ``answers`` answer. ``plan`` holds its earlier versions and what became of it.
+    ``execution_path`` names the outermost agents in the order in which they got the turn (S3-23). ``usage`` has one
+    entry an agent, named by its path (``lead/coder``). ``inputs`` are the choices the run was started with and keeps
+    over every pause (workspace, documents, model, how the team works); never a key.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -86,7 +88,9 @@ class Run(BaseModel):
     answers: tuple[Answer, ...] = ()
     closed: tuple[Question, ...] = ()
     classification: Classification | None = None
-    plan: Plan | None = None
+    clarifier_log: str = ""
+    plan: ReviewedPlan | None = None
+    execution_path: tuple[str, ...] = ()
     result: str | None = None
     error: str | None = None
     usage: dict[str, Usage] = {}
@@ -103,6 +107,22 @@ class Run(BaseModel):
     def waiting(self) -> bool:
         """Whether an answer is what it needs. A run that failed beside an open question is resumed first."""
         return self.status is RunStatus.AWAITING_CLARIFICATION
+
+    @property
+    def clarifier_result(self) -> ClarifierResult:
+        """What clarification and planning came to (S0-37)."""
+        return ClarifierResult.of(self.clarifier_log, self.plan)
+
+    @property
+    def clarification_history(self) -> list[tuple[Question, Answer]]:
+        """Every question that was answered, with its answer, oldest first (S3-24, S3-39)."""
+        answers = {answer.question_id: answer for answer in self.answers}
+        return [(question, answers[question.id]) for question in self.closed if question.id in answers]
+
+    @property
+    def clarification_count(self) -> int:
+        """How many questions were answered (S3-39)."""
+        return len(self.clarification_history)
 
     def moved_to(self, status: RunStatus, **changes: Any) -> Run:
         """The run in its next status, with `changes` to its other fields.

@@ -149,6 +149,7 @@ class RunStore:
             async with self._engine.connect() as connection:
                 await self._check(connection)
                 await connection.commit()  # A file that was still empty has its tables now.
+                self._checked = True
                 yield connection
 
     @contextlib.asynccontextmanager
@@ -163,6 +164,7 @@ class RunStore:
             async with self._engine.begin() as connection:
                 await self._check(connection)
                 yield connection
+            self._checked = True  # Not before: a write that fails takes the tables of a new file back with it.
 
     def _refuse_folder(self) -> None:
         if self.path.is_dir():
@@ -171,7 +173,6 @@ class RunStore:
     async def _check(self, connection: AsyncConnection) -> None:
         if not self._checked:
             await connection.run_sync(_check_schema, self.path)
-            self._checked = True
 
     @contextlib.contextmanager
     def _explained(self, verb: str) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -23,9 +23,10 @@ from upcall.agents.asking import ASK_USER
 from upcall.agents.resumable import interruptions
 from upcall.checkpoints import Checkpoint
 from upcall.errors import StoredStateError, UpcallError
-from upcall.handoffs import CLASSIFICATION, PATH, PLAN, QUESTIONS, path_of, questions_in
+from upcall.handoffs import CLARIFIER_LOG, CLASSIFICATION, ERROR, PATH, PLAN, QUESTIONS, path_of, questions_in
+from upcall.plans import ReviewedPlan
 from upcall.questions import MAX_QUESTION_CHARS, Question
-from upcall.replies import Classification, Plan
+from upcall.replies import Classification
 from upcall.runs import Run, RunStatus, counted
 from upcall.store import RunStore, StoredRun
 from upcall.teams import USER
@@ -65,7 +66,8 @@ class Stretch:
         self._token = CancellationToken()
         self._interruptions: list[BaseException] = []
         self._last: BaseChatMessage | None = None
-        self._noted = {message["id"] for message in stored.checkpoint.thread()}
+        self._given = {message.id for message in stored.checkpoint.inbox}
+        self._noted = {message["id"] for message in stored.checkpoint.thread()} | self._given
         self._running: asyncio.Task[None] | None = None
         self.started = False
         """Whether the team took its inbox in."""
@@ -103,6 +105,8 @@ class Stretch:
         questions = _asked(self._last)
         if questions:
             run = self._run.moved_to(RunStatus.AWAITING_CLARIFICATION, questions=tuple(questions))
+        elif self._last is not None and (error := self._last.metadata.get(ERROR)):
+            run = self._run.moved_to(RunStatus.FAILED, error=first_line(error))
         elif isinstance(self._last, HandoffMessage) and questions_in(self._last):
             problem = f"A question was handed to {self._last.target!r}; under Upcall the user proxy is called {USER!r}."
             return await self._save(self._run.moved_to(RunStatus.FAILED, error=problem))
@@ -154,7 +158,8 @@ class Stretch:
         async for item in team.run_stream(task=inbox or None, cancellation_token=self._token):
             self.started = True
             if not isinstance(item, TaskResult):
-                self._note(item)
+                if item.id not in self._given:
+                    self._note(item)
                 queue.put_nowait(item)
 
     async def _save(self, run: Run, checkpoint: Checkpoint | None = None) -> Run:
@@ -171,10 +176,15 @@ class Stretch:
             self._last = event
             if text := event.metadata.get(CLASSIFICATION):
                 changes["classification"] = Classification.model_validate_json(text)
+            if text := event.metadata.get(CLARIFIER_LOG):
+                changes["clarifier_log"] = text
             if text := event.metadata.get(PLAN):
-                changes["plan"] = Plan.model_validate_json(text)
+                changes["plan"] = ReviewedPlan.model_validate_json(text)
+            turns = [event.source]
             if isinstance(event, HandoffMessage) and not _asked(event):
                 changes["status"] = self._phase(event.target)
+                turns.append(event.target)
+            changes["execution_path"] = _with_turns(self._run.execution_path, turns)
         status = changes.pop("status", self._run.status)
         if changes or status is not self._run.status:
             self._run = self._run.moved_to(status, **changes)
@@ -191,7 +201,7 @@ async def whole(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def first_line(error: BaseException) -> str:
+def first_line(error: BaseException | str) -> str:
     """The error in one line: a group chat's `RuntimeError` holds the name, the text and the whole traceback."""
     lines = str(error).strip().splitlines()
     return _KEY.sub("[key]", lines[0]) if lines else type(error).__name__
@@ -213,3 +223,10 @@ def _asked(message: BaseChatMessage | None) -> list[Question]:
     own_words = message.content[:MAX_QUESTION_CHARS] or "What now?"
     asked = questions_in(message) or [Question(question=own_words)]
     return [each if each.path else each.model_copy(update={"path": (message.source,)}) for each in asked]
+
+
+def _with_turns(path: tuple[str, ...], agents: Sequence[str]) -> tuple[str, ...]:
+    for agent in agents:
+        if agent not in path[-1:]:
+            path = (*path, agent)
+    return path

@@ -6,6 +6,7 @@ are shown, not sent, and it is never read as markup.
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ from rich.text import Text
 
 from upcall.answers import AnswerValue, read_answer
 from upcall.errors import AnswerRefused
-from upcall.handoffs import PLAN, QUESTIONS, path_of
+from upcall.handoffs import ERROR, PLAN, QUESTIONS, answers_in, path_of
 from upcall.questions import Answer, Outcome, Question
 from upcall.runs import Run, RunStatus
 
@@ -109,6 +110,13 @@ class Screen:
             else:
                 return value
 
+    def show_log(self, *, verbose: bool) -> None:
+        """Show what the library logs: warnings, and with `verbose` the model's replies."""
+        logger = logging.getLogger("upcall")
+        logger.setLevel(logging.INFO if verbose else logging.WARNING)
+        logger.addHandler(_LogLines(self))
+        logger.propagate = False
+
     def waiting(self, run: Run, program: str, options: str, console: Console | None = None) -> None:
         """The open questions and how to answer them later, by `program` with `options` at the end."""
         console = console or self.err
@@ -139,6 +147,8 @@ class Screen:
         ]
         if run.plan:
             lines += ["", run.plan.as_markdown()]
+            lines += ["", f"Plan     {run.plan.status}, version {len(run.plan.history) + 1}"]
+            lines += [f"Remark   {run.plan.remark}"] if run.plan.remark else []
         asked = {question.id: question for question in run.closed}
         for answer in run.answers:
             if question := asked.get(answer.question_id):
@@ -157,6 +167,17 @@ class Screen:
         if run.result:
             lines += ["", run.result]
         self.result("\n".join(lines))
+
+
+class _LogLines(logging.Handler):
+    """A log's records as lines of a screen."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__()
+        self._screen = screen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._screen.note(self.format(record))
 
 
 def table(runs: Sequence[Run]) -> str:
@@ -180,8 +201,12 @@ def _event_line(event: BaseAgentEvent | BaseChatMessage) -> str:
         case HandoffMessage():
             plan = " with the plan" if PLAN in event.metadata else ""
             if event.source == "user":
-                return f"answers: {_short(event.content)}"
+                long = len(event.content) > _SHOWN_CHARS  # A plan that was reviewed would hide what was said of it.
+                said = "; ".join(answer.as_text() for answer in answers_in(event)) if long else event.content
+                return f"answers: {_short(said)}"
             return f"hands over to {event.target}{plan}"
+        case TextMessage() if ERROR in event.metadata:
+            return ""  # It is told as the run's error.
         case TextMessage():
             return "" if event.source == "user" else f"reports: {_short(event.content)}"
         case _:

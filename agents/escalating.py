@@ -1,0 +1,89 @@
+"""`EscalatingAgent`: one that did not manage a task hands it on instead of reporting failure (S2-42, S0-05)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Annotated
+
+from autogen_agentchat.base import Handoff, Response
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
+from autogen_core import CancellationToken
+from pydantic import BaseModel, ConfigDict, Field
+
+from upcall.agents.pausable import PausableAgent
+from upcall.agents.reading import UnreadableReply, read_reply
+from upcall.handoffs import OUTCOME
+
+FALLS_SHORT = ("unable to find", "need more research", "i don't have enough information")
+"""What a report says that did not manage its task, in any case."""
+
+END_CHARS = 800
+"""How much of a report's end is searched for it: what it says first is about the task, not about the outcome."""
+
+
+class _EmptyReport(BaseModel):
+    """A report in the form it was asked for that says nothing."""
+
+    model_config = ConfigDict(str_strip_whitespace=True)
+
+    summary: Annotated[str, Field(max_length=0)] | None
+
+
+class EscalatingAgent(PausableAgent):
+    """A `PausableAgent` whose first hand-off target gets the task when its report is empty or says it falls short.
+
+    What it found goes along. Its model may hand over by itself too, with the hand-off's tool. Without hand-offs it is
+    like any pausable agent.
+    """
+
+    component_provider_override = "upcall.agents.EscalatingAgent"
+
+    async def take_turn(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
+        """As every pausable agent's, but for a report that falls short."""
+        async with aclosing(super().take_turn(messages, cancellation_token)) as turn:
+            async for item in turn:
+                yield self._escalated(item) if isinstance(item, Response) else item
+
+    def _fallback(self, text: str, problem: UnreadableReply) -> TextMessage:
+        """An empty report is no error here: the task goes on to the next agent."""
+        empty = self._escalates_to is not None and _says_nothing(text)
+        return TextMessage(source=self.name, content="") if empty else super()._fallback(text, problem)
+
+    @property
+    def _escalates_to(self) -> Handoff | None:
+        return next(iter(self._toolset.handoffs.values()), None)
+
+    def _escalated(self, response: Response) -> Response:
+        message, to = response.chat_message, self._escalates_to
+        if to is None or not isinstance(message, TextMessage) or OUTCOME in message.metadata:
+            return response
+        if not falls_short(message.content):
+            return response
+        if not message.content:
+            self._state.messages.pop()  # An empty message in a context makes some servers refuse the next request.
+        found = message.content or "(nothing)"
+        content = f"{self.name} tried this as a small task and did not manage it. What it said:\n{found}"
+        return Response(
+            chat_message=HandoffMessage(
+                source=self.name, target=to.target, content=content, models_usage=message.models_usage
+            )
+        )
+
+
+def falls_short(report: str) -> bool:
+    """Whether a report says nothing, or says near its end that it did not manage (S2-42)."""
+    end = " ".join(report[-END_CHARS:].replace("’", "'").casefold().split())
+    return not report.strip() or any(phrase in end for phrase in FALLS_SHORT)
+
+
+def _says_nothing(reply: str) -> bool:
+    if not reply.strip():
+        return True
+    try:
+        read_reply(reply, _EmptyReport)
+    except UnreadableReply:
+        return False
+    return True

@@ -1,0 +1,166 @@
+"""What the user said, merged for a prompt: bounded, honest about what it leaves out, the newest answer first."""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import string
+
+import pytest
+
+from upcall.agents.merging import SHORTEST, cut, merged
+
+MARK = re.compile(r"\n\[\.\.\. (\d+) of (\d+) characters are left out here \.\.\.\]\n")
+LEFT_OUT = re.compile(r"^\[the (\d+) oldest clarifications are left out here: room is for (\d+) characters\]$", re.M)
+LONGEST_MARK = 100
+SEEDS = range(60)
+
+
+def text(rng: random.Random, longest: int) -> str:
+    """Some words on one line, so that every newline in a result is of our making."""
+    return "".join(rng.choices(string.ascii_letters + " ", k=rng.randint(1, longest)))
+
+
+def case(seed: int) -> tuple[str, list[str], int]:
+    """A request, clarifications and a limit: from nothing to far too much."""
+    rng = random.Random(seed)
+    longest = rng.choice([20, 300, 3_000, 30_000])
+    request = text(rng, rng.choice([20, 3_000, 30_000]))
+    return request, [text(rng, longest) for _ in range(rng.randint(0, 12))], rng.randint(1_000, 24_000)
+
+
+# -- one text ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [0, 1, 999, 1_000])
+def test_a_text_that_fits_stays_as_it_is(length: int) -> None:
+    assert cut("x" * length, 1_000) == "x" * length
+
+
+@pytest.mark.parametrize("length", [1_001, 1_060, 9_999, 10_000, 123_456])
+def test_a_cut_text_keeps_beginning_and_end_and_says_exactly_what_is_left_out(length: int) -> None:
+    whole = "".join(chr(ord("a") + place % 26) for place in range(length))
+    shown = cut(whole, 1_000)
+    mark = MARK.search(shown)
+    assert mark
+    head, tail = shown[: mark.start()], shown[mark.end() :]
+    assert whole.startswith(head)
+    assert whole.endswith(tail)
+    assert len(head) > len(tail) > 200
+    assert (int(mark[1]), int(mark[2])) == (length - len(head) - len(tail), length)
+    assert 990 <= len(shown) <= 1_000
+
+
+@pytest.mark.parametrize("limit", [-5, 0, 1, 50])
+def test_a_limit_too_small_for_the_mark_still_gives_a_beginning_and_an_end(limit: int) -> None:
+    shown = cut("a" + "-" * 998 + "z", limit)
+    assert MARK.sub("", shown) == "az"
+
+
+# -- request and clarifications ---------------------------------------------------------------------------------------
+
+
+def test_without_clarifications_there_is_the_request_alone() -> None:
+    assert merged("Compare energy", [], 1_000) == "Compare energy"
+
+
+def test_the_request_is_first_and_then_all_clarifications_oldest_first() -> None:
+    """S3-28, S3-36."""
+    assert merged("Compare energy", ["Where? - Japan", "When? - 2030"], 1_000) == (
+        "Compare energy\nWhere? - Japan\nWhen? - 2030"
+    )
+
+
+def test_what_fits_as_a_whole_is_whole_however_it_is_shared_out() -> None:
+    said = ["a" * 10, "b" * 880]
+    assert merged("c" * 100, said, 992) == "\n".join(["c" * 100, *said])
+
+
+def test_the_latest_answer_is_whole_where_it_fits_beside_the_request() -> None:
+    shown = merged("r" * 100, ["o" * 800, "n" * 600], 1_000)
+    assert shown.endswith("\n" + "n" * 600)
+    assert "oooo" in shown
+    assert MARK.search(shown)
+
+
+def test_a_giant_latest_answer_leaves_room_for_those_before_it() -> None:
+    shown = merged("Compare energy", ["Where? - Japan", "When? - 2030", "n" * 50_000], 1_000)
+    assert shown.startswith("Compare energy\nWhere? - Japan\nWhen? - 2030\nnnn")
+    assert len(shown) <= 1_000
+
+
+def test_a_single_giant_answer_has_all_the_room() -> None:
+    shown = merged("Compare energy", ["n" * 50_000], 1_000)
+    assert shown.startswith("Compare energy\nnnn")
+    assert 990 <= len(shown) <= 1_000
+
+
+def test_a_giant_request_keeps_half_and_the_latest_answers_have_the_rest() -> None:
+    shown = merged("r" * 50_000, ["Where? - Japan", "n" * 400], 1_000)
+    assert shown.endswith("\nWhere? - Japan\n" + "n" * 400)
+    assert 500 <= shown.count("r") <= 600
+    assert len(shown) <= 1_000
+
+
+def test_what_is_left_out_is_said_in_its_place_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    said = [f"answer {number} " + "x" * 290 for number in range(10)]
+    with caplog.at_level(logging.WARNING, "upcall"):
+        shown = merged("Compare energy", said, 1_000)
+    request, note, *kept = shown.split("\n")
+    assert (request, note) == (
+        "Compare energy",
+        "[the 7 oldest clarifications are left out here: room is for 1000 characters]",
+    )
+    assert kept == said[7:]
+    assert caplog.messages == ["7 clarifications are left out of a prompt: it takes 1000 characters"]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 100, 300])
+def test_the_latest_answer_is_there_even_where_there_is_no_room(limit: int) -> None:
+    shown = merged("r" * 5_000, ["o" * 5_000, "n" * 5_000], limit)
+    assert "nnn" in shown
+    assert "ooo" not in shown
+    assert len(shown) <= limit + SHORTEST + 3 * LONGEST_MARK
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_was_said_the_result_is_bounded(seed: int) -> None:
+    request, said, limit = case(seed)
+    shown = merged(request, said, limit)
+    note = LEFT_OUT.search(shown)
+    assert len(shown) <= limit + (len(note[0]) + 1 if note else 0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_was_said_the_request_keeps_its_share(seed: int) -> None:
+    request, said, limit = case(seed)
+    shown = merged(request, said, limit)
+    if len(request) <= limit // 2:
+        assert shown.startswith(request)
+    else:
+        begins = next((at for at in range(len(request)) if not shown.startswith(request[: at + 1])), len(request))
+        assert begins >= (limit // 2 - LONGEST_MARK) * 2 // 3
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_was_said_the_newest_clarifications_win(seed: int) -> None:
+    request, said, limit = case(seed)
+    shown = merged(request, said, limit)
+    note = LEFT_OUT.search(shown)
+    left_out = int(note[1]) if note else 0
+    present = [line[:50] in shown for line in said]
+    assert present[left_out:] == [True] * (len(said) - left_out)
+    assert left_out == 0 or left_out < len(said)
+    if said and len(said[-1]) < limit - min(len(request), limit // 2):
+        assert shown.endswith("\n" + said[-1])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_is_cut_without_a_mark(seed: int) -> None:
+    request, said, limit = case(seed)
+    shown = merged(request, said, limit)
+    if not MARK.search(shown) and not LEFT_OUT.search(shown):
+        assert shown == "\n".join([request, *said])
+    else:
+        assert len("\n".join([request, *said])) > limit
