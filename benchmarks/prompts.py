@@ -1,0 +1,211 @@
+"""What a model makes of the prompts: at least twenty inputs for each of classifier, clarifier and planner.
+
+    python benchmarks/prompts.py --base-url http://127.0.0.1:8080/v1 --model NAME [--agent planner] [--limit 5]
+
+Each input goes through the real agent, alone, and a line tells what came of it. What counts is what a small model can
+be held to: the form of every reply (read at once, repaired, or the fallback), and decisions that have a right answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from autogen_agentchat.base import ChatAgent, Response
+from autogen_agentchat.messages import BaseChatMessage, TextMessage, ThoughtEvent
+from autogen_core import CancellationToken
+from autogen_core.models import ChatCompletionClient
+
+from upcall.agents import Clarifier, Classifier, Planner
+from upcall.agents.planner import FALLBACK_SECTIONS
+from upcall.handoffs import CLASSIFICATION, ERROR, PLAN, questions_in
+from upcall.models import ModelClients
+from upcall.plans import ReviewedPlan
+from upcall.prompts import ToolInfo
+from upcall.replies import Classification
+from upcall.settings import Settings
+
+CODER = ToolInfo("coder", "Writes and changes code and other text files in the workspace folder.")
+RESEARCHER = ToolInfo("researcher", "Finds things out: searches and reads the user's documents, answers questions.")
+
+CLASSIFIED = {
+    "Hello! What can you do?": "meta",
+    "Thanks, that was very helpful.": "meta",
+    "Good morning!": "meta",
+    "Who are you, and who built you?": "meta",
+    "Bye for now": "meta",
+    "What is CUDA?": "research shallow",
+    "What is the capital of Australia?": "research shallow",
+    "How many bits are in a byte?": "research shallow",
+    "When did the Berlin Wall fall?": "research shallow",
+    "Define entropy in one sentence.": "research shallow",
+    "Was ist eine Wärmepumpe?": "research shallow",
+    "Compare the economic impacts of renewable energy adoption across G7 nations": "research deep",
+    "Write a report on the history of antibiotics with sections on discovery, resistance and policy": "research deep",
+    "Analyse the housing markets of ten European capitals over the last 20 years": "research deep",
+    "Prepare a literature review on sleep and memory in older adults": "research deep",
+    "Write a function that reverses a string": "coding shallow",
+    "Fix the off-by-one error in this loop: for i in range(len(a)+1): print(a[i])": "coding shallow",
+    "Write a regular expression for ISO dates": "coding shallow",
+    "Rename the variable x to total in script.py": "coding shallow",
+    "Build me a user authentication system": "coding deep",
+    "Create a web shop with catalogue, cart, payment and an admin area": "coding deep",
+    "Port our billing service from PHP to Go, with tests and a migration of the data": "coding deep",
+    "Develop a chess program with a graphical board and a computer opponent": "coding deep",
+    "Schreibe eine Funktion, die prüft, ob eine Zahl prim ist": "coding shallow",
+}
+
+CLARIFIED = {
+    "Find information about the topic": True,
+    "Summarise the report": True,
+    "Make it faster": True,
+    "Write a letter to the office": True,
+    "Plan our trip": True,
+    "Compare the two candidates": True,
+    "Migrate our database": True,
+    "Prepare the presentation for tomorrow": True,
+    "Check whether we may do that under the law": True,
+    "Which of them is better value?": True,
+    "Explain how photosynthesis works, for a ten-year-old": False,
+    "Compare the economic impacts of wind power in Germany and Japan since 2010 in GDP and jobs": False,
+    "Write a Python command line tool that converts CSV files to JSON, with tests": False,
+    "Give an overview of the causes of the French Revolution in two pages": False,
+    "List the ten largest lakes of Africa by area in a table": False,
+    "Build a REST API for a to-do list with FastAPI and SQLite": False,
+    "Summarise the plot of Hamlet in 200 words": False,
+    "Describe the differences between TCP and UDP for network students": False,
+    "Write a bash script that backs up /home to /mnt/backup every night at 2": False,
+    "Explain the offside rule in football with three examples": False,
+}
+
+PLANNED = (
+    "Build a user authentication system with FastAPI and SQLite: registration, login, logout",
+    "Compare the economic impacts of renewable energy in Germany and Japan: GDP and jobs, 2010 to 2024",
+    "Write a Python command line calculator with tests",
+    "Write a report on the history of antibiotics for high school pupils, five pages",
+    "Create a static website for a bakery with opening hours, menu and contact page",
+    "Summarise the documents in the folder and list the contradictions between them",
+    "Build a REST API for a to-do list with FastAPI and SQLite, with tests and a README",
+    "Research how cities reduce traffic deaths, and write recommendations for a town of 50,000 in Germany",
+    "Write a snake game in Python with pygame",
+    "Compare PostgreSQL and MySQL for a web shop with 10,000 orders a day",
+    "Write a parser for INI files in Python without libraries, with tests",
+    "Prepare a lesson of 45 minutes on photosynthesis for 13-year-olds, with an experiment",
+    "Write a bash script that backs up /home nightly, keeps seven copies and mails errors",
+    "Analyse the causes of the 2008 financial crisis and what banks changed since",
+    "Port this to Python and document it: a Perl script that counts words in text files",
+    "Make a study plan for learning Rust in eight weeks with five hours a week",
+    "Build a chat server with WebSockets in Python and a small HTML client",
+    "Write an overview of battery recycling methods with their costs and yields",
+    "Design and write the SQL schema of a library: books, copies, members, loans; with example queries",
+    "Find out which rules apply to drones under 250 g in France, Italy and Spain, in a table",
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one input: how its form was, whether its decision was right (None: there is no right one)."""
+
+    form: str
+    right: bool | None
+    said: str
+
+
+async def turn(agent: ChatAgent, task: str) -> tuple[BaseChatMessage, int]:
+    """The message that ends the agent's turn, and how many model calls it took."""
+    ended: BaseChatMessage | None = None
+    calls = 0
+    async for item in agent.on_messages_stream([TextMessage(source="user", content=task)], CancellationToken()):
+        if isinstance(item, Response):
+            ended = item.chat_message
+        else:
+            calls += isinstance(item, ThoughtEvent)
+    assert ended is not None
+    return ended, calls
+
+
+def form(calls: int, expected: int, fell_back: bool) -> str:
+    """How the replies were read."""
+    return "fallback" if fell_back else "at once" if calls <= expected else "repaired"
+
+
+async def classify(client: ChatCompletionClient, task: str) -> Outcome:
+    """Right where intent and depth are."""
+    message, calls = await turn(Classifier(client, tools=[CODER, RESEARCHER]), task)
+    if ERROR in message.metadata:
+        return Outcome("failed", False, message.to_text())
+    found = Classification.model_validate_json(message.metadata[CLASSIFICATION])
+    said = found.intent.value if found.depth_decision is None else f"{found.intent} {found.depth}"
+    return Outcome(form(calls, 1, calls > 1 and said == "research deep"), said == CLASSIFIED[task], said)
+
+
+async def clarify(client: ChatCompletionClient, task: str) -> Outcome:
+    """Right where it asks just when something is missing."""
+    message, calls = await turn(Clarifier(client), task)
+    questions = questions_in(message)
+    said = questions[0].question if questions else "(clear)"
+    fell_back = said.startswith("What matters most to you in")
+    return Outcome(form(calls, 1, fell_back), bool(questions) is CLARIFIED[task], said)
+
+
+async def plan(client: ChatCompletionClient, task: str) -> Outcome:
+    """Right where nothing is asked of a task that can be planned, and the plan has steps for known agents."""
+    message, calls = await turn(Planner(client, handlers=[CODER, RESEARCHER]), task)
+    if questions := questions_in(message):
+        return Outcome(form(calls, 1, False), False, f"asks: {questions[0].question}")
+    made = ReviewedPlan.model_validate_json(message.metadata[PLAN])
+    fell_back = made.sections == FALLBACK_SECTIONS or not made.steps
+    names = ", ".join(step.name for step in made.steps)
+    return Outcome(form(calls, 2, fell_back), bool(made.steps), f"{made.title}: {len(made.steps)} steps ({names})")
+
+
+AGENTS: dict[str, tuple[Callable[[ChatCompletionClient, str], Awaitable[Outcome]], Sequence[str]]] = {
+    "classifier": (classify, tuple(CLASSIFIED)),
+    "clarifier": (clarify, tuple(CLARIFIED)),
+    "planner": (plan, PLANNED),
+}
+
+
+async def measure(settings: Settings, agents: Sequence[str], limit: int | None) -> None:
+    """Run the inputs of these agents one after another, and print the table at the end."""
+    clients = ModelClients(settings)
+    rows = []
+    for agent in agents:
+        judge, tasks = AGENTS[agent]
+        outcomes = []
+        began = time.perf_counter()
+        for task in tasks[:limit]:
+            outcome = await judge(clients(agent), task)
+            outcomes.append(outcome)
+            mark = {True: "right", False: "WRONG", None: ""}[outcome.right]
+            said = " ".join(outcome.said.split())[:110]
+            print(f"{agent:10} {mark:6} {outcome.form:9} {task[:60]!r} -> {said}", flush=True)
+        forms = Counter(outcome.form for outcome in outcomes)
+        right = sum(bool(outcome.right) for outcome in outcomes)
+        rows.append((agent, len(outcomes), right, forms, (time.perf_counter() - began) / max(len(outcomes), 1)))
+    await clients.close()
+    print(f"\n{'agent':10} inputs right  at once  repaired  fallback  failed  s each")
+    for agent, total, right, forms, seconds in rows:
+        counts = f"{forms['at once']:8} {forms['repaired']:9} {forms['fallback']:9} {forms['failed']:7}"
+        print(f"{agent:10} {total:6} {right:5} {counts} {seconds:7.1f}")
+
+
+def main() -> None:
+    """Read the command line and measure."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--base-url")
+    parser.add_argument("--agent", choices=AGENTS, action="append", help="this agent alone; repeatable")
+    parser.add_argument("--limit", type=int, help="only so many inputs of each")
+    given = parser.parse_args()
+    settings = Settings.read(model=given.model, base_url=given.base_url)
+    asyncio.run(measure(settings, given.agent or list(AGENTS), given.limit))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
