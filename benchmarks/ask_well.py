@@ -1,6 +1,7 @@
 """How well the clarifier asks, measured with a real model beside a plain prompt on the tasks of data/ask_well.jsonl.
 
-Half of the tasks lack something that matters. Prompts were tuned on the split "tune" only; "held_out" decides.
+Half of the tasks lack something that matters. Prompts were tuned on the split "tune"; the tasks of "held_out" were
+written after that, by somebody who had not seen the prompts, and decide.
 """
 
 from __future__ import annotations
@@ -138,18 +139,28 @@ def tasks_of(split: str, limit: int | None) -> list[Task]:
     return list(chain.from_iterable(zip(*kinds, strict=True)))[:limit]
 
 
-async def measure(client: ChatCompletionClient, tasks: Sequence[Task]) -> dict[str, list[Result]]:
-    """What each method does with each task. Method by method, so that a server keeps the prompt it has read."""
-    results: dict[str, list[Result]] = {}
-    for name, method in METHODS.items():
-        results[name] = []
-        for task in tasks:
+async def results_of(
+    name: str, method: Method, clients: Sequence[ChatCompletionClient], tasks: Sequence[Task]
+) -> list[Result]:
+    """What one method does with each task, the servers working side by side."""
+    left, done = list(reversed(tasks)), list[Result]()
+
+    async def work(client: ChatCompletionClient) -> None:
+        while left:
+            task = left.pop()
             question = await method(client, task.task)
-            results[name].append(Result(task, question))
+            done.append(Result(task, question))
             verdict = "right" if (question is None) is task.clear else "WRONG"
             said = json.dumps(question, ensure_ascii=False) if question is not None else "asks nothing"
             print(f"{name:12}  {verdict}  {task.id}  {task.task[:50]:50}  {said}", flush=True)
-    return results
+
+    await asyncio.gather(*map(work, clients))
+    return done
+
+
+async def measure(clients: Sequence[ChatCompletionClient], tasks: Sequence[Task]) -> dict[str, list[Result]]:
+    """What the methods do with the tasks: one after the other, so that a server keeps the prompt it has read."""
+    return {name: await results_of(name, method, clients, tasks) for name, method in METHODS.items()}
 
 
 def print_table(results: dict[str, list[Result]]) -> None:
@@ -181,11 +192,12 @@ def client_for(base_url: str, model: str, temperature: float | None) -> ChatComp
 
 async def run(arguments: argparse.Namespace) -> bool:
     """Measure, print the table, and say whether the goal is reached."""
-    client = client_for(arguments.base_url, arguments.model, arguments.temperature)
+    clients = [client_for(url, arguments.model, arguments.temperature) for url in arguments.base_url]
     try:
-        results = await measure(client, tasks_of(arguments.split, arguments.limit))
+        results = await measure(clients, tasks_of(arguments.split, arguments.limit))
     finally:
-        await client.close()
+        for client in clients:
+            await client.close()
     print_table(results)
     return good_enough(results)
 
@@ -193,8 +205,8 @@ async def run(arguments: argparse.Namespace) -> bool:
 def main() -> None:
     """Exit with 1 if the clarifier misses the goal on the held-out tasks."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--base-url", default="http://127.0.0.1:18080/v1", help="default: %(default)s")
-    parser.add_argument("--model", default="qwen1.5", help="default: %(default)s")
+    parser.add_argument("--base-url", action="append", required=True, help="a server; repeatable, to share the work")
+    parser.add_argument("--model", required=True)
     parser.add_argument("--split", choices=[*SPLITS, "all"], default="all", help="default: %(default)s")
     parser.add_argument("--limit", type=int, help="only the first so many tasks")
     parser.add_argument("--temperature", type=float, help="default: the server's")

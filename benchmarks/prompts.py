@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -117,14 +116,14 @@ class Outcome:
 
 
 async def turn(agent: ChatAgent, task: str) -> tuple[BaseChatMessage, int]:
-    """The message that ends the agent's turn, and how many model calls it took."""
+    """The message that ends the agent's turn, and how many model calls it took, without second looks at questions."""
     ended: BaseChatMessage | None = None
     calls = 0
     async for item in agent.on_messages_stream([TextMessage(source="user", content=task)], CancellationToken()):
         if isinstance(item, Response):
             ended = item.chat_message
         else:
-            calls += isinstance(item, ThoughtEvent)
+            calls += isinstance(item, ThoughtEvent) and "found_in" not in item.content
     assert ended is not None
     return ended, calls
 
@@ -146,7 +145,7 @@ async def classify(client: ChatCompletionClient, task: str) -> Outcome:
 
 async def clarify(client: ChatCompletionClient, task: str) -> Outcome:
     """Right where it asks just when something is missing."""
-    message, calls = await turn(Clarifier(client), task)
+    message, calls = await turn(Clarifier(client, check_questions=True), task)
     questions = questions_in(message)
     said = questions[0].question if questions else "(clear)"
     fell_back = said.startswith("What matters most to you in")
@@ -155,7 +154,7 @@ async def clarify(client: ChatCompletionClient, task: str) -> Outcome:
 
 async def plan(client: ChatCompletionClient, task: str) -> Outcome:
     """Right where nothing is asked of a task that can be planned, and the plan has steps for known agents."""
-    message, calls = await turn(Planner(client, handlers=[CODER, RESEARCHER]), task)
+    message, calls = await turn(Planner(client, handlers=[CODER, RESEARCHER], check_questions=True), task)
     if questions := questions_in(message):
         return Outcome(form(calls, 1, False), False, f"asks: {questions[0].question}")
     made = ReviewedPlan.model_validate_json(message.metadata[PLAN])
@@ -208,4 +207,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

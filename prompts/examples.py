@@ -1,6 +1,8 @@
-"""Worked examples for the clarifier, sent as turns of a chat before the task: a small model follows them far better
-than a rule. They come in pairs, the same kind of request once with something missing and once clear. No task of
-benchmarks/data/ask_well.jsonl may stand here."""
+"""Worked examples, sent as turns of a chat before the task: a small model follows them far better than a rule.
+
+They come in pairs, the same kind of request once with something missing and once clear. No task of
+benchmarks/data/ask_well.jsonl may stand here.
+"""
 
 from __future__ import annotations
 
@@ -195,6 +197,18 @@ EXAMPLES: tuple[Example, ...] = (
     _default(
         "Give me an overview of the Renaissance with its artists.", "Which countries?", "Italy and its neighbours"
     ),
+    _missing("Write tests with mocha, also for the error paths.", "Which code shall be tested?", "I paste the code"),
+    _given(
+        "Write tests with mocha for this: function add(a, b) { return a + b }",
+        "Which code shall be tested?",
+        "function add(a, b) { return a + b }",
+    ),
+    _missing("Book the cheapest train to Rome on Friday.", "Where does the journey start?"),
+    _given("Find the cheapest train from Vienna to Rome on Friday.", "Where does the journey start?", "Vienna"),
+    _missing("Write all you know about Saturn.", "Which Saturn is meant?", "the planet", "the god", "the rocket"),
+    _given("Write all you know about the planet Saturn.", "Which Saturn is meant?", "the planet"),
+    _missing("Find out where Anna Schmidt studied.", "Which Anna Schmidt is meant?"),
+    _given("Find out where the chemist Otto Hahn studied.", "Which Otto Hahn is meant?", "the chemist"),
 )
 
 
@@ -282,5 +296,54 @@ CHECKED_EXAMPLES: tuple[CheckedExample, ...] = (
     ),
     CheckedExample("What do the critics say of it?", "What is the subject?", "cannot know", "user"),
     CheckedExample("Find out whether my neighbour may cut our hedge.", "Where do you live?", "cannot know", "user"),
+    CheckedExample(
+        "Which rivers flow into the Black Sea, and how clean are they?",
+        "Which rivers?",
+        "that is what is to be found out",
+        "knowledge",
+    ),
+    CheckedExample("What does health insurance cost for a student?", "In which country?", "cannot know", "user"),
+    CheckedExample(
+        "How does the House of Lords work?", "Which country is it about?", "the United Kingdom", "knowledge"
+    ),
+    CheckedExample(
+        "Turn this list into a table: red 3, blue 4, green 1", "What is the list?", "red 3, blue 4, green 1", "request"
+    ),
+    CheckedExample("Convert the file to PDF.", "What is the file?", "cannot know", "user"),
+    CheckedExample(
+        "Compare SQLite and DuckDB for monthly reports.",
+        "What is the purpose of the reports?",
+        "any usual monthly reports",
+        "choice",
+    ),
+    CheckedExample(
+        "Write two pages about Delphi.", "Is the Greek oracle or the programming language meant?", "cannot know", "user"
+    ),
+    CheckedExample(
+        "How long does a letter take from Lisbon to Oslo?", "What is the distance?", "can be looked up", "knowledge"
+    ),
+    CheckedExample("Write the minutes of our meeting.", "What was said at the meeting?", "cannot know", "user"),
+    CheckedExample("Plan the garden for us.", "How large is the garden?", "cannot know", "user"),
+    CheckedExample(
+        "Write a stopwatch for the terminal in Go.", "What is the terminal?", "where commands are typed", "knowledge"
+    ),
     CheckedExample("Develop a training for one afternoon.", "Who takes part in the training?", "cannot know", "user"),
+    CheckedExample(
+        "Write tests for the module and cover the error paths.", "What does the module do?", "cannot know", "user"
+    ),
+    CheckedExample(
+        "Every morning I do the same chore on my computer. Write a tool that does it for me.",
+        "What is the chore?",
+        "cannot know",
+        "user",
+    ),
+    CheckedExample(
+        "I need ten slides for Tuesday, short sentences, no pictures.",
+        "What are the slides about?",
+        "cannot know",
+        "user",
+    ),
+    CheckedExample("Describe how bread is made.", "What is bread?", "a baked food of flour and water", "knowledge"),
+    CheckedExample("Pick a phone for me.", "What is the phone for?", "cannot know", "user"),
+    CheckedExample("Sort these words by length: tree, sea, mountain", "Which words?", "tree, sea, mountain", "request"),
 )
