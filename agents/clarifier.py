@@ -30,11 +30,10 @@ from upcall.agents.toolset import Tool, Toolset
 from upcall.agents.turns import Turn
 from upcall.answers import read_answer
 from upcall.handoffs import CLARIFIER_LOG
-from upcall.model_calls import sendable
 from upcall.prompts import ClarifierContext, ToolInfo
 from upcall.prompts.contexts import Document, JsonReminderContext, SearchFirstContext
 from upcall.prompts.examples import EXAMPLES
-from upcall.questions import Answer, Outcome, Question
+from upcall.questions import Answer, Outcome, Question, sendable
 from upcall.replies import ClarificationResponse, KnownFrom, Weight
 from upcall.stages import ends_clarification, unwrapped
 from upcall.tasks import cancellable, emitted
@@ -268,6 +267,9 @@ class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]
                 yield event
         if context.open_questions():
             return
+        room = self._max_context_chars // max(len(context.frames), 1)
+        for result in context.results():
+            result.content = cut(result.content, room)
         yield ToolCallExecutionEvent(source=self.name, content=context.results())
         context.close_batch(self.name)
         context.rounds += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import traceback
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Self
@@ -27,6 +29,8 @@ from upcall.errors import ModelError, UpcallError
 from upcall.handoffs import CLASSIFICATION, ERROR
 from upcall.prompts import ClassifierContext, ToolInfo
 from upcall.replies import Classification, Depth, Intent
+
+_log = logging.getLogger("upcall")
 
 META_FALLBACK = "I'm here to help."
 """What a meta query gets where the model wrote no reply (S2-39)."""
@@ -86,7 +90,8 @@ class Classifier(StructuredAgent[Thread], Component[ClassifierConfig]):
             **options,
         )
         self._tools = tuple(tools)
-        self._user_info = dict(user_info or {})
+        # One line each, so that a name cannot pass for a part of the prompt.
+        self._user_info = {name: " ".join(value.split())[:200] for name, value in (user_info or {}).items()}
         self._llm_timeout = llm_timeout
         self._max_history = max_history
         self._deep_target = deep_target
@@ -104,6 +109,8 @@ class Classifier(StructuredAgent[Thread], Component[ClassifierConfig]):
         except (UpcallError, AssertionError):
             raise  # Not the model's fault: the stored state, or a script in a test.
         except Exception as error:  # noqa: BLE001  (S2-41: whatever it is, the user gets an apology and not a traceback)
+            place = traceback.extract_tb(error.__traceback__)[-1]  # Not its words: they might hold a key.
+            _log.warning("%s failed: %s in %s:%s", self.name, type(error).__name__, place.filename, place.lineno)
             apology = f"I'm sorry, something went wrong while I read your message ({type(error).__name__})."
             yield self._failed(f"{apology} Please try again.")
 

@@ -16,8 +16,8 @@ from pydantic import BaseModel
 
 from upcall.agents.files import MAX_READ_CHARS, FileWorkbench, files_in, tool_result, tool_schema
 from upcall.errors import ConfigurationError
-from upcall.model_calls import sendable
 from upcall.prompts.contexts import Document
+from upcall.questions import sendable
 
 SUFFIXES = frozenset({".md", ".txt", ".rst", ".csv", ".json", ".yaml", ".yml", ".html", ".py"})
 """What is read as text. Anything else in a folder is passed over, and so are hidden folders and links that lead out of

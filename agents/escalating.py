@@ -11,12 +11,16 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffM
 from autogen_core import CancellationToken
 from pydantic import BaseModel, ConfigDict, Field
 
+from upcall.agents.merging import cut
 from upcall.agents.pausable import PausableAgent
 from upcall.agents.reading import UnreadableReply, read_reply
 from upcall.handoffs import OUTCOME
 
 FALLS_SHORT = ("unable to find", "need more research", "i don't have enough information")
 """What a report says that did not manage its task, in any case."""
+
+FINDINGS, FINDING_CHARS = 5, 1_000
+"""How many of its latest calls go along, and how much of what each gave back."""
 
 END_CHARS = 800
 """How much of a report's end is searched for it: what it says first is about the task, not about the outcome."""
@@ -58,6 +62,8 @@ class EscalatingAgent(PausableAgent):
 
     def _escalated(self, response: Response) -> Response:
         message, to = response.chat_message, self._escalates_to
+        if to is not None and isinstance(message, HandoffMessage) and message.target == to.target:
+            return Response(chat_message=message.model_copy(update={"content": self._with_findings(message.content)}))
         if to is None or not isinstance(message, TextMessage) or OUTCOME in message.metadata:
             return response
         if not falls_short(message.content):
@@ -71,6 +77,12 @@ class EscalatingAgent(PausableAgent):
                 source=self.name, target=to.target, content=content, models_usage=message.models_usage
             )
         )
+
+    def _with_findings(self, content: str) -> str:
+        """What it says by itself when it hands a task over, and what its latest calls gave back."""
+        made = [call for call in self._state.made(self.name) if call.name not in self._toolset.handoffs]
+        found = [f"{call.name}({dict(call.arguments)}): {cut(call.result, FINDING_CHARS)}" for call in made[-FINDINGS:]]
+        return "\n".join([content, "What it found:", *found]) if found else content
 
 
 def falls_short(report: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from autogen_core.tools import ParametersSchema, TextResultContent, ToolResult, ToolSchema, Workbench
 
-from upcall.model_calls import sendable
+from upcall.questions import sendable
 
 MAX_READ_CHARS = 60_000
 """A longer file is cut, and the result says so: it would not fit most models' context."""

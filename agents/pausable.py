@@ -39,7 +39,7 @@ from upcall.agents.resumable import ResumableAgent, answers_from
 from upcall.agents.toolset import Tool, Toolset
 from upcall.agents.turns import Frame, Turn
 from upcall.errors import ModelReplyInvalid, SchemaMismatch
-from upcall.handoffs import OUTCOME, OUTPUT, asked_event, asking, path_of, under
+from upcall.handoffs import OUTCOME, OUTPUT, QUESTIONS, asked_event, asking, path_of, under
 from upcall.model_calls import call_model
 from upcall.prompts import PROMPTS, AskRuleContext, Prompts, RepairContext, ReplyFormatContext
 from upcall.replies import CodingReport, Report, ResearchReport
@@ -213,7 +213,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             note = refusal or note
             if self.waiting_for() & {answer.question_id for answer in answers}:
                 self._state.deliver(answers)
-            elif not refusal:
+            elif not refusal and QUESTIONS not in message.metadata:  # What a peer asked comes again with its answer.
                 for context in getattr(message, "context", []):
                     self._state.add(context)
                 self._state.add(message.to_model_message())

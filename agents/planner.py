@@ -38,7 +38,11 @@ FALLBACK_SECTIONS = ("Background", "Main points", "Comparison", "Open points", "
 REVIEW = ClarificationType.RISK_CONFIRMATION
 """What the review of a plan is: of all kinds of question the one that only the human's own words answer."""
 
-CLEAR = AmbiguityCheck(needs_clarification=False)
+MAX_ASPECTS = 5
+"""Questions in one round; nobody answers more of them at once."""
+
+MAX_PLAN_CHARS = MAX_QUESTION_CHARS - 1_000
+"""A longer plan cannot be shown whole in the question that asks for its approval."""
 
 UNREADABLE = "What you said could not be worked in: the model's new plan cannot be read. This is the plan as it was."
 
@@ -218,7 +222,7 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
             if words not in put and not any(line.startswith(f"{words} - ") for line in answered):
                 put.add(words)
                 questions.append(question)
-        return questions
+        return questions[:MAX_ASPECTS]
 
     # -- the plan -----------------------------------------------------------------------------------------------------
 
@@ -226,23 +230,41 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
         """What becomes of the model's plan, or of what stands in for one that cannot be read."""
         state = self._state
         plan = reply if isinstance(reply, Plan) else self._fallback(reply)
+        if state.plan is not None and plan is not reply:
+            kept = state.plan.revised(plan, self._said())
+            return self._propose(
+                kept.decided(PlanStatus.PROPOSED, _joined(state.plan.remark, self._said())), UNREADABLE
+            )
         if state.plan is not None:
-            note = UNREADABLE if plan == state.plan.plan and plan is not reply else ""
             state.revisions += 1
-            return self._propose(state.plan.revised(plan, self._said()), note)
+            return self._propose(state.plan.revised(plan, self._said()))
         if self._enable_plan_approval:
             return self._propose(ReviewedPlan.of(plan, PlanStatus.PROPOSED))
         return self._hand_over(ReviewedPlan.of(plan, PlanStatus.MADE))
 
     def _fallback(self, problem: object) -> Plan:
-        """The outline where the steps cannot be worked off, the plan before where there is one, else the fixed plan."""
+        """The plan before where there is one, the outline where only the steps cannot be used, else the fixed plan."""
+        if self._state.plan is not None:
+            return self._state.plan.plan
         reply = problem.reply if isinstance(problem, UnreadableReply) else ""
         try:
             outline = read_reply(reply, PlanOutline)
-            return Plan(title=outline.title, sections=outline.sections)
+            return self._short_enough(Plan(title=outline.title, sections=outline.sections))
         except UnreadableReply:
-            before = self._state.plan
-            return before.plan if before else Plan(title=_first_line(self.task()), sections=FALLBACK_SECTIONS)
+            return Plan(title=_first_line(self.task()), sections=FALLBACK_SECTIONS)
+
+    def _short_enough(self, plan: Plan) -> Plan:
+        """The plan, which can be shown whole where it is to be reviewed: nobody is to approve what was cut.
+
+        Raises:
+            UnreadableReply: it is longer.
+        """
+        shown = len(plan.as_text())
+        if self._enable_plan_approval and shown > MAX_PLAN_CHARS:
+            raise UnreadableReply(
+                f"the plan has {shown} characters, and only {MAX_PLAN_CHARS} can be shown; use fewer steps or say less"
+            )
+        return plan
 
     def _with_known_names(self, plan: Plan) -> Plan:
         """The plan with its agents and tools named as they are called, and each step of the type of its name: who is
@@ -267,13 +289,13 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
         named = plan.model_copy(update={"steps": tuple(map(known, plan.steps))})
         if problems := named.unknown_names(handlers, tools):
             raise UnreadableReply("; ".join(problems))
-        return named
+        return self._short_enough(named)
 
     def _hand_over(self, plan: ReviewedPlan) -> HandOver:
         content = plan.get_approved_plan_context() or plan.as_markdown()
         if plan.remark:
             content += f"\n\nThe user's last remark on this plan, not worked into it:\n{plan.remark}"
-        return HandOver(self._target, content, {PLAN: plan.model_dump_json()})
+        return HandOver(self._target, content, {PLAN: plan.passed_on().model_dump_json()})
 
     # -- review -------------------------------------------------------------------------------------------------------
 
@@ -281,8 +303,7 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
         """Show the plan and ask what becomes of it (S0-14)."""
         self._state.plan = plan
         hint = " ".join([self._what_else(), *([EDITS_HINT] if plan.steps else [])])
-        shown = cut(plan.as_text(), MAX_QUESTION_CHARS - len(note) - 500)
-        lines = [note, "Here is the proposed plan:", shown, "Do you approve this plan?", hint]
+        lines = [note, "Here is the proposed plan:", plan.as_text(), "Do you approve this plan?", hint]
         question = Question(
             question="\n".join(filter(None, lines)),
             header="Plan",
@@ -290,7 +311,7 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
             options=(Option(label="Approve"), Option(label="Reject")),
             path=(self.name,),
         )
-        return Ask([question], {PLAN: plan.model_dump_json()})
+        return Ask([question], {PLAN: plan.passed_on().model_dump_json()})
 
     def _what_else(self) -> str:
         """What comes of an answer that neither approves nor rejects: nobody is to find out by giving it."""
@@ -328,7 +349,7 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
             return None
         match self._at_plan_limit:
             case "approve":
-                return self._hand_over(plan.decided(PlanStatus.AUTO_APPROVED, remark=said))
+                return self._hand_over(plan.decided(PlanStatus.AUTO_APPROVED, remark=_joined(plan.remark, said)))
             case "reject":
                 return self._reject(plan, remark=said)
             case "pause":
@@ -336,7 +357,8 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
 
     def _reject(self, plan: ReviewedPlan, remark: str | None = None) -> Say:
         rejected = plan.decided(PlanStatus.REJECTED, remark)
-        return Say(f"The plan {plan.title!r} was rejected; nothing was done.", {PLAN: rejected.model_dump_json()})
+        told = f"The plan {plan.title!r} was rejected; nothing was done."
+        return Say(told, {PLAN: rejected.passed_on().model_dump_json()})
 
     def _review(self) -> Answer | None:
         return self._state.dialog[-1].answer
@@ -418,6 +440,11 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
         )
 
 
+def _joined(remark: str | None, said: str) -> str:
+    return f"{remark}\n{said}" if remark else said
+
+
 def _first_line(text: str, limit: int = 80) -> str:
-    line = text.strip().splitlines()[0] if text.strip() else "Plan"
+    visible = "".join(char for char in text if char.isprintable() or char == "\n").strip()
+    line = visible.splitlines()[0] if visible else "Plan"
     return line if len(line) <= limit else line[: limit - 1] + "…"

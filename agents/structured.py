@@ -322,11 +322,15 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT]):
             if question.id in state.worth_asking:
                 continue
             asks = True
-            async for item in self._reply(self._check_of(request, question), QuestionCheck, token):
-                if isinstance(item, BaseAgentEvent):
-                    yield item
-                elif isinstance(item, QuestionCheck):
-                    asks = item.asks
+            try:
+                async for item in self._reply(self._check_of(request, question), QuestionCheck, token):
+                    if isinstance(item, BaseAgentEvent):
+                        yield item
+                    elif isinstance(item, QuestionCheck):
+                        asks = item.asks
+            except ModelError as problem:
+                state.repair = []
+                yield ThoughtEvent(source=self.name, content=f"(the second look at a question failed: {problem})")
             state.worth_asking[question.id] = asks
         kept = [each for each in state.candidates if state.worth_asking.get(each.id, True)]
         state.candidates, state.worth_asking = [], {}

@@ -18,8 +18,7 @@ from pydantic import BaseModel
 
 from upcall import identity
 from upcall.agents.resumable import AgentState
-from upcall.model_calls import sendable
-from upcall.questions import Answer, Question
+from upcall.questions import Answer, Question, sendable
 from upcall.replies import MadeCall
 from upcall.runs import Usage
 

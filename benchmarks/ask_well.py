@@ -21,6 +21,7 @@ from autogen_agentchat.messages import TextMessage
 from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, SystemMessage, UserMessage
 from autogen_ext.models.openai import OpenAIChatCompletionClient
+from openai import LengthFinishReasonError
 from pydantic import BaseModel, TypeAdapter
 
 from upcall.agents import Clarifier
@@ -32,6 +33,7 @@ DATA = Path(__file__).parent / "data" / "ask_well.jsonl"
 SPLITS = ("tune", "held_out")
 BALANCED_ACCURACY = 0.8
 NEEDLESS = 0.1
+NAMES_IT = 0.8
 PLAIN = """Decide if the user's task is clear enough to start on, or if you must ask one question first. Answer in JSON:
 {"needs_clarification": true or false, "clarification_question": "the question" or null}"""
 
@@ -82,14 +84,14 @@ async def with_clarifier(client: ChatCompletionClient, task: str) -> str | None:
 
 async def with_plain_prompt(client: ChatCompletionClient, task: str) -> str | None:
     """The baseline's question. A reply that cannot be read, or was cut off, asks nothing."""
-    result = await client.create(
-        [SystemMessage(content=PLAIN), UserMessage(content=task, source="user")],
-        json_output=unchecked(PlainReply),
-        extra_create_args={"max_tokens": 200},
-    )
     try:
+        result = await client.create(
+            [SystemMessage(content=PLAIN), UserMessage(content=task, source="user")],
+            json_output=unchecked(PlainReply),
+            extra_create_args={"max_tokens": 200},
+        )
         reply = read_reply(str(result.content), PlainReply)
-    except UnreadableReply:
+    except (UnreadableReply, LengthFinishReasonError):
         return None
     return reply.clarification_question or "" if reply.needs_clarification else None
 
@@ -128,7 +130,8 @@ class Figures:
     @property
     def good_enough(self) -> bool:
         """Whether the goal is reached."""
-        return self.balanced_accuracy >= BALANCED_ACCURACY and self.needless <= NEEDLESS
+        asks_well = self.balanced_accuracy >= BALANCED_ACCURACY and self.needless <= NEEDLESS
+        return asks_well and self.names_it >= NAMES_IT
 
 
 def tasks_of(split: str, limit: int | None) -> list[Task]:

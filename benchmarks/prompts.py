@@ -33,18 +33,18 @@ CODER = ToolInfo("coder", "Writes and changes code and other text files in the w
 RESEARCHER = ToolInfo("researcher", "Finds things out: searches and reads the user's documents, answers questions.")
 
 CLASSIFIED = {
-    "Hello! What can you do?": "meta",
+    "Hi there, what are you good for?": "meta",
     "Thanks, that was very helpful.": "meta",
     "Good morning!": "meta",
     "Who are you, and who built you?": "meta",
     "Bye for now": "meta",
-    "What is CUDA?": "research shallow",
+    "What is a mutex?": "research shallow",
     "What is the capital of Australia?": "research shallow",
     "How many bits are in a byte?": "research shallow",
     "When did the Berlin Wall fall?": "research shallow",
     "Define entropy in one sentence.": "research shallow",
     "Was ist eine Wärmepumpe?": "research shallow",
-    "Compare the economic impacts of renewable energy adoption across G7 nations": "research deep",
+    "Compare the school systems of the Nordic countries": "research deep",
     "Write a report on the history of antibiotics with sections on discovery, resistance and policy": "research deep",
     "Analyse the housing markets of ten European capitals over the last 20 years": "research deep",
     "Prepare a literature review on sleep and memory in older adults": "research deep",

@@ -1141,3 +1141,17 @@ async def test_a_loaded_clarifier_has_its_tools() -> None:
         loaded = Clarifier.load_component(dumped)
     await turn(loaded, TASK)
     assert (await state_of(loaded)).searched
+
+
+async def test_what_a_tool_gives_back_is_cut_to_the_room_there_is() -> None:
+    """S0-08: the request stays one that a server takes, and says what was left out."""
+
+    def dump() -> str:
+        """Gives back a lot."""
+        return "x" * 3_000_000
+
+    with ScriptedModelClient([Call("dump"), CLEAR]) as client:
+        await turn(Clarifier(client, tools=[dump], max_context_chars=2_000), TASK)
+    (result,) = client.requests[1].tool_results.values()
+    assert len(result) < 2_100
+    assert "characters are left out here" in result

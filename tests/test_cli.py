@@ -402,6 +402,18 @@ def test_the_blocks_of_the_seeds_run_as_they_stand_and_what_they_leave_open_is_n
     assert "Do you approve this plan?" in ended.err
 
 
+def test_the_keys_of_a_tool_are_kept_out_of_a_traceback() -> None:
+    tool = {
+        "provider": "autogen_core.tools.FunctionTool",
+        "config": {"name": "search", "headers": {"Authorization": "Bearer verysecret123"}},
+    }
+    Path("upcall.yaml").write_text(json.dumps({"tools": [tool]}))
+    ended = upcall("run", TASK, "--debug")
+    assert ended.status == 2
+    assert "Traceback" in ended.err
+    assert "verysecret123" not in ended.err + ended.out
+
+
 def test_a_misspelt_variable_of_the_environment_is_noted() -> None:
     assert "note: UPCALL_MODLE is no setting" in upcall("run", "Hello", UPCALL_MODLE="gpt-4o").err
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -283,3 +284,14 @@ async def test_the_tokens_of_an_escalated_run_are_all_counted() -> None:
     calls = {agent: used.model_calls for agent, used in run.usage.items()}
     assert calls == {"classifier": 1, "researcher": 2, "clarifier": 1, "planner": 2, "lead": 1}
     assert sum(used.completion_tokens for used in run.usage.values()) == client.total_usage().completion_tokens
+
+
+async def test_what_was_looked_up_goes_along_when_the_model_hands_over_by_itself(tmp_path: Path) -> None:
+    """S0-05, S2-42"""
+    (tmp_path / "gpu.md").write_text("CUDA came out in 2007.")
+    found = [Call("search_documents", {"words": "CUDA"}), Call("transfer_to_clarifier")]
+    with ScriptedModelClient(found) as client:
+        rest = await say(researcher(client, [tmp_path], escalates_to="clarifier"), TASK)
+    assert isinstance(rest.message, HandoffMessage)
+    assert rest.message.target == "clarifier"
+    assert "CUDA came out in 2007." in rest.text

@@ -85,6 +85,15 @@ def plan_in(message: BaseChatMessage) -> ReviewedPlan:
     return ReviewedPlan.model_validate_json(message.metadata[PLAN])
 
 
+def plan_after(*rests: Rest) -> ReviewedPlan:
+    """The plan with all its versions, put together from the messages as a run does it."""
+    plan: ReviewedPlan | None = None
+    for rest in rests:
+        plan = plan_in(rest.message).after(plan)
+    assert plan is not None
+    return plan
+
+
 ENERGY = "Economic Impacts of Renewable Energy in Germany and Japan"
 THREE = ("GDP Impact Analysis", "Job Creation Metrics", "Comparative Analysis")
 FOUR = (*THREE, "Policy Frameworks")
@@ -709,10 +718,10 @@ async def test_the_model_that_revises_a_plan_sees_it_and_all_that_was_said() -> 
     ) as client:
         agent = reviewing(client, skip_ambiguity_check=False)
         asked = await say(agent, TASK)
-        rest = await say(agent, said_of(asked, "2026"))
+        rests = [await say(agent, said_of(asked, "2026"))]
         for said in ("Add costs.", "yes, but shorter"):
             agent = await carried(agent, reviewing(client, skip_ambiguity_check=False))
-            rest = await say(agent, said_of(rest, said))
+            rests.append(await say(agent, said_of(rests[-1], said)))
     last = client.requests[-1]
     assert [message["role"] for message in last.messages[1:]] == ["user", "assistant", "user"]
     assert json.loads(last.messages[2]["content"])["title"] == "Two"
@@ -720,7 +729,8 @@ async def test_the_model_that_revises_a_plan_sees_it_and_all_that_was_said() -> 
     assert "Search my files\nThe user was asked and said: Which year? - 2026" in last.system
     assert "oldest first; keep all of it:\n- Add costs.\n" in last.system
     assert "Do you approve" not in last.system
-    assert plan_in(rest.message).feedback == ("Add costs.", "yes, but shorter")
+    assert plan_after(*rests).feedback == ("Add costs.", "yes, but shorter")
+    assert [len(plan_in(rest.message).history) for rest in rests] == [0, 1, 1]
     state = PlannerState.model_validate(await agent.save_state())
     assert state.plan_feedback_history == ["Add costs.", "yes, but shorter"]
     assert (state.plan_title, state.plan_sections) == ("Three", ["S"])
@@ -764,11 +774,31 @@ async def test_feedback_is_not_lost_where_the_call_that_works_it_in_fails_or_is_
 async def test_feedback_that_the_model_cannot_work_in_is_said_and_kept_for_the_next_time(broken: str) -> None:
     """S0-62"""
     with ScriptedModelClient([outline("One"), broken, broken, outline("Two")]) as client:
-        _, same, again = await review(client, "Add costs.", "Add risks.")
+        first, same, again = await review(client, "Add costs.", "Add risks.")
     assert shown_in(same).splitlines()[:3] == [UNREADABLE, "Here is the proposed plan:", "Title: One"]
     assert "- Add costs.\n" in client.requests[-1].system
     assert UNREADABLE not in shown_in(again)
-    assert plan_in(again.message).feedback == ("Add costs.", "Add risks.")
+    assert plan_after(first, same, again).feedback == ("Add costs.", "Add risks.")
+
+
+async def test_feedback_that_was_not_worked_in_does_not_count_and_goes_along() -> None:
+    """X7: nothing is approved before the model had its chance, and nothing that was said is lost."""
+    replies = ["?", "?", outline("Two"), *["?"] * 4]
+    with ScriptedModelClient([outline("One"), *replies]) as client:
+        said = ("Never touch production.", "Add costs.", "Add risks.", "Even more.")
+        rests = await review(client, *said, max_plan_iterations=2)
+    made = plan_after(*rests)
+    assert all(rest.questions for rest in rests)
+    assert (made.title, made.remark, made.feedback) == ("Two", "Add risks.\nEven more.", said)
+
+
+async def test_a_revision_with_steps_for_nobody_keeps_the_plan_before() -> None:
+    """S3-42: the user's own edits are not lost with it."""
+    wrong = with_steps([{"name": "wizard"}])
+    with ScriptedModelClient([STEPS, wrong, wrong]) as client:
+        *_, edited, again = await review(client, "edit step 2: Ask", "Add costs.", **TEAM)
+    assert plan_in(again.message).steps == plan_in(edited.message).steps
+    assert shown_in(again).startswith(UNREADABLE)
 
 
 async def test_a_second_task_is_planned_without_what_was_said_of_the_plan_for_the_first() -> None:
@@ -792,7 +822,7 @@ async def test_feedback_beyond_the_cap_approves_the_plan_and_goes_along(options:
     with ScriptedModelClient([outline(str(number)) for number in range(cap + 1)]) as client:
         rests = await review(client, *(f"More {number}." for number in range(cap + 1)), **options)
     assert [len(rest.questions) for rest in rests] == [1] * (cap + 1) + [0]
-    made = plan_in(rests[-1].message)
+    made = plan_after(*rests)
     assert isinstance(rests[-1].message, HandoffMessage)
     assert (made.status, made.remark, made.title) == (PlanStatus.AUTO_APPROVED, f"More {cap}.", str(cap))
     assert made.feedback == tuple(f"More {number}." for number in range(cap))
@@ -855,9 +885,11 @@ async def test_an_empty_reply_decides_nothing_not_even_beyond_the_cap(said: str,
 async def test_single_steps_are_edited_without_a_model_and_shown_again() -> None:
     said = ("edit step 2: [Coder] Ask", "remove step 1\nadd step: [Search_Documents] Check", "approve")
     with ScriptedModelClient([STEPS]) as client:
-        *_, again, done = await review(client, *said, **TEAM)
+        rests = await review(client, *said, **TEAM)
+    again, done = rests[-2:]
     assert "Steps:\n2. [coder] Ask\n3. [search_documents] x (after 2)\n4. [search_documents] Check\n" in shown_in(again)
-    made = plan_in(done.message)
+    made = plan_after(*rests)
+    assert isinstance(done.message, HandoffMessage)
     assert [(step.type, step.name) for step in made.steps] == [
         ("handler", "coder"),
         ("tool", "search_documents"),
@@ -875,7 +907,7 @@ async def test_edits_are_no_iterations_and_are_not_told_to_the_model_again() -> 
     with ScriptedModelClient([STEPS, STEPS, STEPS]) as client:
         said = [*edits, "More.", '{"query": "remove step 3"}', "Even more.", "edit step 2: Last", "ok"]
         rests = await review(client, *said, max_plan_iterations=2, **TEAM)
-    made = plan_in(rests[-1].message)
+    made = plan_after(*rests)
     assert (made.status, len(made.history)) == (PlanStatus.APPROVED, 8)
     first, last = client.requests[1:]
     assert json.loads(first.messages[2]["content"])["steps"][0]["description"] == "Version 3"
@@ -916,28 +948,72 @@ async def test_text_that_merely_resembles_an_edit_is_feedback(said: str) -> None
 # -- large plans ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("count", "chars"), [(MAX_STEPS, 60), (MAX_STEPS, 10_000), (1, 4_000), (1, 3_500), (1, 100_000)]
-)
-async def test_a_large_plan_is_shown_cut_and_says_so(count: int, chars: int) -> None:
-    steps = [{"step_id": str(number), "description": "x" * chars} for number in range(1, count + 1)]
-    with ScriptedModelClient([with_steps(steps)]) as client:
+LARGE = pytest.mark.parametrize(("count", "chars"), [(MAX_STEPS, 60), (MAX_STEPS, 10_000), (1, 4_000), (1, 100_000)])
+
+
+@LARGE
+async def test_a_plan_that_cannot_be_shown_whole_goes_back_to_the_model(count: int, chars: int) -> None:
+    """X7: nobody is asked to approve what was not shown."""
+    large = with_steps([{"step_id": str(number), "description": "x" * chars} for number in range(1, count + 1)])
+    with ScriptedModelClient([large, outline("Small")]) as client:
+        (shown,) = await review(client)
+    assert "can be shown; use fewer steps or say less" in client.requests[1].messages[-1]["content"]
+    assert "Title: Small" in shown_in(shown)
+
+
+@LARGE
+async def test_a_plan_that_stays_too_large_is_shown_without_its_steps(count: int, chars: int) -> None:
+    """S0-62"""
+    large = with_steps([{"step_id": str(number), "description": "x" * chars} for number in range(1, count + 1)])
+    with ScriptedModelClient([large, large]) as client:
         shown, again = await review(client, f"edit step {'9' * 5_000}: x")
     for rest in (shown, again):
         (question,) = rest.questions
         assert len(question.question) <= MAX_QUESTION_CHARS
-        assert "characters are left out here ...]" in question.question
-        assert "\nTitle: T\n" in f"\n{question.question}"
-        assert "Do you approve this plan?" in question.question
-        assert Question.model_validate_json(question.model_dump_json()) == question
-        assert len(plan_in(rest.message).steps) == count
+        assert plan_in(rest.message).as_text() in question.question
+        assert plan_in(rest.message).steps == ()
+
+
+async def test_an_edit_that_makes_a_plan_too_large_changes_nothing() -> None:
+    with ScriptedModelClient([STEPS]) as client:
+        shown, again = await review(client, f"edit step 2: {'x' * 5_000}", **TEAM)
+    assert "Nothing was changed: the plan has" in shown_in(again)
+    assert plan_in(again.message).steps == plan_in(shown.message).steps
+
+
+async def test_a_plan_that_nobody_reviews_may_be_large() -> None:
+    with ScriptedModelClient([CLEAR, with_steps([{"description": "x" * 9_000}])]) as client:
+        message = await turn(Planner(client), TASK)
+    assert "x" * 9_000 in message.content
 
 
 async def test_a_plan_that_fits_is_shown_whole() -> None:
-    with ScriptedModelClient([with_steps([{"description": "x" * 3_000}])]) as client:
+    with ScriptedModelClient([with_steps([{"description": "x" * 2_800}])]) as client:
         (shown,) = await review(client)
-    assert "x" * 3_000 in shown_in(shown)
+    assert "x" * 2_800 in shown_in(shown)
     assert "left out" not in shown_in(shown)
+
+
+async def test_a_wrapped_reply_with_half_a_surrogate_is_feedback_like_any_other() -> None:
+    """S0-60"""
+    with ScriptedModelClient([outline("One"), outline("Two")]) as client:
+        _, again = await review(client, '{"query": "add costs \\ud83d"}')
+    assert plan_in(again.message).feedback == ("add costs ?",)
+
+
+async def test_a_task_of_unseen_characters_still_gets_the_standing_plan() -> None:
+    with ScriptedModelClient([CLEAR, "?", "?"]) as client:
+        message = await turn(Planner(client), TextMessage(source="user", content="\u202e"))
+    assert plan_in(message).title == "Plan"
+
+
+async def test_a_round_has_five_questions_at_most() -> None:
+    """X4"""
+    details = [{"aspect": f"a{number}", "clarification_question": f"Question {number}?"} for number in range(30)]
+    check = json.dumps({"needs_clarification": True, "ambiguity_details": details})
+    with ScriptedModelClient([check]) as client:
+        rest = await say(Planner(client), TASK)
+    assert len(rest.questions) == 5
 
 
 # -- component --------------------------------------------------------------------------------------------------------

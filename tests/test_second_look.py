@@ -8,17 +8,16 @@ from pathlib import Path
 
 import pytest
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage
-from conversation import answers, carried, say
+from conversation import answers, cancelled_while, carried, say
 from scenario import DEEP_CODING, PLAN, TASK, script
 
 from upcall import RunStatus, Settings, Upcall
 from upcall.agents import Clarifier, Planner
 from upcall.agents.structured import StructuredAgent
-from upcall.errors import ModelUnavailable
 from upcall.prompts.contexts import Document
 from upcall.prompts.examples import CHECKED_EXAMPLES, EXAMPLES
 from upcall.replies import QuestionCheck
-from upcall.testing import Fail, Reply, Request, ScriptedModelClient
+from upcall.testing import Fail, Hang, Reply, Request, ScriptedModelClient
 
 REQUEST = TextMessage(source="user", content="Compare renewable energy in the G7")
 CLEAR = '{"needs_clarification": false}'
@@ -81,31 +80,28 @@ async def test_a_look_that_cannot_be_read_drops_nothing(make: Make, after: list[
 
 
 @AGENTS
-async def test_a_look_that_fails_is_made_again_and_not_the_call_before_it(make: Make, after: list[Reply]) -> None:
-    with ScriptedModelClient([asks("Which sources?"), Fail(503), ASK]) as client:
-        agent = make(client)
-        with pytest.raises(ModelUnavailable):
-            await say(agent, REQUEST)
-        rest = await say(await carried(agent, make(client)))
+@pytest.mark.parametrize("look", [[Fail(503)], ["Hm.", Fail(503)]], ids=["at once", "in its repair"])
+async def test_a_look_that_fails_drops_nothing(make: Make, after: list[Reply], look: list[Reply]) -> None:
+    """S3-41: it is an extra, and blocks nothing."""
+    with ScriptedModelClient([asks("Which sources?"), *look]) as client:
+        rest = await say(make(client), REQUEST)
     assert [question.question for question in rest.questions] == ["Which sources?"]
 
 
 @AGENTS
-async def test_a_repair_of_a_look_goes_on_after_a_failure(make: Make, after: list[Reply]) -> None:
-    with ScriptedModelClient([asks("Which countries?"), "Hm.", Fail(503), KNOWN, *after]) as client:
+async def test_a_turn_that_is_cancelled_in_a_look_makes_only_that_look_again(make: Make, after: list[Reply]) -> None:
+    with ScriptedModelClient([asks("Which countries?"), Hang(), KNOWN, *after]) as client:
         agent = make(client)
-        with pytest.raises(ModelUnavailable):
-            await say(agent, REQUEST)
+        await cancelled_while(agent, lambda: len(client.requests) == 2, "token", REQUEST)
         message = await turn(await carried(agent, make(client)))
     assert message.target != "user"
 
 
 async def test_of_several_aspects_only_those_are_asked_about_that_stand() -> None:
     questions = ["Which countries?", "Which sources?", "What is energy?"]
-    with ScriptedModelClient([asks(*questions), KNOWN, ASK, Fail(500), KNOWN, CLEAR, PLAN]) as client:
+    with ScriptedModelClient([asks(*questions), KNOWN, ASK, Hang(), KNOWN, CLEAR, PLAN]) as client:
         agent = planner(client)
-        with pytest.raises(ModelUnavailable):
-            await say(agent, REQUEST)
+        await cancelled_while(agent, lambda: len(client.requests) == 4, "token", REQUEST)
         agent = await carried(agent, planner(client))
         rest = await say(agent)
         done = await say(agent, answers(rest, "The IEA's"))

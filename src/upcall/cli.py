@@ -402,10 +402,23 @@ def _quiet_autogen() -> None:
 
 
 def _texts_in(component: dict[str, Any] | None) -> list[str]:
-    """The texts of a component's configuration, any of which may be a key; short ones and its provider are not."""
-    config = (component or {}).get("config")
-    texts = [value for value in config.values() if isinstance(value, str)] if isinstance(config, dict) else []
-    return [text for text in texts if len(text) >= 8]
+    """The texts of a component's configuration at any depth, and their words, any of which may be a key; short ones,
+    its name and its description are not."""
+    found: list[str] = []
+
+    def collect(value: object) -> None:
+        if isinstance(value, dict):
+            for name, each in value.items():
+                if name not in ("name", "description"):
+                    collect(each)
+        elif isinstance(value, list):
+            for each in value:
+                collect(each)
+        elif isinstance(value, str):
+            found.extend([value, *value.split()])
+
+    collect((component or {}).get("config"))
+    return [text for text in found if len(text) >= 8]
 
 
 def _advice(message: str) -> str:

@@ -80,7 +80,12 @@ def _said(answer: Answer, question: Question | None) -> str:
     if question is None:
         return answer.as_text()
     secret = question.secret and answer.outcome is Outcome.ANSWERED
-    return f"{question.question} - {'(given, and kept secret)' if secret else answer.as_text()}"
+    return f"{_short(question.question)} - {'(given, and kept secret)' if secret else answer.as_text()}"
+
+
+def _short(question: str, limit: int = 500) -> str:
+    """The question, or how it begins: a plan under review would stand in every context once more with each answer."""
+    return question if len(question) <= limit else f"{question[:limit]} ..."
 
 
 def answers_in(message: BaseChatMessage) -> list[Answer]:

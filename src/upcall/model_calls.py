@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from upcall.errors import UpcallError
 from upcall.model_errors import CutShort, explain_call
+from upcall.questions import sendable
 from upcall.tasks import Emit, cancellable, emitted
 
 
@@ -90,12 +91,6 @@ def _sendable(reply: CreateResult) -> CreateResult:
     content = sendable(reply.content) if isinstance(reply.content, str) else reply.content
     thought = sendable(reply.thought) if reply.thought else reply.thought
     return reply.model_copy(update={"content": content, "thought": thought})
-
-
-def sendable(text: str) -> str:
-    """The text with a question mark for each half of a surrogate pair: no HTTP client sends one, so that a single one
-    in the context (a file name in another encoding, a broken emoji) would make every further model call fail."""
-    return text.encode(errors="replace").decode()
 
 
 def _usage_in_stream(client: ChatCompletionClient) -> dict[str, Any]:

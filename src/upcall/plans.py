@@ -180,17 +180,26 @@ class PlanVersion(BaseModel):
 class ReviewedPlan(Plan):
     """A plan with what became of it: its earlier versions, oldest first, and where its review stands.
 
-    ``remark`` is the feedback that came after the last revision there may be; nothing was changed for it.
+    ``remark`` is feedback that nothing was changed for: that after the last revision there may be, and that which the
+    model did not manage to work in.
     """
 
     status: PlanStatus = PlanStatus.MADE
+    version: int = 1
     history: tuple[PlanVersion, ...] = ()
     remark: str | None = None
 
     @classmethod
     def of(cls, plan: Plan, status: PlanStatus, history: Sequence[PlanVersion] = ()) -> Self:
         """The first version, or the next one after `history`."""
-        return cls(title=plan.title, sections=plan.sections, steps=plan.steps, status=status, history=tuple(history))
+        return cls(
+            title=plan.title,
+            sections=plan.sections,
+            steps=plan.steps,
+            status=status,
+            version=len(history) + 1,
+            history=tuple(history),
+        )
 
     @property
     def plan(self) -> Plan:
@@ -206,6 +215,18 @@ class ReviewedPlan(Plan):
         """The next version, to be reviewed again."""
         history = (*self.history, PlanVersion(plan=self.plan, feedback=feedback, edited=edited))
         return type(self).of(plan, PlanStatus.PROPOSED, history)
+
+    def passed_on(self) -> Self:
+        """The plan as a message carries it: with the version before, not with all of them. Each message stays in the
+        thread and in the state of every member, so that a whole history in each would grow with its square."""
+        return self.model_copy(update={"history": self.history[-1:]})
+
+    def after(self, before: ReviewedPlan | None) -> Self:
+        """The plan that was passed on, with its whole history again; `before` is the plan that was passed on last."""
+        if before is None:
+            return self
+        new = self.history if self.version > before.version else ()
+        return self.model_copy(update={"history": (*before.history, *new)})
 
     def decided(self, status: PlanStatus, remark: str | None = None) -> Self:
         """The same version, its review over."""

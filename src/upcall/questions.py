@@ -39,6 +39,12 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 can hide or repaint what the human is asked to agree to."""
 
 
+def sendable(text: str) -> str:
+    """The text with a question mark for each half of a surrogate pair: no HTTP client sends one, so that a single one
+    in the context (a file name in another encoding, a broken emoji) would make every further model call fail."""
+    return text.encode(errors="replace").decode()
+
+
 def _visible(value: Any) -> Any:
     return _UNSEEN.sub("", value) if isinstance(value, str) else value
 

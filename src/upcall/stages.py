@@ -10,7 +10,7 @@ import json
 import unicodedata
 from enum import StrEnum
 
-from upcall.questions import Answer, AnsweredBy, Outcome
+from upcall.questions import Answer, AnsweredBy, Outcome, sendable
 
 SKIP_WORDS = frozenset({"skip", "done", "exit", "quit", "proceed", "continue", "no", "n", ""})
 """End the clarification (S0-61)."""
@@ -36,13 +36,16 @@ class Verdict(StrEnum):
 
 
 def unwrapped(reply: str) -> str:
-    """The reply itself where a chat front end sends it as ``{"query": "..."}`` (S0-60), trimmed."""
+    """The reply itself where a chat front end sends it as ``{"query": "..."}`` (S0-60), trimmed.
+
+    What stands in the JSON may hold half a surrogate pair, which could be neither stored nor sent.
+    """
     try:
         value = json.loads(reply)
     except (ValueError, RecursionError):
         return reply.strip()
     query = value.get("query") if isinstance(value, dict) else None
-    return query.strip() if isinstance(query, str) else reply.strip()
+    return sendable(query).strip() if isinstance(query, str) else reply.strip()
 
 
 def ends_clarification(answer: Answer | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -40,6 +41,8 @@ _message: TypeAdapter[TextMessage | HandoffMessage] = TypeAdapter(
 
 _KEY = re.compile(r"\bsk-[\w-]+")
 """What keys of the well-known servers look like: an SDK's exception may repeat one."""
+
+_log = logging.getLogger("upcall")
 
 SECONDS_TO_STOP = 5.0
 """How long a team that is cut off may take to stop. One that takes longer is left behind, its state unread."""
@@ -124,14 +127,14 @@ class Stretch:
         cause = next((each for each in self._interruptions if isinstance(each, UpcallError)), error)
         message = str(cause) if isinstance(cause, UpcallError) else first_line(cause)
         run = self._run.moved_to(RunStatus.FAILED, error=message)
-        return await self._save(run, await _checkpoint(team) if self._can_go_on() else None)
+        return await self._save(run, await self._what_was_done(team))
 
     async def interrupted(self, team: Team) -> None:
         """Store what the agents finished before the stretch was cut off. Where that cannot be stored, what was stored
         before stands."""
-        if not self._can_go_on():
+        checkpoint = await self._what_was_done(team)
+        if checkpoint is None:
             return
-        checkpoint = await _checkpoint(team)
         self._catch_up(checkpoint)
         # The team may have come to its rest in the moment it was cut off; to run it on would wake the user proxy, or
         # make an agent speak that has done its work.
@@ -144,6 +147,18 @@ class Stretch:
         for message in checkpoint.thread():
             if message["id"] not in self._noted and message["type"] in ("TextMessage", "HandoffMessage"):
                 self._note(_message.validate_python(message))
+
+    async def _what_was_done(self, team: Team) -> Checkpoint | None:
+        """The team's present state, if it can be gone on from; else the last checkpoint stands."""
+        if not self._can_go_on():
+            return None
+        try:
+            return await _checkpoint(team)
+        except Exception:  # noqa: BLE001  (a state that cannot be written must not keep the failure from being stored)
+            _log.warning(
+                "The state of run %s cannot be saved; it goes on from its last rest.", self._run.id, exc_info=True
+            )
+            return None
 
     def _can_go_on(self) -> bool:
         """Whether the team's present state can be gone on from: it took its inbox in, it stands still, and whoever was
@@ -179,7 +194,7 @@ class Stretch:
             if text := event.metadata.get(CLARIFIER_LOG):
                 changes["clarifier_log"] = text
             if text := event.metadata.get(PLAN):
-                changes["plan"] = ReviewedPlan.model_validate_json(text)
+                changes["plan"] = ReviewedPlan.model_validate_json(text).after(self._run.plan)
             turns = [event.source]
             if isinstance(event, HandoffMessage) and not _asked(event):
                 changes["status"] = self._phase(event.target)
