@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from autogen_agentchat.messages import BaseAgentEvent, ToolCallExecutionEvent, ToolCallRequestEvent
 from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from autogen_core.tools import BaseTool, ToolSchema, Workbench
-from typing_extensions import Unpack
 
 from upcall.agents.merging import cut, merged
 from upcall.agents.reading import UnreadableReply

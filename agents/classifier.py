@@ -6,13 +6,12 @@ import logging
 import traceback
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Self
+from typing import Self, Unpack
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
 from autogen_core import CancellationToken, Component
 from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
-from typing_extensions import Unpack
 
 from upcall import identity
 from upcall.agents.merging import cut

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Literal, Self
+from typing import Literal, Self, Unpack
 
 from autogen_agentchat.messages import BaseAgentEvent, ThoughtEvent
 from autogen_core import CancellationToken, Component
 from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from pydantic import BaseModel
-from typing_extensions import Unpack
 
 from upcall.agents.merging import cut, merged
 from upcall.agents.reading import UnreadableReply, read_reply

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import dropwhile, takewhile
-from typing import Annotated, Any, ClassVar, Generic, TypedDict, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Generic, TypedDict, TypeVar, Unpack, cast
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import (
@@ -35,7 +35,6 @@ from autogen_core.models import (
 )
 from autogen_core.tools import ToolSchema
 from pydantic import BaseModel, Field
-from typing_extensions import Unpack
 
 from upcall.agents.merging import cut
 from upcall.agents.reading import UnreadableReply, read_reply, schema_text, unchecked
