@@ -149,6 +149,7 @@ def test_wrong_use_gets_one_line_and_status_2(arguments: tuple[str, ...], says: 
     assert "secret" not in ended.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reply", "says"),
     [

@@ -182,6 +182,7 @@ async def test_a_reply_that_cannot_be_read_is_repaired_in_one_more_call(asked: A
     assert asked.understood(await rest_of(asked, [odd.make(asked.good), json.dumps(asked.good)]))
 
 
+@pytest.mark.slow
 @each_call
 @each_of(READ)
 async def test_an_odd_repair_is_read_too(asked: Asked, odd: Odd) -> None:
