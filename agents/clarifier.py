@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from functools import partial
+from functools import cache, partial
 from typing import Any, Self, Unpack
 
 from autogen_agentchat.messages import BaseAgentEvent, ToolCallExecutionEvent, ToolCallRequestEvent
@@ -24,6 +24,7 @@ from upcall.agents.structured import (
     Thread,
     ToolCalls,
     Wait,
+    example_turns,
 )
 from upcall.agents.toolset import Tool, Toolset
 from upcall.agents.turns import Turn
@@ -333,21 +334,24 @@ def _as_typed(question: Question, answer: Answer) -> Answer:
     return answer.model_copy(update={"text": read.text, "selected": read.selected})
 
 
-def _examples(name: str) -> list[LLMMessage]:
+@cache
+def _examples(name: str) -> tuple[LLMMessage, ...]:
     """The worked examples as turns of a chat before the task."""
-    turns: list[LLMMessage] = []
-    for example in EXAMPLES:
-        reply = ClarificationResponse(
-            clarification_question=example.clarification_question,
-            answer=example.answer,
-            known_from=KnownFrom(example.known_from),
-            weight=Weight(example.weight),
-            needs_clarification=example.known_from == "user",
-            options=example.options,
+    turns = (
+        (
+            UserMessage(content=each.request, source="user"),
+            ClarificationResponse(
+                clarification_question=each.clarification_question,
+                answer=each.answer,
+                known_from=KnownFrom(each.known_from),
+                weight=Weight(each.weight),
+                needs_clarification=each.known_from == "user",
+                options=each.options,
+            ),
         )
-        said = reply.model_dump_json(exclude={"reason"})
-        turns += [UserMessage(content=example.request, source="user"), AssistantMessage(content=said, source=name)]
-    return turns
+        for each in EXAMPLES
+    )
+    return tuple(example_turns(name, turns))
 
 
 def _short(text: str, limit: int = 200) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import dropwhile, takewhile
@@ -317,12 +317,12 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT]):
     ) -> AsyncGenerator[BaseAgentEvent | list[Question], None]:
         """Those of the candidates that only the user can answer, last. A look that fails drops nothing."""
         state = self._state
-        for question in state.candidates if self._check_questions else ():
-            if question.id in state.worth_asking:
-                continue
-            asks = True
+        to_check = [each for each in state.candidates if self._check_questions and each.id not in state.worth_asking]
+        before = self._before_check() if to_check else []
+        for question in to_check:
+            asks, check = True, [*before, self._to_check(request, question.question)]
             try:
-                async for item in self._reply(self._check_of(request, question), QuestionCheck, token):
+                async for item in self._reply(check, QuestionCheck, token):
                     if isinstance(item, BaseAgentEvent):
                         yield item
                     elif isinstance(item, QuestionCheck):
@@ -335,21 +335,23 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT]):
         state.candidates, state.worth_asking = [], {}
         yield kept
 
-    def _check_of(self, request: str, question: Question) -> list[LLMMessage]:
-        def asked(request: str, question: str) -> UserMessage:
-            return UserMessage(
-                content=self._prompts.render(QuestionToCheckContext(request=request, question=question)), source="user"
+    def _before_check(self) -> list[LLMMessage]:
+        """What stands before the question of a second look."""
+        turns = (
+            (
+                self._to_check(each.request, each.question),
+                QuestionCheck(my_answer=each.my_answer, found_in=FoundIn(each.found_in), ask=each.found_in == "user"),
             )
+            for each in CHECKED_EXAMPLES
+        )
+        return [
+            SystemMessage(content=self._system_text(QuestionCheckContext(), QuestionCheck)),
+            *example_turns(self.name, turns),
+        ]
 
-        messages: list[LLMMessage] = [SystemMessage(content=self._system_text(QuestionCheckContext(), QuestionCheck))]
-        for each in CHECKED_EXAMPLES:
-            found = FoundIn(each.found_in)
-            reply = QuestionCheck(my_answer=each.my_answer, found_in=found, ask=found is FoundIn.USER)
-            messages += [
-                asked(each.request, each.question),
-                AssistantMessage(content=reply.model_dump_json(), source=self.name),
-            ]
-        return [*messages, asked(request, question.question)]
+    def _to_check(self, request: str, question: str) -> UserMessage:
+        text = self._prompts.render(QuestionToCheckContext(request=request, question=question))
+        return UserMessage(content=text, source="user")
 
     async def _reply(
         self,
@@ -494,6 +496,14 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT]):
         given = config.model_dump(include=set(StructuredOptions.__annotations__) - {"prompts"})
         prompts = Prompts(config.prompts) if config.prompts else PROMPTS
         return cast(StructuredOptions, {**given, "prompts": prompts})
+
+
+def example_turns(name: str, examples: Iterable[tuple[UserMessage, BaseModel]]) -> list[LLMMessage]:
+    """Worked examples as turns of a chat: what is asked, and the reply of the agent called `name`."""
+    turns: list[LLMMessage] = []
+    for asked, reply in examples:
+        turns += [asked, AssistantMessage(content=reply.model_dump_json(exclude={"reason"}), source=name)]
+    return turns
 
 
 def _json_forms(client: ChatCompletionClient, kind: type[BaseModel]) -> list[bool | type[BaseModel] | None]:

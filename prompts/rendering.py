@@ -78,11 +78,6 @@ PROMPTS = Prompts()
 """Our prompts as they are."""
 
 
-def environment() -> Environment:
-    """The environment of our templates."""
-    return PROMPTS.environment
-
-
 def render(context: Context) -> str:
     """Our prompt that `context` is for, filled in."""
     return PROMPTS.render(context)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from scenario import ASK, TASK, WRITE, script, upcall
+from seed_texts import BLOCKS
 
 from upcall.testing import Call, Calls, CutShort, Fail, Hang, Raw, Reply, Say
 from upcall.testing.server import LoopbackServer
@@ -341,28 +342,6 @@ def test_another_schema_version_is_refused_with_what_to_do() -> None:
     ended = upcall("list")
     assert ended.status == 1
     assert "schema version 0; this version of upcall reads version 1" in ended.error
-
-
-BLOCKS = """\
-functions:
-  clarifier_agent:
-    _type: clarifier_agent
-    llm: nemotron_llm
-    planner_llm: nemotron_llm
-    tools:
-      - web_search_tool
-    max_turns: 3
-    enable_plan_approval: true
-    max_plan_iterations: 10
-    verbose: true
-  intent_classifier:
-    _type: intent_classifier
-    llm: nemotron_llm
-    tools:
-      - web_search_tool
-    verbose: true
-    llm_timeout: 90
-"""
 
 
 def test_a_plan_is_reviewed_over_processes() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from seed_texts import BLOCKS, CLARIFIER_BLOCK, CLASSIFIER_BLOCK
 
 from upcall import Settings
 from upcall.errors import ConfigurationError
@@ -14,33 +15,6 @@ from upcall.models import ModelClients, uses_demo
 from upcall.testing import ScriptedModelClient
 
 KEY = "sk-very-secret"
-
-CLARIFIER = """\
-functions:
-  clarifier_agent:
-    _type: clarifier_agent
-    llm: nemotron_llm
-    planner_llm: nemotron_llm
-    tools:
-      - web_search_tool
-    max_turns: 3
-    enable_plan_approval: true
-    max_plan_iterations: 10
-    verbose: true
-"""
-
-CLASSIFIER = """\
-functions:
-  intent_classifier:
-    _type: intent_classifier
-    llm: nemotron_llm
-    tools:
-      - web_search_tool
-    verbose: true
-    llm_timeout: 90
-"""
-
-BOTH = CLARIFIER + CLASSIFIER.removeprefix("functions:\n")
 
 LLMS = "llms: {nemotron_llm: {model: nemotron, base_url: http://127.0.0.1:1/v1}, other_llm: {model: other}}\n"
 
@@ -64,7 +38,7 @@ def refusal(yaml: str) -> str:
 
 def test_the_clarifier_block_of_the_seed_loads() -> None:
     """S0-49"""
-    settings = read(CLARIFIER)
+    settings = read(CLARIFIER_BLOCK)
     assert (settings.max_turns, settings.enable_plan_approval, settings.max_plan_iterations) == (3, True, 10)
     assert settings.verbose == ["clarifier", "planner"]
     assert settings.tools_for("clarifier") == ("web_search_tool",)
@@ -72,13 +46,13 @@ def test_the_clarifier_block_of_the_seed_loads() -> None:
 
 def test_the_classifier_block_of_the_seed_loads() -> None:
     """S2-25"""
-    settings = read(CLASSIFIER)
+    settings = read(CLASSIFIER_BLOCK)
     assert (settings.llm_timeout, settings.verbose) == (90, ["classifier"])
     assert settings.tools_for("classifier") == ("web_search_tool",)
 
 
 def test_both_blocks_load_from_one_file() -> None:
-    settings = read(BOTH)
+    settings = read(BLOCKS)
     assert [type(block) for block in settings.functions.values()] == [ClarifierConfig, IntentClassifierConfig]
     assert settings.verbose == ["clarifier", "planner", "classifier"]
 
@@ -125,7 +99,7 @@ def test_what_a_block_sets_has_the_place_of_the_file(monkeypatch: pytest.MonkeyP
     Path(".env").write_text("UPCALL_MAX_PLAN_ITERATIONS=5\n")
     monkeypatch.setenv("UPCALL_MAX_TURNS", "6")
     monkeypatch.setenv("UPCALL_VERBOSE", "false")
-    settings = read(CLARIFIER, enable_plan_approval=False)
+    settings = read(CLARIFIER_BLOCK, enable_plan_approval=False)
     assert (settings.max_turns, settings.max_plan_iterations, settings.enable_plan_approval) == (6, 5, False)
     assert settings.verbose is False
 
@@ -139,15 +113,15 @@ def test_what_a_block_sets_has_the_place_of_the_file(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_a_block_adds_its_agents_to_verbose(beside: str, verbose: object) -> None:
-    assert read(CLARIFIER + beside).verbose == verbose
+    assert read(CLARIFIER_BLOCK + beside).verbose == verbose
 
 
 def test_a_setting_given_twice_with_one_value_is_no_error() -> None:
-    assert read(CLARIFIER + "max_turns: 3\n").max_turns == 3
+    assert read(CLARIFIER_BLOCK + "max_turns: 3\n").max_turns == 3
 
 
 def test_a_setting_given_twice_with_two_values_is_refused() -> None:
-    assert refusal(CLARIFIER + "max_turns: 4\n") == (
+    assert refusal(CLARIFIER_BLOCK + "max_turns: 4\n") == (
         "upcall.yaml, line 12: max_turns = 4, but functions.clarifier_agent.max_turns = 3 (upcall.yaml, line 8), and "
         "both are the same setting; keep one."
     )
@@ -160,7 +134,7 @@ def test_an_empty_list_of_tools_is_none_of_them() -> None:
 
 def test_blocks_can_be_given_by_a_program() -> None:
     blocks = {"c": {"_type": "clarifier_agent", "llm": "x", "max_turns": 1}, "i": IntentClassifierConfig(llm="x")}
-    settings = read(CLARIFIER, functions=blocks)
+    settings = read(CLARIFIER_BLOCK, functions=blocks)
     assert (settings.max_turns, settings.enable_plan_approval) == (1, False)
     assert {name: block.llm for name, block in settings.functions.items()} == {"c": "x", "i": "x"}
 
@@ -169,7 +143,7 @@ def test_blocks_can_be_given_by_a_program() -> None:
 
 
 def test_the_agents_of_a_block_use_its_models() -> None:
-    settings = read(LLMS + BOTH.replace("planner_llm: nemotron_llm", "planner_llm: other_llm"), model="common")
+    settings = read(LLMS + BLOCKS.replace("planner_llm: nemotron_llm", "planner_llm: other_llm"), model="common")
     models = {agent: settings.for_agent(agent).model for agent in ("classifier", "clarifier", "planner", "coder")}
     assert models == {"classifier": "nemotron", "clarifier": "nemotron", "planner": "other", "coder": "common"}
 
@@ -181,18 +155,18 @@ def test_the_planner_uses_the_model_of_the_clarifier_where_it_has_none() -> None
 
 
 def test_an_agent_s_own_model_comes_before_that_of_its_block() -> None:
-    settings = read(LLMS + BOTH + "agents: {planner: {model: own}}\n")
+    settings = read(LLMS + BLOCKS + "agents: {planner: {model: own}}\n")
     assert (settings.for_agent("planner").model, settings.for_agent("clarifier").model) == ("own", "nemotron")
 
 
 def test_a_model_on_another_server_does_not_get_the_common_key() -> None:
-    settings = read(LLMS + BOTH.replace("planner_llm: nemotron_llm", "planner_llm: other_llm"), api_key=KEY)
+    settings = read(LLMS + BLOCKS.replace("planner_llm: nemotron_llm", "planner_llm: other_llm"), api_key=KEY)
     assert settings.for_agent("clarifier").api_key is None
     assert settings.for_agent("planner").api_key is not None
 
 
 def test_a_model_defined_for_a_block_is_used_without_a_common_one() -> None:
-    settings = read(LLMS + BOTH)
+    settings = read(LLMS + BLOCKS)
     clients = ModelClients(settings)
     assert "OpenAI" in type(clients("planner")).__name__
     assert isinstance(clients("lead"), ScriptedModelClient)
@@ -201,7 +175,7 @@ def test_a_model_defined_for_a_block_is_used_without_a_common_one() -> None:
 
 
 def test_where_no_model_is_defined_a_name_means_the_common_one_and_that_is_noted() -> None:
-    settings = read(BOTH, model="common")
+    settings = read(BLOCKS, model="common")
     assert {settings.for_agent(agent).model for agent in ("classifier", "clarifier", "planner")} == {"common"}
     assert settings.notes == (
         "The llm 'nemotron_llm' is defined nowhere, so it means the common model; define it under llms.",
@@ -209,7 +183,7 @@ def test_where_no_model_is_defined_a_name_means_the_common_one_and_that_is_noted
 
 
 def test_a_name_that_is_not_among_the_defined_models_is_refused() -> None:
-    assert refusal(LLMS + CLARIFIER.replace("planner_llm: nemotron_llm", "planner_llm: nemotron")) == (
+    assert refusal(LLMS + CLARIFIER_BLOCK.replace("planner_llm: nemotron_llm", "planner_llm: nemotron")) == (
         "upcall.yaml, line 6: functions.clarifier_agent.planner_llm = 'nemotron' is not defined under llms; did you "
         "mean 'nemotron_llm'? Defined: nemotron_llm, other_llm."
     )
@@ -272,7 +246,7 @@ def test_functions_that_are_no_blocks_are_refused(functions: str, says: str) -> 
 
 
 def test_a_second_block_of_a_type_is_refused() -> None:
-    said = refusal(CLARIFIER + "  again: {_type: clarifier_agent, llm: x}\n")
+    said = refusal(CLARIFIER_BLOCK + "  again: {_type: clarifier_agent, llm: x}\n")
     assert said == (
         "upcall.yaml, line 12: functions.again is a second block of the type clarifier_agent, after clarifier_agent "
         "(upcall.yaml, line 2); keep one."

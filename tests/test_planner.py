@@ -11,6 +11,7 @@ from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMess
 from autogen_core.models import ModelFamily, ModelInfo
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from conversation import Rest, answers, cancelled_while, carried, say
+from seed_texts import AMBIGUITY
 
 from upcall.agents import Planner
 from upcall.agents.planner import UNREADABLE, PlannerState
@@ -35,26 +36,6 @@ PLAN_REPLY = json.dumps(
         ],
     }
 )
-BOTH = """
-{
-  "needs_clarification": true,
-  "ambiguity_details": [
-    {
-      "aspect": "search_scope",
-      "description": "The search scope is unclear",
-      "clarification_question": "Would you like to search in all documents or only recent ones?",
-      "possible_options": ["all_documents", "recent_documents"]
-    },
-    {
-      "aspect": "output_format",
-      "description": "Output format preference not specified",
-      "clarification_question": "How would you like the results formatted?",
-      "possible_options": ["summary", "detailed_report", "bullet_points"]
-    }
-  ]
-}
-"""
-"""The example clarification request of seed S3, word for word."""
 SCOPE = "Would you like to search in all documents or only recent ones?"
 FORMAT = "How would you like the results formatted?"
 HANDLERS = (ToolInfo("coder", "Writes code"), ToolInfo("researcher", "Reads documents"))
@@ -224,7 +205,7 @@ async def test_without_handlers_any_agent_may_do_a_step() -> None:
 
 async def test_all_aspects_are_asked_about_at_once() -> None:
     """S3-01, S3-06 to S3-15, S3-19, S3-20, S3-25: the example of the seed."""
-    with ScriptedModelClient([BOTH]) as client:
+    with ScriptedModelClient([AMBIGUITY]) as client:
         message = await turn(Planner(client), TASK)
     first, second = questions_in(message)
     assert message.target == "user"
@@ -242,7 +223,7 @@ async def test_all_aspects_are_asked_about_at_once() -> None:
 
 
 async def test_each_question_is_told_as_an_event_once() -> None:
-    agent = Planner(ScriptedModelClient([BOTH]))
+    agent = Planner(ScriptedModelClient([AMBIGUITY]))
     rest = await say(agent, TASK)
     told = [event.request_id for event in rest.events if isinstance(event, UserInputRequestedEvent)]
     assert told == [question.id for question in rest.questions]
@@ -251,7 +232,7 @@ async def test_each_question_is_told_as_an_event_once() -> None:
 
 async def test_planning_starts_again_with_the_request_and_all_answers() -> None:
     """S3-15 to S3-17, S3-26 to S3-29, S3-33, S3-35, S3-36"""
-    with ScriptedModelClient([BOTH, CLEAR, PLAN_REPLY]) as client:
+    with ScriptedModelClient([AMBIGUITY, CLEAR, PLAN_REPLY]) as client:
         agent = Planner(client)
         asked = await turn(agent, TASK)
         agent = await carried(agent, Planner(client))
@@ -266,7 +247,7 @@ async def test_planning_starts_again_with_the_request_and_all_answers() -> None:
 @pytest.mark.parametrize("order", [("documents", "format"), ("format", "documents")])
 async def test_partial_answers_keep_the_rest_open(order: tuple[str, str]) -> None:
     given = {"documents": "all_documents", "format": "summary"}
-    with ScriptedModelClient([BOTH, CLEAR, PLAN_REPLY]) as client:
+    with ScriptedModelClient([AMBIGUITY, CLEAR, PLAN_REPLY]) as client:
         agent = Planner(client)
         asked = await turn(agent, TASK)
         rest = await turn(agent, reply_to(asked, {order[0]: given[order[0]]}))
@@ -280,7 +261,7 @@ async def test_partial_answers_keep_the_rest_open(order: tuple[str, str]) -> Non
 
 
 async def test_what_stays_open_is_not_told_again() -> None:
-    agent = Planner(ScriptedModelClient([BOTH]))
+    agent = Planner(ScriptedModelClient([AMBIGUITY]))
     answer = reply_to(await turn(agent, TASK), {"format": "summary"})
     assert not (await say(agent, answer)).told(UserInputRequestedEvent)
 
@@ -319,7 +300,7 @@ async def test_what_was_answered_is_not_asked_again() -> None:
     """X11: whoever asked it, and whatever the model says"""
     asked = Question(question="how would you like the results formatted?", path=("clarifier",))
     answer = answering(match_answers("as a table", [asked]), target="clarifier", questions=[asked])
-    with ScriptedModelClient([BOTH, BOTH, PLAN_REPLY]) as client:
+    with ScriptedModelClient([AMBIGUITY, AMBIGUITY, PLAN_REPLY]) as client:
         agent = Planner(client)
         message = await turn(agent, TASK, answer)
         assert [question.question for question in questions_in(message)] == [SCOPE]
@@ -334,7 +315,7 @@ async def test_a_question_that_the_check_holds_twice_is_asked_once() -> None:
 
 
 async def test_the_texts_of_a_stock_user_proxy_answer_one_question_after_the_other() -> None:
-    with ScriptedModelClient([BOTH, CLEAR, PLAN_REPLY]) as client:
+    with ScriptedModelClient([AMBIGUITY, CLEAR, PLAN_REPLY]) as client:
         agent = Planner(client)
         await turn(agent, TASK)
         rest = await turn(agent, HandoffMessage(source="user", target="planner", content="recent_documents"))
@@ -406,7 +387,7 @@ async def test_without_a_check_it_plans_at_once(options: dict[str, Any]) -> None
 
 async def test_the_rounds_of_questions_can_be_chosen() -> None:
     """S3-34, X4"""
-    with ScriptedModelClient([BOTH, PLAN_REPLY]) as client:
+    with ScriptedModelClient([AMBIGUITY, PLAN_REPLY]) as client:
         agent = Planner(client, max_clarifications=1)
         asked = await turn(agent, TASK)
         message = await turn(agent, reply_to(asked, {"documents": "1", "format": "1"}))
@@ -415,7 +396,7 @@ async def test_the_rounds_of_questions_can_be_chosen() -> None:
 
 async def test_rounds_and_answers_are_counted_and_kept_until_the_turn_ends() -> None:
     """S3-24, S3-30, S3-35, S3-39"""
-    with ScriptedModelClient([BOTH, aspect("Which year?"), CLEAR, PLAN_REPLY]) as client:
+    with ScriptedModelClient([AMBIGUITY, aspect("Which year?"), CLEAR, PLAN_REPLY]) as client:
         agent = await carried(Planner(client), Planner(client, enable_plan_approval=True))
         message = await turn(agent, TASK)
         for number, given in enumerate([{"documents": "1", "format": "9 pages"}, {"year": "2026"}], start=1):
@@ -444,7 +425,7 @@ BROKEN: list[Any] = [
 
 @pytest.mark.parametrize("broken", BROKEN)
 async def test_a_check_that_cannot_be_read_is_repaired_once(broken: Reply) -> None:
-    with ScriptedModelClient([broken, BOTH]) as client:
+    with ScriptedModelClient([broken, AMBIGUITY]) as client:
         message = await turn(Planner(client), TASK)
     assert len(questions_in(message)) == 2
 
@@ -468,7 +449,7 @@ async def test_a_check_that_the_server_refuses_does_not_block_planning_either(re
 
 
 async def test_a_check_is_made_again_where_the_server_was_down_for_the_plan_too() -> None:
-    with ScriptedModelClient([Fail(500), Fail(500), BOTH]) as client:
+    with ScriptedModelClient([Fail(500), Fail(500), AMBIGUITY]) as client:
         agent = Planner(client)
         with pytest.raises(ModelUnavailable):
             await turn(agent, TASK)
@@ -527,7 +508,7 @@ async def test_a_plan_call_that_fails_does_not_repeat_the_check(failure: Fail, k
 
 
 async def test_a_check_that_finds_nothing_after_answers_is_not_repeated_either() -> None:
-    with ScriptedModelClient([BOTH, CLEAR, Fail(500), PLAN_REPLY]) as client:
+    with ScriptedModelClient([AMBIGUITY, CLEAR, Fail(500), PLAN_REPLY]) as client:
         agent = Planner(client)
         asked = await turn(agent, TASK)
         with pytest.raises(ModelUnavailable):
@@ -558,7 +539,7 @@ async def test_a_cancelled_call_ends_at_once_and_can_be_made_again() -> None:
 
 
 async def test_messages_that_come_again_are_taken_once() -> None:
-    with ScriptedModelClient([BOTH, CLEAR, Fail(500), PLAN_REPLY]) as client:
+    with ScriptedModelClient([AMBIGUITY, CLEAR, Fail(500), PLAN_REPLY]) as client:
         agent = Planner(client)
         answer = reply_to(await turn(agent, TASK, TASK), {"documents": "1", "format": "1"})
         with pytest.raises(ModelUnavailable):

@@ -36,7 +36,7 @@ from upcall.prompts.contexts import (
     QuestionToCheckContext,
     SearchFirstContext,
 )
-from upcall.prompts.rendering import FOLDER, environment
+from upcall.prompts.rendering import FOLDER, PROMPTS
 
 GOLDEN = Path(__file__).parent / "golden"
 UPDATE = bool(os.environ.get("UPCALL_UPDATE_GOLDEN"))  # Read here: the fixture of every test hides such variables.
@@ -104,7 +104,7 @@ RENDERED: dict[str, Context] = {
 def variables(template: str) -> set[str]:
     """The variables that a template reads."""
     source = (FOLDER / template).read_text(encoding="utf-8")
-    return meta.find_undeclared_variables(environment().parse(source))
+    return meta.find_undeclared_variables(PROMPTS.environment.parse(source))
 
 
 # -- templates and contexts -------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def test_user_text_is_kept_to_the_letter() -> None:
 
 def test_a_variable_that_no_context_has_is_an_error() -> None:
     with pytest.raises(UndefinedError, match="'nobody' is undefined"):
-        environment().from_string("{{ nobody }}").render()
+        PROMPTS.environment.from_string("{{ nobody }}").render()
 
 
 def test_a_field_that_no_value_has_is_an_error() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
+from seed_texts import AMBIGUITY
 
 from upcall.agents.reading import read_reply
 from upcall.plans import Plan, PlanStep
@@ -26,27 +27,6 @@ from upcall.replies import (
 )
 
 KINDS = [Classification, ClarificationResponse, AmbiguityCheck, Plan, Report, CodingReport, ResearchReport]
-
-SEED = """
-{
-  "needs_clarification": true,
-  "ambiguity_details": [
-    {
-      "aspect": "search_scope",
-      "description": "The search scope is unclear",
-      "clarification_question": "Would you like to search in all documents or only recent ones?",
-      "possible_options": ["all_documents", "recent_documents"]
-    },
-    {
-      "aspect": "output_format",
-      "description": "Output format preference not specified",
-      "clarification_question": "How would you like the results formatted?",
-      "possible_options": ["summary", "detailed_report", "bullet_points"]
-    }
-  ]
-}
-"""
-"""The example clarification request of seed S3, word for word."""
 
 
 def keys(schema: object) -> Iterator[str]:
@@ -182,7 +162,7 @@ def test_a_question_of_a_model_that_is_too_long_is_cut() -> None:
 
 def test_the_example_of_the_seed_asks_two_questions_at_once() -> None:
     """S3-13"""
-    check = read_reply(SEED, AmbiguityCheck)
+    check = read_reply(AMBIGUITY, AmbiguityCheck)
     asked = [aspect.question(("planner",)) for aspect in check.ambiguity_details]
     assert [each.question for each in asked] == [
         "Would you like to search in all documents or only recent ones?",
@@ -196,7 +176,7 @@ def test_the_example_of_the_seed_asks_two_questions_at_once() -> None:
 
 def test_an_aspect_becomes_a_question_that_says_why_it_is_asked() -> None:
     """S3-09 to S3-12"""
-    asked = read_reply(SEED, AmbiguityCheck).ambiguity_details[0].question(("planner",))
+    asked = read_reply(AMBIGUITY, AmbiguityCheck).ambiguity_details[0].question(("planner",))
     assert (asked.header, asked.context) == ("search_scope", "The search scope is unclear")
     assert asked.clarification_type is ClarificationType.AMBIGUOUS_REQUIREMENT
     assert asked.path == ("planner",)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from autogen_agentchat.messages import HandoffMessage
 from scenario import upcall
+from seed_texts import AMBIGUITY
 
 from upcall import Run, RunStatus, Settings, Upcall
 from upcall.answers import GivenAnswers
@@ -38,22 +39,6 @@ SOLAR = "I'm interested in renewable energy, specifically recent advancements in
 
 SCOPE = "Would you like to search in all documents or only recent ones?"
 FORMAT = "How would you like the results formatted?"
-ASPECTS: list[dict[str, Any]] = [
-    {
-        "aspect": "search_scope",
-        "description": "The search scope is unclear",
-        "clarification_question": SCOPE,
-        "possible_options": ["all_documents", "recent_documents"],
-    },
-    {
-        "aspect": "output_format",
-        "description": "Output format preference not specified",
-        "clarification_question": FORMAT,
-        "possible_options": ["summary", "detailed_report", "bullet_points"],
-    },
-]
-EXAMPLE = json.dumps({"needs_clarification": True, "ambiguity_details": ASPECTS})
-
 DEEP = '{"intent": "research", "meta_response": null, "research_depth": "deep"}'
 CLEAR = '{"needs_clarification": false}'
 DELEGATE = Call("researcher", {"task": "Find out"})
@@ -313,14 +298,14 @@ async def test_the_example_of_the_protocol_asks_two_questions_at_once(
     scope: str, form: str, read: tuple[str, str]
 ) -> None:
     """S3-06 to S3-14, S3-16, S3-20, S3-25 to S3-27, X1, X5."""
-    with scripted(planner=[EXAMPLE, CLEAR, plan()]) as client:
+    with scripted(planner=[AMBIGUITY, CLEAR, plan()]) as client:
         asked = await app(client).start(TOPIC)
         await answered(client, asked, by_words(asked, {SCOPE: scope, FORMAT: form}))
     assert asked.status is RunStatus.AWAITING_CLARIFICATION
     assert [
         (question.header, question.context, question.question, [option.label for option in question.options])
         for question in asked.questions
-    ] == [tuple(detail.values()) for detail in ASPECTS]
+    ] == [tuple(detail.values()) for detail in json.loads(AMBIGUITY)["ambiguity_details"]]
     for request in requests_of(client, "planner")[1:]:
         assert f"{SCOPE} - {read[0]}" in request.system
         assert f"{FORMAT} - {read[1]}" in request.system
@@ -328,7 +313,7 @@ async def test_the_example_of_the_protocol_asks_two_questions_at_once(
 
 async def test_while_it_waits_everything_is_in_the_file() -> None:
     """S3-14 to S3-17, S3-21 to S3-24, S3-35: status, path and history, and what the team needs to go on."""
-    with scripted(clarifier=[asks(WHICH), CLEAR], planner=[EXAMPLE, CLEAR, plan()]) as client:
+    with scripted(clarifier=[asks(WHICH), CLEAR], planner=[AMBIGUITY, CLEAR, plan()]) as client:
         asked = await answered(client, await app(client).start(G7), FOCUS)
         with sqlite3.connect(STORE) as connection:
             ((stored,),) = connection.execute("select record from upcall_runs").fetchall()
@@ -347,7 +332,7 @@ async def test_while_it_waits_everything_is_in_the_file() -> None:
 async def test_the_states_of_a_run_follow_the_work() -> None:
     """S3-21, S3-22, S3-32."""
     seen: list[str] = []
-    with scripted(planner=[EXAMPLE, CLEAR, plan()]) as client:
+    with scripted(planner=[AMBIGUITY, CLEAR, plan()]) as client:
         driver = app(client)
         async for _ in driver.start_stream(TOPIC):
             (run,) = await driver.list()
