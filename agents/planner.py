@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from typing import Literal, Self, Unpack
 
 from autogen_agentchat.messages import BaseAgentEvent, ThoughtEvent
@@ -24,7 +25,7 @@ from upcall.agents.structured import (
 )
 from upcall.errors import ModelError
 from upcall.handoffs import PLAN
-from upcall.plans import EDITS_HINT, EditRefused, Plan, PlanOutline, PlanStatus, PlanStep, ReviewedPlan, edited
+from upcall.plans import EDITS_HINT, EditRefused, Plan, PlanDraft, PlanStatus, PlanStep, ReviewedPlan, edited
 from upcall.prompts import AmbiguityContext, PlanContext, ToolInfo
 from upcall.prompts.contexts import Context, FeedbackContext
 from upcall.questions import MAX_QUESTION_CHARS, Answer, ClarificationType, Option, Question
@@ -44,6 +45,9 @@ MAX_PLAN_CHARS = MAX_QUESTION_CHARS - 1_000
 """A longer plan cannot be shown whole in the question that asks for its approval."""
 
 UNREADABLE = "What you said could not be worked in: the model's new plan cannot be read. This is the plan as it was."
+
+MAX_CHANGES, MAX_CHANGE_CHARS = 4, 100
+"""How much of what was mended in a plan the review shows above it: room for the plan has to be left."""
 
 AtLimit = Literal["approve", "reject", "pause"]
 
@@ -188,7 +192,10 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
                 self._state.checked = True  # There is a reply: what is still to be repaired is this one.
                 yield reply
             else:
-                yield self._made(reply)
+                plan, changes = self._plan_of(reply)
+                if changes:
+                    yield ThoughtEvent(source=self.name, content=f"(the plan was mended: {'; '.join(changes)})")
+                yield self._made(plan, changes)
 
     def _to_be_checked(self) -> bool:
         state = self._state
@@ -225,32 +232,39 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
 
     # -- the plan -----------------------------------------------------------------------------------------------------
 
-    def _made(self, reply: object) -> Step:
-        """What becomes of the model's plan, or of what stands in for one that cannot be read."""
+    def _plan_of(self, reply: object) -> tuple[Plan | None, Sequence[str]]:
+        """The model's plan, and what was changed in it because it cannot be worked off as it is.
+
+        None for a revision that cannot: the plan before holds what the user said and edited. The fixed plan where
+        nothing can be used (S0-62).
+        """
+        if isinstance(reply, Plan):
+            return reply, ()
+        if self._state.plan is not None:
+            return None, ()
+        with suppress(UnreadableReply):
+            draft = read_reply(reply.reply if isinstance(reply, UnreadableReply) else "", PlanDraft)
+            with suppress(UnreadableReply):
+                plan, changes = draft.usable(self._called, self._target)
+                return self._short_enough(plan), changes
+            outline = Plan(title=draft.title, sections=draft.sections)
+            return self._short_enough(outline), ["its steps are too long to be shown and were left out"]
+        return Plan(title=_first_line(self.task()), sections=FALLBACK_SECTIONS), ()
+
+    def _made(self, plan: Plan | None, changes: Sequence[str]) -> Step:
+        """What becomes of the plan; without one, of the one before."""
         state = self._state
-        plan = reply if isinstance(reply, Plan) else self._fallback(reply)
-        if state.plan is not None and plan is not reply:
-            kept = state.plan.revised(plan, self._said())
-            return self._propose(
-                kept.decided(PlanStatus.PROPOSED, _joined(state.plan.remark, self._said())), UNREADABLE
-            )
+        if plan is None:
+            assert state.plan is not None
+            kept = state.plan.revised(state.plan.plan, self._said())
+            remark = _joined(state.plan.remark, self._said())
+            return self._propose(kept.decided(PlanStatus.PROPOSED, remark), UNREADABLE)
         if state.plan is not None:
             state.revisions += 1
             return self._propose(state.plan.revised(plan, self._said()))
         if self._enable_plan_approval:
-            return self._propose(ReviewedPlan.of(plan, PlanStatus.PROPOSED))
+            return self._propose(ReviewedPlan.of(plan, PlanStatus.PROPOSED), _mended_note(changes))
         return self._hand_over(ReviewedPlan.of(plan, PlanStatus.MADE))
-
-    def _fallback(self, problem: object) -> Plan:
-        """The plan before where there is one, the outline where only the steps cannot be used, else the fixed plan."""
-        if self._state.plan is not None:
-            return self._state.plan.plan
-        reply = problem.reply if isinstance(problem, UnreadableReply) else ""
-        try:
-            outline = read_reply(reply, PlanOutline)
-            return self._short_enough(Plan(title=outline.title, sections=outline.sections))
-        except UnreadableReply:
-            return Plan(title=_first_line(self.task()), sections=FALLBACK_SECTIONS)
 
     def _short_enough(self, plan: Plan) -> Plan:
         """The plan, which can be shown whole where it is to be reviewed: nobody is to approve what was cut.
@@ -266,29 +280,32 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
         return plan
 
     def _with_known_names(self, plan: Plan) -> Plan:
-        """The plan with its agents and tools named as they are called, and each step of the type of its name: who is
-        shown a plan, and edits it, sees no types.
+        """The plan with its agents and tools named as they are called.
 
         Raises:
             UnreadableReply: a step names somebody who is not there (S3-42).
         """
-        handlers = [*(handler.name for handler in self._handlers), self._target] if self._handlers else []
-        tools = [tool.name for tool in self._tools]
-        called = {
-            "handler": {"lead": self._target} | {name.casefold(): name for name in handlers},
-            "tool": {name.casefold(): name for name in tools},
-        }
-
-        def known(step: PlanStep) -> PlanStep:
-            for kind in (step.type, "tool" if step.type == "handler" else "handler"):
-                if name := called[kind].get(step.name.casefold()):
-                    return step.model_copy(update={"type": kind, "name": name})
-            return step
-
-        named = plan.model_copy(update={"steps": tuple(map(known, plan.steps))})
-        if problems := named.unknown_names(handlers, tools):
+        named = plan.model_copy(update={"steps": tuple(self._called(step) or step for step in plan.steps)})
+        if problems := named.unknown_names(self._handler_names(), [tool.name for tool in self._tools]):
             raise UnreadableReply("; ".join(problems))
         return self._short_enough(named)
+
+    def _handler_names(self) -> list[str]:
+        """Who steps can be given to; empty where nobody said."""
+        return [*(handler.name for handler in self._handlers), self._target] if self._handlers else []
+
+    def _called(self, step: PlanStep) -> PlanStep | None:
+        """The step with its agent or tool named as it is called, and of the type of that name: who is shown a plan, and
+        edits it, sees no types. None where there is nobody of that name."""
+        handlers = self._handler_names()
+        called = {
+            "handler": {"lead": self._target} | {name.casefold(): name for name in handlers},
+            "tool": {tool.name.casefold(): tool.name for tool in self._tools},
+        }
+        for kind in (step.type, "tool" if step.type == "handler" else "handler"):
+            if name := called[kind].get(step.name.casefold()):
+                return step.model_copy(update={"type": kind, "name": name})
+        return step if step.type == "handler" and not handlers else None
 
     def _hand_over(self, plan: ReviewedPlan) -> HandOver:
         content = plan.get_approved_plan_context() or plan.as_markdown()
@@ -441,6 +458,13 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
 
 def _joined(remark: str | None, said: str) -> str:
     return f"{remark}\n{said}" if remark else said
+
+
+def _mended_note(changes: Sequence[str]) -> str:
+    """What was mended in the plan, as the review shows it above the plan."""
+    shown = [f"- {each if len(each) <= MAX_CHANGE_CHARS else each[:MAX_CHANGE_CHARS] + '…'}" for each in changes]
+    more = [f"- and {len(changes) - MAX_CHANGES} more"] if len(changes) > MAX_CHANGES else []
+    return "\n".join(["The model's plan had mistakes:", *shown[:MAX_CHANGES], *more]) if changes else ""
 
 
 def _first_line(text: str, limit: int = 80) -> str:

@@ -19,7 +19,7 @@ from upcall.agents.planner import FALLBACK_SECTIONS
 from upcall.agents.structured import StructuredAgent
 from upcall.handoffs import CLASSIFICATION, PLAN
 from upcall.models import ModelClients
-from upcall.plans import MAX_STEPS, Plan, ReviewedPlan
+from upcall.plans import MAX_STEPS, Plan, PlanStep, ReviewedPlan
 from upcall.prompts import ToolInfo
 from upcall.replies import Classification, Depth, Intent
 from upcall.settings import Settings
@@ -299,27 +299,45 @@ def _step(number: int = 1, **fields: Any) -> dict[str, Any]:
     return {"step_id": str(number), "description": "Look", "name": "researcher", **fields}
 
 
+LOOK = PlanStep(step_id="1", description="Look", name="researcher")
+BY_LEAD = PlanStep(step_id="1", description="Look")
+
+
+def _also(**fields: Any) -> PlanStep:
+    return LOOK.model_copy(update={"step_id": "2", **fields})
+
+
 WRONG_STEPS: list[Any] = [
-    pytest.param([_step(), _step()], id="the same id twice"),
-    pytest.param([_step(depends_on=["1"])], id="depends on itself"),
-    pytest.param([_step(depends_on=["7"])], id="depends on nothing"),
-    pytest.param([_step(depends_on=["2"]), _step(2)], id="depends on a later one"),
-    pytest.param([_step(inputs=["${7.text}"])], id="uses an unknown step"),
-    pytest.param([_step(), _step(2, inputs=["${1.text}"])], id="uses an unknown output"),
-    pytest.param([_step(inputs=["${1.text"])], id="a broken reference"),
-    pytest.param([_step(name="plumber")], id="an unknown agent"),
-    pytest.param([_step(type="tool", name="saw")], id="an unknown tool"),
-    pytest.param([_step(type="robot")], id="an unknown type"),
-    pytest.param([_step(description="")], id="an empty description"),
-    pytest.param([{"step_id": "1"}], id="no description"),
-    pytest.param([_step(number) for number in range(MAX_STEPS + 1)], id="too many"),
-    pytest.param(["Look", "Compare"], id="texts"),
-    pytest.param([["1", "Look"]], id="lists"),
-    pytest.param([None], id="null"),
-    pytest.param("Look, then compare", id="one text"),
-    pytest.param({"1": "Look"}, id="an object"),
-    pytest.param(2, id="a number"),
-    pytest.param(True, id="a boolean"),
+    pytest.param([_step(), _step()], [LOOK, _also()], id="the same id twice"),
+    pytest.param([_step(depends_on=["1"])], [LOOK], id="depends on itself"),
+    pytest.param([_step(depends_on=["7"])], [LOOK], id="depends on nothing"),
+    pytest.param([_step(depends_on=["2"]), _step(2)], [LOOK, _also()], id="depends on a later one"),
+    pytest.param(
+        [_step(inputs=["${7.text}"])], [LOOK.model_copy(update={"inputs": ("(7.text)",)})], id="uses an unknown step"
+    ),
+    pytest.param(
+        [_step(), _step(2, inputs=["${1.text}"])], [LOOK, _also(inputs=("${1}",))], id="uses an unknown output"
+    ),
+    pytest.param(
+        [_step(inputs=["${1.text"])], [LOOK.model_copy(update={"inputs": ("(1.text",)})], id="a broken reference"
+    ),
+    pytest.param([_step(name="plumber")], [BY_LEAD], id="an unknown agent"),
+    pytest.param([_step(type="tool", name="saw")], [BY_LEAD], id="an unknown tool"),
+    pytest.param([_step(type="robot")], [], id="an unknown type"),
+    pytest.param([_step(description="")], [], id="an empty description"),
+    pytest.param([{"step_id": "1"}, _step(2, depends_on=["1"])], [_also()], id="no description"),
+    pytest.param(
+        [_step(number) for number in range(1, MAX_STEPS + 2)],
+        [_also(step_id=str(number)) for number in range(1, MAX_STEPS + 1)],
+        id="too many",
+    ),
+    pytest.param(["Look", "Compare"], [BY_LEAD, PlanStep(step_id="2", description="Compare")], id="texts"),
+    pytest.param([["1", "Look"]], [], id="lists"),
+    pytest.param([None], [], id="null"),
+    pytest.param("Look, then compare", [], id="one text"),
+    pytest.param({"1": "Look"}, [], id="an object"),
+    pytest.param(2, [], id="a number"),
+    pytest.param(True, [], id="a boolean"),
 ]
 
 AROUND: list[Any] = [
@@ -330,16 +348,18 @@ AROUND: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("steps", WRONG_STEPS)
+@pytest.mark.parametrize(("steps", "usable"), WRONG_STEPS)
 @pytest.mark.parametrize("around", AROUND)
-async def test_a_plan_whose_steps_are_wrong_keeps_its_title_and_sections(around: str, steps: object) -> None:
+async def test_of_a_plan_whose_steps_are_wrong_all_that_can_be_used_is_kept(
+    around: str, steps: object, usable: list[PlanStep]
+) -> None:
     """S0-62, S3-42"""
     reply = around.format(json.dumps({"title": "Solar power", "sections": ["Germany", "Japan"], "steps": steps}))
     rest = await rest_of(PLANNING, [reply, reply])
-    assert _planned(rest) == Plan(title="Solar power", sections=("Germany", "Japan"))
+    assert _planned(rest) == Plan(title="Solar power", sections=("Germany", "Japan"), steps=tuple(usable))
 
 
-@pytest.mark.parametrize("steps", WRONG_STEPS)
+@pytest.mark.parametrize("steps", [row.values[0] for row in WRONG_STEPS], ids=[row.id for row in WRONG_STEPS])
 async def test_steps_that_are_wrong_are_repaired_in_one_more_call(steps: object) -> None:
     reply = json.dumps({"title": "Wrong", "sections": ["Wrong"], "steps": steps})
     assert PLANNING.understood(await rest_of(PLANNING, [reply, json.dumps(PLAN_REPLY)]))

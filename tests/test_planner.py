@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage, UserInputRequestedEvent
+from autogen_agentchat.messages import (
+    BaseChatMessage,
+    HandoffMessage,
+    TextMessage,
+    ThoughtEvent,
+    UserInputRequestedEvent,
+)
+from autogen_core import CancellationToken
 from autogen_core.models import ModelFamily, ModelInfo
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from conversation import Rest, answers, cancelled_while, carried, say
@@ -165,12 +172,47 @@ async def test_a_plan_that_cannot_be_worked_off_is_repaired(steps: object, says:
     assert says in client.requests[2].messages[-1]["content"]
 
 
-@pytest.mark.parametrize(("steps", "says"), BAD_STEPS)
-async def test_of_a_plan_that_cannot_be_worked_off_title_and_sections_are_kept(steps: object, says: str) -> None:
+@pytest.mark.parametrize("steps", [row.values[0] for row in BAD_STEPS], ids=[row.id for row in BAD_STEPS])
+async def test_of_a_plan_that_cannot_be_worked_off_what_can_be_used_is_kept(steps: object) -> None:
     """S0-62, S3-42"""
     with ScriptedModelClient([CLEAR, with_steps(steps), with_steps(steps)]) as client:
-        message = await turn(Planner(client, handlers=HANDLERS, tools=[SEARCH]), TASK)
-    assert plan_in(message).plan == Plan(title="T", sections=("S",))
+        made = plan_in(await turn(Planner(client, handlers=HANDLERS, tools=[SEARCH]), TASK)).plan
+    assert (made.title, made.sections) == ("T", ("S",))
+    assert not made.unknown_names(["coder", "researcher", "lead"], ["search_documents"])
+
+
+MENDED = [
+    {"name": "wizard", "outputs": ["notes"]},
+    {"inputs": ["${1.text}", "${9.text}"], "depends_on": ["9"], "name": "coder"},
+    {"step_id": "3", "description": ""},
+]
+SAID_OF_IT = [
+    "step '1' goes to lead: there is no 'wizard'",
+    "a second step '1' is now step '2'",
+    "depends_on of step '2': 9 became none",
+    "inputs of step '2': ${1.text}, ${9.text} became ${1}, (9.text)",
+    "step 3 was left out: description: Value should have at least 1 item after validation, not 0",
+]
+
+
+async def test_what_was_mended_in_a_plan_is_in_the_events() -> None:
+    """S3-42: nothing is changed in silence."""
+    replies = [CLEAR, with_steps(MENDED), with_steps(MENDED)]
+    with ScriptedModelClient(replies) as client:
+        planner = Planner(client, handlers=HANDLERS)
+        items = [item async for item in planner.on_messages_stream([TASK], CancellationToken())]
+    thoughts = [item.content for item in items if isinstance(item, ThoughtEvent)]
+    assert thoughts[-1] == f"(the plan was mended: {'; '.join(SAID_OF_IT)})"
+
+
+async def test_the_review_says_what_was_mended_in_the_plan() -> None:
+    """X7: who approves knows what the model did not write."""
+    wrong = with_steps(MENDED)
+    with ScriptedModelClient([wrong, wrong]) as client:
+        (shown,) = await review(client, handlers=HANDLERS)
+    lines = shown_in(shown).splitlines()
+    said = lines[: lines.index("Here is the proposed plan:")]
+    assert said == ["The model's plan had mistakes:", *(f"- {each}" for each in SAID_OF_IT[:4]), "- and 1 more"]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from upcall.plans import (
     ClarifierResult,
     EditRefused,
     Plan,
+    PlanDraft,
     PlanStatus,
     PlanStep,
     ReviewedPlan,
@@ -598,3 +599,44 @@ def test_an_empty_result_has_the_defaults_of_the_seed() -> None:
     assert (result.clarifier_log, result.plan_title, result.plan_sections) == ("", None, ())
     assert (result.plan_approved, result.plan_rejected) == (False, False)
     assert result.get_approved_plan_context() is None
+
+
+# -- what can be used of a plan that cannot be worked off -------------------------------------------------------------
+
+
+BITS = ["1", "2", "3", "1.a", "a", "${1}", "${2.a}", "${9}", "${1.a} and ${3}", "${", "$${}{x}", "$${{", "}${1}{", ""]
+
+
+def random_draft(random: Random) -> PlanDraft:
+    """Steps with anything in them that a model may write."""
+
+    def some() -> list[str]:
+        return [random.choice(BITS) for _ in range(random.randint(0, 3))]
+
+    steps: list[object] = []
+    for _ in range(random.randint(0, 6)):
+        fields = {"inputs": some(), "outputs": some(), "depends_on": some()}
+        written = {"step_id": random.choice(BITS), "description": "Look", "name": random.choice(["coder", "wizard"])}
+        steps.append(random.choice([{**written, **fields}, {**written, **fields}, written, "Look", "", None, 7, []]))
+    return PlanDraft.model_validate({"title": "T", "sections": ["S"], "steps": steps})
+
+
+def no_wizard(step: PlanStep) -> PlanStep | None:
+    return step if step.name in ("coder", "lead") else None
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_whatever_a_model_writes_what_can_be_used_of_it_is_a_plan_that_can_be_worked_off(seed: int) -> None:
+    """S3-42"""
+    draft = random_draft(Random(seed))
+    made, changes = draft.usable(no_wizard, "lead")
+    assert checked_again(made) == made
+    assert all(no_wizard(step) for step in made.steps)
+    assert len(draft.steps) - len(made.steps) == sum("left out" in change for change in changes)
+    again, nothing = PlanDraft.model_validate(made.model_dump()).usable(no_wizard, "lead")
+    assert (again, nothing) == (made, [])
+
+
+def test_a_plan_that_can_be_worked_off_is_used_as_it_is() -> None:
+    before = random_plan(Random(0))
+    assert PlanDraft.model_validate(before.model_dump()).usable(lambda step: step, "lead") == (before, [])

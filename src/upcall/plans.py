@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
+from itertools import chain, count, zip_longest
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
@@ -147,14 +148,90 @@ def _check_references(step: PlanStep, earlier: Mapping[str, PlanStep]) -> None:
     for reference in step.references():
         if reference in earlier:
             continue
-        dots = [place for place, sign in enumerate(reference) if sign == "."]  # Ids and outputs may hold dots too.
-        splits = [(reference[:dot], reference[dot + 1 :]) for dot in dots if reference[:dot] in earlier]
-        if not splits:
+        named, fits = _named_in(reference, earlier)
+        if named is None:
             raise ValueError(f"step {step.step_id!r} uses ${{{reference}}}, but no earlier step has that id")
-        if not any(output in earlier[named].outputs for named, output in splits):
-            named = splits[-1][0]
+        if not fits:
             has = ", ".join(earlier[named].outputs) or "none"
             raise ValueError(f"step {step.step_id!r} uses ${{{reference}}}; the outputs of step {named!r}: {has}")
+
+
+def _named_in(reference: str, earlier: Mapping[str, PlanStep]) -> tuple[str | None, bool]:
+    """The earlier step whose output ``step_id.output`` names, if there is one, and whether that step lists the output.
+    Ids and outputs may hold dots too."""
+    dots = [place for place, sign in enumerate(reference) if sign == "."]
+    splits = [(reference[:dot], reference[dot + 1 :]) for dot in dots if reference[:dot] in earlier]
+    fitting = [named for named, output in splits if output in earlier[named].outputs]
+    named = fitting or [named for named, _ in splits]
+    return named[-1] if named else None, bool(fitting)
+
+
+class PlanDraft(PlanOutline):
+    """A plan as a model wrote it twice in a way that cannot be worked off: what of it can be used."""
+
+    steps: tuple[Any, ...] = ()
+
+    @field_validator("steps", mode="before")
+    @classmethod
+    def _some(cls, value: object) -> object:
+        return value if isinstance(value, list | tuple) else ()
+
+    def usable(self, known: Callable[[PlanStep], PlanStep | None], instead: str) -> tuple[Plan, list[str]]:
+        """The plan without what is wrong in its steps, and what was changed, one line each.
+
+        Args:
+            known: gives a step with the name that its agent or tool is called by; None where there is no such.
+            instead: the agent that gets the steps of nobody.
+        """
+        steps: dict[str, PlanStep] = {}
+        changes: list[str] = []
+        if len(self.steps) > MAX_STEPS:
+            changes.append(f"the steps after the first {MAX_STEPS} of {len(self.steps)} were left out")
+        for place, each in enumerate(self.steps[:MAX_STEPS], start=1):
+            try:
+                step = PlanStep.model_validate(
+                    {"step_id": place, "description": each} if isinstance(each, str) else each
+                )
+            except ValidationError as error:
+                first = error.errors()[0]
+                where = f"{first['loc'][-1]}: " if first["loc"] else ""
+                changes.append(f"step {place} was left out: {where}{first['msg']}")
+                continue
+            if step.step_id in steps:
+                free = next(str(number) for number in count(place) if str(number) not in steps)
+                changes.append(f"a second step {step.step_id!r} is now step {free!r}")
+                step = step.model_copy(update={"step_id": free})
+            named = known(step)
+            if named is None:
+                changes.append(f"step {step.step_id!r} goes to {instead}: there is no {step.name!r}")
+                named = step.model_copy(update={"type": "handler", "name": instead})
+            rests_on = {
+                "depends_on": tuple(needed for needed in named.depends_on if needed in steps),
+                "inputs": tuple(_without_bad_references(used, steps) for used in named.inputs),
+            }
+            for field, kept in rests_on.items():
+                if kept != (written := getattr(named, field)):
+                    became = ", ".join(kept) or "none"
+                    changes.append(f"{field} of step {step.step_id!r}: {', '.join(written)} became {became}")
+            steps[step.step_id] = named.model_copy(update=rests_on)
+        return Plan(title=self.title, sections=self.sections, steps=tuple(steps.values())), changes
+
+
+def _without_bad_references(text: str, earlier: Mapping[str, PlanStep]) -> str:
+    """The input with references to earlier steps alone: to the whole result of one that does not list the output; what
+    refers to nothing becomes plain text."""
+
+    def mended(match: re.Match[str]) -> str:
+        reference = match[1].strip()
+        named, fits = (reference, True) if reference in earlier else _named_in(reference, earlier)
+        if named is None:
+            return f"({reference})"
+        return match[0] if fits else f"${{{named}}}"
+
+    parts = _REFERENCE.split(text)  # Text and references in turn.
+    plain = [part.replace("${", "(") for part in parts[::2]]
+    kept = [mended(match) for match in _REFERENCE.finditer(text)]
+    return "".join(chain.from_iterable(zip_longest(plain, kept, fillvalue="")))
 
 
 class PlanStatus(StrEnum):
