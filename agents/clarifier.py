@@ -12,7 +12,7 @@ from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from autogen_core.tools import BaseTool, ToolSchema, Workbench
 
-from upcall.agents.merging import cut, merged
+from upcall.agents.merging import cut, holds_most_of, merged
 from upcall.agents.reading import UnreadableReply
 from upcall.agents.structured import (
     Ask,
@@ -167,7 +167,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]
                 continue
             if not isinstance(reply, ClarificationResponse):
                 yield self._done() if self._state.dialog else self._ask(self._fallback())
-            elif not reply.asks:
+            elif not (reply.asks or self._unfounded(reply)):
                 yield self._done()
             elif self._should_search(schemas):
                 self._search_first(reply, schemas)
@@ -218,6 +218,12 @@ class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]
         log = self._state.clarifier_log.strip()
         content = f"Clarified:\n{log}" if log else "Nothing needs to be clarified."
         return HandOver(self._target, content, {CLARIFIER_LOG: log})
+
+    def _unfounded(self, reply: ClarificationResponse) -> bool:
+        """Whether the reply says that the request answers the question, in words that are not there; then a second look
+        decides."""
+        claims = bool(reply.clarification_question) and reply.known_from is KnownFrom.REQUEST
+        return claims and self._check_questions and not holds_most_of(self._whole_request(), reply.answer)
 
     def _fallback(self) -> Question:
         """A reply that cannot be read counts as a need to clarify (S0-62), once: then the task goes on as it is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 
 _log = logging.getLogger("upcall")
@@ -10,6 +11,9 @@ _log = logging.getLogger("upcall")
 
 SHORTEST = 200
 """Characters below which what is left of a clarification says too little to be kept."""
+
+_SHORT, _STEM = 3, 4
+"""Words of so few letters say little; so many letters of a longer one tell it from others."""
 
 
 def cut(text: str, limit: int) -> str:
@@ -45,3 +49,18 @@ def merged(request: str, clarifications: Sequence[str], limit: int) -> str:
 
 def _mark(left_out: int, length: int) -> str:
     return f"\n[... {left_out} of {length} characters are left out here ...]\n"
+
+
+def holds_most_of(text: str, said: str) -> bool:
+    """Whether at least half of the longer words and the numbers of `said` stand in `text`, in some inflected form."""
+    there = _words(text)
+    words = [word for word in _words(said) if len(word) > _SHORT or word.isdigit()]
+    return 2 * sum(any(_same_stem(word, other) for other in there) for word in words) >= len(words)
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.casefold())
+
+
+def _same_stem(word: str, other: str) -> bool:
+    return other == word or (len(word) > _STEM and other.startswith(word[: max(_STEM, len(word) - 3)]))

@@ -334,4 +334,44 @@ CHECKED_EXAMPLES: tuple[CheckedExample, ...] = (
     CheckedExample("Describe how bread is made.", "What is bread?", "a baked food of flour and water", "knowledge"),
     CheckedExample("Pick a phone for me.", "What is the phone for?", "cannot know", "user"),
     CheckedExample("Sort these words by length: tree, sea, mountain", "Which words?", "tree, sea, mountain", "request"),
+    CheckedExample(
+        "Write a palindrome checker in Java.", "What is the input?", "a word, given by whoever calls it", "choice"
+    ),
+    CheckedExample("Our second test keeps failing, mend it.", "What is the test?", "cannot know", "user"),
+    CheckedExample("Filter a list of names in Ruby.", "What is the list?", "any list, given by the caller", "choice"),
+    CheckedExample("Sort the list as we agreed.", "What is the list, and how was it agreed?", "cannot know", "user"),
+    CheckedExample(
+        "Write a timer in C whose duration is given as an argument.",
+        "What is the duration?",
+        "given as an argument when it is started",
+        "request",
+    ),
+    CheckedExample(
+        "Write a Makefile for a C program that consists of main.c and list.c.",
+        "What is the name of the program?",
+        "main",
+        "choice",
+    ),
+    CheckedExample("Write a small program for our club.", "What shall the program do?", "cannot know", "user"),
+    CheckedExample(
+        'Turn this JSON into YAML: {"city": "Oslo", "people": 700000}',
+        "What is the JSON file?",
+        '{"city": "Oslo", "people": 700000}',
+        "request",
+    ),
+    CheckedExample("What is known about sleep and memory?", "Which country?", "any; all of them", "choice"),
+    CheckedExample("May I put up a fence without asking anybody?", "Which country?", "cannot know", "user"),
+    CheckedExample(
+        "Find out how Portugal's health service works and what it costs.",
+        "Which health service?",
+        "Portugal's",
+        "request",
+    ),
+    CheckedExample(
+        "Write a shopping list program for the terminal.",
+        "What is the terminal?",
+        "where commands are typed",
+        "knowledge",
+    ),
+    CheckedExample("Find the fastest way to Rome next Friday.", "Where does the journey start?", "cannot know", "user"),
 )

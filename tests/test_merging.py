@@ -9,7 +9,7 @@ import string
 
 import pytest
 
-from upcall.agents.merging import SHORTEST, cut, merged
+from upcall.agents.merging import SHORTEST, cut, holds_most_of, merged
 
 MARK = re.compile(r"\n\[\.\.\. (\d+) of (\d+) characters are left out here \.\.\.\]\n")
 LEFT_OUT = re.compile(r"^\[the (\d+) oldest clarifications are left out here: room is for (\d+) characters\]$", re.M)
@@ -164,3 +164,27 @@ def test_nothing_is_cut_without_a_mark(seed: int) -> None:
         assert shown == "\n".join([request, *said])
     else:
         assert len("\n".join([request, *said])) > limit
+
+
+@pytest.mark.parametrize(
+    ("said", "holds"),
+    [
+        ("Denmark", True),
+        ("in Denmark", True),
+        ("a licence for driving", True),
+        ("DENMARK; two tests", True),
+        ("2 boats, 4 people", False),
+        ("3 tests in Denmark", True),
+        ("the Renaissance", False),
+        ("a mythical bird", False),
+        ("unknown", False),
+        ("Germany or Denmark", True),
+        ("Germany, not France", False),
+        ("", True),
+        ("it", True),
+        ("?", True),
+    ],
+)
+def test_what_a_text_is_said_to_hold_is_looked_for_in_it(said: str, holds: bool) -> None:
+    """Half of the longer words and of the numbers will do, in some inflected form."""
+    assert holds_most_of("What does a driving licence cost in Denmark, and which 3 tests are there?", said) is holds

@@ -119,6 +119,46 @@ async def test_the_look_knows_what_was_answered_and_which_documents_there_are() 
     assert shown.endswith("Question: For whom?")
 
 
+def claims(answer: str, **fields: object) -> str:
+    """A first reply that takes its question for answered by the request."""
+    said = {"clarification_question": "Which area?", "answer": answer, "known_from": "request", "weight": "high"}
+    return json.dumps({**said, "needs_clarification": False, **fields})
+
+
+async def test_an_answer_that_the_request_is_said_to_give_and_does_not_is_looked_at() -> None:
+    with ScriptedModelClient([claims("the Nordic countries"), ASK]) as client:
+        rest = await say(clarifier(client), REQUEST)
+    assert [question.question for question in rest.questions] == ["Which area?"]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        claims("the G7"),
+        claims("the Nordic countries", known_from="default"),
+        claims("the Nordic countries", clarification_question=None),
+        claims("the Nordic countries", known_from=None),
+    ],
+)
+async def test_an_answer_that_is_there_or_a_default_is_not(reply: str) -> None:
+    with ScriptedModelClient([reply]) as client:
+        rest = await say(clarifier(client), REQUEST)
+    assert not rest.questions
+
+
+async def test_without_the_second_look_the_first_reply_decides() -> None:
+    with ScriptedModelClient([claims("the Nordic countries")]) as client:
+        rest = await say(Clarifier(client), REQUEST)
+    assert not rest.questions
+
+
+async def test_what_a_document_is_called_counts_as_said() -> None:
+    with ScriptedModelClient([claims("Nordic countries")]) as client:
+        agent = Clarifier(client, check_questions=True, documents=[Document("nordic_countries.md")])
+        rest = await say(agent, REQUEST)
+    assert not rest.questions
+
+
 async def test_the_fallback_is_put_without_a_second_look() -> None:
     with ScriptedModelClient(["Hm.", "Hm."]) as client:
         rest = await say(clarifier(client), REQUEST)
