@@ -22,8 +22,9 @@ from upcall.agents.resumable import ResumableAgent
 from upcall.agents.turns import Frame
 from upcall.errors import UpcallError
 from upcall.handoffs import answering, questions_in
+from upcall.ladder import below
 from upcall.model_errors import explain
-from upcall.tasks import Emit, cancellable
+from upcall.tasks import Emit, cancellable, interruptions
 
 Event: TypeAlias = BaseAgentEvent | BaseChatMessage
 
@@ -36,10 +37,12 @@ _LOCKS: WeakKeyDictionary[ChatAgent, asyncio.Lock] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Caller:
-    """Who calls the nested agent, and what the user proxy of the outermost group chat is called."""
+    """Who calls the nested agent, what the user proxy of the outermost group chat is called, and how many seconds the
+    nested agent has."""
 
     name: str
     user_proxy: str
+    timeout: float | None = None
 
 
 async def serve_nested(
@@ -54,11 +57,32 @@ async def serve_nested(
     """
     task = frame.arguments().get("task")
     if not isinstance(task, str) or not task.strip():
-        frame.finish(f"Error: call {agent.name} with its task, a non-empty text.", is_error=True)
-    elif isinstance(agent, ResumableAgent):
-        await _serve_ours(frame, agent, TextMessage(source=caller.name, content=task), caller, token, emit)
-    else:
-        await cancellable(_serve_stock(frame, agent, TextMessage(source=caller.name, content=task), token, emit), token)
+        frame.finish(f"Error: call {frame.call.name} with its task, a non-empty text.", is_error=True)
+        return
+    outer, own = interruptions.get(), list[BaseException]()
+    interruptions.set(own)  # This call's, whose task is its own: one that is given up interrupts nothing.
+    limit = asyncio.timeout(caller.timeout)
+    message = TextMessage(source=caller.name, content=task)
+    try:
+        async with limit:
+            if isinstance(agent, ResumableAgent):
+                with below(caller.name, frame.call.id):
+                    await _serve_ours(frame, agent, message, caller, token, emit)
+            else:
+                await cancellable(_serve_stock(frame, agent, message, token, emit), token)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        own.clear()
+        frame.finish(
+            f"Error: {agent.name} did not finish within {caller.timeout:g} seconds and was stopped; its work is "
+            "dropped, what it changed by then stands. Call it with a smaller task, or do without it.",
+            is_error=True,
+        )
+    finally:
+        interruptions.set(outer)
+        if outer is not None:
+            outer += own
 
 
 async def _serve_ours(
@@ -108,7 +132,7 @@ async def _serve_stock(
             async for item in agent.on_messages_stream([task], own):
                 if isinstance(item, Response):
                     frame.finish(item.chat_message.to_model_text())
-                emit(_registered(item.chat_message if isinstance(item, Response) else item))
+                emit(registered(item.chat_message if isinstance(item, Response) else item))
         except (UpcallError, AssertionError):
             raise  # As in `call_model`.
         except Exception as error:
@@ -117,7 +141,7 @@ async def _serve_stock(
             own.cancel()
 
 
-def _registered(message: Event) -> Event:
+def registered(message: Event) -> Event:
     """The same message as a type that every group chat takes."""
     if type(message) in _REGISTERED:
         return message

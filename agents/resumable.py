@@ -6,7 +6,6 @@ import copy
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from contextvars import ContextVar
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from autogen_agentchat.agents import BaseChatAgent
@@ -19,15 +18,10 @@ from upcall.answers import read_answer
 from upcall.errors import AnswerRefused, SchemaMismatch
 from upcall.handoffs import ERROR, answers_in
 from upcall.questions import Answer, Outcome, Question
+from upcall.tasks import interruptions
 
 STATE_VERSION: Literal[1] = 1
 """The version of every agent state written here. AutoGen never checks its own (`BaseState.version`)."""
-
-
-interruptions: ContextVar[list[BaseException] | None] = ContextVar("upcall_interruptions", default=None)
-"""Where a turn that is cut off leaves its cause. AutoGen's group chat turns any exception into a `RuntimeError` of text
-(autogen-agentchat 0.7.5); the driver sets a list before it runs a team, and the team's tasks inherit it. An entry also
-says that the state of the agent that was cut off can be gone on from, which a stock agent's cannot."""
 
 
 class AgentState(BaseModel):

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
-from autogen_agentchat.base import ChatAgent, Handoff
+from autogen_agentchat.base import ChatAgent, Handoff, Team
 from autogen_agentchat.messages import BaseAgentEvent
 from autogen_core import CancellationToken
 from autogen_core.tools import BaseTool, FunctionTool, ParametersSchema, ToolSchema, Workbench
 
 from upcall.agents.asking import ASK_USER, InvalidQuestion, ask_user_schema, question_from
+from upcall.agents.nested_team import NestedTeam
 from upcall.agents.turns import Frame
 from upcall.errors import AgentFailed, ConfigurationError, UserInputRequired
-from upcall.handoffs import asked_event
+from upcall.handoffs import answered_event, asked_event
+from upcall.insides import agent_of, static_tools, team_of
+from upcall.ladder import consult
 from upcall.tasks import Emit, cancellable
 
 Tool: TypeAlias = BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaitable[Any]]
@@ -21,6 +24,10 @@ Tool: TypeAlias = BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaita
 
 class Toolset:
     """The calls that an agent can make, by name.
+
+    The agent of a stock `AgentTool`, and the team of a `TeamTool`, alone or in a static workbench, are served like a
+    nested agent, under the tool's name and description: their questions come through, and several calls do not meet in
+    one object. The result is the last message. A team among `agents` becomes a `NestedTeam`.
 
     Raises:
         ConfigurationError: two of them have the same name; also from `schemas`, since what a workbench offers is known
@@ -33,18 +40,24 @@ class Toolset:
         *,
         tools: Sequence[Tool] = (),
         workbench: Workbench | Sequence[Workbench] = (),
-        agents: Sequence[ChatAgent] = (),
+        agents: Sequence[ChatAgent | Team] = (),
         handoffs: Sequence[Handoff | str] = (),
         ask_user: bool = True,
+        user_proxy: str = "user",
     ) -> None:
         self._agent = agent
         made = [as_tool(tool) for tool in tools]
         peers = [each if isinstance(each, Handoff) else Handoff(target=each) for each in handoffs]
         self.tools = {tool.name: tool for tool in made}
         self.workbenches = [workbench] if isinstance(workbench, Workbench) else list(workbench)
-        self.agents = {each.name: each for each in agents}
+        nested = [NestedTeam(each, user_proxy=user_proxy) if isinstance(each, Team) else each for each in agents]
+        self.agents: dict[str, ChatAgent] = {each.name: each for each in nested}
         self.handoffs = {each.name: each for each in peers}
         self.ask_user = ask_user
+        static = [static_tools(each) for each in self.workbenches]
+        offered = [each for group in (self.tools, *static) for each in group.items()]
+        behind = {name: _behind(name, tool, user_proxy) for name, tool in offered}
+        self.nested = {name: each for name, each in behind.items() if each is not None} | self.agents
         names = [tool.name for tool in made] + [each.name for each in agents] + [each.name for each in peers]
         self._refuse_twice(names + ([ASK_USER] if ask_user else []))
 
@@ -87,20 +100,25 @@ class Toolset:
         except UserInputRequired as needed:
             self._wait_for(frame, needed)
             for question in frame.questions:
-                emit(asked_event(question, source=self._agent))
+                if answer := await cancellable(consult(question), token):
+                    frame.finish(answer.as_text())
+                    emit(answered_event(question, answer, source=self._agent))
+                else:
+                    emit(asked_event(question, source=self._agent))
         except Exception as error:  # noqa: BLE001  (a tool may raise anything; the model is told and can react)
             frame.finish(f"Error: {str(error) or type(error).__name__}", is_error=True)
 
     def _wait_for(self, frame: Frame, needed: UserInputRequired) -> None:
         fields = {"question": needed.question, "options": list(needed.options)}
         try:
-            frame.questions = [question_from(fields, agent=self._agent, call_id=frame.call.id)]
+            asked = question_from(fields, agent=self._agent, call_id=frame.call.id, id=needed.request_id)
+            frame.questions = [asked]
         except InvalidQuestion as refusal:
             frame.finish(f"Error: the tool asked for input in a way that cannot be shown. {refusal}", is_error=True)
 
     async def close(self) -> None:
         """Close the nested agents and stop the workbenches."""
-        for agent in self.agents.values():
+        for agent in {id(each): each for each in self.nested.values()}.values():
             await agent.close()
         for workbench in self.workbenches:
             await workbench.stop()
@@ -134,6 +152,13 @@ def as_tool(tool: Tool) -> BaseTool[Any, Any]:
     if not callable(tool):
         raise ConfigurationError(f"A tool must be a function or an AutoGen tool, not {type(tool).__name__}.")
     return FunctionTool(tool, description=(tool.__doc__ or "").strip())
+
+
+def _behind(name: str, tool: BaseTool[Any, Any], user_proxy: str) -> ChatAgent | None:
+    """The agent that serves the calls of a tool, if it stands for one."""
+    if team := team_of(tool):
+        return NestedTeam(team, name=name, description=tool.description, user_proxy=user_proxy)
+    return agent_of(tool)
 
 
 def _agent_schema(agent: ChatAgent) -> ToolSchema:

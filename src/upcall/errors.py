@@ -5,7 +5,13 @@ Waiting for the human, a spent budget and a refusal by the human are results, no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+
+from upcall import identity
+
+_KEY = re.compile(r"\bsk-[\w-]+")
+"""What keys of the well-known servers look like: an SDK's exception may repeat one."""
 
 
 class UpcallError(Exception):
@@ -116,10 +122,17 @@ class UserInputRequired(Exception):
     """Raised by a function tool that needs the human: its call waits, and the answer becomes the call's result.
 
     Source: seed S4 (``UserInputRequiredException``). The question is checked like any other; an invalid one becomes an
-    error result of the call.
+    error result of the call. ``request_id`` is the id of the question in events and state too (S4-32).
     """
 
     def __init__(self, question: str, options: Sequence[str] | None = None) -> None:
         super().__init__(f"User input required: {question}")
+        self.request_id = identity.new_id()
         self.question = question
         self.options = tuple(options or ())
+
+
+def first_line(error: BaseException | str) -> str:
+    """The error in one line: a group chat's `RuntimeError` holds the name, the text and the whole traceback."""
+    lines = str(error).strip().splitlines()
+    return _KEY.sub("[key]", lines[0]) if lines else type(error).__name__

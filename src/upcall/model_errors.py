@@ -15,6 +15,7 @@ from upcall.errors import (
     ModelTimeout,
     ModelUnavailable,
     UpcallError,
+    first_line,
 )
 
 _RESUME = "The run is stored and can be resumed."
@@ -29,7 +30,9 @@ def explain(error: Exception, agent: str) -> UpcallError:
     """The error that tells the user what `error`, raised by an `agent` that is not ours, means and what to do."""
     if isinstance(error, UpcallError):
         return error
-    failed = AgentFailed(f"Agent {agent!r} failed: {type(error).__name__}. {_RESUME}")
+    said = first_line(error)[:_MAX_WORDS_CHARS].rstrip(".")
+    what = type(error).__name__ + (f": {said}" if str(error).strip() else "")
+    failed = AgentFailed(f"Agent {agent!r} failed: {what}. {_RESUME}")
     return _known(error, agent) or failed
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextvars import ContextVar
 from typing import Any, TypeAlias, TypeVar
 
 from autogen_core import CancellationToken
@@ -14,19 +15,45 @@ Emit: TypeAlias = Callable[[T], None]
 SECONDS_TO_LET_GO = 1.0
 """How long work that is cancelled may take to end before it is left to itself."""
 
+interruptions: ContextVar[list[BaseException] | None] = ContextVar("upcall_interruptions", default=None)
+"""Where a turn that is cut off leaves its cause. AutoGen's group chat turns any exception into a `RuntimeError` of text
+(autogen-agentchat 0.7.5); the driver sets a list before it runs a team, and the team's tasks inherit it. An entry also
+says that the team's state can be gone on from."""
 
-async def emitted(works: Sequence[Callable[[Emit[T]], Coroutine[Any, Any, None]]]) -> AsyncGenerator[T, None]:
+
+Work: TypeAlias = Callable[[Emit[T]], Coroutine[Any, Any, None]]
+"""Work that tells of what it does by calling what it is given."""
+
+
+async def emitted(
+    works: Sequence[Work[T]], more: Callable[[], Coroutine[Any, Any, Sequence[Work[T]]]] | None = None
+) -> AsyncGenerator[T, None]:
     """What works that run at the same time emit, as it comes. One that fails does not stop the others.
+
+    While any of them runs, `more` is awaited, again and again, for works that can begin now.
 
     Raises:
         BaseException: the first error of any, in the order of `works`, after all have ended.
     """
     items: asyncio.Queue[T | None] = asyncio.Queue()
-    tasks = [asyncio.create_task(work(items.put_nowait)) for work in works]
-    for task in tasks:
-        task.add_done_callback(lambda _: items.put_nowait(None))
+    tasks: list[asyncio.Task[None]] = []
+    running = 0
+
+    def start(begun: Sequence[Work[T]]) -> None:
+        nonlocal running
+        for work in begun:
+            task = asyncio.create_task(work(items.put_nowait))
+            task.add_done_callback(lambda _: items.put_nowait(None))
+            tasks.append(task)
+            running += 1
+
+    async def follow() -> None:
+        while more is not None:
+            start(await more())
+
+    start(works)
+    following = asyncio.create_task(follow())
     try:
-        running = len(tasks)
         while running:
             item = await items.get()
             if item is None:
@@ -34,7 +61,7 @@ async def emitted(works: Sequence[Callable[[Emit[T]], Coroutine[Any, Any, None]]
             else:
                 yield item
     finally:
-        await _let_go(tasks)
+        await _let_go([following, *tasks])
     for task in tasks:
         task.result()
 

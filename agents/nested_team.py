@@ -1,0 +1,209 @@
+"""`NestedTeam`: an AutoGen team that takes part as one agent, its members' questions its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Annotated, Any, ClassVar, Self
+
+from autogen_agentchat.base import Response, TaskResult, Team
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ChatMessage, TextMessage
+from autogen_core import CancellationToken, Component, ComponentModel
+from pydantic import BaseModel, Field
+
+from upcall.agents.nesting import registered
+from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
+from upcall.errors import AgentFailed, SchemaMismatch, UpcallError, first_line
+from upcall.group_chats import Waiting, keep_turns
+from upcall.handoffs import PATH, QUESTIONS, answering, answers_in, asked_by, asked_event, asking, under
+from upcall.ladder import below
+from upcall.questions import Question
+from upcall.tasks import SECONDS_TO_LET_GO, interruptions
+
+Event = BaseAgentEvent | BaseChatMessage
+
+
+class TeamTurn(AgentState):
+    """The state of a nested team: that of the team itself, and the open questions of its members, with their paths in
+    the team. ``inbox`` holds what the team has not yet taken in. ``unfinished``: its work was cut off, and goes on."""
+
+    team: dict[str, Any] | None = None
+    questions: list[Question] = []
+    inbox: list[Annotated[ChatMessage, Field(discriminator="type")]] = []
+    unfinished: bool = False
+
+    def open_questions(self) -> list[Question]:
+        """The questions of the members that nobody has answered yet."""
+        answered = {answer.question_id for message in self.inbox for answer in answers_in(message)}
+        return [each for each in self.questions if each.id not in answered]
+
+
+class NestedTeamConfig(BaseModel):
+    """The declarative form of a `NestedTeam`."""
+
+    name: str
+    team: ComponentModel
+    description: str
+    user_proxy: str = "user"
+
+
+class _Shared:
+    """The team object, which all twins of a nested team work with in turn: its state is in it while it works."""
+
+    def __init__(self, team: Team) -> None:
+        self.team = team
+        self.lock = asyncio.Lock()
+        self.broken = False
+
+
+class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
+    """Any AutoGen team as one agent: a member of another team, or nested in an agent as a tool.
+
+    Its turn is one run of the team; its result the last thing a member said. When a member asks, the team stops, the
+    question becomes this agent's, and the answer goes back to that member. As a member of a group chat it keeps the
+    team's state between turns; nested in an agent it begins each call anew. Calls of the same team go one after
+    another.
+
+    Args:
+        team: `Swarm`, `RoundRobinGroupChat`, `SelectorGroupChat`, `GraphFlow`, `MagenticOneGroupChat`, or one of your
+            own that derives from them. It is made to keep turns (`upcall.group_chats.keep_turns`).
+        name: a Python identifier; the team's own name if not given.
+        description: what it is for; the team's own if not given.
+        user_proxy: the name of the user proxy of the outermost group chat.
+    """
+
+    component_config_schema = NestedTeamConfig
+    component_provider_override = "upcall.agents.NestedTeam"
+    state_type: ClassVar[type[TeamTurn]] = TeamTurn
+
+    def __init__(
+        self, team: Team, *, name: str | None = None, description: str | None = None, user_proxy: str = "user"
+    ) -> None:
+        super().__init__(name or team.name, description or team.description, user_proxy=user_proxy)
+        self._shared = _Shared(keep_turns(team, user_proxy=user_proxy))
+
+    async def take_turn(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Event | Response, None]:
+        """Run the team until its end, or until nothing can be done in it without an answer.
+
+        Raises:
+            UpcallError: a member failed. With no new messages the team goes on with that member.
+        """
+        state, note = self._state, self._take_in(messages)
+        if state.questions and not (state.inbox or state.unfinished):
+            yield self._paused(note)
+            return
+        said: BaseChatMessage | None = None
+        async with self._shared.lock, aclosing(self._run_team(cancellation_token)) as items:
+            async for item in items:
+                if isinstance(item, BaseChatMessage) and PATH not in item.metadata and item.to_text().strip():
+                    said = item
+                yield under(self.name, registered(item), "")
+        if state.questions:
+            yield self._paused("")
+            return
+        if said is None:
+            raise AgentFailed(f"Team {self.name!r} stopped without a result. The run is stored and can be resumed.")
+        state.seen = []
+        yield Response(chat_message=TextMessage(source=self.name, content=said.to_model_text()))
+
+    def _take_in(self, messages: Sequence[BaseChatMessage]) -> str:
+        """Put what is new into the inbox. Gives a note where a text was no answer."""
+        state, note = self._state, ""
+        for message in self._new(messages):
+            questions = state.open_questions()
+            answers, refusal = answers_from(message, questions, self.user_proxy)
+            note = refusal or note
+            if refusal:
+                continue
+            if answers and not answers_in(message):  # The bare text of a stock UserProxyAgent does not say to what.
+                message = answering(answers, target=self.name, questions=questions, source=message.source)
+            if not answers_in(message) or self.waiting_for() & {answer.question_id for answer in answers}:
+                state.inbox.append(registered(message))  # type: ignore[arg-type]  # a chat message stays one
+        return note
+
+    def _paused(self, note: str) -> Response:
+        self._state.seen = []
+        questions = [each.raised_through(self.name, "") for each in self._state.open_questions()]
+        return Response(chat_message=asking(questions, source=self.name, user_proxy=self.user_proxy, note=note))
+
+    async def _run_team(self, token: CancellationToken) -> AsyncGenerator[Event, None]:
+        """The team's events, but for messages that ask. Afterwards the state says where the team stands.
+
+        It runs in a task of its own, as under `Upcall`: what cuts a group chat off is its token.
+        """
+        state, team = self._state, self._shared.team
+        if self._shared.broken:
+            raise AgentFailed(f"Team {self.name!r} failed in another call. The run is stored and can be resumed.")
+        try:
+            await (team.reset() if state.team is None else team.load_state(state.team))
+        except UpcallError:
+            raise
+        except Exception as error:
+            raise SchemaMismatch(
+                f"The stored state of team {self.name!r} does not fit this one ({first_line(error)}). Resume the run "
+                "with the team that stored it."
+            ) from error
+        waiting = Waiting({each.id: each for each in state.open_questions()})
+        own = CancellationToken()
+        token.add_callback(own.cancel)
+        cut_off: list[BaseException] = []
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
+        running = asyncio.create_task(self._pump(events, own, cut_off))
+        running.add_done_callback(lambda _: events.put_nowait(None))
+        state.unfinished = True
+        try:
+            while (event := await events.get()) is not None:
+                if PATH not in event.metadata:
+                    waiting.take(event, (), self.user_proxy)
+                asked = () if PATH in event.metadata else asked_by(event, self.user_proxy)
+                if not asked:
+                    yield event
+                elif QUESTIONS not in event.metadata:  # A stock agent's hand-off: nobody was told of it.
+                    yield asked_event(asked[0], source=event.source)
+            running.result()
+            state.unfinished = False
+        except Exception as error:
+            cause = next((each for each in cut_off if isinstance(each, UpcallError)), None)
+            failed = f"Team {self.name!r} failed: {first_line(error)}. The run is stored and can be resumed."
+            raise cause or AgentFailed(failed) from error
+        finally:
+            if not running.done():
+                own.cancel()
+                await asyncio.wait([running], timeout=SECONDS_TO_LET_GO)
+            self._shared.broken = state.unfinished
+            while not events.empty():  # Cut off, it has said what nobody has heard.
+                if (event := events.get_nowait()) is not None and PATH not in event.metadata:
+                    waiting.take(event, (), self.user_proxy)
+            # One of ours keeps a state that it goes on from; a stock agent's may hold half a batch, so that what it did
+            # since the team was last at rest is done again.
+            if running.done() and (cut_off or not state.unfinished):
+                state.team, state.inbox = dict(await team.save_state()), []
+                state.questions = list(waiting.questions.values())
+
+    async def _pump(
+        self, events: asyncio.Queue[Event | None], token: CancellationToken, cut_off: list[BaseException]
+    ) -> None:
+        interruptions.set(cut_off)
+        given = {message.id for message in self._state.inbox}
+        task = list(self._state.inbox) or None
+        stream = self._shared.team.run_stream(task=task, cancellation_token=token, output_task_messages=False)
+        with below(self.name, ""):
+            async for item in stream:
+                if not isinstance(item, TaskResult) and item.id not in given:  # MagenticOneGroupChat repeats its task.
+                    events.put_nowait(item)
+
+    def _to_config(self) -> NestedTeamConfig:
+        return NestedTeamConfig(
+            name=self.name,
+            team=self._shared.team.dump_component(),
+            description=self.description,
+            user_proxy=self.user_proxy,
+        )
+
+    @classmethod
+    def _from_config(cls, config: NestedTeamConfig) -> Self:
+        team = Team.load_component(config.team)
+        return cls(team, name=config.name, description=config.description, user_proxy=config.user_proxy)

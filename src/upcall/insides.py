@@ -1,0 +1,81 @@
+"""What is read from AutoGen's agents and tools that they offer no way to read (autogen-agentchat and -core 0.7.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
+from autogen_agentchat.base import Handoff
+from autogen_agentchat.teams import BaseGroupChat
+from autogen_agentchat.tools import AgentTool, TeamTool
+from autogen_core.memory import Memory
+from autogen_core.model_context import ChatCompletionContext
+from autogen_core.models import ChatCompletionClient
+from autogen_core.tools import BaseTool, StaticStreamWorkbench, StaticWorkbench, Workbench
+from pydantic import BaseModel
+
+
+@dataclass(frozen=True)
+class AssistantParts:
+    """What an `AssistantAgent` was made of, besides its name and description."""
+
+    model_client: ChatCompletionClient
+    system_message: str
+    workbenches: Sequence[Workbench]
+    handoffs: Sequence[Handoff]
+    memory: Sequence[Memory]
+    model_context: ChatCompletionContext
+    output_type: type[BaseModel] | None
+    stream: bool
+
+
+def assistant_parts(agent: AssistantAgent) -> AssistantParts:
+    """Its parts: only its model context is public. A component dump is no way around that, since tools made of local
+    functions and clients with keys cannot be dumped (autogen-agentchat 0.7.5). Its tools are in a workbench already."""
+    return AssistantParts(
+        model_client=agent._model_client,
+        system_message="\n\n".join(each.content for each in agent._system_messages),
+        workbenches=list(agent._workbench),
+        handoffs=list(agent._handoffs.values()),
+        memory=list(agent._memory or ()),
+        model_context=agent.model_context,
+        output_type=agent._output_content_type,
+        stream=agent._model_client_stream,
+    )
+
+
+def agent_of(tool: BaseTool[Any, Any]) -> BaseChatAgent | None:
+    """The agent behind a stock `AgentTool`: the tool runs it itself and offers no other way to it (autogen-agentchat
+    0.7.5). None for any other tool; a subclass may do more than to run its agent."""
+    return tool._agent if type(tool) is AgentTool else None
+
+
+def team_of(tool: BaseTool[Any, Any]) -> BaseGroupChat | None:
+    """The team behind a stock `TeamTool`, for the same reason. None for any other tool."""
+    return tool._team if type(tool) is TeamTool else None
+
+
+def with_agent(tool: BaseTool[Any, Any], agent: BaseChatAgent) -> AgentTool:
+    """A stock `AgentTool` like `tool`, which is one, of another agent: whether it gives back the last message alone is
+    private (autogen-agentchat 0.7.5)."""
+    assert isinstance(tool, AgentTool)
+    return AgentTool(agent, return_value_as_last_message=tool._return_value_as_last_message)
+
+
+def static_tools(workbench: Workbench) -> dict[str, BaseTool[Any, Any]]:
+    """The tools of a stock static workbench, by the names it offers them under: `list_tools` gives their schemas alone
+    (autogen-core 0.7.5). None for any other workbench."""
+    if type(workbench) not in (StaticWorkbench, StaticStreamWorkbench):
+        return {}
+    assert isinstance(workbench, StaticWorkbench)
+    overrides = {name: each.name for name, each in workbench._tool_overrides.items() if each.name}
+    return {overrides.get(tool.name, tool.name): tool for tool in workbench._tools}
+
+
+def with_tools(workbench: Workbench, tools: Sequence[BaseTool[Any, Any]]) -> Workbench:
+    """A static workbench like `workbench`, which is one, of other tools: its overrides are private (autogen-core
+    0.7.5)."""
+    assert isinstance(workbench, StaticWorkbench)
+    return type(workbench)(list(tools), dict(workbench._tool_overrides))

@@ -1,0 +1,354 @@
+"""Teams and questions that are wrong: one clear line, or a result that the model can act on, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.base import ChatAgent, Response, Team
+from autogen_agentchat.conditions import TextMessageTermination
+from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage
+from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
+from autogen_core import CancellationToken
+from conversation import impatient
+from shapes import PLACES, Make, World, ask, note, said_to, script, task
+
+from upcall import Run, RunStatus, Upcall
+from upcall.agents import NestedTeam, PausableAgent
+from upcall.errors import ConfigurationError, SchemaMismatch
+from upcall.testing import Call, Calls, Hang, ScriptedModelClient
+
+pytestmark = pytest.mark.usefixtures(impatient.__name__)
+
+SOON = 0.05
+"""Seconds that a nested agent has which would take for ever."""
+
+
+def app(make: Make, world: World) -> Upcall:
+    return Upcall(team=lambda: make(world), store="runs.db")
+
+
+def open_ids(run: Run) -> list[str]:
+    assert (run.error, run.status) == (None, RunStatus.AWAITING_CLARIFICATION)
+    return [each.id for each in run.questions]
+
+
+def completed(run: Run, result: str) -> None:
+    assert (run.error, run.status, run.result, run.questions) == (None, RunStatus.COMPLETED, result, ())
+
+
+def told(client: ScriptedModelClient, name: str) -> list[str]:
+    """The tool results that the agent's model was sent last."""
+    return list([each for each in client.requests if each.system.startswith(said_to(name))][-1].tool_results.values())
+
+
+def crew_of(*members: Any, name: str = "crew") -> Team:
+    return RoundRobinGroupChat(list(members), name=name, max_turns=len(members))
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+async def test_two_members_of_one_name_are_refused_in_one_line_before_anything_is_stored() -> None:
+    now = app(lambda world: crew_of(world.agent("coder"), world.agent("coder")), World(script()))
+    with pytest.raises(ValueError, match="names must be unique") as refused:
+        await now.start("Build it")
+    assert "\n" not in str(refused.value)
+    assert await now.list() == []
+
+
+async def test_two_teams_of_one_name_nested_in_one_agent_are_refused_by_name() -> None:
+    world = World(script())
+    with pytest.raises(ConfigurationError, match=r"'lead'.*are called crew"):
+        world.agent("lead", *(NestedTeam(crew_of(world.agent("coder"))) for _ in range(2)))
+
+
+@pytest.mark.parametrize("names", [("coder", "coder"), ("crew", "coder"), ("coder", "crew"), ("crew", "crew")])
+@pytest.mark.parametrize("place", PLACES)
+async def test_agents_of_one_name_in_different_teams_each_get_their_own_answer(
+    place: str, names: tuple[str, str]
+) -> None:
+    """Also where an inner agent is called like its team."""
+
+    def make(world: World) -> Team:
+        inner = crew_of(world.agent(names[1], tools=[world.note]))
+        return crew_of(world.agent(names[0]), NestedTeam(inner, name="inner"))
+
+    asks = [ask("One?"), "First.", ask("Two?"), "Second."]
+    said = dict.fromkeys(names, asks) if names[0] == names[1] else {names[0]: asks[:2], names[1]: asks[2:]}
+    with script(PLACES[place].others, said) as client:
+        world, put = World(client), PLACES[place].put(make)
+        run = await app(put, world).start("Build it")
+        run = await app(put, world).answer(run.id, {open_ids(run)[0]: "1"})
+        assert run.questions[0].path == (*PLACES[place].above, "inner", names[1])
+        run = await app(put, world).answer(run.id, {open_ids(run)[0]: "2"})
+    completed(run, PLACES[place].result or "Second.")
+
+
+# -- hand-offs --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["at the root", "as an agent", "as a team", "as a tool", "two agents down"])
+async def test_a_hand_off_to_nobody_fails_the_run_in_one_line_that_names_the_target(place: str) -> None:
+    def make(world: World) -> Team:
+        members: list[ChatAgent] = [world.agent("coder", handoffs=["nobody"]), world.agent("tester")]
+        return Swarm(members, name="crew", termination_condition=TextMessageTermination("tester"))
+
+    above = {name: said[:1] for name, said in PLACES[place].others.items() if name == "lead"}
+    with script(above, {"coder": [note("began"), Call("transfer_to_nobody")]}) as client:
+        world = World(client)
+        run = await app(PLACES[place].put(make), world).start("Build it")
+    assert run.status is RunStatus.FAILED
+    assert "nobody" in str(run.error)
+    assert "\n" not in str(run.error)
+    assert world.noted() == ["began"]
+
+
+# -- questions --------------------------------------------------------------------------------------------------------
+
+HUGE = "Which one? " * 1_000_000
+"""About 10 MB."""
+
+
+@pytest.mark.parametrize("place", ["at the root", "as an agent", "as a team", "as a tool"])
+async def test_a_question_of_ten_megabytes_goes_back_to_the_model_that_asked(place: str) -> None:
+    def make(world: World) -> Team:
+        return crew_of(world.agent("coder"))
+
+    with script(PLACES[place].others, {"coder": [ask(HUGE), ask("Which one?"), "Coded."]}) as client:
+        world, put = World(client), PLACES[place].put(make)
+        run = await app(put, world).start("Build it")
+        assert [each.question for each in run.questions] == ["Which one?"]
+        completed(await app(put, world).answer(run.id, "This"), PLACES[place].result or "Coded.")
+    refusal = told(client, "coder")[0]
+    assert "at most 4000" in refusal
+    assert len(refusal) < 500
+
+
+class HandsOver(BaseChatAgent):
+    """A stock agent that hands over to the user with a text."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(name, "Hands over.")
+        self._text = text
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        return (HandoffMessage, TextMessage)
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        if any(isinstance(each, HandoffMessage) for each in messages):
+            return Response(chat_message=TextMessage(source=self.name, content="Thank you."))
+        return Response(chat_message=HandoffMessage(source=self.name, target="user", content=self._text))
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        """Nothing to forget."""
+
+
+@pytest.mark.parametrize("text", [HUGE, "", " \n", "Which one?"])
+@pytest.mark.parametrize("place", ["at the root", "as an agent", "as a team", "as a tool"])
+async def test_whatever_a_stock_agent_hands_to_the_user_is_a_question_of_a_length_that_can_be_read(
+    place: str, text: str
+) -> None:
+    with script(PLACES[place].others) as client:
+        world, put = World(client), PLACES[place].put(lambda world: crew_of(HandsOver("stock", text)))
+        run = await app(put, world).start("Build it")
+        (question,) = run.questions
+        assert 0 < len(question.question) <= 4000
+        completed(await app(put, world).answer(run.id, "This"), PLACES[place].result or "Thank you.")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["at the root", "as an agent", "as a team", "as a tool"])
+async def test_a_thousand_open_questions_are_each_answered_by_id(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"Value of {number}?" for number in range(1000)]
+
+    def make(world: World) -> Team:
+        return crew_of(world.agent("coder", max_questions=1000))
+
+    monkeypatch.setenv("UPCALL_MAX_QUESTIONS_RUN", "1000")
+    said = {"coder": [Calls([ask(text) for text in texts]), "Coded."]}
+    with script(PLACES[place].others, said) as client:
+        world, put = World(client), PLACES[place].put(make)
+        run = await app(put, world).start("Build it")
+        ids = dict(zip(open_ids(run), texts, strict=True))
+        assert [each.question for each in run.questions] == texts
+        last = list(ids)[-1]
+        run = await app(put, world).answer(run.id, {last: f"Answer to {ids[last]}"})
+        assert open_ids(run) == list(ids)[:-1]
+        run = await app(put, world).answer(run.id, {key: f"Answer to {ids[key]}" for key in open_ids(run)})
+    completed(run, PLACES[place].result or "Coded.")
+    assert told(client, "coder") == [f"Answer to {text}" for text in texts]
+
+
+@pytest.mark.parametrize("place", ["at the root", "as an agent", "as a team", "as a tool"])
+async def test_options_with_the_same_label_go_back_to_the_model_that_asked(place: str) -> None:
+    asks = [ask("Which?", options=["Flask", "flask"]), ask("Which?", options=["Flask", "Django"]), "Coded."]
+    with script(PLACES[place].others, {"coder": asks}) as client:
+        world, put = World(client), PLACES[place].put(lambda world: crew_of(world.agent("coder")))
+        run = await app(put, world).start("Build it")
+        assert [option.label for option in run.questions[0].options] == ["Flask", "Django"]
+        completed(await app(put, world).answer(run.id, "2"), PLACES[place].result or "Coded.")
+    assert "two options have the same label: Flask, flask" in told(client, "coder")[0]
+
+
+# -- a nested agent that never returns --------------------------------------------------------------------------------
+
+
+class Endless(BaseChatAgent):
+    """A stock agent that never ends its turn, and may ignore that it is cancelled."""
+
+    def __init__(self, name: str, *, stubborn: bool) -> None:
+        super().__init__(name, "Never returns.")
+        self._stubborn = stubborn
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        return (TextMessage,)
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        for again in range(2):
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                if again or not self._stubborn:
+                    raise
+        raise AssertionError("it was cancelled more often than anybody would")
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        """Nothing to forget."""
+
+
+def hanging(world: World, kind: str) -> ChatAgent:
+    """A nested agent called ``slow`` that would take for ever."""
+    if kind == "ours":
+        return world.agent("slow")
+    if kind == "deep":
+        return world.agent("slow", world.agent("slower"))
+    return Endless("slow", stubborn=kind == "stock, stubborn")
+
+
+SLOW = {
+    "ours": {"slow": [note("did"), Hang()]},
+    "deep": {"slow": [note("did"), task("slower")], "slower": [Hang()]},
+    "stock": {},
+    "stock, stubborn": {},
+}
+
+
+@pytest.mark.parametrize("kind", SLOW)
+async def test_a_nested_agent_that_never_returns_is_an_error_result_that_the_model_can_act_on(kind: str) -> None:
+    def make(world: World) -> Team:
+        nested = [hanging(world, kind), world.agent("quick")]
+        return crew_of(world.agent("lead", *nested, nested_timeout=SOON), world.agent("tester"))
+
+    lead = [Calls([task("slow"), task("quick")]), "Did without."]
+    with script({"lead": lead, "quick": ["Quick."], "tester": ["Tested."]}, SLOW[kind]) as client:
+        world = World(client)
+        completed(await app(make, world).start("Build it"), "Tested.")
+    slow, quick = told(client, "lead")
+    assert slow.startswith("Error: slow did not finish within 0.05 seconds")
+    assert quick == "Quick."
+
+
+async def test_a_question_may_wait_longer_than_its_agent_may_work() -> None:
+    def make(world: World) -> Team:
+        return crew_of(world.agent("lead", world.agent("coder"), nested_timeout=5))
+
+    with script({"lead": [task("coder"), "Led."], "coder": [ask("Which?"), "Coded."]}) as client:
+        world = World(client)
+        run = await app(make, world).start("Build it")
+        stored = await app(make, world).get(run.id)
+        completed(await app(make, world).answer(stored.id, "This"), "Led.")
+    assert told(client, "lead") == ["Coded."]
+
+
+async def test_an_agent_given_up_leaves_the_question_of_its_neighbour_open() -> None:
+    def make(world: World) -> Team:
+        return crew_of(world.agent("lead", world.agent("slow"), world.agent("coder"), nested_timeout=SOON))
+
+    said = {
+        "lead": [Calls([task("slow"), task("coder")]), "Led."],
+        "slow": [Hang()],
+        "coder": [ask("Which?"), "Coded."],
+    }
+    with script(said) as client:
+        world = World(client)
+        run = await app(make, world).start("Build it")
+        assert run.questions[0].path == ("lead", "coder")
+        completed(await app(make, world).answer(run.id, "This"), "Led.")
+    assert [each[:20] for each in told(client, "lead")] == ["Error: slow did not ", "Coded."]
+
+
+def test_a_time_limit_is_part_of_the_declarative_form() -> None:
+    from autogen_ext.models.replay import ReplayChatCompletionClient
+
+    agent = PausableAgent("lead", ReplayChatCompletionClient(["Led."]), nested_timeout=30)
+    dumped = agent.dump_component()
+    assert dumped.config["nested_timeout"] == 30
+    assert PausableAgent.load_component(dumped).dump_component() == dumped
+
+
+# -- teams that say nothing, and states that do not fit ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_team_that_ends_without_a_word_is_a_failure_that_can_be_resumed(place: str) -> None:
+    silent = [""]
+
+    class Silent(HandsOver):
+        async def on_messages(
+            self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+        ) -> Response:
+            return Response(chat_message=TextMessage(source=self.name, content=silent.pop() if silent else "Said."))
+
+    with script(PLACES[place].others) as client:
+        world, put = World(client), PLACES[place].put(lambda world: crew_of(Silent("mute", "")))
+        run = await app(put, world).start("Build it")
+        if run.status is RunStatus.FAILED:
+            assert "stopped without a result" in str(run.error)
+            run = await app(put, world).resume(run.id)
+    completed(run, PLACES[place].result or "Said.")
+
+
+OTHERS: dict[str, Callable[[World], Team]] = {
+    "another member": lambda world: crew_of(world.agent("coder"), world.agent("painter")),
+    "another kind of member": lambda world: crew_of(world.agent("coder"), HandsOver("tester", "")),
+    "another kind of asker": lambda world: crew_of(NestedTeam(crew_of(world.agent("coder")), name="coder")),
+    "another kind of team": lambda world: Swarm(
+        [world.agent("coder"), world.agent("tester")],
+        name="crew",
+        termination_condition=TextMessageTermination("tester"),
+    ),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("other", OTHERS)
+async def test_a_state_that_does_not_fit_is_said_in_a_line_and_nothing_is_lost(other: str, place: str) -> None:
+    def make(world: World) -> Team:
+        return crew_of(world.agent("coder"), world.agent("tester"))
+
+    said = {"coder": [ask("Which?"), "Coded."], "tester": ["Tested."]}
+    with script(PLACES[place].others, said) as client:
+        world, put = World(client), PLACES[place].put(make)
+        run = await app(put, world).start("Build it")
+        wrong = await app(PLACES[place].put(OTHERS[other]), world).answer(run.id, "This")
+        if wrong.status is RunStatus.FAILED:
+            assert "\n" not in str(wrong.error)
+            assert "Traceback" not in str(wrong.error)
+            assert "esume" in str(wrong.error)
+            wrong = await app(put, world).resume(run.id)
+        completed(wrong, PLACES[place].result or "Tested.")
+
+
+async def test_a_nested_team_refuses_the_state_of_another_agent() -> None:
+    world = World(script())
+    crew = NestedTeam(crew_of(world.agent("coder")))
+    with pytest.raises(SchemaMismatch, match="'crew' does not fit"):
+        await crew.load_state(await world.agent("crew").save_state() | {"messages": []})
+    with pytest.raises(SchemaMismatch, match="has version None"):
+        await crew.load_state({})

@@ -1,0 +1,290 @@
+"""A run whose team fails or is cut off at any level says what failed, and goes on with new objects, nothing repeated.
+
+The model's script is strict, as in `test_shapes`: a call that is made again finds no reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
+from autogen_agentchat.base import ChatAgent, Response, Team
+from autogen_agentchat.messages import BaseChatMessage, TextMessage
+from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat
+from autogen_core import CancellationToken
+from conversation import answers, cancelled_while, carried, impatient, say, soon
+from shapes import PLACES, SHAPES, SIDES, TWO, Make, World, ask, note, said_to, script, task
+
+from upcall import Run, RunStatus, Upcall
+from upcall.agents import NestedTeam
+from upcall.testing import Calls, Fail, Hang
+
+pytestmark = pytest.mark.usefixtures(impatient.__name__)
+
+LEVELS = [place for place in PLACES if place != "in an agent in a team"]
+
+
+def app(make: Make, world: World) -> Upcall:
+    return Upcall(team=lambda: make(world), store="runs.db")
+
+
+def failed(run: Run, *said: str) -> Run:
+    """A run that failed, with one line that says all of `said`."""
+    assert (run.status, run.result) == (RunStatus.FAILED, None)
+    assert run.error is not None
+    assert [each for each in said if each not in run.error] == [], run.error
+    assert "\n" not in run.error
+    assert "Traceback" not in run.error
+    return run
+
+
+def completed(run: Run, place: str, result: str) -> Run:
+    """A run that came to its right end."""
+    assert (run.error, run.status, run.questions) == (None, RunStatus.COMPLETED, ())
+    assert run.result == (PLACES[place].result or result)
+    return run
+
+
+def by_name(run: Run) -> dict[str, str]:
+    """The ids of the open questions."""
+    assert (run.error, run.status) == (None, RunStatus.AWAITING_CLARIFICATION)
+    return {each.question: each.id for each in run.questions}
+
+
+def once(world: World, *notes: str) -> None:
+    """These are the side effects, each once."""
+    assert sorted(world.noted()) == sorted(notes)
+
+
+# -- a model that fails -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", LEVELS)
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_a_failed_model_call_of_a_member_is_made_again_and_nothing_else(shape: str, place: str) -> None:
+    make = PLACES[place].put(SHAPES[shape].make)
+    coder = [note("began"), Fail(500, "broken"), ask("Which?"), Fail(429, "slow down"), note("ended"), "Coded."]
+    others = {**SHAPES[shape].others}
+    if "tester" in others:
+        others["tester"] = [note("tested"), Fail(503), "Tested."]
+    with script(others, PLACES[place].others, {"coder": coder}) as client:
+        world = World(client)
+        run = failed(await app(make, world).start("Build it"), "Agent 'coder'", "HTTP 500")
+        run = await app(make, world).resume(run.id)
+        run = failed(await app(make, world).answer(run.id, {by_name(run)["Which?"]: "This"}), "Agent 'coder'", "429")
+        run = await app(make, world).resume(run.id)
+        if "tester" in others:
+            run = await app(make, world).resume(failed(run, "Agent 'tester'", "HTTP 503").id)
+    completed(run, place, SHAPES[shape].result)
+    assert len(world.noted()) == len(set(world.noted())) == SHAPES[shape].notes + 2
+
+
+# -- what else may fail -----------------------------------------------------------------------------------------------
+
+
+class Breaks(BaseChatAgent):
+    """A stock agent that fails as often as its list says, then works."""
+
+    def __init__(self, name: str, failures: list[Exception]) -> None:
+        super().__init__(name, "Breaks.")
+        self._failures = failures
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        return (TextMessage,)
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        if self._failures:
+            raise self._failures.pop()
+        return Response(chat_message=TextMessage(source=self.name, content="Whole again."))
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        """Nothing to forget."""
+
+
+def crew_of(*members: Any) -> Team:
+    """The members, one after another."""
+    return RoundRobinGroupChat(list(members), name="crew", max_turns=len(members))
+
+
+@pytest.mark.parametrize("place", LEVELS)
+async def test_an_agent_nested_in_a_member_that_raises_fails_the_run_and_begins_anew(place: str) -> None:
+    failures: list[Exception] = [ValueError("two\nlines")]
+
+    def make(world: World) -> Team:
+        return crew_of(world.agent("coder", Breaks("fragile", failures)), world.agent("tester"))
+
+    said = {"coder": [note("began"), task("fragile"), "Coded."], "tester": ["Tested."]}
+    with script(PLACES[place].others, said) as client:
+        world, put = World(client), PLACES[place].put(make)
+        run = failed(await app(put, world).start("Build it"), "Agent 'fragile'", "ValueError")
+        completed(await app(put, world).resume(run.id), place, "Tested.")
+    once(world, "began")
+
+
+@pytest.mark.parametrize("place", LEVELS)
+async def test_what_a_function_tool_raises_is_for_the_model_of_its_agent(place: str) -> None:
+    def fragile() -> str:
+        """Break."""
+        raise ValueError("it broke")
+
+    def make(world: World) -> Team:
+        return crew_of(world.agent("coder", tools=[world.note, fragile]), world.agent("tester"))
+
+    said = {"coder": [Calls([note("began"), task("fragile")]), "Coded."], "tester": ["Tested."]}
+    with script(PLACES[place].others, said) as client:
+        world = World(client)
+        completed(await app(PLACES[place].put(make), world).start("Build it"), place, "Tested.")
+    told = [each for each in client.requests if each.system.startswith(said_to("coder"))][-1]
+    assert list(told.tool_results.values()) == ["noted began", "Error: it broke"]
+    once(world, "began")
+
+
+# -- a stock member ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", LEVELS)
+async def test_a_stock_member_that_fails_is_named_and_begins_its_turn_anew(place: str) -> None:
+    def make(world: World) -> Team:
+        stock = AssistantAgent("helper", world.client, system_message=said_to("helper"), tools=[world.note])
+        return crew_of(world.agent("coder"), stock, world.agent("tester"))
+
+    said = {
+        "coder": [note("began"), ask("Which?"), note("ended"), "Coded."],
+        "helper": [Fail(500, "broken"), "Helped."],
+        "tester": ["Tested."],
+    }
+    with script(PLACES[place].others, said) as client:
+        world, put = World(client), PLACES[place].put(make)
+        run = await app(put, world).start("Build it")
+        run = failed(await app(put, world).answer(run.id, {by_name(run)["Which?"]: "This"}), "'helper'", "HTTP 500")
+        run = completed(await app(put, world).resume(run.id), place, "Tested.")
+    once(world, "began", "ended")
+
+
+# -- a run that is cut off --------------------------------------------------------------------------------------------
+
+
+async def cut_off(app: Upcall, how: str, busy: Any, **given: Any) -> None:
+    """Start a run, or go on with it, wait until it is `busy`, and cut it off."""
+    stream = app.start_stream("Build it") if not given else app.answer_stream(given["run"], given["answers"])
+
+    async def consume() -> None:
+        async with aclosing(stream) as items:
+            async for item in items:
+                if how == "generator" and busy(item):
+                    return
+
+    work = asyncio.create_task(consume())
+    if how == "task":
+        while not busy(None) and not work.done():
+            await asyncio.sleep(0)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        work.cancel()
+    with suppress(asyncio.CancelledError):
+        await soon(work)
+    assert work.cancelled() == (how == "task")
+
+
+@pytest.mark.parametrize("place", LEVELS)
+@pytest.mark.parametrize("at", ["the model", "a tool"])
+async def test_a_run_whose_task_is_cancelled_goes_on_with_what_was_in_flight(at: str, place: str) -> None:
+    hanging: list[bool] = [True]
+    tried: list[str] = []
+
+    async def slow() -> str:
+        """Take long."""
+        tried.append("slow")
+        if hanging:
+            await asyncio.sleep(3600)
+        return "done"
+
+    def make(world: World) -> Team:
+        return crew_of(world.agent("coder", tools=[world.note, slow]), world.agent("tester"))
+
+    waits = [Hang(), "Coded."] if at == "the model" else [task("slow"), "Coded."]
+    said = {"coder": [note("began"), *waits], "tester": [note("tested"), "Tested."]}
+    with script(PLACES[place].others, said) as client:
+        world, put = World(client), PLACES[place].put(make)
+        begun = len(PLACES[place].others and {"lead"} & set(PLACES[place].others))
+
+        def busy(_: Any) -> bool:
+            return bool(tried) if at == "a tool" else len(client.requests) == 2 + begun
+
+        await cut_off(app(put, world), "task", busy)
+        hanging.clear()
+        (run,) = await app(put, world).list()
+        assert run.status is RunStatus.EXECUTING
+        completed(await app(put, world).resume(run.id), place, "Tested.")
+    once(world, "began", "tested")
+
+
+@pytest.mark.parametrize("how", ["token", "task"])
+async def test_a_nested_team_that_is_cancelled_goes_on_in_another_object(how: str) -> None:
+    def crew(world: World) -> NestedTeam:
+        return NestedTeam(crew_of(world.agent("coder"), world.agent("tester")))
+
+    coder = [note("began"), Hang(), ask("Which?"), "Coded."]
+    with script({"coder": coder, "tester": ["Tested."]}) as client:
+        world = World(client)
+        first = crew(world)
+        await cancelled_while(first, lambda: len(client.requests) == 2, how, "Build it")
+        second = await carried(first, crew(world))
+        rest = await say(second)
+        third = await carried(second, crew(world))
+        assert (await say(third, answers(rest, "This"))).text == "Tested."
+    once(world, "began")
+
+
+# -- one fails while another asks -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", LEVELS)
+@pytest.mark.parametrize("fails", ["left", "right"])
+async def test_a_question_stays_open_when_its_asker_s_neighbour_fails(fails: str, place: str) -> None:
+    make = PLACES[place].put(SHAPES["round robin"].make)
+    said = {**TWO, fails: [TWO[fails][0], Fail(500), *TWO[fails][1:]]}
+    with script(SHAPES["round robin"].others, PLACES[place].others, said) as client:
+        world = World(client)
+        run = failed(await app(make, world).start("Build it"), f"Agent {fails!r}", "HTTP 500")
+        run = await app(make, world).resume(run.id)
+        ids = by_name(run)
+        assert set(ids) == set(SIDES)
+        run = await app(make, world).answer(run.id, {ids["How many rows?"]: "12"})
+        run = await app(make, world).answer(run.id, {ids["Which browser?"]: "Firefox"})
+    completed(run, place, "Tested.")
+    assert len(world.noted()) == len(set(world.noted())) == 6
+
+
+@pytest.mark.parametrize("place", LEVELS)
+@pytest.mark.parametrize("order", ["asked, then failed", "failed, then asked"])
+async def test_a_question_of_one_branch_stays_open_when_another_branch_fails(order: str, place: str) -> None:
+    def make(world: World) -> Team:
+        starter, red, blue, join = (world.agent(name) for name in ("starter", "red", "blue", "tester"))
+        members: list[ChatAgent] = [starter, red, blue, join]
+        builder = DiGraphBuilder()
+        for each in members:
+            builder.add_node(each)
+        builder.add_edge(starter, red).add_edge(starter, blue).add_edge(red, join).add_edge(blue, join)
+        return GraphFlow(members, builder.build(), name="crew")
+
+    late = [note("later"), note("latest")]
+    red, blue = [note("red"), ask("Which red?"), "Red."], [note("blue"), Fail(500), note("blue2"), "Blue."]
+    said = {
+        "starter": ["Started."],
+        "red": red if order.startswith("asked") else [*late, *red],
+        "blue": [*late, *blue] if order.startswith("asked") else blue,
+        "tester": ["Tested."],
+    }
+    with script(PLACES[place].others, said) as client:
+        world, put = World(client), PLACES[place].put(make)
+        run = failed(await app(put, world).start("Build it"), "Agent 'blue'", "HTTP 500")
+        run = await app(put, world).resume(run.id)
+        run = await app(put, world).answer(run.id, {by_name(run)["Which red?"]: "Ruby"})
+    completed(run, place, "Tested.")
+    once(world, "red", "blue", "blue2", "later", "latest")
