@@ -7,11 +7,13 @@ from upcall.agents.documents import DocumentsWorkbench
 from upcall.agents.escalating import EscalatingAgent
 from upcall.agents.human import HumanProxyAgent
 from upcall.agents.lead import lead
+from upcall.agents.nested_team import NestedTeam
 from upcall.agents.pausable import PausableAgent
 from upcall.agents.planner import Planner
 from upcall.agents.researcher import researcher
 from upcall.agents.resumable import ResumableAgent
 from upcall.agents.workspace import WorkspaceWorkbench
+from upcall.agents.wrapping import with_questions
 
 __all__ = [
     "Clarifier",
@@ -19,6 +21,7 @@ __all__ = [
     "DocumentsWorkbench",
     "EscalatingAgent",
     "HumanProxyAgent",
+    "NestedTeam",
     "PausableAgent",
     "Planner",
     "ResumableAgent",
@@ -26,4 +29,5 @@ __all__ = [
     "coder",
     "lead",
     "researcher",
+    "with_questions",
 ]

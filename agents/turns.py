@@ -28,8 +28,9 @@ class Frame(BaseModel):
 
     ``nested`` is the saved state of the nested agent that serves the call: the same agent may serve several calls of
     one batch, and between calls it holds nothing. ``answers`` are on their way to that nested agent. ``interrupted``:
-    its work was cut off by an error or a cancellation and goes on from ``nested``. ``problem`` says why the call cannot
-    be made at all.
+    its work was cut off by an error or a cancellation and goes on from ``nested``. ``passed_up`` are the questions that
+    the agent looked at and left to the user, by id. ``problem`` says why the call cannot be made at all, ``invalid``
+    why the question of an `ask_user` call cannot be put.
     """
 
     call: FunctionCall
@@ -38,7 +39,9 @@ class Frame(BaseModel):
     answers: list[Answer] = []
     nested: dict[str, Any] | None = None
     interrupted: bool = False
+    passed_up: list[str] = []
     problem: str | None = None
+    invalid: str | None = None
 
     @property
     def runnable(self) -> bool:
@@ -61,7 +64,7 @@ class Turn(AgentState):
     """The call stack of one agent as data, and the context its model sees.
 
     ``messages`` never holds a tool call without its result: a batch enters it whole. What the group says while a batch
-    is open waits in ``arrived`` and is added after the results.
+    is open waits in ``arrived`` and is added after the results. ``remembered``: the memories were asked in this turn.
     """
 
     messages: list[LLMMessage] = []
@@ -71,6 +74,7 @@ class Turn(AgentState):
     rounds: int = 0
     repairs: int = 0
     asked: int = 0
+    remembered: bool = False
     usage: dict[str, Usage] = {}
 
     def add(self, message: LLMMessage) -> None:
@@ -149,7 +153,7 @@ class Turn(AgentState):
 
     def end(self) -> None:
         """The turn is over: its counters start again; the context stays."""
-        self.seen = []
+        self.seen, self.remembered = [], False
         self.rounds = self.repairs = self.asked = 0
 
 

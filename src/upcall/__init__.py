@@ -9,9 +9,10 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from upcall.agents import HumanProxyAgent, PausableAgent
+    from upcall.agents import HumanProxyAgent, PausableAgent, with_questions
     from upcall.app import Upcall
     from upcall.errors import UpcallError, UserInputRequired
+    from upcall.group_chats import keep_turns
     from upcall.plans import ClarifierResult, PlanStatus
     from upcall.prompts import Prompts
     from upcall.questions import Answer, AnsweredBy, ClarificationType, Option, Outcome, Question
@@ -40,6 +41,8 @@ _HOMES = {
     "Upcall": "app",
     "UpcallError": "errors",
     "UserInputRequired": "errors",
+    "keep_turns": "group_chats",
+    "with_questions": "agents",
 }
 
 __all__ = [
@@ -61,6 +64,8 @@ __all__ = [
     "Upcall",
     "UpcallError",
     "UserInputRequired",
+    "keep_turns",
+    "with_questions",
 ]
 
 

@@ -1,0 +1,131 @@
+"""The context of a model call: what memories add to it, and the view of it that a `ChatCompletionContext` gives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary
+
+from autogen_agentchat.messages import MemoryQueryEvent
+from autogen_core.memory import Memory
+from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
+from autogen_core.models import (
+    AssistantMessage,
+    FunctionExecutionResultMessage,
+    LLMMessage,
+    SystemMessage,
+)
+from pydantic import TypeAdapter
+
+from upcall.errors import AgentFailed, ConfigurationError, UpcallError
+
+_MESSAGES = TypeAdapter(list[LLMMessage])
+
+_LOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakKeyDictionary[ChatCompletionContext, asyncio.Lock]] = (
+    WeakKeyDictionary()
+)
+"""One for each context object and event loop: twins of one agent, and several agents, may share the object."""
+
+
+async def remembered(
+    memories: Sequence[Memory], messages: Sequence[LLMMessage], *, agent: str
+) -> tuple[list[LLMMessage], list[MemoryQueryEvent]]:
+    """The messages as `memories` leave them, and an event for each that found something. The given ones stay as they
+    are, whatever a memory does to what it is shown.
+
+    Raises:
+        AgentFailed: a memory failed.
+    """
+    context = UnboundedChatCompletionContext(_copies(messages))
+    changed, events = list(messages), list[MemoryQueryEvent]()
+    for memory in memories:
+        try:
+            found = await memory.update_context(context)
+            changed = paired(_MESSAGES.validate_python(await context.get_messages()))
+            if found and found.memories.results:
+                events.append(MemoryQueryEvent(content=list(found.memories.results), source=agent))
+        except (UpcallError, AssertionError):
+            raise
+        except Exception as error:
+            raise AgentFailed(
+                f"Agent {agent!r}: its memory {type(memory).__name__} failed ({type(error).__name__}). Check that it "
+                "can be reached and read. The run is stored and can be resumed."
+            ) from error
+    return changed, events
+
+
+async def seen_through(
+    context: ChatCompletionContext, messages: Sequence[LLMMessage], *, agent: str
+) -> list[LLMMessage]:
+    """What `context`, with the messages it was filled with, shows of `messages`. It is left as it was found.
+
+    Raises:
+        AgentFailed: it failed.
+        ConfigurationError: it shows nothing of them.
+    """
+    locks = _LOCKS.setdefault(asyncio.get_running_loop(), WeakKeyDictionary())
+    kind = type(context).__name__
+    async with locks.setdefault(context, asyncio.Lock()):
+        try:
+            filled = await context.save_state()
+            try:
+                for message in _copies(messages):
+                    await context.add_message(message)
+                # Copied: it may be the context's own list. Validated: a loaded `BufferedChatCompletionContext` holds
+                # its first messages as dicts (autogen-core 0.7.5).
+                shown = paired(_MESSAGES.validate_python(list(await context.get_messages())))
+            finally:
+                await context.load_state(filled)
+        except (UpcallError, AssertionError):
+            raise
+        except Exception as error:
+            raise AgentFailed(
+                f"Agent {agent!r}: its model context {kind} failed ({type(error).__name__}). Give another "
+                "model_context. The run is stored and can be resumed."
+            ) from error
+    if messages and all(isinstance(each, SystemMessage) for each in shown):
+        raise ConfigurationError(
+            f"Agent {agent!r}: its model context {kind} shows the model nothing of the conversation. Raise its limit; "
+            "the calls of one reply and their results count as two messages, and one is not shown without the other."
+        )
+    return shown
+
+
+def paired(messages: Sequence[LLMMessage]) -> list[LLMMessage]:
+    """The messages without tool calls that lost their results and results that lost their calls: servers refuse both.
+
+    A view by number or by tokens cuts anywhere (autogen-core 0.7.5: `BufferedChatCompletionContext` and
+    `HeadAndTailChatCompletionContext` mend their own cuts alone, `TokenLimitedChatCompletionContext` takes out of the
+    middle).
+    """
+    kept: list[LLMMessage] = []
+    for number, message in enumerate(messages):
+        if isinstance(message, FunctionExecutionResultMessage):
+            calls = messages[number - 1] if number else message
+            if _called(calls) and _called(calls) == {each.call_id for each in message.content}:
+                kept += [calls, message]
+        elif not _called(message):
+            kept.append(message)
+    return kept
+
+
+def led_by(system_text: str, messages: Sequence[LLMMessage], *, several: bool) -> list[LLMMessage]:
+    """The messages with the system's text first. A model that takes one system message (not `several`, its
+    ``multiple_system_messages``) gets what memories and others added in that one."""
+    if several:
+        return [*([SystemMessage(content=system_text)] if system_text else []), *messages]
+    said = [each.content for each in messages if isinstance(each, SystemMessage)]
+    whole = "\n\n".join(part for part in (system_text, *said) if part)
+    rest = [each for each in messages if not isinstance(each, SystemMessage)]
+    return [*([SystemMessage(content=whole)] if whole else []), *rest]
+
+
+def _copies(messages: Sequence[LLMMessage]) -> list[LLMMessage]:
+    """Memories and contexts may change the messages they hold, to shorten results or drop thoughts."""
+    return [message.model_copy(deep=True) for message in messages]
+
+
+def _called(message: LLMMessage) -> set[str]:
+    if isinstance(message, AssistantMessage) and not isinstance(message.content, str):
+        return {call.id for call in message.content}
+    return set()

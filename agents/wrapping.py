@@ -1,0 +1,92 @@
+"""`with_questions`: from a stock `AssistantAgent` to a `PausableAgent` that can ask the user."""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+from autogen_agentchat.agents import AssistantAgent
+from autogen_core.tools import Workbench
+
+from upcall.agents.pausable import PausableAgent
+from upcall.errors import ConfigurationError
+from upcall.insides import agent_of, assistant_parts, static_tools, with_agent, with_tools
+
+_TAKEN = (
+    "name",
+    "model_client",
+    "description",
+    "system_message",
+    "tools",
+    "workbench",
+    "agents",
+    "handoffs",
+    "memory",
+    "model_context",
+    "output_type",
+    "stream",
+)
+"""What the agent says itself."""
+
+
+def with_questions(agent: AssistantAgent, *, nested: bool = True, **options: Any) -> PausableAgent:
+    """A `PausableAgent` like `agent` that can ask the user in the middle of its turn.
+
+    It has the agent's name, description, model client, system message, tools, workbenches, hand-offs, memory, model
+    context, output type and streaming. `options` are the other ones of `PausableAgent` (``ask_mode``, ``max_rounds``,
+    ``user_proxy``, ...); with `nested` they go for the agents in its `AgentTool` tools too, which are converted
+    likewise, at any depth. A subclass with a turn of its own is left in its tool as it is.
+
+    What is different from the stock agent:
+
+    - It goes on until its model replies with a text, or for ``max_rounds`` model calls: ``max_tool_iterations`` and
+      ``reflect_on_tool_use`` do not count, and no turn ends with a `ToolCallSummaryMessage`.
+    - A reply of the output type is asked for in words, since servers asked for JSON beside tools never call one, and
+      comes as a `TextMessage` with the JSON instead of a `StructuredMessage`. ``output_content_type_format`` does not
+      count.
+    - Its messages are in its own state: the model context, which must not be used by the stock agent at the same time,
+      is a view of them, with the messages that it holds already in front.
+    - An agent in a tool begins anew with each call, and its last message is the result.
+    - A hand-off ends the turn when all calls of its reply have results; its message carries no context.
+
+    Raises:
+        ConfigurationError: `agent` is no `AssistantAgent`, or has a turn of its own; or an option names what the agent
+            itself has.
+    """
+    if not _is_stock(agent):
+        raise ConfigurationError(
+            f"with_questions takes an AssistantAgent, not {type(agent).__name__}. Make a PausableAgent of its parts."
+        )
+    if taken := sorted(options.keys() & set(_TAKEN)):
+        raise ConfigurationError(
+            f"with_questions takes {', '.join(taken)} from the agent {agent.name!r} itself; set it there."
+        )
+    parts = assistant_parts(agent)
+    return PausableAgent(
+        agent.name,
+        parts.model_client,
+        description=agent.description,
+        system_message=parts.system_message,
+        workbench=[_converted(each, options) if nested else each for each in parts.workbenches],
+        handoffs=parts.handoffs,
+        memory=parts.memory,
+        model_context=parts.model_context,
+        output_type=parts.output_type,
+        stream=parts.stream,
+        **options,
+    )
+
+
+def _is_stock(agent: object) -> TypeGuard[AssistantAgent]:
+    """Whether its turn is that of an `AssistantAgent`; a subclass may have one of its own."""
+    turn = AssistantAgent.on_messages_stream
+    return isinstance(agent, AssistantAgent) and type(agent).on_messages_stream is turn
+
+
+def _converted(workbench: Workbench, options: dict[str, Any]) -> Workbench:
+    """The workbench with the agents in its tools converted; the same one where there are none."""
+    tools = static_tools(workbench).values()
+    behind = [(tool, agent_of(tool)) for tool in tools]
+    if not any(_is_stock(agent) for _, agent in behind):
+        return workbench
+    made = [with_agent(tool, with_questions(agent, **options)) if _is_stock(agent) else tool for tool, agent in behind]
+    return with_tools(workbench, made)
