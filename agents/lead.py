@@ -17,12 +17,14 @@ def lead(
     agents: Sequence[ChatAgent],
     *,
     name: str = "lead",
+    answers_nested: bool = False,
     max_rounds: int = 30,
     stream: bool = False,
     user_proxy: str = "user",
     prompts: Prompts = PROMPTS,
 ) -> PausableAgent:
-    """An agent whose tools are other agents; calls in one reply run at the same time."""
+    """An agent whose tools are other agents; calls in one reply run at the same time. `answers_nested` as in
+    `PausableAgent`."""
     listed = tuple(ToolInfo(agent.name, agent.description) for agent in agents)
     return PausableAgent(
         name,
@@ -31,6 +33,7 @@ def lead(
         system_message=prompts.render(LeadContext(agents=listed)),
         agents=agents,
         output_type=Report,
+        answers_nested=answers_nested,
         max_rounds=max_rounds,
         stream=stream,
         user_proxy=user_proxy,

@@ -40,13 +40,24 @@ from upcall.agents.merging import cut
 from upcall.agents.reading import UnreadableReply, read_reply, schema_text, unchecked
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
 from upcall.errors import ModelError, ModelReplyUnfinished
-from upcall.handoffs import CLARIFIER_LOG, CLASSIFICATION, QUESTIONS, answering, answers_in, asked_event, asking
+from upcall.handoffs import (
+    CLARIFIER_LOG,
+    CLASSIFICATION,
+    QUESTIONS,
+    answered_event,
+    answering,
+    answers_in,
+    asked_event,
+    asking,
+)
+from upcall.ladder import consult
 from upcall.model_calls import call_model
 from upcall.prompts import PROMPTS, Context, Prompts, RepairContext, ReplyFormatContext
 from upcall.prompts.contexts import QuestionCheckContext, QuestionToCheckContext
 from upcall.prompts.examples import CHECKED_EXAMPLES
 from upcall.questions import Answer, Question
 from upcall.replies import FoundIn, QuestionCheck
+from upcall.tasks import cancellable
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -236,18 +247,20 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT]):
             yield self._paused(waiting, note)
             return
         step: Step | None = None
-        async for item in self.decide(cancellation_token):
-            if isinstance(item, Step):
-                step = item
-            else:
-                yield item
+        while step is None:
+            async for item in self.decide(cancellation_token):
+                if isinstance(item, Step):
+                    step = item
+                else:
+                    yield item
+            if isinstance(step, Ask):
+                async for event in self._put(step.questions, cancellation_token):
+                    yield event
+                if not self._state.open_questions():  # All were answered before the user was asked: it goes on.
+                    step = None
         match step:
-            case Ask(questions, metadata):
-                self._state.rounds += 1
-                self._state.dialog.extend(DialogEntry(question=question) for question in questions)
-                for question in questions:
-                    yield asked_event(question, source=self.name)
-                yield self._paused(questions, "", metadata)
+            case Ask(_, metadata):
+                yield self._paused(self._state.open_questions(), "", metadata)
             case Wait(questions):
                 yield self._paused(questions, "")
             case HandOver(target, content, metadata):
@@ -259,8 +272,20 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT]):
                 result = TextMessage(source=self.name, content=content, metadata=metadata)
                 self._state.messages.append(result)  # A group chat does not send it back to who said it.
                 yield Response(chat_message=result)
-            case None:
-                raise AssertionError("decide() ends with a step")
+
+    async def _put(
+        self, questions: Sequence[Question], token: CancellationToken
+    ) -> AsyncGenerator[BaseAgentEvent, None]:
+        """Take questions into the dialog. An answer that is known already enters it as if the user had given it."""
+        entries = [DialogEntry(question=question) for question in questions]
+        self._state.rounds += 1
+        self._state.dialog.extend(entries)
+        for entry in entries:
+            entry.answer = await cancellable(consult(entry.question), token)
+            if entry.answer is not None:
+                yield answered_event(entry.question, entry.answer, source=self.name)
+            else:
+                yield asked_event(entry.question, source=self.name)
 
     def task(self) -> str:
         """The request that this turn is about."""
@@ -433,14 +458,14 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT]):
         both never call a tool."""
         if tools:
             return await self._asked(messages, None, token, tools, timeout)
-        forms = _json_forms(self._model_client, kind)
+        forms = json_forms(self._model_client, kind)
         first: ModelError | None = None
         start = min(self._state.weaker, len(forms) - 1)  # The state may come from a model that takes more forms.
         for number, form in enumerate(forms[start:], start=start):
             try:
                 result = await self._asked(messages, form, token, (), timeout)
             except ModelError as error:
-                if not _refuses_format(error.__cause__):
+                if not refuses_format(error.__cause__):
                     raise
                 first = first or error
             else:
@@ -506,7 +531,7 @@ def example_turns(name: str, examples: Iterable[tuple[UserMessage, BaseModel]]) 
     return turns
 
 
-def _json_forms(client: ChatCompletionClient, kind: type[BaseModel]) -> list[bool | type[BaseModel] | None]:
+def json_forms(client: ChatCompletionClient, kind: type[BaseModel]) -> list[bool | type[BaseModel] | None]:
     """What a server can be asked for, strongest promise first: this schema, any JSON, nothing but the prompt."""
     forms: list[bool | type[BaseModel] | None] = []
     if client.model_info.get("structured_output"):
@@ -524,7 +549,7 @@ def _why_no_reply(problem: ModelError) -> str | None:
     return "it held nothing" if isinstance(problem.__cause__, IndexError) else None
 
 
-def _refuses_format(error: BaseException | None) -> bool:
+def refuses_format(error: BaseException | None) -> bool:
     """Whether the server does not know the form of JSON it was asked for. There is no code for that: servers say it in
     words, with one of these statuses. OpenAI names the form, too, where it counts the tokens of a prompt too long."""
     said = str(error)

@@ -158,6 +158,27 @@ class QuestionToCheckContext(Context):
 
 
 @dataclass(frozen=True)
+class ParentAnswerContext(Context):
+    """For an agent whose nested agent would ask the user: whether it was told the answer already (S4-23)."""
+
+    template: ClassVar[str] = "parent_answer.j2"
+
+    agent: str
+    task: str
+    question: str
+
+
+@dataclass(frozen=True)
+class SameQuestionContext(Context):
+    """Whether a question asks the same as one that was answered in the run."""
+
+    template: ClassVar[str] = "same_question.j2"
+
+    answered: tuple[str, ...]
+    question: str
+
+
+@dataclass(frozen=True)
 class FeedbackContext(Context):
     """What the user said of the plan, to the model that revises it."""
 

@@ -63,7 +63,8 @@ class TeamOptions:
     ``timeout`` is in seconds, for the classifier's call. ``tools`` are for the researcher, and for the clarifier to
     look things up with; ``shown_tools`` names those that an agent (classifier, clarifier) gets or is shown, if not all.
     ``data_sources`` are the ids of the tools that may be used at all, ``documents`` for the user's documents; None is
-    all. ``verbose`` is true for all agents, or names some. The rest is said where the agents are.
+    all. ``parent_answers``: whether the lead answers what its agents ask, as far as it knows. ``verbose`` is true for
+    all agents, or names some. The rest is said where the agents are.
     """
 
     workspace: Path
@@ -76,6 +77,7 @@ class TeamOptions:
     enable_escalation: bool = True
     skip_ambiguity_check: bool = False
     check_questions: bool = True
+    parent_answers: bool = False
     enable_plan_approval: bool = False
     max_plan_iterations: int = 10
     at_plan_limit: AtLimit = "approve"
@@ -164,7 +166,7 @@ def root_team(clients: Clients, options: TeamOptions, *, human: UserProxyAgent |
             tools=sources.infos("planner"),
             **_structured(options, "planner", user.name),
         ),
-        lead(clients("lead"), workers(None), **common),
+        lead(clients("lead"), workers(None), answers_nested=options.parent_answers, **common),
         *peers,
     ]
     if options.enable_clarifier:

@@ -32,8 +32,10 @@ from upcall.prompts.contexts import (
     Document,
     FeedbackContext,
     JsonReminderContext,
+    ParentAnswerContext,
     QuestionCheckContext,
     QuestionToCheckContext,
+    SameQuestionContext,
     SearchFirstContext,
 )
 from upcall.prompts.rendering import FOLDER, PROMPTS
@@ -69,6 +71,7 @@ RENDERED: dict[str, Context] = {
     "intent_classification_bare": ClassifierContext("What is CUDA?", "2026-01-02 12:00 UTC", ()),
     "json_reminder": JsonReminderContext(),
     "lead": LeadContext(agents=(CODER, RESEARCHER)),
+    "parent_answer": ParentAnswerContext("coder", "Build the login", "Which framework?\n  1. Express\n  2. FastAPI"),
     "plan_feedback": FeedbackContext(feedback="Add a section on policy frameworks.\n\nAnd drop step 2."),
     "plan_generation": PlanContext(
         clarifier_context="Build a calculator\nThe user was asked and said: on the command line",
@@ -97,6 +100,7 @@ RENDERED: dict[str, Context] = {
     "question_to_check": QuestionToCheckContext(request="Compare the G7", question="Which countries?"),
     "researcher": ResearcherContext(available_documents=(REPORT, DATA), escalates_to="clarifier"),
     "researcher_bare": ResearcherContext(available_documents=(), escalates_to=None),
+    "same_question": SameQuestionContext(("Which framework?", "Which database?"), "Which web framework?"),
     "search_first": SearchFirstContext(tool_names=("search", "read_document")),
 }
 

@@ -129,6 +129,7 @@ def test_a_question_that_nobody_could_answer_is_refused(fields: dict[str, Any]) 
 
 
 def test_the_longest_question_with_the_most_options_is_accepted() -> None:
+    """S4-49"""
     asked = question(question="x" * MAX_QUESTION_CHARS, options=[str(number) for number in range(MAX_OPTIONS)])
     assert len(asked.options) == MAX_OPTIONS
 
@@ -232,7 +233,7 @@ def test_a_question_in_json_has_the_fields_of_the_contract() -> None:
 
 
 def test_an_answer_in_json_has_the_fields_of_the_contract() -> None:
-    contract = "question_id outcome text selected by user answered_at"
+    contract = "question_id outcome text selected by user answered_at reason"
     assert list(answer().model_dump(mode="json")) == contract.split()
 
 

@@ -418,7 +418,7 @@ async def test_one_coder_asks_in_two_calls_of_one_batch() -> None:
 
     script = Script(by_agent(lead=[twice, DONE], coder=[]))
     client = ScriptedModelClient(reply)
-    asked = await new_app(client).start(TASK)
+    asked = await new_app(client, ledger=False).start(TASK)
     first, second = asked.questions
     assert (first.path, first.calls[0]) == (second.path, "call_5_1")
     await answered(client, asked, {first.id: "Express", second.id: "Django"})

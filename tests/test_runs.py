@@ -194,6 +194,7 @@ def test_a_run_as_json_has_just_the_agreed_keys() -> None:
         "result": "Done.",
         "error": None,
         "questions": [],
+        "assumptions": [],
     }
 
 

@@ -5,17 +5,21 @@ Answers are matched by question id, never by order or type. A refusal changes no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from upcall.errors import AlreadyAnswered, AnswerRefused, UnknownQuestion
-from upcall.questions import Answer, Option, Outcome, Question
+from upcall.questions import Answer, AnsweredBy, Option, Outcome, Question
 
 AnswerValue: TypeAlias = str | Sequence[str] | Answer
 """An option (label, number or id), several of them, free text, or a whole `Answer` (to skip or decline)."""
 
 GivenAnswers: TypeAlias = AnswerValue | Mapping[str, AnswerValue]
 """One value where one question is open, or one value for each question id."""
+
+
+_COMMA = re.compile("[,，、]")
 
 
 def match_answers(
@@ -148,6 +152,12 @@ def _full_id(named: str, known: Sequence[str]) -> str:
 def _same_as_before(earlier: Answer, value: AnswerValue, question: Question | None) -> None:
     """Accept what was said before once more. Where the question is not known, an option counts by its label only."""
     if not _says_again(earlier, value, question):
+        if earlier.by is not AnsweredBy.HUMAN and earlier.outcome is not Outcome.CANCELLED:
+            raise AlreadyAnswered(
+                f"Question {earlier.question_id} was answered by {earlier.by.value} ({earlier.reason}): "
+                f"{earlier.text or earlier.outcome.value!r}. To overrule that, the run has to go on from there anew, "
+                "which comes with forks; until then that answer stands."
+            )
         who = earlier.user or earlier.by.value
         raise AlreadyAnswered(
             f"Question {earlier.question_id} was answered by {who} at {earlier.answered_at.isoformat()}: "
@@ -185,7 +195,7 @@ def _find_option(question: Question, text: str) -> Option | None:
 
 
 def _split_choices(question: Question, text: str) -> list[str]:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
+    parts = [part.strip() for part in _COMMA.split(text) if part.strip()]
     return parts if parts and all(_find_option(question, part) for part in parts) else [text]
 
 

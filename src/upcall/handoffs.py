@@ -5,6 +5,7 @@ Custom message types are not registered through nested teams and do not survive 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -12,14 +13,18 @@ from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
     HandoffMessage,
+    ThoughtEvent,
+    ToolCallExecutionEvent,
     UserInputRequestedEvent,
 )
+from autogen_core.models import FunctionExecutionResult
 from pydantic import TypeAdapter, ValidationError
 
 from upcall.errors import SchemaMismatch
-from upcall.questions import Answer, Outcome, Question
+from upcall.questions import MAX_QUESTION_CHARS, Answer, AnsweredBy, Outcome, Question
 
 QUESTIONS = "upcall.questions"
+CLARIFICATIONS = "upcall.clarifications"
 ANSWERS = "upcall.answers"
 PATH = "upcall.path"
 OUTPUT = "upcall.output"
@@ -30,6 +35,9 @@ CLARIFIER_LOG = "upcall.clarifier_log"
 ERROR = "upcall.error"
 
 Event: TypeAlias = BaseAgentEvent | BaseChatMessage
+
+_RUNGS = (AnsweredBy.LEDGER, AnsweredBy.FACTS, AnsweredBy.PARENT)
+"""Who may answer in the human's place; what is said where nobody did says why itself."""
 
 _questions = TypeAdapter(list[Question])
 _answers = TypeAdapter(list[Answer])
@@ -42,7 +50,10 @@ def asking(questions: Sequence[Question], *, source: str, user_proxy: str, note:
         source=source,
         target=user_proxy,
         content="\n".join(lines),
-        metadata={QUESTIONS: _questions.dump_json(list(questions), exclude_none=True).decode()},
+        metadata={
+            QUESTIONS: _questions.dump_json(list(questions), exclude_none=True).decode(),
+            CLARIFICATIONS: _clarifications(questions),
+        },
     )
 
 
@@ -59,6 +70,23 @@ def questions_in(message: object) -> list[Question]:
         ) from error
 
 
+def asked_by(message: object, user_proxy: str) -> list[Question]:
+    """The questions that a message asks of `user_proxy`, each with the path from who sent it.
+
+    A stock agent's hand-off to the user is one too, in its own words; its id is that of the message.
+    """
+    if not isinstance(message, HandoffMessage) or message.target != user_proxy or message.source == user_proxy:
+        return []
+    asked = questions_in(message) or [
+        Question(
+            id=message.id,
+            question=message.content.strip()[:MAX_QUESTION_CHARS] or "What now?",
+            asked_at=message.created_at,
+        )
+    ]
+    return [each if each.path else each.model_copy(update={"path": (message.source,)}) for each in asked]
+
+
 def answering(
     answers: Sequence[Answer], *, target: str, questions: Iterable[Question] = (), source: str = "user"
 ) -> HandoffMessage:
@@ -71,7 +99,7 @@ def answering(
     return HandoffMessage(
         source=source,
         target=target,
-        content="\n".join(_said(answer, asked.get(answer.question_id)) for answer in answers),
+        content="\n".join(dict.fromkeys(_said(answer, asked.get(answer.question_id)) for answer in answers)),
         metadata={ANSWERS: _answers.dump_json(list(answers), exclude_none=True).decode()},
     )
 
@@ -81,6 +109,11 @@ def _said(answer: Answer, question: Question | None) -> str:
         return answer.as_text()
     secret = question.secret and answer.outcome is Outcome.ANSWERED
     return f"{_short(question.question)} - {'(given, and kept secret)' if secret else answer.as_text()}"
+
+
+def _clarifications(questions: Sequence[Question]) -> str:
+    """The questions as seed S1 describes them to richer interfaces (S1-22)."""
+    return json.dumps([each.as_clarification() for each in questions], ensure_ascii=False)
 
 
 def _short(question: str, limit: int = 500) -> str:
@@ -104,8 +137,41 @@ def answers_in(message: BaseChatMessage) -> list[Answer]:
 def asked_event(question: Question, *, source: str) -> UserInputRequestedEvent:
     """The event that tells a stream of a new question: the request id is the question's id (decision X12)."""
     return UserInputRequestedEvent(
-        request_id=question.id, source=source, metadata={QUESTIONS: _questions.dump_json([question]).decode()}
+        request_id=question.id,
+        source=source,
+        metadata={
+            QUESTIONS: _questions.dump_json([question]).decode(),
+            CLARIFICATIONS: _clarifications([question]),
+        },
     )
+
+
+def executed_event(
+    results: Sequence[FunctionExecutionResult], *, invalid: Sequence[str], source: str
+) -> ToolCallExecutionEvent:
+    """The event that tells a stream of the results of a batch, and why its `invalid` questions could not be put."""
+    refused = [{"version": "v1", "kind": "clarification", "invalid": True, "reason": reason} for reason in invalid]
+    metadata = {CLARIFICATIONS: json.dumps(refused, ensure_ascii=False)} if refused else {}
+    return ToolCallExecutionEvent(source=source, content=list(results), metadata=metadata)
+
+
+def answered_event(question: Question, answer: Answer, *, source: str) -> ThoughtEvent:
+    """The event that tells a stream of a question that was answered before anybody was asked: who answered, and why."""
+    secret = question.secret and answer.outcome is Outcome.ANSWERED
+    told = answer.model_copy(update={"text": "", "selected": ()}) if secret else answer
+    return ThoughtEvent(
+        source=source,
+        content=_said(answer, question) + (f" ({answer.by.value}: {answer.reason})" if answer.by in _RUNGS else ""),
+        metadata={
+            QUESTIONS: _questions.dump_json([question], exclude_none=True).decode(),
+            ANSWERS: _answers.dump_json([told], exclude_none=True).decode(),
+        },
+    )
+
+
+def questions_of(event: Event) -> list[Question]:
+    """The questions an event tells of, asked or answered."""
+    return _questions.validate_json(event.metadata[QUESTIONS]) if QUESTIONS in event.metadata else []
 
 
 def path_of(message: Event) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import (
     AliasChoices,
@@ -37,6 +37,46 @@ CAMEL_TOO = AliasGenerator(validation_alias=lambda name: AliasChoices(name, to_c
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters besides tab and newline, and those that turn the reading direction: on a terminal they
 can hide or repaint what the human is asked to agree to."""
+
+
+class _Words(NamedTuple):
+    """What stands around a question, in one language."""
+
+    behalf: str
+    needs_to_know: str
+    reason: str
+    own_words: str
+    several: str
+    skip: str
+    default: str
+
+
+_ENGLISH = _Words(
+    behalf=" (for {})",
+    needs_to_know=" needs to know",
+    reason="Reason: ",
+    own_words="Or answer in your own words.",
+    several="Several may be chosen, separated by commas.",
+    skip="This question may be skipped.",
+    default="If nobody answers: ",
+)
+_CHINESE = _Words(
+    behalf="（代 {}）",
+    needs_to_know="想知道",
+    reason="原因：",
+    own_words="也可以用自己的话回答。",
+    several="可以多选，用逗号分隔。",
+    skip="这个问题可以跳过。",
+    default="如果没有人回答：",
+)
+_HAN = re.compile("[\u4e00-\u9fff]")
+_OTHER_WORDS = re.compile("[A-Za-z]+|[\u3040-\u30ff]|[\uac00-\ud7af]+")
+"""A Chinese question may name a thing or two in Latin letters; kana make it a Japanese one."""
+
+
+def _words_for(question: str) -> _Words:
+    """The words of the question's own language, Chinese or English (S1-31)."""
+    return _CHINESE if len(_HAN.findall(question)) > len(_OTHER_WORDS.findall(question)) else _ENGLISH
 
 
 def sendable(text: str) -> str:
@@ -179,22 +219,42 @@ class Question(BaseModel):
 
     def asked_by(self) -> str:
         """Who asks, and on whose behalf: ``coder (for lead) needs to know``."""
-        behalf = f" (for {' > '.join(self.path[:-1])})" if len(self.path) > 1 else ""
-        return f"{self.asker}{behalf} needs to know"
+        return f"{self.asker_for_whom()}{_words_for(self.question).needs_to_know}"
+
+    def asker_for_whom(self) -> str:
+        """The asker, and on whose behalf: ``coder (for lead)``."""
+        behalf = _words_for(self.question).behalf.format(" > ".join(self.path[:-1])) if len(self.path) > 1 else ""
+        return f"{self.asker}{behalf}"
 
     def details(self) -> list[str]:
         """The lines below the question: reason, numbered options, and how it may be answered."""
-        lines = [f"  Reason: {self.context}"] if self.context else []
+        words = _words_for(self.question)
+        lines = [f"  {words.reason}{self.context}"] if self.context else []
         lines += [f"  {number}. {_one_line(option)}" for number, option in enumerate(self.options, start=1)]
         if self.options and self.allow_free_text:
-            lines.append("  Or answer in your own words.")
+            lines.append(f"  {words.own_words}")
         if self.multi_select:
-            lines.append("  Several may be chosen, separated by commas.")
+            lines.append(f"  {words.several}")
         if not self.required:
-            lines.append("  This question may be skipped.")
+            lines.append(f"  {words.skip}")
         if self.default:
-            lines.append(f"  If nobody answers: {self.default}")
+            lines.append(f"  {words.default}{self.default}")
         return lines
+
+    def as_arguments(self) -> dict[str, Any]:
+        """The question as the arguments of a call that asks it (S1-11 to S1-16); options are their labels."""
+        return {
+            "question": self.question,
+            "clarification_type": self.clarification_type.value,
+            **({"context": self.context} if self.context else {}),
+            "options": [option.label for option in self.options],
+            "allow_free_text": self.allow_free_text,
+            "required": self.required,
+        }
+
+    def as_clarification(self) -> dict[str, Any]:
+        """The question as seed S1 describes it to richer interfaces (S1-22, S1-27), in snake_case (decision X8)."""
+        return {"version": "v1", "kind": "clarification", **self.as_arguments()}
 
 
 def _says_nothing(option: Any) -> bool:
@@ -210,7 +270,10 @@ def _one_line(option: Option) -> str:
 
 
 class Answer(BaseModel):
-    """What came back to a question: by whom, when, and with which outcome. ``selected`` holds option labels."""
+    """What came back to a question: by whom, when, and with which outcome. ``selected`` holds option labels.
+
+    ``reason`` says why it was answered so where no human did: which fact, which earlier answer, which limit.
+    """
 
     model_config = ConfigDict(
         frozen=True,
@@ -227,9 +290,10 @@ class Answer(BaseModel):
     by: AnsweredBy = AnsweredBy.HUMAN
     user: str | None = None
     answered_at: datetime = Field(default_factory=lambda: identity.now())
+    reason: str | None = None
 
     def says_the_same(self, other: Answer) -> bool:
-        """Whether both answers mean the same to the asker; who gave them and when does not count."""
+        """Whether both answers mean the same to the asker; who gave them, when and why does not count."""
         return (self.outcome, self.text, self.selected) == (other.outcome, other.text, other.selected)
 
     def as_text(self) -> str:
@@ -243,9 +307,11 @@ class Answer(BaseModel):
                 reason = f" They said: {self.text}" if self.text else ""
                 return f"The user declined to answer.{reason} Do not ask again; do without, or say what cannot be done."
             case Outcome.EXPIRED:
-                return "Nobody answered in time. Do not take this as consent; do without, or say what stays open."
+                why = self.reason or "Nobody answered in time."
+                return f"{why} Do not take this as consent; do without, or say what stays open."
             case Outcome.CANCELLED:
                 return "The question was cancelled. Do not ask again; end your work and say what stays open."
             case Outcome.ASSUMED:
                 assumed = self.text or "what seems best"
-                return f"Nobody answered; assumed: {assumed}. Go on with this and list it as an assumption."
+                why = self.reason or "Nobody answered"
+                return f"{why.rstrip('.')}; assumed: {assumed}. Go on with this and list it as an assumption."

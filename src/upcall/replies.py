@@ -244,6 +244,58 @@ class QuestionCheck(Reply):
         return self.ask if self.found_in is None else self.found_in is FoundIn.USER
 
 
+class KnownTo(StrEnum):
+    """Where an agent has the answer to a nested agent's question from."""
+
+    USER = "user"
+    INSTRUCTIONS = "instructions"
+    WORK = "work"
+    NOWHERE = "nowhere"
+
+
+class NestedAnswer(Reply):
+    """What an agent makes of a question that one of its nested agents would put to the user (S4-23)."""
+
+    # In this order for the same reason as in `ClarificationResponse`.
+
+    quote: Shown = Field(default="", description="The words that answer it, as you were given them; empty if none do.")
+    known_from: Annotated[KnownTo, _one_of(KnownTo)] = Field(
+        default=KnownTo.NOWHERE, description="Where these words stand."
+    )
+    weight: Annotated[Weight, _one_of(Weight)] = Field(
+        default=Weight.HIGH, description="How much of the work a wrong answer would spoil."
+    )
+    user_must_choose: bool = Field(default=True, description="Whether the choice is the user's own to make.")
+    answer: Shown = Field(default="", description="The answer: an option's label if there are options; else short.")
+
+    @field_validator("known_from", mode="before")
+    @classmethod
+    def _known_source(cls, value: object) -> object:
+        return _member(KnownTo, value, KnownTo.NOWHERE)
+
+    @field_validator("weight", mode="before")
+    @classmethod
+    def _known_weight(cls, value: object) -> object:
+        return _member(Weight, value, Weight.HIGH)
+
+    @property
+    def answers(self) -> bool:
+        """The decision: it is passed up where the information is lacking, the decision matters much, or the user must
+        choose."""
+        known = self.known_from is not KnownTo.NOWHERE and bool(self.quote) and bool(self.answer)
+        return known and self.weight is not Weight.HIGH and not self.user_must_choose
+
+
+class SameQuestion(Reply):
+    """Which of the questions that were answered asks the same as a new one."""
+
+    new_asks: Shown = Field(default="", description="What the new question asks, in a few words.")
+    nearest_asks: Shown = Field(default="", description="What the listed question nearest to it asks.")
+    number: int | None = Field(
+        default=None, description="The number of the listed question that asks the same; null if none does."
+    )
+
+
 class Ambiguity(Reply):
     """One unclear aspect of a request (S3-09 to S3-12)."""
 

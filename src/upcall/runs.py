@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -11,8 +12,9 @@ from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ConfigDict, Field
 
 from upcall import identity
+from upcall.ladder import shown_once
 from upcall.plans import ClarifierResult, ReviewedPlan
-from upcall.questions import Answer, Question
+from upcall.questions import Answer, Outcome, Question
 from upcall.replies import Classification
 
 
@@ -72,7 +74,8 @@ def counted(usage: Mapping[str, Usage], path: str, spent: RequestUsage) -> dict[
 class Run(BaseModel):
     """What is known of a run. A value: every change gives a new one.
 
-    ``closed`` are the questions that ``answers`` answer. ``plan`` holds its earlier versions and what became of it.
+    ``repeated`` are open questions that mean the same as one of ``questions`` and get its answer too. ``closed`` are
+    the questions that ``answers`` answer, whoever gave them. ``plan`` holds its earlier versions and what became of it.
     ``execution_path`` names the outermost agents in the order in which they got the turn (S3-23). ``usage`` has one
     entry an agent, named by its path (``lead/coder``). ``inputs`` are the choices the run was started with and keeps
     over every pause (workspace, documents, model, how the team works); never a key.
@@ -85,6 +88,8 @@ class Run(BaseModel):
     task: str
     user: str | None = None
     questions: tuple[Question, ...] = ()
+    repeated: tuple[Question, ...] = ()
+    early: tuple[str, ...] = ()
     answers: tuple[Answer, ...] = ()
     closed: tuple[Question, ...] = ()
     classification: Classification | None = None
@@ -107,6 +112,25 @@ class Run(BaseModel):
     def waiting(self) -> bool:
         """Whether an answer is what it needs. A run that failed beside an open question is resumed first."""
         return self.status is RunStatus.AWAITING_CLARIFICATION
+
+    @property
+    def working(self) -> bool:
+        """Whether a team is at work on it, or was when its process ended."""
+        return self.status in _WORKING
+
+    @property
+    def open_questions(self) -> tuple[Question, ...]:
+        """All that wait for an answer, those that are shown and those that are repeated."""
+        return (*self.questions, *self.repeated)
+
+    def also_waiting(self, question: Question) -> list[Question]:
+        """The open questions whose askers wait for the answer to `question` too."""
+        return [each for each in self.repeated if shown_once([question, each])[1]]
+
+    @property
+    def assumptions(self) -> list[tuple[Question, Answer]]:
+        """What was assumed because nobody answered, oldest first."""
+        return [pair for pair in self.clarification_history if pair[1].outcome is Outcome.ASSUMED]
 
     @property
     def clarifier_result(self) -> ClarifierResult:
@@ -134,8 +158,46 @@ class Run(BaseModel):
             raise ValueError(f"A run that is {self.status} cannot become {status}.")
         return self.model_copy(update={"status": status, "updated_at": identity.now(), **changes})
 
+    def answered(self, status: RunStatus, answers: Sequence[Answer]) -> Run:
+        """The run in its next status, with these answers to open questions."""
+        ids = {answer.question_id for answer in answers}
+        left = [question for question in self.open_questions if question.id not in ids]
+        shown, repeated = shown_once(left) if self.repeated else (tuple(left), ())
+        return self.moved_to(
+            status,
+            questions=shown,
+            repeated=repeated,
+            answers=(*self.answers, *answers),
+            closed=(*self.closed, *(question for question in self.open_questions if question.id in ids)),
+        )
+
+    def without_early(self) -> Run:
+        """The run without the questions that its checkpoint does not know: its team asks them again."""
+        still = [question for question in self.open_questions if question.id not in self.early]
+        shown, repeated = shown_once(still) if self.repeated else (tuple(still), ())
+        return self.model_copy(update={"questions": shown, "repeated": repeated, "early": ()})
+
+    def as_openai_run(self) -> dict[str, Any]:
+        """The run in the shape of OpenAI's run object: id, status, and what is to be submitted (S4-26).
+
+        Each open question is a tool call; the id of the call is that of the question, so that the outputs are what
+        `Upcall.answer` takes: ``{tool_call_id: output}``.
+        """
+        calls = [
+            {
+                "id": question.id,
+                "type": "function",
+                "function": {"name": "ask_user", "arguments": json.dumps(question.as_arguments(), ensure_ascii=False)},
+            }
+            for question in self.questions
+        ]
+        status = "requires_action" if self.waiting else "in_progress" if self.working else self.status.value
+        action = {"type": "submit_tool_outputs", "submit_tool_outputs": {"tool_calls": calls}}
+        return {"id": self.id, "status": status, "required_action": action if self.waiting else None}
+
     def as_json(self) -> dict[str, Any]:
-        """The object that the command line prints: run_id, status, result, error, and the open questions."""
+        """The object that the command line prints: run_id, status, result, error, the open questions, and what was
+        assumed."""
         asked = [question.model_dump(mode="json", exclude_none=True) for question in self.questions]
         return {
             "run_id": self.id,
@@ -143,4 +205,8 @@ class Run(BaseModel):
             "result": self.result,
             "error": self.error,
             "questions": asked,
+            "assumptions": [
+                {"id": question.id, "question": question.question, "assumed": answer.text, "path": list(question.path)}
+                for question, answer in self.assumptions
+            ],
         }

@@ -17,6 +17,7 @@ from pydantic_settings import (
 )
 
 from upcall.errors import ConfigurationError
+from upcall.facts import Fact, FactValue, facts_file, read_facts
 from upcall.functions import AgentName as AgentName
 from upcall.functions import AtLeastOne, Count, FunctionConfig, Seconds, no_flag, with_blocks
 from upcall.yaml_files import Given, Place, closest, dotted, near, wrong
@@ -80,6 +81,12 @@ class Settings(BaseSettings):
     enable_escalation: bool = True
     skip_ambiguity_check: bool = False
     check_questions: bool = True
+    ledger: bool = True
+    ledger_model: bool = False
+    facts: dict[str, FactValue] | Path = {}
+    parent_answers: bool = False
+    unattended: bool = False
+    max_questions_run: Count = 10
     enable_plan_approval: bool = False
     max_plan_iterations: Count = 10
     at_plan_limit: Literal["approve", "reject", "pause"] = "approve"
@@ -93,6 +100,7 @@ class Settings(BaseSettings):
     log_response_max_chars: AtLeastOne = 2000
 
     _strangers: tuple[str, ...] = ()
+    _given: Given | None = None
 
     @classmethod
     def read(cls, config: Path | None = None, **explicit: Any) -> Settings:
@@ -119,6 +127,8 @@ class Settings(BaseSettings):
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"Cannot read the settings: {error}.") from error
         read._strangers = tuple(_strangers(variables))
+        read._given = given
+        read.standing_facts()
         read._refuse_unknown_llms(said if "functions" in said.data else given)
         return read
 
@@ -126,6 +136,22 @@ class Settings(BaseSettings):
     def notes(self) -> tuple[str, ...]:
         """What is no error but probably not meant, or not expected: one line each."""
         return (*self._strangers, *self._undefined_llms(), *self._played())
+
+    def standing_facts(self) -> tuple[Fact, ...]:
+        """The facts, each with where it stands.
+
+        Raises:
+            ConfigurationError: their file cannot be read, or one of them is wrong.
+        """
+        if isinstance(self.facts, Path):
+            return facts_file(self.facts)
+        return read_facts(self.facts, self._place_of_fact)
+
+    def _place_of_fact(self, asked: str) -> str:
+        in_file = self._given.data.get("facts") if self._given is not None and self._given.root is not None else None
+        if self._given is not None and isinstance(in_file, dict) and asked in in_file:
+            return self._given.at("facts", asked)
+        return f"{PREFIX}FACTS or the program"
 
     @property
     def names_a_model(self) -> bool:
@@ -291,4 +317,4 @@ def _place(loc: Place) -> Place:
         aliases = field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else []
         if str(first).upper() in aliases:
             first = name
-    return (first, *(rest[1:] if first == "verbose" else (part for part in rest if part != "[key]")))
+    return (first, *(rest[1:] if first in ("verbose", "facts") else (part for part in rest if part != "[key]")))

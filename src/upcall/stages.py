@@ -49,10 +49,11 @@ def unwrapped(reply: str) -> str:
 
 
 def ends_clarification(answer: Answer | None) -> bool:
-    """Whether this answer ends the clarification. An option that was chosen is an answer, "No" and "Continue" too."""
+    """Whether this answer ends the clarification. An option that was chosen is an answer, "No" and "Continue" too, and
+    so is what was said elsewhere: it did not mean this stage."""
     if answer is None or answer.outcome is not Outcome.ANSWERED:
         return True
-    return not answer.selected and _word(answer.text) in SKIP_WORDS
+    return answer.by is AnsweredBy.HUMAN and not answer.selected and _word(answer.text) in SKIP_WORDS
 
 
 def verdict(answer: Answer | None) -> Verdict:

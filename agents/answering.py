@@ -1,0 +1,115 @@
+"""Answers that a model finds in what was said already: to a nested agent's question, and to one asked in other words.
+
+Each is one structured call. Whatever goes wrong with it, and every doubt, means: ask on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import TypeVar
+
+from autogen_core import CancellationToken
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage, UserMessage
+from pydantic import BaseModel
+
+from upcall.agents.merging import holds_most_of
+from upcall.agents.reading import UnreadableReply, read_reply, schema_text
+from upcall.agents.structured import json_forms, refuses_format
+from upcall.answers import read_answer
+from upcall.errors import AnswerRefused, ModelError
+from upcall.ladder import Answered, Judge, is_risk
+from upcall.model_calls import call_model
+from upcall.prompts import PROMPTS, Context, Prompts, ReplyFormatContext
+from upcall.prompts.contexts import ParentAnswerContext, SameQuestionContext
+from upcall.questions import Answer, AnsweredBy, Question
+from upcall.replies import NestedAnswer, SameQuestion
+
+T = TypeVar("T", bound=BaseModel)
+
+MAX_JUDGED = 30
+"""Answered questions that a model is shown, the newest; in a longer list small models lose count."""
+
+
+def may_answer(question: Question) -> bool:
+    """Whether an agent may answer it in the user's place: a risk is the user's to take, a secret the user's to tell."""
+    return not is_risk(question) and not question.secret
+
+
+async def answer_for_nested(
+    client: ChatCompletionClient,
+    known: Sequence[LLMMessage],
+    question: Question,
+    *,
+    agent: str,
+    nested: str,
+    task: str,
+    token: CancellationToken,
+    prompts: Prompts = PROMPTS,
+) -> tuple[Answer | None, RequestUsage | None]:
+    """What `agent`, which knows `known`, answers to the question of its agent `nested` that works on `task`, and the
+    tokens spent. No answer where it was not told one, the decision matters much, or the user must choose (S4-23)."""
+    asked = "\n".join([question.question, *question.details()])
+    context = ParentAnswerContext(agent=nested, task=task, question=asked)
+    reply, usage = await _reply(client, known, context, NestedAnswer, agent, token, prompts)
+    if reply is None or not reply.answers or not _told(known, reply.quote):
+        return None, usage
+    try:
+        answer = read_answer(question, reply.answer)
+    except AnswerRefused:
+        return None, usage
+    reason = f"{agent} was told ({reply.known_from.value}): {' '.join(reply.quote.split())[:500]}"
+    return answer.model_copy(update={"by": AnsweredBy.PARENT, "reason": reason}), usage
+
+
+def same_question_judge(client: ChatCompletionClient, prompts: Prompts = PROMPTS) -> Judge:
+    """A model's judgement of which answered question asks the same as a new one."""
+
+    async def judge(question: Question, answered: Sequence[Answered]) -> tuple[int | None, RequestUsage | None]:
+        shown = answered[:MAX_JUDGED]
+        context = SameQuestionContext(
+            answered=tuple(" ".join(asked.question.split()) for asked, _ in shown), question=question.question
+        )
+        reply, usage = await _reply(client, (), context, SameQuestion, "ledger", CancellationToken(), prompts)
+        number = reply.number if reply is not None else None
+        return (number - 1 if number is not None and 1 <= number <= len(shown) else None), usage
+
+    return judge
+
+
+async def _reply(
+    client: ChatCompletionClient,
+    known: Sequence[LLMMessage],
+    context: Context,
+    kind: type[T],
+    agent: str,
+    token: CancellationToken,
+    prompts: Prompts,
+) -> tuple[T | None, RequestUsage | None]:
+    """The model's reply, if it can be read, and the tokens spent; in the strongest form of JSON the server takes."""
+    form = ReplyFormatContext(reply_schema=schema_text(kind), final=False)
+    asked = UserMessage(content=f"{prompts.render(context)}\n\n{prompts.render(form)}", source="system")
+    for json_output in json_forms(client, kind):
+        call = call_model(client, [*known, asked], agent=agent, json_output=json_output, cancellation_token=token)
+        try:
+            async with aclosing(call) as items:
+                async for item in items:
+                    if isinstance(item, CreateResult):
+                        text = item.content if isinstance(item.content, str) else ""
+                        return _read(text, kind), item.usage
+        except ModelError as error:
+            if not refuses_format(error.__cause__):
+                return None, None
+    return None, None
+
+
+def _told(known: Sequence[LLMMessage], quote: str) -> bool:
+    """Whether the words that a model says it was told are there at all; a model may make them up."""
+    return holds_most_of("\n".join(str(message.content) for message in known), quote)
+
+
+def _read(text: str, kind: type[T]) -> T | None:
+    try:
+        return read_reply(text, kind)
+    except UnreadableReply:
+        return None
