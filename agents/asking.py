@@ -16,7 +16,11 @@ HINT = "Call ask_user again with a valid question: a non-empty text, and options
 
 
 class InvalidQuestion(ValueError):
-    """The model's question cannot be put. The text is for the model."""
+    """The model's question cannot be put. The text is for the model, ``reason`` for interfaces."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"Invalid ask_user call: {reason}. {HINT}")
+        self.reason = reason
 
 
 class AskUserArguments(BaseModel):
@@ -54,8 +58,9 @@ def ask_user_schema() -> ToolSchema:
     )
 
 
-def question_from(arguments: dict[str, Any], *, agent: str, call_id: str) -> Question:
-    """The question that an `ask_user` call of `agent` puts. Arguments the tool does not have are left out.
+def question_from(arguments: dict[str, Any], *, agent: str, call_id: str, **own: Any) -> Question:
+    """The question that an `ask_user` call of `agent` puts. Arguments the tool does not have are left out; `own` are
+    fields that are not the model's to say.
 
     Raises:
         InvalidQuestion: it is empty, too long, or of wrong types; with what to do about it.
@@ -64,13 +69,15 @@ def question_from(arguments: dict[str, Any], *, agent: str, call_id: str) -> Que
     fields = {name: value for name, value in said.items() if name in AskUserArguments.model_fields}
     options = fields.pop("options", [])
     if not isinstance(options, list):
-        raise InvalidQuestion(f"Invalid ask_user call: options must be a list. {HINT}")
+        raise InvalidQuestion("options must be a list")
     try:
-        return Question(**fields, options=[_for_people(each) for each in options], path=(agent,), calls=(call_id,))
+        return Question(
+            **fields, options=[_for_people(each) for each in options], path=(agent,), calls=(call_id,), **own
+        )
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in problem["loc"]) or "question"
-        raise InvalidQuestion(f"Invalid ask_user call: {where}: {problem['msg']}. {HINT}") from error
+        raise InvalidQuestion(f"{where}: {problem['msg']}") from error
 
 
 def _for_people(option: Any) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
-from autogen_agentchat.base import ChatAgent, Handoff, Response
+from autogen_agentchat.base import ChatAgent, Handoff, Response, Team
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -16,37 +17,56 @@ from autogen_agentchat.messages import (
     StructuredMessageFactory,
     TextMessage,
     ThoughtEvent,
-    ToolCallExecutionEvent,
     ToolCallRequestEvent,
+    UserInputRequestedEvent,
 )
 from autogen_core import CancellationToken, Component, ComponentModel, FunctionCall
+from autogen_core.memory import Memory
+from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import (
     AssistantMessage,
     ChatCompletionClient,
     CreateResult,
+    LLMMessage,
     RequestUsage,
-    SystemMessage,
     UserMessage,
 )
 from autogen_core.tools import BaseTool, Workbench
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
+from upcall.agents.answering import answer_for_nested, may_answer
 from upcall.agents.asking import ASK_USER, InvalidQuestion, question_from
+from upcall.agents.context import led_by, remembered, seen_through
 from upcall.agents.nesting import Caller, serve_nested
+from upcall.agents.prose import question_in_prose
 from upcall.agents.reading import UnreadableReply, read_reply, shape_text
 from upcall.agents.resumable import ResumableAgent, answers_from
 from upcall.agents.toolset import Tool, Toolset
 from upcall.agents.turns import Frame, Turn
 from upcall.errors import ModelReplyInvalid, SchemaMismatch
-from upcall.handoffs import OUTCOME, OUTPUT, QUESTIONS, asked_event, asking, path_of, under
+from upcall.handoffs import (
+    OUTCOME,
+    OUTPUT,
+    QUESTIONS,
+    answered_event,
+    asked_event,
+    asking,
+    executed_event,
+    path_of,
+    questions_of,
+    under,
+)
+from upcall.ladder import consult, record
+from upcall.mailbox import Mailbox, mailbox
 from upcall.model_calls import call_model
 from upcall.prompts import PROMPTS, AskRuleContext, Prompts, RepairContext, ReplyFormatContext
 from upcall.replies import CodingReport, Report, ResearchReport
 from upcall.runs import Usage, counted
-from upcall.tasks import Emit, cancellable, emitted
+from upcall.tasks import Emit, Work, cancellable, emitted
 
 Event = BaseAgentEvent | BaseChatMessage
+AskMode = Literal["strict", "soft", "none"]
 _REPORTS: dict[str, type[BaseModel]] = {kind.__name__: kind for kind in (Report, CodingReport, ResearchReport)}
 
 _EMPTY_REPLY = "Your last reply could not be used: it was empty. Go on with your tools, or answer with a text."
@@ -63,12 +83,17 @@ class PausableAgentConfig(BaseModel):
     workbench: list[ComponentModel] = []
     agents: list[ComponentModel] = []
     handoffs: list[Handoff] = []
+    memory: list[ComponentModel] = []
+    model_context: ComponentModel | None = None
     output_type: ComponentModel | Literal["Report", "CodingReport", "ResearchReport"] | None = None
     ask_user: bool = True
-    ask_mode: Literal["strict", "soft"] = "strict"
+    ask_mode: AskMode = "strict"
     mixed_batch: Literal["ask_only", "run"] = "ask_only"
     max_rounds: int = 30
     max_questions: int = 10
+    answers_nested: bool = False
+    catch_prose: bool = False
+    nested_timeout: float | None = None
     stream: bool = False
     user_proxy: str = "user"
     prompts: str | None = None
@@ -84,20 +109,34 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     Args:
         name: a Python identifier, unique among the agents it works beside.
         model_client: any AutoGen model client.
-        tools: functions or AutoGen tools. A function that raises `UserInputRequired` makes its own call wait.
+        tools: functions or AutoGen tools. A function that raises `UserInputRequired` makes its own call wait. The agent
+            of an `AgentTool`, and the team of a `TeamTool`, are nested like ``agents``.
         workbench: one or more AutoGen workbenches (MCP servers among them).
         agents: nested agents; each is offered to the model as a tool with one argument, ``task``. Other AutoGen agents
-            can be nested too; they never ask. An agent may be given once; the same agent may be called several times.
+            can be nested too; they never ask. A team is nested as a `NestedTeam`. An agent may be given once; the same
+            agent may be called several times.
         handoffs: peers in a group chat that this agent may hand its turn to.
+        memory: asked once a turn, when it begins; what they add to the context stays there, over every pause.
+        model_context: what the model sees of the messages, those it was filled with first. It is a view for each model
+            call and keeps nothing: the messages themselves are in the agent's state. Calls and results that a view
+            tears apart are left out of it.
         output_type: the model class of the final reply, asked for as JSON. With a ``from_text`` class method it falls
             back to that after one failed repair; with ``to_text`` that is the text of the final message. The JSON is in
             the message's metadata under ``upcall.output``. A component dump keeps its fields,
             and its methods only where it is one of our own reports.
         ask_user: whether the model gets the `ask_user` tool and the rule for it (``ask_mode``).
+        ask_mode: the rule, at the end of the system message: ``strict`` to clarify before acting, ``soft`` to ask only
+            what cannot be assumed, ``none`` where the system message has a rule of its own (S1-29).
         mixed_batch: what becomes of other calls beside an `ask_user` call in one reply: ``ask_only`` drops them, and
             the model decides anew with the answer; ``run`` runs them (decision X9).
         max_rounds: model calls a turn; the turn then ends with a text that says so.
         max_questions: `ask_user` calls a turn; further ones get an error result.
+        answers_nested: whether it looks at a nested agent's question before that goes up, and answers it if it was told
+            the answer, little depends on it, and the choice is not the user's (S4-23). One more model call a question.
+        catch_prose: whether a text that ends the turn with a question to the user counts as an `ask_user` call with it
+            (`upcall.agents.prose`). At ``max_questions`` the text stays the result.
+        nested_timeout: how many seconds a nested agent may work without coming to rest, waiting for another call of the
+            same team or stock agent included; what it asked may wait for ever. Its call then ends with an error result.
         stream: whether text is streamed from the model as it comes.
         user_proxy: the name of the `UserProxyAgent` of the outermost group chat.
         prompts: the templates of the rule for `ask_user`, of the form of the final reply, and of its repair.
@@ -119,14 +158,19 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         system_message: str = "You are a helpful assistant. Use your tools to do what is asked, then report.",
         tools: Sequence[Tool] = (),
         workbench: Workbench | Sequence[Workbench] = (),
-        agents: Sequence[ChatAgent] = (),
+        agents: Sequence[ChatAgent | Team] = (),
         handoffs: Sequence[Handoff | str] = (),
+        memory: Sequence[Memory] = (),
+        model_context: ChatCompletionContext | None = None,
         output_type: type[BaseModel] | None = None,
         ask_user: bool = True,
-        ask_mode: Literal["strict", "soft"] = "strict",
+        ask_mode: AskMode = "strict",
         mixed_batch: Literal["ask_only", "run"] = "ask_only",
         max_rounds: int = 30,
         max_questions: int = 10,
+        answers_nested: bool = False,
+        catch_prose: bool = False,
+        nested_timeout: float | None = None,
         stream: bool = False,
         user_proxy: str = "user",
         prompts: Prompts = PROMPTS,
@@ -136,11 +180,20 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         self._model_client = model_client
         self._system_message = system_message
         self._toolset = Toolset(
-            name, tools=tools, workbench=workbench, agents=agents, handoffs=handoffs, ask_user=ask_user
+            name,
+            tools=tools,
+            workbench=workbench,
+            agents=agents,
+            handoffs=handoffs,
+            ask_user=ask_user,
+            user_proxy=user_proxy,
         )
+        self._memory, self._model_context = list(memory), model_context
         self._output_type = output_type
+        self._catch_prose, self._nested_timeout = catch_prose, nested_timeout
         self._ask_mode, self._mixed_batch = ask_mode, mixed_batch
         self._max_rounds, self._max_questions = max_rounds, max_questions
+        self._answers_nested = answers_nested
         self._stream = stream
 
     @property
@@ -162,9 +215,12 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         Raises:
             ModelError: a model call failed. The state is as it was before that call: with no new messages the turn
                 goes on from there, and no finished call is made again.
+            AgentFailed: a memory or the model context failed. The same holds for the state.
         """
         turn = self._state
         note = self._take_in(messages)
+        for found in await self._remember(cancellation_token):
+            yield found
         while True:
             if turn.frames:
                 async with aclosing(self._act(cancellation_token)) as events:
@@ -176,7 +232,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                     return
                 handoff = self._chosen_handoff()
                 # Closed only after the event is out: a reader who leaves here must find the hand-off again.
-                yield ToolCallExecutionEvent(source=self.name, content=turn.results())
+                invalid = [frame.invalid for frame in turn.frames if frame.invalid]
+                yield executed_event(turn.results(), invalid=invalid, source=self.name)
                 turn.close_batch(self.name)
                 if handoff is not None:
                     turn.end()
@@ -194,15 +251,20 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                     else:
                         yield item
             assert reply is not None
-            if isinstance(reply.content, str) or not reply.content:
+            if caught := self._caught(reply):
+                async with aclosing(self._open([caught], reply, cancellation_token)) as events:
+                    async for event in events:
+                        yield event
+            elif isinstance(reply.content, str) or not reply.content:
                 said = self._conclude(reply)
                 if isinstance(said, TextMessage):
                     yield Response(chat_message=said)
                     return
                 yield said
             else:
-                for event in self._open(reply.content, reply):
-                    yield event
+                async with aclosing(self._open(reply.content, reply, cancellation_token)) as events:
+                    async for event in events:
+                        yield event
 
     def _take_in(self, messages: Sequence[BaseChatMessage]) -> str:
         """Take answers to their calls and everything else into the context. Gives a note where text was no answer."""
@@ -219,6 +281,15 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 self._state.add(message.to_model_message())
         return note
 
+    async def _remember(self, token: CancellationToken) -> list[Event]:
+        """Ask the memories where a turn begins, once: a turn that goes on has what they said in its context."""
+        turn = self._state
+        if not self._memory or turn.remembered or turn.rounds or not turn.seen:
+            return []
+        messages, events = await cancellable(remembered(self._memory, turn.messages, agent=self.name), token)
+        turn.messages, turn.remembered = messages, True
+        return [*events]
+
     def _count(self, path: str, usage: RequestUsage) -> None:
         self._state.usage = counted(self._state.usage, path, usage)
 
@@ -233,10 +304,9 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     async def _think(self, token: CancellationToken) -> AsyncGenerator[Event | CreateResult, None]:
         """One model call: text chunks as events where streaming is on, then the reply."""
-        messages = [SystemMessage(content=self._system_text()), *self._state.messages]
         call = call_model(
             self._model_client,
-            messages,
+            await self._known(self._system_text(), token),
             agent=self.name,
             tools=await cancellable(self._toolset.schemas(), token),
             stream=self._stream,
@@ -251,9 +321,17 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                     self._count(self.name, item.usage)
                     yield item
 
+    async def _known(self, system_text: str, token: CancellationToken) -> list[LLMMessage]:
+        """What the model is shown of the messages so far, with the system's text first."""
+        messages: Sequence[LLMMessage] = self._state.messages
+        if self._model_context is not None:
+            messages = await cancellable(seen_through(self._model_context, messages, agent=self.name), token)
+        several = bool(self._model_client.model_info.get("multiple_system_messages"))
+        return led_by(system_text, messages, several=several)
+
     def _system_text(self) -> str:
         parts = [self._system_message]
-        if self._toolset.ask_user:
+        if self._toolset.ask_user and self._ask_mode != "none":
             parts.append(self._prompts.render(AskRuleContext(mode=self._ask_mode)))
         if self._output_type is not None:
             shape = shape_text(self._output_type)
@@ -323,8 +401,11 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     # -- act ----------------------------------------------------------------------------------------------------------
 
-    def _open(self, calls: Sequence[FunctionCall], reply: CreateResult) -> list[Event]:
-        """Open the frames of a reply's calls, put its questions, and tell of both."""
+    async def _open(
+        self, calls: Sequence[FunctionCall], reply: CreateResult, token: CancellationToken
+    ) -> AsyncGenerator[Event, None]:
+        """Open the frames of a reply's calls, put its questions, and tell of both. A question whose answer is known
+        already closes its call at once."""
         turn = self._state
         turn.open_frames(calls, reply.thought)
         for frame in turn.frames:
@@ -332,19 +413,45 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         asks = [frame for frame in turn.frames if frame.call.name == ASK_USER and self._toolset.ask_user]
         if asks and self._mixed_batch == "ask_only":
             turn.frames = asks
-        events: list[Event] = []
         if reply.thought:
-            events.append(ThoughtEvent(source=self.name, content=reply.thought))
+            yield ThoughtEvent(source=self.name, content=reply.thought)
         kept = [frame.call for frame in turn.frames]
-        events.append(ToolCallRequestEvent(source=self.name, content=kept, models_usage=reply.usage))
-        events += [asked_event(question, source=self.name) for question in turn.open_questions()]
-        return events
+        yield ToolCallRequestEvent(source=self.name, content=kept, models_usage=reply.usage)
+        for frame in turn.frames:
+            for question in frame.questions:
+                if answer := await cancellable(consult(question), token):
+                    frame.finish(answer.as_text())
+                    yield answered_event(question, answer, source=self.name)
+                else:
+                    yield asked_event(question, source=self.name)
+
+    def _caught(self, reply: CreateResult) -> FunctionCall | None:
+        """The `ask_user` call that a final text stands for, where it asks the user something (S1-24)."""
+        text = reply.content
+        if not (self._catch_prose and self._toolset.ask_user and isinstance(text, str)):
+            return None
+        found = question_in_prose(text)
+        if found is None or self._state.asked >= self._max_questions or self._is_output(text):
+            return None
+        arguments = json.dumps({"question": found.question, "options": found.options}, ensure_ascii=False)
+        return FunctionCall(id="", name=ASK_USER, arguments=arguments)
+
+    def _is_output(self, text: str) -> bool:
+        if self._output_type is None:
+            return False
+        try:
+            read_reply(text, self._output_type)
+        except UnreadableReply:
+            return False
+        return True
 
     def _check(self, frame: Frame) -> None:
         """Close a call that cannot be made with an error result; turn a valid `ask_user` call into its question."""
+        asks = frame.call.name == ASK_USER and self._toolset.ask_user
         if frame.problem:
+            frame.invalid = frame.problem if asks else None
             frame.finish(frame.problem, is_error=True)
-        elif frame.call.name == ASK_USER and self._toolset.ask_user:
+        elif asks:
             if self._state.asked >= self._max_questions:
                 frame.finish(
                     f"You have asked {self._state.asked} questions, the limit. Go on with your best judgement and say "
@@ -356,17 +463,53 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 frame.questions = [question_from(frame.arguments(), agent=self.name, call_id=frame.call.id)]
                 self._state.asked += 1
             except InvalidQuestion as refusal:
+                frame.invalid = refusal.reason
                 frame.finish(str(refusal), is_error=True)
 
     def _act(self, token: CancellationToken) -> AsyncGenerator[Event, None]:
-        """Work on every call that can go on, all at the same time. One that fails does not stop the others."""
-        return emitted([partial(self._serve, frame, token) for frame in self._state.frames if frame.runnable])
+        """Work on every call that can go on, all at the same time. One that fails does not stop the others, and one
+        that waits for an answer goes on when it comes, without waiting for them."""
+        box, busy = mailbox.get(), set[str]()
+
+        async def serve(frame: Frame, emit: Emit[Event]) -> None:
+            try:
+                await self._serve(frame, token, emit)
+            finally:
+                busy.discard(frame.call.id)
+
+        def started() -> list[Work[Event]]:
+            frames = [frame for frame in self._state.frames if frame.runnable and frame.call.id not in busy]
+            busy.update(frame.call.id for frame in frames)
+            return [partial(serve, frame) for frame in frames]
+
+        def waiting() -> set[str]:
+            still = [frame for frame in self._state.frames if frame.call.id not in busy and not frame.answers]
+            return {question.id for frame in still for question in frame.questions}
+
+        async def answered(came_in: Mailbox) -> list[Work[Event]]:
+            self._state.deliver(await came_in.answers_to(waiting))
+            return started()
+
+        return emitted(started(), partial(answered, box) if box else None)
 
     async def _serve(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> None:
         name = frame.call.name
-        if agent := self._toolset.agents.get(name):
-            caller = Caller(self.name, self.user_proxy)
-            await serve_nested(frame, agent, caller, token, lambda event: emit(self._counted(event, frame.call.id)))
+        if agent := self._toolset.nested.get(name):
+            caller = Caller(self.name, self.user_proxy, self._nested_timeout)
+            serving, held = True, list[Event]()
+
+            def tell(event: Event) -> None:
+                event = self._counted(event, frame.call.id)
+                looks = self._answers_nested and isinstance(event, UserInputRequestedEvent)
+                (held.append if looks and all(map(may_answer, questions_of(event))) else emit)(event)
+
+            while serving:
+                await serve_nested(frame, agent, caller, token, tell)
+                serving = await self._answer_nested(frame, token, emit)
+                for event in held:  # Nobody is asked what this agent answers.
+                    if {each.id for each in questions_of(event)} & set(frame.passed_up):
+                        emit(event)
+                held.clear()
         elif frame.nested is not None:
             raise SchemaMismatch(
                 f"The stored state of agent {self.name!r} holds work of an agent {name!r}, which it does not have. "
@@ -376,6 +519,37 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             self._hand_off(frame, self._toolset.handoffs[name])
         else:
             await self._toolset.serve(frame, token, emit)
+
+    async def _answer_nested(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> bool:
+        """Answer what a nested agent asks, as far as this agent knows it; each question once. True if there
+        is an answer to go on with."""
+        asked = [each for each in frame.questions if each.id not in frame.passed_up and may_answer(each)]
+        if not asked or not self._answers_nested:
+            return False
+        frame.interrupted = True  # Cut off here, it goes on with what was answered so far.
+        for question in asked:
+            answer, usage = await answer_for_nested(
+                self._model_client,
+                await self._known(self._system_message, token),
+                question,
+                agent=self.name,
+                nested=frame.call.name,
+                task=str(frame.arguments().get("task")),
+                token=token,
+                prompts=self._prompts,
+            )
+            if usage is not None:
+                self._count(self.name, usage)
+                told = f"(looks whether it can answer {frame.call.name}: {'yes' if answer else 'no'})"
+                emit(ThoughtEvent(source=self.name, content=told, models_usage=usage))
+            if answer is None:
+                frame.passed_up.append(question.id)
+            else:
+                frame.answers.append(answer)
+                record(question, answer)
+                emit(answered_event(question, answer, source=self.name))
+        frame.interrupted = False
+        return bool(frame.answers)
 
     def _hand_off(self, frame: Frame, handoff: Handoff) -> None:
         chosen = self._chosen_handoff()
@@ -403,12 +577,17 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             workbench=[workbench.dump_component() for workbench in self._toolset.workbenches],
             agents=[agent.dump_component() for agent in self._toolset.agents.values()],
             handoffs=list(self._toolset.handoffs.values()),
+            memory=[memory.dump_component() for memory in self._memory],
+            model_context=self._model_context.dump_component() if self._model_context else None,
             output_type=_dumped(self._output_type),
             ask_user=self._toolset.ask_user,
             ask_mode=self._ask_mode,
             mixed_batch=self._mixed_batch,
             max_rounds=self._max_rounds,
             max_questions=self._max_questions,
+            answers_nested=self._answers_nested,
+            catch_prose=self._catch_prose,
+            nested_timeout=self._nested_timeout,
             stream=self._stream,
             user_proxy=self.user_proxy,
             prompts=str(self._prompts.folder) if self._prompts.folder else None,
@@ -425,16 +604,25 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             workbench=[Workbench.load_component(each) for each in config.workbench],
             agents=[ChatAgent.load_component(agent) for agent in config.agents],
             handoffs=config.handoffs,
+            memory=[Memory.load_component(memory) for memory in config.memory],
+            model_context=_loaded_context(config.model_context),
             output_type=_loaded(config.output_type),
             ask_user=config.ask_user,
             ask_mode=config.ask_mode,
             mixed_batch=config.mixed_batch,
             max_rounds=config.max_rounds,
             max_questions=config.max_questions,
+            answers_nested=config.answers_nested,
+            catch_prose=config.catch_prose,
+            nested_timeout=config.nested_timeout,
             stream=config.stream,
             user_proxy=config.user_proxy,
             prompts=Prompts(config.prompts) if config.prompts else PROMPTS,
         )
+
+
+def _loaded_context(config: ComponentModel | None) -> ChatCompletionContext | None:
+    return None if config is None else ChatCompletionContext.load_component(config)
 
 
 def _dumped(output: type[BaseModel] | None) -> Any:

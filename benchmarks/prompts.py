@@ -22,6 +22,7 @@ from autogen_core.models import ChatCompletionClient
 
 from upcall.agents import Clarifier, Classifier, Planner
 from upcall.agents.planner import FALLBACK_SECTIONS
+from upcall.errors import UpcallError
 from upcall.handoffs import CLASSIFICATION, ERROR, PLAN, questions_in
 from upcall.models import ModelClients
 from upcall.plans import ReviewedPlan
@@ -179,7 +180,10 @@ async def measure(settings: Settings, agents: Sequence[str], limit: int | None) 
         outcomes = []
         began = time.perf_counter()
         for task in tasks[:limit]:
-            outcome = await judge(clients(agent), task)
+            try:
+                outcome = await judge(clients(agent), task)
+            except UpcallError as error:
+                outcome = Outcome("failed", False, str(error))
             outcomes.append(outcome)
             mark = {True: "right", False: "WRONG", None: ""}[outcome.right]
             said = " ".join(outcome.said.split())[:110]

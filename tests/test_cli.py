@@ -86,13 +86,27 @@ def test_two_questions_are_answered_by_id_one_after_the_other() -> None:
 def test_a_plain_answer_is_refused_where_two_questions_are_open() -> None:
     both = script(
         lead=[Calls([Call("coder", {"task": "x"}), Call("coder", {"task": "y"})])],
-        coder=[ASK, ASK],
+        coder=[ASK, Call("ask_user", {"question": "Which database?"})],
     )
     with LoopbackServer(both) as server:
         run_id = upcall("run", TASK, "--detach", "--json", *model(server)).json["run_id"]
         ended = upcall("answer", run_id, "Express")
     assert ended.status == 2
     assert "2 questions are open" in ended.error
+
+
+def test_two_agents_that_ask_the_same_are_shown_as_one_question_and_both_get_the_answer() -> None:
+    both = script(
+        lead=[Calls([Call("coder", {"task": "x"}), Call("researcher", {"task": "y"})]), '{"summary": "All done."}'],
+        coder=[ASK, '{"summary": "Coded."}'],
+        researcher=[ASK, '{"summary": "Found."}'],
+    )
+    with LoopbackServer(both) as server:
+        asked = upcall("run", TASK, "--detach", *model(server))
+        assert asked.out.count("Which framework?") + asked.err.count("Which framework?") == 1
+        assert "researcher (for lead) waits for this too." in asked.out + asked.err
+        ended = upcall("answer", asked.err.split("upcall answer ")[1].split()[0], "Express", "--json")
+    assert ended.json["result"].startswith("All done.")
 
 
 def test_an_answer_that_is_not_an_option_is_refused_with_the_options() -> None:
@@ -341,7 +355,7 @@ def test_another_schema_version_is_refused_with_what_to_do() -> None:
         connection.execute("update upcall_meta set value = '0'")
     ended = upcall("list")
     assert ended.status == 1
-    assert "schema version 0; this version of upcall reads version 1" in ended.error
+    assert "schema version 0; this version of upcall reads version 2" in ended.error
 
 
 def test_a_plan_is_reviewed_over_processes() -> None:
@@ -418,7 +432,7 @@ def test_control_characters_of_a_model_are_shown_not_sent() -> None:
 
 def test_json_is_all_that_stands_on_standard_output() -> None:
     ended = upcall("run", "What is CUDA?", "--json")
-    assert set(ended.json) == {"run_id", "status", "result", "error", "questions"}
+    assert set(ended.json) == {"run_id", "status", "result", "error", "questions", "assumptions"}
 
 
 def test_a_failed_run_is_one_json_object_too() -> None:

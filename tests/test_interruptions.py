@@ -17,7 +17,7 @@ from upcall.testing import ScriptedModelClient
 
 MODEL_CALLS = 10
 FILES = 2
-STEPS = 32
+STEPS = 34
 """Where the scenario can be cut: before and after each model call, each write to the store, each file written."""
 
 

@@ -32,7 +32,6 @@ from conversation import answers, cancelled_while, carried, impatient, nothing_l
 from pydantic import BaseModel
 
 from upcall.agents import PausableAgent
-from upcall.agents.resumable import interruptions
 from upcall.errors import (
     AgentFailed,
     ConfigurationError,
@@ -46,6 +45,7 @@ from upcall.errors import (
 )
 from upcall.handoffs import OUTCOME, path_of
 from upcall.replies import Report
+from upcall.tasks import interruptions
 from upcall.testing import Call, Calls, Fail, Hang, Reply, Request, Say, Script, ScriptedModelClient
 
 pytestmark = pytest.mark.usefixtures(impatient.__name__)

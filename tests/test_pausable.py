@@ -408,6 +408,7 @@ async def test_a_question_beyond_the_limit_gets_an_error_and_a_new_turn_may_ask_
 
 
 async def test_without_ask_user_the_model_has_neither_tool_nor_rule() -> None:
+    """S1-29"""
     with ScriptedModelClient([ASK, "Built."]) as client:
         await say(coder(client, ask_user=False, tools=[add]), "Build it")
     assert "there is no tool 'ask_user'" in client.requests[-1].tool_results["call_1_1"]
@@ -504,6 +505,7 @@ async def test_a_tool_that_waits_does_not_stop_the_calls_beside_it() -> None:
 
 
 async def test_a_paused_turn_goes_on_in_a_new_object() -> None:
+    """S4-44"""
     tool = Counted()
     with ScriptedModelClient([Call("note"), ASK, Call("note"), "Built."]) as client:
         first = coder(client, tools=[tool.note])
@@ -920,6 +922,7 @@ async def test_the_turn_ends_with_a_text_when_its_model_calls_are_spent_and_the_
 
 
 async def test_model_calls_count_over_a_pause() -> None:
+    """S4-33"""
     with ScriptedModelClient([ASK, Call("add", {"a": 1, "b": 2})]) as client:
         first = coder(client, tools=[add], max_rounds=2)
         rest = await say(first, "Build it")
@@ -1136,7 +1139,7 @@ async def test_every_option_survives_a_dump() -> None:
         system_message="You code.",
         workbench=[StaticWorkbench([])],
         handoffs=[Handoff(target="tester", message="Over to you")],
-        ask_mode="soft",
+        ask_mode="none",
         mixed_batch="run",
         max_rounds=3,
         max_questions=2,

@@ -21,6 +21,7 @@ FIRST = Checkpoint(inbox=(TextMessage(source="user", content="do it"),))
 
 
 async def test_a_run_comes_back_as_it_was_stored() -> None:
+    """S4-54"""
     stored = await RunStore("runs.db").create(Run(task="do it", user="alice"), FIRST)
     assert await RunStore("runs.db").load(stored.run.id) == stored
 
@@ -193,6 +194,7 @@ async def test_a_store_can_be_used_from_several_event_loops() -> None:
 
 
 async def test_a_checkpoint_of_ten_megabytes_is_kept() -> None:
+    """S4-49"""
     big = Checkpoint(team_state={"messages": ["x" * 1000] * 10_000})
     stored = await RunStore("runs.db").create(Run(task="do it"), big)
     assert (await RunStore("runs.db").load(stored.run.id)).checkpoint == big

@@ -15,18 +15,29 @@ from autogen_agentchat.messages import TextMessage
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool
 
+from upcall.agents.answering import same_question_judge
 from upcall.agents.toolset import Tool, as_tool
 from upcall.answers import GivenAnswers, is_text, match_answers
 from upcall.checkpoints import Checkpoint
-from upcall.errors import ConfigurationError, RunNotWaiting, SchemaMismatch, StoredStateError, UpcallError
+from upcall.errors import (
+    ConfigurationError,
+    RunNotWaiting,
+    SchemaMismatch,
+    StoredStateError,
+    UpcallError,
+    first_line,
+)
+from upcall.facts import THIS_RUN, Fact, read_facts
+from upcall.group_chats import keep_turns
 from upcall.handoffs import answering
+from upcall.ladder import Judge, Ladder, Rules, fanned_out
 from upcall.models import ModelClients, uses_demo
 from upcall.prompts import PROMPTS, Prompts
 from upcall.questions import Answer, AnsweredBy, Outcome
 from upcall.runs import Run, RunStatus
 from upcall.settings import DEMO, Settings
 from upcall.store import RunStore, StoredRun
-from upcall.stretch import Event, Stretch, first_line, whole
+from upcall.stretch import Event, Stretch, whole
 from upcall.teams import PHASES, USER, TeamOptions, root_team
 
 MakeTeam: TypeAlias = Callable[[], Team]
@@ -34,7 +45,12 @@ MakeTeam: TypeAlias = Callable[[], Team]
 EARLIER = "earlier_assistant"
 """Who said what the user did not say in the conversation before a run."""
 
+RUNGS = ("ledger", "ledger_model", "unattended", "max_questions_run")
+"""The settings of who answers before the human is asked, whatever the team."""
+
 KEPT = (
+    *RUNGS,
+    "parent_answers",
     "enable_clarifier",
     "enable_escalation",
     "skip_ambiguity_check",
@@ -110,6 +126,8 @@ class Upcall:
         history: Sequence[TextMessage] = (),
         user_info: Mapping[str, str] | None = None,
         data_sources: Sequence[str] | None = None,
+        facts: Mapping[str, Any] | None = None,
+        unattended: bool | None = None,
         run_id: str | None = None,
     ) -> AsyncGenerator[Event | Run, None]:
         """AutoGen's events, nested ones included, then the `Run` at its first rest, last.
@@ -117,8 +135,11 @@ class Upcall:
         `workspace` is the folder of the coder's files (``upcall-work/RUN`` if not given), `documents` are the files and
         folders the researcher reads. `history` is the conversation before the task, oldest first, the user's messages
         with source ``user``. `user_info` (name, email) is told to the classifier. `data_sources` are the ids of the
-        tools that may be used, ``documents`` for the documents (the setting of this name if not given). A question is
-        stored before the event that tells of it.
+        tools that may be used, ``documents`` for the documents (the setting of this name if not given). `facts` are
+        answers that stand for this run (``{"framework": "Express"}``); they come before those of the settings.
+        `unattended`: nobody is there to answer, so that questions come to their own default, listed in
+        `Run.assumptions`; a risk confirmation waits all the same. A question is stored before the event that tells of
+        it.
 
         Raises:
             ConfigurationError: the task is empty, or the team cannot be built; no run is stored then.
@@ -126,17 +147,20 @@ class Upcall:
         """
         if not task.strip():
             raise ConfigurationError("The task is empty. Say what is to be done.")
-        if not all(map(is_text, (task, *(each.content for each in history), *(user_info or {}).values()))):
+        standing = read_facts(facts or {}, lambda _: THIS_RUN)
+        texts = (task, *(each.content for each in history), *(user_info or {}).values())
+        if not all(map(is_text, (*texts, *(text for fact in standing for text in (fact.asked, fact.answer))))):
             raise ConfigurationError(
-                "The task, its history or user_info holds bytes that are no text in UTF-8. Say it in plain text."
+                "The task, its history, user_info or facts hold bytes that are no text in UTF-8. Say it in plain text."
             )
         status = RunStatus.EXECUTING if self._make_team else RunStatus.INITIALIZING
         run = Run(task=task, status=status, user=user or self.settings.user, **({"id": run_id} if run_id else {}))
         kept = {
             "user_info": None if user_info is None else dict(user_info),
             "data_sources": None if data_sources is None else list(data_sources),
+            "unattended": unattended,
         }
-        run = run.model_copy(update={"inputs": self._inputs(run.id, workspace, documents, kept)})
+        run = run.model_copy(update={"inputs": self._inputs(run.id, workspace, documents, kept, standing)})
         crew = self._crew(run)
         first = TextMessage(source=USER, content=task)
         stored = await self.store.create(run, Checkpoint(inbox=(*map(_said_before, history), first)))
@@ -149,7 +173,8 @@ class Upcall:
 
         `answer` is one value where one question is open, or a mapping from question ids to values; a value is an option
         (label, number or id), text, or an `Answer` that skips or declines. What stays unanswered stays open. The same
-        answer again changes nothing.
+        answer again changes nothing. Where a team is still at work on the run, the answer is left for it, and the run
+        is given back as it stands.
 
         Raises:
             UnknownRun, RunNotWaiting, UnknownQuestion, AnswerRefused, AlreadyAnswered: nothing was changed.
@@ -166,23 +191,31 @@ class Upcall:
         if run.status in (RunStatus.CANCELLED, RunStatus.EXPIRED) or not (run.questions or run.answers):
             raise RunNotWaiting(f"Run {run.id} is {run.status} and waits for no answer.")
         if not run.questions and not isinstance(answer, Mapping):
-            answer = {run.answers[-1].question_id: answer}
-        answers = match_answers(answer, run.questions, run.answers, user or self.settings.user, run.closed)
+            humans = [each for each in run.answers if each.by is AnsweredBy.HUMAN]
+            answer = {(humans or run.answers)[-1].question_id: answer}
+        named = isinstance(answer, Mapping) or (isinstance(answer, Answer) and answer.question_id)
+        waiting = run.open_questions if named else run.questions
+        answers = match_answers(answer, waiting, run.answers, user or self.settings.user, run.closed)
         if not answers:
             yield run
             return
-        if run.status is not RunStatus.AWAITING_CLARIFICATION:
+        if run.repeated:
+            answers = fanned_out(answers, run.open_questions)
+        if run.working and await self.store.post(run.id, answers):
+            yield run.answered(run.status, answers)
+            return
+        if run.working:  # Its team has come to rest in the meantime.
+            async with aclosing(self.answer_stream(run_id, answer, user=user)) as items:
+                async for item in items:
+                    yield item
+            return
+        if not run.waiting:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; resume it first, then answer: upcall resume {run.id}")
         crew = self._crew(run)
-        target = run.questions[0].path[0]
-        message = answering(answers, target=target, questions=run.questions, source=USER)
         answered = {each.question_id for each in answers}
-        claimed = run.moved_to(
-            self._phase(target),
-            questions=tuple(question for question in run.questions if question.id not in answered),
-            answers=(*run.answers, *answers),
-            closed=(*run.closed, *(question for question in run.questions if question.id in answered)),
-        )
+        target = next(question.path[0] for question in run.open_questions if question.id in answered)
+        message = answering(answers, target=target, questions=run.open_questions, source=USER)
+        claimed = run.answered(self._phase(target), answers)
         inbox = (*stored.checkpoint.inbox, message)
         checkpoint = stored.checkpoint.model_copy(update={"inbox": inbox})
         claim = await self.store.save(stored, claimed, checkpoint)
@@ -208,11 +241,24 @@ class Upcall:
         if run.over:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to resume.")
         crew = self._crew(run)
-        claimed = run.moved_to(self._phase_reached(run), error=None)
-        claim = await self.store.save(stored, claimed)
+        claim = await self.store.save(stored, *self._with_mail(stored, await self.store.mail(run.id)))
         async with aclosing(self._advance(claim, crew)) as items:
             async for item in items:
                 yield item
+
+    def _with_mail(self, stored: StoredRun, mail: Sequence[Answer]) -> tuple[Run, Checkpoint]:
+        """The run to be resumed, with the answers that came before its team could take them in. A question that the
+        checkpoint does not know is asked again; the ledger then has its answer."""
+        run, checkpoint = stored.run, stored.checkpoint
+        asked = {question.id: question for question in run.open_questions}
+        answers = [answer for answer in mail if answer.question_id in asked]
+        heard = [answer for answer in answers if answer.question_id not in run.early]
+        if heard:
+            target = asked[heard[0].question_id].path[0]
+            message = answering(heard, target=target, questions=run.open_questions, source=USER)
+            checkpoint = checkpoint.model_copy(update={"inbox": (*checkpoint.inbox, message)})
+        claimed = run.moved_to(self._phase_reached(run), error=None)
+        return claimed.answered(claimed.status, answers).without_early(), checkpoint
 
     async def get(self, run_id: str) -> Run:
         """The run as it is stored. `run_id` may be the first characters of its id, four or more.
@@ -240,13 +286,14 @@ class Upcall:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to cancel.")
         dropped = [
             Answer(question_id=question.id, outcome=Outcome.CANCELLED, by=AnsweredBy.POLICY)
-            for question in run.questions
+            for question in run.open_questions
         ]
         cancelled = run.moved_to(
             RunStatus.CANCELLED,
             questions=(),
+            repeated=(),
             answers=(*run.answers, *dropped),
-            closed=(*run.closed, *run.questions),
+            closed=(*run.closed, *run.open_questions),
             error=None,
         )
         return (await self.store.save(stored, cancelled)).run
@@ -254,31 +301,56 @@ class Upcall:
     # -- one stretch of a run -----------------------------------------------------------------------------------------
 
     async def _advance(self, stored: StoredRun, crew: _Crew) -> AsyncGenerator[Event | Run, None]:
+        """The events of a run up to its next rest, then the `Run`. Where a stretch ends with questions that do not go
+        to the human, what these come to is stored, and a new team goes on with that."""
+        while True:
+            ladder = self._ladder(stored.run, crew)
+            stretch = Stretch(stored, self.store, self._phase, ladder=ladder, resumable=self._make_team is None)
+            async with aclosing(self._work(stretch, stored, crew)) as events:
+                async for event in events:
+                    yield event
+            stored = stretch.stored
+            if not stored.run.working:
+                yield stored.run
+                return
+            crew = self._crew(stored.run)
+
+    async def _work(self, stretch: Stretch, stored: StoredRun, crew: _Crew) -> AsyncGenerator[Event, None]:
         """Run a team from its checkpoint to its next rest, store that, then tell of it.
 
         Where this is cut off (Ctrl-C, the caller leaves), the run is stored as it stands and can be resumed.
         """
-        team, stretch = crew.team, Stretch(stored, self.store, self._phase, resumable=self._make_team is None)
+        team = crew.team
         try:
             await self._load(team, stored)
             async with aclosing(stretch.events(team)) as events:
                 async for event in events:
                     yield event
-            rest = await whole(stretch.rested(team))
+            await whole(stretch.rested(team))
         except (asyncio.CancelledError, GeneratorExit):
             await whole(stretch.interrupted(team))
             raise
         except StoredStateError as error:
             if stretch.started:
                 raise
-            rest = await whole(stretch.failed(team, error))
+            await whole(stretch.failed(team, error))
         except Exception as error:  # noqa: BLE001  (whatever a team raises, its run is stored as failed)
-            rest = await whole(stretch.failed(team, error))
+            await whole(stretch.failed(team, error))
         finally:
             await crew.close()
         for event in stretch.held:
             yield event
-        yield rest
+
+    def _ladder(self, run: Run, crew: _Crew) -> Ladder:
+        settings = self._settings_of(run)
+        rules = Rules(
+            ledger=settings.ledger, unattended=settings.unattended, max_questions_run=settings.max_questions_run
+        )
+        facts = [[Fact.model_validate(each) for each in level] for level in run.inputs.get("facts", ())]
+        return Ladder(rules, run.clarification_history, run.open_questions, facts, crew.judge)
+
+    def _settings_of(self, run: Run) -> Settings:
+        return self.settings.model_copy(update=run.inputs.get("team", {}))
 
     async def _load(self, team: Team, stored: StoredRun) -> None:
         state = stored.checkpoint.team_state
@@ -296,8 +368,9 @@ class Upcall:
 
     def _crew(self, run: Run) -> _Crew:
         if self._make_team is not None:
-            return _Crew(self._make_team())
-        settings = self.settings.model_copy(update=run.inputs.get("team", {}))
+            team, judging = keep_turns(self._make_team(), user_proxy=USER), self._clients_to_judge(run)
+            return _Crew(team, judging, same_question_judge(judging("clarifier")) if judging else None)
+        settings = self._settings_of(run)
         options = TeamOptions(
             workspace=Path(run.inputs["workspace"]),
             documents=run.inputs.get("documents", ()),
@@ -309,6 +382,7 @@ class Upcall:
             enable_escalation=settings.enable_escalation,
             skip_ambiguity_check=settings.skip_ambiguity_check,
             check_questions=settings.check_questions,
+            parent_answers=settings.parent_answers,
             enable_plan_approval=settings.enable_plan_approval,
             max_plan_iterations=settings.max_plan_iterations,
             at_plan_limit=settings.at_plan_limit,
@@ -324,9 +398,23 @@ class Upcall:
             prompts=Prompts(settings.prompts) if settings.prompts else PROMPTS,
         )
         if (given := self._model_client) is not None:
-            return _Crew(root_team(lambda agent: given, options))
+            judge = same_question_judge(given, options.prompts) if settings.ledger_model else None
+            return _Crew(root_team(lambda agent: given, options), judge=judge)
         clients = ModelClients(settings if settings.names_a_model else settings.started_with(run.inputs))
-        return _Crew(root_team(clients, options), clients)
+        judge = same_question_judge(clients("clarifier"), options.prompts) if settings.ledger_model else None
+        return _Crew(root_team(clients, options), clients, judge)
+
+    def _clients_to_judge(self, run: Run) -> ModelClients | None:
+        """The model that tells which questions mean the same, for a team that brings its own models."""
+        settings = self._settings_of(run)
+        if not settings.ledger_model:
+            return None
+        if uses_demo(settings):
+            raise ConfigurationError(
+                "ledger_model is true, but no model is set that could tell which questions mean the same: set model, "
+                "or leave ledger_model out."
+            )
+        return ModelClients(settings)
 
     def _phase(self, agent: str) -> RunStatus:
         return RunStatus.EXECUTING if self._make_team else PHASES.get(agent, RunStatus.EXECUTING)
@@ -345,19 +433,23 @@ class Upcall:
         workspace: str | Path | None,
         documents: Sequence[str | Path],
         chosen: Mapping[str, Any],
+        facts: Sequence[Fact],
     ) -> dict[str, Any]:
-        """What a run keeps from its start, so that it goes on the same in another folder or process; never a key."""
+        """What a run keeps from its start, so that it goes on the same in another folder or process; never a key. Its
+        own facts come before those of the settings."""
+        team = {name: getattr(self.settings, name) for name in (RUNGS if self._make_team is not None else KEPT)}
+        team |= {name: value for name, value in chosen.items() if value is not None}
+        levels = [[fact.model_dump() for fact in level] for level in (facts, self.settings.standing_facts())]
         if self._make_team is not None:
-            return {}
+            return {"team": team, "facts": levels}
         folder = _absolute(workspace or self.settings.workspace or Path("upcall-work") / run_id)
         _refuse_unusable(folder)
         named = [*documents] or [*self.settings.documents]
         kept: dict[str, Any] = {
             "workspace": str(folder),
             "documents": [str(_absolute(each)) for each in named],
+            "facts": levels,
         }
-        team = {name: getattr(self.settings, name) for name in KEPT}
-        team |= {name: value for name, value in chosen.items() if value is not None}
         if team["prompts"] is not None:
             team["prompts"] = str(_absolute(team["prompts"]))
         kept["team"] = team
@@ -375,6 +467,7 @@ class _Crew:
 
     team: Team
     clients: ModelClients | None = None
+    judge: Judge | None = None
 
     async def close(self) -> None:
         if self.clients is not None:

@@ -65,6 +65,9 @@ def run(
     workspace: Annotated[Path | None, typer.Option(help="Folder for the coder's files [upcall-work/RUN].")] = None,
     docs: Annotated[list[Path] | None, typer.Option(help="A document or folder to research; repeatable.")] = None,
     review_plan: Annotated[bool, typer.Option("--review-plan", help="Show the plan before it is worked off.")] = False,
+    unattended: Annotated[
+        bool, typer.Option("--unattended", help="Nobody is there: questions come to their own default.")
+    ] = False,
     model: Model = None,
     base_url: BaseUrl = None,
     store: Store = None,
@@ -86,6 +89,7 @@ def run(
         user=user,
         detach=detach,
         enable_plan_approval=review_plan or None,
+        unattended=unattended or None,
     )
     run_id = new_id()
     with command:
@@ -119,7 +123,7 @@ def answer(
         found = command.open(run_id)
         given = _given(found, answers or [], skip or [], decline or [])
         if not given and command.interactive and found.waiting:
-            given = command.screen.ask(found.questions)
+            given = command.screen.ask(found)
         elif not given:
             raise CallerError(
                 f"No answer was given. Say: upcall answer {found.id} ANSWER, or ID=ANSWER for each question."
@@ -243,7 +247,7 @@ class _Command:
         self._announce()
         rest = self._consume(stream)
         while self.interactive and rest.waiting:
-            answers = self.screen.ask(rest.questions)
+            answers = self.screen.ask(rest)
             rest = self._consume(self.app.answer_stream(rest.id, answers))
         self.finish(rest)
 
@@ -253,9 +257,15 @@ class _Command:
             self.print_json(rest.as_json())
         elif rest.waiting:
             self.screen.waiting(rest, self.program, self.store_option)
+        elif rest.working:
+            self.screen.note(
+                f"The answer is left for run {rest.id}, which is at work. Should its process have ended, go on with: "
+                f"{self.program} resume {rest.id}{self.store_option}"
+            )
         elif rest.result is not None:
             self.screen.note(f"Run {rest.id} is {rest.status}.")
             self.screen.result(rest.result)
+            self.screen.assumed(rest)
             self._tell_of_files(rest)
         elif rest.error is None:
             self.screen.note(f"Run {rest.id} is {rest.status}.")
@@ -333,6 +343,7 @@ class _Command:
                 "result": None,
                 "error": str(error),
                 "questions": [],
+                "assumptions": [],
             }
             self.print_json(failed)
         if isinstance(error, UpcallError):

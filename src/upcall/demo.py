@@ -156,7 +156,7 @@ def _framework(answer: str) -> tuple[str, bool]:
     for known in _FILES:
         if known.casefold() in answer.casefold():
             return known, False
-    if answer.startswith(("The user skipped", "The user declined", "Nobody answered")):
+    if answer.startswith(("The user skipped", "The user declined", "Nobody ", "This was not put")):
         return "Express", True
     return answer.strip().splitlines()[0][:60], False
 

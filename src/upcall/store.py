@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from upcall.checkpoints import Checkpoint
-from upcall.errors import ConfigurationError, RunConflict, SchemaMismatch, StoreUnavailable, UnknownRun
+from upcall.errors import (
+    AlreadyAnswered,
+    ConfigurationError,
+    RunConflict,
+    SchemaMismatch,
+    StoreUnavailable,
+    UnknownRun,
+)
+from upcall.questions import Answer
 from upcall.runs import Run
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 BUSY_SECONDS = 30
 """How long a write waits for another process's write before it gives up."""
 
@@ -43,6 +51,17 @@ _checkpoints = Table(
     Column("version", Integer, nullable=False),
     Column("state", Text, nullable=False),
 )
+_mail = Table(
+    "upcall_mail",
+    _metadata,
+    Column("run_id", String, primary_key=True),
+    Column("question_id", String, primary_key=True),
+    Column("answer", Text, nullable=False),
+)
+
+
+class MailCame(Exception):
+    """A run that is to wait has got an answer in the very moment: take it in, then store it."""
 
 
 @dataclass(frozen=True)
@@ -106,10 +125,12 @@ class RunStore:
         return StoredRun(_run(row.record, full_id), Checkpoint.load(row.state, full_id), row.version)
 
     async def save(self, stored: StoredRun, run: Run, checkpoint: Checkpoint | None = None) -> StoredRun:
-        """Store the next version of a run, all of it or nothing; without a checkpoint the last one stays.
+        """Store the next version of a run, all of it or nothing; without a checkpoint the last one stays. Mail that
+        the run now has as its answers is taken out of the mail.
 
         Raises:
             RunConflict: the stored version is not the one that `stored` has.
+                MailCame: the run is to wait, and has mail that it does not know yet. Nothing was written.
         """
         version = stored.version + 1
         head = _runs.update().where(_runs.c.id == run.id, _runs.c.version == stored.version)
@@ -117,10 +138,44 @@ class RunStore:
             changed = await connection.execute(head.values(version=version, **_columns(run)))
             if changed.rowcount != 1:
                 raise RunConflict(run.id)
+            known = {answer.question_id for answer in run.answers}
+            new = [answer for answer in await _left(connection, run.id) if answer.question_id not in known]
+            if new and run.waiting:
+                raise MailCame
+            if run.over or not new:
+                await connection.execute(_mail.delete().where(_mail.c.run_id == run.id))
             if checkpoint is not None:
                 state = _checkpoints.update().where(_checkpoints.c.run_id == run.id)
                 await connection.execute(state.values(version=version, state=checkpoint.dump()))
         return StoredRun(run, checkpoint or stored.checkpoint, version)
+
+    async def post(self, run_id: str, answers: Sequence[Answer]) -> bool:
+        """Leave answers for whoever works on the run. False, and nothing left, where nobody is at work on it.
+
+        Raises:
+            AlreadyAnswered: another answer to the same question has been left already.
+        """
+        async with self._writing() as connection:
+            await connection.execute(_runs.update().where(_runs.c.id == run_id).values(id=run_id))  # Now nobody writes.
+            record = (await connection.execute(select(_runs.c.record).where(_runs.c.id == run_id))).scalar_one()
+            run = _run(record, run_id)
+            given = [*run.answers, *await _left(connection, run_id)]
+            left = {answer.question_id: answer for answer in given}
+            if not run.working:
+                return False
+            for answer in answers:
+                before = left.get(answer.question_id)
+                if before is None:
+                    row = {"run_id": run_id, "question_id": answer.question_id, "answer": answer.model_dump_json()}
+                    await connection.execute(_mail.insert().values(**row))
+                elif not before.says_the_same(answer):
+                    raise AlreadyAnswered(f"Question {answer.question_id} has another answer already; that one stands.")
+        return True
+
+    async def mail(self, run_id: str) -> Sequence[Answer]:
+        """The answers that were left for whoever works on the run."""
+        async with self._reading() as connection:
+            return await _left(connection, run_id)
 
     async def list(self, user: str | None = None) -> list[Run]:
         """All runs, or those of one user, newest first."""
@@ -224,6 +279,11 @@ def _check_schema(connection: Connection, path: Path) -> None:
             f"The store {path} has schema version {found}; this version of upcall reads version {SCHEMA_VERSION}. Use "
             "the version of upcall that made it, or choose another file with --store."
         )
+
+
+async def _left(connection: AsyncConnection, run_id: str) -> Sequence[Answer]:
+    rows = await connection.execute(select(_mail.c.answer).where(_mail.c.run_id == run_id))
+    return [Answer.model_validate_json(row.answer) for row in rows]
 
 
 def _columns(run: Run) -> dict[str, Any]:

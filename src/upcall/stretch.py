@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, TypeAlias, TypeVar
+from itertools import chain
+from typing import Annotated, Any, TypeAlias, TypeGuard, TypeVar
 
 from autogen_agentchat.base import TaskResult, Team
 from autogen_agentchat.messages import (
@@ -15,21 +15,40 @@ from autogen_agentchat.messages import (
     BaseChatMessage,
     HandoffMessage,
     TextMessage,
+    ThoughtEvent,
     ToolCallRequestEvent,
+    UserInputRequestedEvent,
 )
 from autogen_core import CancellationToken
 from pydantic import Field, TypeAdapter
 
 from upcall.agents.asking import ASK_USER
-from upcall.agents.resumable import interruptions
 from upcall.checkpoints import Checkpoint
-from upcall.errors import StoredStateError, UpcallError
-from upcall.handoffs import CLARIFIER_LOG, CLASSIFICATION, ERROR, PATH, PLAN, QUESTIONS, path_of, questions_in
+from upcall.errors import StoredStateError, UpcallError, first_line
+from upcall.group_chats import Waiting
+from upcall.handoffs import (
+    ANSWERS,
+    CLARIFIER_LOG,
+    CLASSIFICATION,
+    ERROR,
+    PATH,
+    PLAN,
+    QUESTIONS,
+    answered_event,
+    answering,
+    asked_by,
+    path_of,
+    questions_in,
+    questions_of,
+)
+from upcall.ladder import Ladder, fanned_out, present
+from upcall.mailbox import Mailbox, mailbox
 from upcall.plans import ReviewedPlan
-from upcall.questions import MAX_QUESTION_CHARS, Question
+from upcall.questions import Question
 from upcall.replies import Classification
 from upcall.runs import Run, RunStatus, counted
-from upcall.store import RunStore, StoredRun
+from upcall.store import MailCame, RunStore, StoredRun
+from upcall.tasks import interruptions
 from upcall.teams import USER
 
 Event: TypeAlias = BaseAgentEvent | BaseChatMessage
@@ -39,10 +58,10 @@ _message: TypeAdapter[TextMessage | HandoffMessage] = TypeAdapter(
     Annotated[TextMessage | HandoffMessage, Field(discriminator="type")]
 )
 
-_KEY = re.compile(r"\bsk-[\w-]+")
-"""What keys of the well-known servers look like: an SDK's exception may repeat one."""
-
 _log = logging.getLogger("upcall")
+
+SECONDS_BETWEEN_MAILS = 0.2
+"""How often is looked for answers that come while a team works."""
 
 SECONDS_TO_STOP = 5.0
 """How long a team that is cut off may take to stop. One that takes longer is left behind, its state unread."""
@@ -54,14 +73,22 @@ class Stretch:
     Args:
         stored: the run as it was claimed; every write follows the one before.
         phase: the status of the run while the named agent has the turn.
+        ladder: who answers before the human is asked; what it answered is stored with the state that holds it.
         resumable: whether all agents of the team keep a state that can be gone on from after an error. Where it is
             false, that is known only if one of ours was cut off.
     """
 
     def __init__(
-        self, stored: StoredRun, store: RunStore, phase: Callable[[str], RunStatus], *, resumable: bool
+        self,
+        stored: StoredRun,
+        store: RunStore,
+        phase: Callable[[str], RunStatus],
+        *,
+        ladder: Ladder,
+        resumable: bool,
     ) -> None:
         self._stored = stored
+        self._ladder = ladder
         self._store = store
         self._phase = phase
         self._resumable = resumable
@@ -69,6 +96,7 @@ class Stretch:
         self._token = CancellationToken()
         self._interruptions: list[BaseException] = []
         self._last: BaseChatMessage | None = None
+        self._waiting = Waiting({question.id: question for question in stored.run.open_questions})
         self._given = {message.id for message in stored.checkpoint.inbox}
         self._noted = {message["id"] for message in stored.checkpoint.thread()} | self._given
         self._running: asyncio.Task[None] | None = None
@@ -76,6 +104,14 @@ class Stretch:
         """Whether the team took its inbox in."""
         self.held: list[Event] = []
         """Events that tell of a question; nobody hears of one before it is stored."""
+        self._settled: set[tuple[tuple[str, ...], str]] = set()
+        self._mailbox = Mailbox()
+        self._saving = asyncio.Lock()
+
+    @property
+    def stored(self) -> StoredRun:
+        """The run as it was stored last."""
+        return self._stored
 
     async def events(self, team: Team) -> AsyncGenerator[Event, None]:
         """The team's events, but for those held back.
@@ -86,48 +122,183 @@ class Stretch:
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         self._running = running = asyncio.create_task(self._run_team(team, queue))
         running.add_done_callback(lambda _: queue.put_nowait(None))
+        fetching = asyncio.create_task(self._fetch_mail())
         try:
-            while (event := await queue.get()) is not None:
+            while not running.done() or not queue.empty():
+                events = [event for event in await _all_there(queue) if event is not None]
                 if self._run.status is not self._stored.run.status:
-                    await whole(self._save(self._run))
-                if _tells_of_a_question(event):
-                    self.held.append(event)
-                else:
-                    yield event
+                    await whole(self._save_now())
+                await self._put_early(events)
+                for told in chain.from_iterable(map(self._to_tell, events)):
+                    yield told
+                if fetching.done():
+                    fetching.result()
             running.result()
         finally:
+            fetching.cancel()
+            await asyncio.wait([fetching])
             if not running.done():
                 self._token.cancel()
                 await asyncio.wait([running], timeout=SECONDS_TO_STOP)
+
+    def _to_tell(self, event: Event) -> list[Event]:
+        """What can be told with this event. That a question is put, or was answered at once, brings the call that
+        asked; an answer takes the place of the request."""
+        answered = _tells_of_an_answer(event)
+        if not answered and not self._is_put(event):
+            if _tells_of_a_question(event):
+                self.held.append(event)
+                return []
+            return [event]
+        asked = questions_of(event)
+        self._settled |= {(each.path, each.calls[-1]) for each in asked if each.calls}
+        ids = {each.id for each in asked}
+        told = [each for each in self.held if self._is_settled(each)]
+        self.held = [each for each in self.held if each not in told and not _requests(each, ids)]
+        return [*told, event]
+
+    def _is_put(self, event: Event) -> bool:
+        if not isinstance(event, UserInputRequestedEvent):
+            return False
+        return any(event.request_id == question.id for question in self._run.questions)
+
+    def _is_settled(self, event: Event) -> bool:
+        asks = [call.id for call in event.content if call.name == ASK_USER] if _calls(event) else []
+        return bool(asks) and all((path_of(event), call_id) in self._settled for call_id in asks)
+
+    # -- questions while others work ----------------------------------------------------------------------------------
+
+    async def _put_early(self, events: Sequence[Event]) -> None:
+        """Store the questions of a team that is still at work, so that they can be answered before the others are
+        done."""
+        known = {question.id for question in (*self._run.open_questions, *self._run.closed)}
+        requests = [event for event in events if isinstance(event, UserInputRequestedEvent)]
+        new = [question for event in requests for question in questions_of(event) if question.id not in known]
+        if not new:
+            return
+        open_now = (*self._run.open_questions, *new)
+        not_put = {answer.question_id for answer in self._ladder.without_human(open_now)}
+        put = [question for question in open_now if question.id not in not_put]
+        shown, repeated = self._ladder.shown(put)
+        early = [question for question in new if question.id not in not_put]
+        self._ladder.opened(early)
+        ids = (*self._run.early, *(question.id for question in early))
+        self._run = self._run.moved_to(self._run.status, questions=shown, repeated=repeated, early=ids)
+        await whole(self._save_now())
+
+    async def _fetch_mail(self) -> None:
+        """Take in the answers that come while the team works, and give them to those who wait for them."""
+        while True:
+            await asyncio.sleep(SECONDS_BETWEEN_MAILS)
+            if self._run.open_questions:
+                await whole(self._take_mail())
+
+    async def _take_mail(self) -> None:
+        came = await self._store.mail(self._run.id)
+        asked = {question.id: question for question in self._run.open_questions}
+        answers = [answer for answer in came if answer.question_id in asked]
+        if not answers:
+            return
+        if self._run.repeated:
+            answers = fanned_out(answers, self._run.open_questions)
+        for answer in answers:
+            self._ladder.hear(asked[answer.question_id], answer)
+        self._run = self._run.answered(self._run.status, answers)
+        await self._save_now()
+        self._mailbox.put(answers)
+
+    async def _save_now(self) -> None:
+        await self._save(self._run)
+
+    # -- the rest -----------------------------------------------------------------------------------------------------
 
     async def rested(self, team: Team) -> Run:
         """Store the run at its rest: completed, or waiting for answers."""
         return await self._rest(await _checkpoint(team))
 
     async def _rest(self, checkpoint: Checkpoint) -> Run:
-        questions = _asked(self._last)
-        if questions:
-            run = self._run.moved_to(RunStatus.AWAITING_CLARIFICATION, questions=tuple(questions))
+        while True:
+            try:
+                return await self._rest_once(checkpoint)
+            except MailCame:
+                await self._take_mail()
+
+    async def _rest_once(self, checkpoint: Checkpoint) -> Run:
+        run = self._with_what_was_answered().model_copy(update={"early": ()})
+        if questions := tuple(self._waiting.questions.values()):
+            run, checkpoint = self._put(run, questions, checkpoint)
         elif self._last is not None and (error := self._last.metadata.get(ERROR)):
-            run = self._run.moved_to(RunStatus.FAILED, error=first_line(error))
+            run = run.moved_to(RunStatus.FAILED, error=first_line(error))
         elif isinstance(self._last, HandoffMessage) and questions_in(self._last):
             problem = f"A question was handed to {self._last.target!r}; under Upcall the user proxy is called {USER!r}."
-            return await self._save(self._run.moved_to(RunStatus.FAILED, error=problem))
+            return await self._save(run.moved_to(RunStatus.FAILED, error=problem))
         elif self._last is None or not self._last.to_model_text().strip():
-            run = self._run.moved_to(
+            run = run.moved_to(
                 RunStatus.FAILED, error="The team stopped without a result. Resume the run to try again."
             )
             return await self._save(run)
         else:
-            run = self._run.moved_to(RunStatus.COMPLETED, result=self._last.to_model_text(), questions=(), error=None)
+            run = run.moved_to(
+                RunStatus.COMPLETED, result=self._last.to_model_text(), questions=(), repeated=(), error=None
+            )
         return await self._save(run, checkpoint)
+
+    def _put(self, run: Run, questions: tuple[Question, ...], checkpoint: Checkpoint) -> tuple[Run, Checkpoint]:
+        """The run waiting for its questions, one of each meaning. Where some of them do not go to the human, or were
+        answered too late for the team to hear it, it is to go on at once with that."""
+        by_id = {question.id: question for question in questions}
+        late = [answer for answer in self._mailbox.answers.values() if answer.question_id in by_id]
+        left = [each for each in questions if each.id not in self._mailbox.answers]
+        shown, repeated = self._ladder.shown(left)
+        run = run.moved_to(RunStatus.AWAITING_CLARIFICATION, questions=shown, repeated=repeated)
+        answers = self._ladder.without_human(left)
+        self.held = [each for each in self.held if not _requests(each, {question.id for question in repeated})]
+        if not (late or answers):
+            return run, checkpoint
+        for answer in answers:
+            question = by_id[answer.question_id]
+            self.held = [each for each in self.held if not _requests(each, {question.id})]
+            self.held.append(_told_by(answered_event(question, answer, source=question.asker), question))
+        given = [*late, *answers]
+        target = by_id[given[0].question_id].path[0]
+        message = answering(given, target=target, questions=questions, source=USER)
+        return run.answered(self._phase(target), answers), checkpoint.model_copy(update={"inbox": (message,)})
+
+    def _with_what_was_answered(self) -> Run:
+        """The run with what was answered in this stretch before the human was asked."""
+        given, usage = self._ladder.given, self._run.usage
+        for spent in self._ladder.spent:
+            usage = counted(usage, "ledger", spent)
+        return self._run.moved_to(
+            self._run.status,
+            answers=(*self._run.answers, *(answer for _, answer in given)),
+            closed=(*self._run.closed, *(question for question, _ in given)),
+            usage=usage,
+        )
+
+    def _as_it_stands(self, checkpoint: Checkpoint) -> tuple[Run, Checkpoint]:
+        """The run in the middle of a stretch: open is what members asked before others were cut off. What was answered
+        since is given to them when the run goes on."""
+        run, waiting = self._with_what_was_answered().without_early(), self._waiting.questions
+        late = [answer for answer in self._mailbox.answers.values() if answer.question_id in waiting]
+        known = {answer.question_id for answer in late}
+        shown, repeated = self._ladder.shown([each for key, each in waiting.items() if key not in known])
+        run = run.moved_to(run.status, questions=shown, repeated=repeated)
+        if not late:
+            return run, checkpoint
+        target = waiting[late[0].question_id].path[0]
+        message = answering(late, target=target, questions=list(waiting.values()), source=USER)
+        return run, checkpoint.model_copy(update={"inbox": (message,)})
 
     async def failed(self, team: Team, error: Exception) -> Run:
         """Store the run as failed, with what its agents finished before that."""
         cause = next((each for each in self._interruptions if isinstance(each, UpcallError)), error)
         message = str(cause) if isinstance(cause, UpcallError) else first_line(cause)
-        run = self._run.moved_to(RunStatus.FAILED, error=message)
-        return await self._save(run, await self._what_was_done(team))
+        checkpoint = await self._what_was_done(team)
+        run = self._run.without_early()
+        if checkpoint is not None:
+            run, checkpoint = self._as_it_stands(checkpoint)
+        return await self._save(run.moved_to(RunStatus.FAILED, error=message), checkpoint)
 
     async def interrupted(self, team: Team) -> None:
         """Store what the agents finished before the stretch was cut off. Where that cannot be stored, what was stored
@@ -138,9 +309,12 @@ class Stretch:
         self._catch_up(checkpoint)
         # The team may have come to its rest in the moment it was cut off; to run it on would wake the user proxy, or
         # make an agent speak that has done its work.
-        at_rest = bool(_asked(self._last)) or (self._resumable and isinstance(self._last, TextMessage))
+        at_rest = bool(asked_by(self._last, USER)) or (self._resumable and isinstance(self._last, TextMessage))
         with suppress(StoredStateError):
-            await (self._rest(checkpoint) if at_rest else self._save(self._run, checkpoint))
+            if at_rest:
+                await self._rest(checkpoint)
+            else:
+                await self._save(*self._as_it_stands(checkpoint))
 
     def _catch_up(self, checkpoint: Checkpoint) -> None:
         """Note what was said but not heard: a group chat that is cut off drops its events (0.7.5)."""
@@ -169,6 +343,8 @@ class Stretch:
 
     async def _run_team(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
         interruptions.set(self._interruptions)
+        present.set(self._ladder)
+        mailbox.set(self._mailbox)
         inbox = list(self._stored.checkpoint.inbox)
         async for item in team.run_stream(task=inbox or None, cancellation_token=self._token):
             self.started = True
@@ -178,7 +354,8 @@ class Stretch:
                 queue.put_nowait(item)
 
     async def _save(self, run: Run, checkpoint: Checkpoint | None = None) -> Run:
-        self._stored = await self._store.save(self._stored, run, checkpoint)
+        async with self._saving:
+            self._stored = await self._store.save(self._stored, run, checkpoint)
         return run
 
     def _note(self, event: Event) -> None:
@@ -187,6 +364,8 @@ class Stretch:
         self._noted.add(event.id)
         if event.models_usage is not None:
             changes["usage"] = counted(self._run.usage, "/".join(path_of(event)), event.models_usage)
+        if isinstance(event, BaseChatMessage) and PATH not in event.metadata:
+            self._waiting.take(event, (), USER)
         if isinstance(event, BaseChatMessage) and PATH not in event.metadata and event.source != USER:
             self._last = event
             if text := event.metadata.get(CLASSIFICATION):
@@ -196,7 +375,7 @@ class Stretch:
             if text := event.metadata.get(PLAN):
                 changes["plan"] = ReviewedPlan.model_validate_json(text).after(self._run.plan)
             turns = [event.source]
-            if isinstance(event, HandoffMessage) and not _asked(event):
+            if isinstance(event, HandoffMessage) and not asked_by(event, USER):
                 changes["status"] = self._phase(event.target)
                 turns.append(event.target)
             changes["execution_path"] = _with_turns(self._run.execution_path, turns)
@@ -216,28 +395,38 @@ async def whole(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def first_line(error: BaseException | str) -> str:
-    """The error in one line: a group chat's `RuntimeError` holds the name, the text and the whole traceback."""
-    lines = str(error).strip().splitlines()
-    return _KEY.sub("[key]", lines[0]) if lines else type(error).__name__
+async def _all_there(queue: asyncio.Queue[T]) -> list[T]:
+    """What is in the queue, at least one."""
+    items = [await queue.get()]
+    while not queue.empty():
+        items.append(queue.get_nowait())
+    return items
 
 
 async def _checkpoint(team: Team) -> Checkpoint:
     return Checkpoint(team_state=dict(await team.save_state()))
 
 
+def _tells_of_an_answer(event: Event) -> bool:
+    return isinstance(event, ThoughtEvent) and ANSWERS in event.metadata
+
+
+def _calls(event: Event) -> TypeGuard[ToolCallRequestEvent]:
+    return isinstance(event, ToolCallRequestEvent)
+
+
+def _requests(event: Event, ids: set[str]) -> bool:
+    """Whether the event asks for an answer to one of these questions, and to no other."""
+    return isinstance(event, UserInputRequestedEvent) and event.request_id in ids
+
+
+def _told_by(event: ThoughtEvent, question: Question) -> ThoughtEvent:
+    return event.model_copy(update={"metadata": {**event.metadata, PATH: "/".join(question.path)}})
+
+
 def _tells_of_a_question(event: Event) -> bool:
     asks = isinstance(event, ToolCallRequestEvent) and any(call.name == ASK_USER for call in event.content)
     return asks or QUESTIONS in event.metadata
-
-
-def _asked(message: BaseChatMessage | None) -> list[Question]:
-    """The questions a message leaves open. A stock agent's hand-off to the user is one too, in its own words."""
-    if not isinstance(message, HandoffMessage) or message.target != USER or message.source == USER:
-        return []
-    own_words = message.content[:MAX_QUESTION_CHARS] or "What now?"
-    asked = questions_in(message) or [Question(question=own_words)]
-    return [each if each.path else each.model_copy(update={"path": (message.source,)}) for each in asked]
 
 
 def _with_turns(path: tuple[str, ...], agents: Sequence[str]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from autogen_agentchat.messages import (
     HandoffMessage,
     ModelClientStreamingChunkEvent,
     TextMessage,
+    ThoughtEvent,
     ToolCallExecutionEvent,
     ToolCallRequestEvent,
 )
@@ -26,8 +27,8 @@ from rich.text import Text
 
 from upcall.answers import AnswerValue, read_answer
 from upcall.errors import AnswerRefused
-from upcall.handoffs import ERROR, PLAN, QUESTIONS, answers_in, path_of
-from upcall.questions import Answer, Outcome, Question
+from upcall.handoffs import ANSWERS, ERROR, PLAN, QUESTIONS, answers_in, path_of
+from upcall.questions import Answer, AnsweredBy, Outcome, Question
 from upcall.runs import Run, RunStatus
 
 _SHOWN_CHARS = 160
@@ -62,6 +63,11 @@ class Screen:
         """What the user asked for."""
         self.out.print(Text(safe(text)))
 
+    def assumed(self, run: Run) -> None:
+        """What was assumed because nobody answered, if anything was."""
+        if run.assumptions:
+            self.result("\n".join(["", *_assumptions(run)]))
+
     def event(self, event: BaseAgentEvent | BaseChatMessage) -> None:
         """One event in a line: who, and what; nothing for events that say nothing to a reader."""
         line = _event_line(event)
@@ -69,29 +75,32 @@ class Screen:
             who = " > ".join(path_of(event))
             self.err.print(Text.assemble((safe(who), "cyan"), "  ", safe(line)))
 
-    def question(self, question: Question, number: str = "", console: Console | None = None) -> None:
-        """A question with who asks, why, and the numbered options."""
+    def question(
+        self, question: Question, number: str = "", also: Sequence[Question] = (), console: Console | None = None
+    ) -> None:
+        """A question with who asks, why, the numbered options, and who `also` waits for its answer."""
         console = console or self.err
         console.print()
         head = f"{number}{question.asked_by()}: "
         console.print(Text.assemble((safe(head), "bold"), (safe(question.question), "bold yellow")))
-        for line in question.details():
+        others = [f"  {', '.join(each.asker_for_whom() for each in also)} waits for this too."] if also else []
+        for line in [*question.details(), *others]:
             console.print(Text(safe(line)))
 
-    def ask(self, questions: Sequence[Question]) -> Mapping[str, AnswerValue]:
-        """Ask each question on the terminal until its answer is one it accepts.
+    def ask(self, run: Run) -> Mapping[str, AnswerValue]:
+        """Ask each open question of a run on the terminal until its answer is one it accepts.
 
         Raises:
             EOFError, KeyboardInterrupt: the user stopped; no answer of this round counts then.
         """
-        several = len(questions) > 1
+        count = len(run.questions)
         return {
-            question.id: self._ask(question, f"[{number}/{len(questions)}] " if several else "")
-            for number, question in enumerate(questions, start=1)
+            question.id: self._ask(question, f"[{number}/{count}] " if count > 1 else "", run.also_waiting(question))
+            for number, question in enumerate(run.questions, start=1)
         }
 
-    def _ask(self, question: Question, number: str) -> AnswerValue:
-        self.question(question, number)
+    def _ask(self, question: Question, number: str, also: Sequence[Question]) -> AnswerValue:
+        self.question(question, number, also)
         leave = _DECLINE if question.required else f"{_SKIP}, {_DECLINE}"
         self.note(f"  ({leave} to go on without, Ctrl-C to answer later)")
         while True:
@@ -121,7 +130,7 @@ class Screen:
         """The open questions and how to answer them later, by `program` with `options` at the end."""
         console = console or self.err
         for question in run.questions:
-            self.question(question, console=console)
+            self.question(question, also=run.also_waiting(question), console=console)
         several = len(run.questions) > 1
         what = (
             f"{len(run.questions)} answers. Give one or more of them with:" if several else "the answer. Give it with:"
@@ -155,7 +164,9 @@ class Screen:
                 lines += ["", f"Asked    {question.question} ({' > '.join(question.path)})"]
             lines += [f"Answer   {answer.text or answer.outcome}"]
             if answer.outcome is not Outcome.CANCELLED:
-                lines += [f"         by {answer.user or answer.by} at {answer.answered_at.isoformat()}"]
+                who = answer.by if answer.by is not AnsweredBy.HUMAN else answer.user or answer.by
+                lines += [f"         by {who} at {answer.answered_at.isoformat()}"]
+            lines += [f"Reason   {answer.reason}"] if answer.reason else []
         if run.usage:
             lines += ["", "Tokens   prompt  reply  calls"]
             lines += [
@@ -166,6 +177,8 @@ class Screen:
             lines += ["", f"Error    {run.error}"]
         if run.result:
             lines += ["", run.result]
+        if run.assumptions:
+            lines += ["", *_assumptions(run)]
         self.result("\n".join(lines))
 
 
@@ -190,6 +203,8 @@ def table(runs: Sequence[Run]) -> str:
 
 def _event_line(event: BaseAgentEvent | BaseChatMessage) -> str:
     match event:
+        case ThoughtEvent() if ANSWERS in event.metadata:
+            return f"has its answer: {_short(event.content)}"
         case _ if QUESTIONS in event.metadata or isinstance(event, ModelClientStreamingChunkEvent):
             return ""
         case ToolCallRequestEvent():
@@ -201,6 +216,8 @@ def _event_line(event: BaseAgentEvent | BaseChatMessage) -> str:
         case HandoffMessage():
             plan = " with the plan" if PLAN in event.metadata else ""
             if event.source == "user":
+                if {answer.by for answer in answers_in(event)} == {AnsweredBy.POLICY}:
+                    return ""  # The asker's own line tells it.
                 long = len(event.content) > _SHOWN_CHARS  # A plan that was reviewed would hide what was said of it.
                 said = "; ".join(answer.as_text() for answer in answers_in(event)) if long else event.content
                 return f"answers: {_short(said)}"
@@ -211,6 +228,14 @@ def _event_line(event: BaseAgentEvent | BaseChatMessage) -> str:
             return "" if event.source == "user" else f"reports: {_short(event.content)}"
         case _:
             return ""
+
+
+def _assumptions(run: Run) -> list[str]:
+    lines = [
+        f"- {_short(question.question)} {answer.text} ({' > '.join(question.path)})"
+        for question, answer in run.assumptions
+    ]
+    return ["Assumed, since nobody answered:", *lines]
 
 
 def _short(text: str, limit: int = _SHOWN_CHARS) -> str:

@@ -1,0 +1,221 @@
+"""A question is told and stored while siblings still work, and who asked goes on as soon as it is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.base import Team
+from autogen_agentchat.messages import UserInputRequestedEvent
+from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat
+from conversation import soon
+
+from upcall import Answer, AnsweredBy, Run, RunStatus, Upcall
+from upcall.agents import NestedTeam, PausableAgent
+from upcall.errors import AlreadyAnswered, RunNotWaiting
+from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
+
+ASK = Call("ask_user", {"question": "Which framework?"})
+BOTH = Calls([Call("coder", {"task": "Code"}), Call("searcher", {"task": "Search"})])
+
+
+class Bench:
+    """A coder that asks beside a searcher whose tool takes as long as the test wants."""
+
+    def __init__(self, client: ScriptedModelClient, store: Path) -> None:
+        self.client, self.store = client, store
+        self.searched = asyncio.Event()
+
+    async def search(self) -> str:
+        """Search slowly."""
+        await self.searched.wait()
+        return "Found."
+
+    def worker(self, name: str, **options: Any) -> PausableAgent:
+        return PausableAgent(name, self.client, description=name, system_message=f"You are the {name}.", **options)
+
+    def nested(self) -> Team:
+        agents = [self.worker("coder"), self.worker("searcher", tools=[self.search], ask_user=False)]
+        return RoundRobinGroupChat([self.worker("lead", agents=agents)], max_turns=1)
+
+    def branches(self) -> Team:
+        start, coder, end = self.worker("start"), self.worker("coder"), self.worker("lead")
+        searcher = self.worker("searcher", tools=[self.search], ask_user=False)
+        builder = DiGraphBuilder()
+        for agent in (start, coder, searcher, end):
+            builder.add_node(agent)
+        builder.add_edge(start, coder).add_edge(start, searcher).add_edge(coder, end).add_edge(searcher, end)
+        return GraphFlow([start, coder, searcher, end], builder.build())
+
+    def nested_branches(self) -> Team:
+        return RoundRobinGroupChat([NestedTeam(self.branches(), name="crew")], max_turns=1)
+
+    def app(self, make: Callable[[], Team]) -> Upcall:
+        return Upcall(team=make, store=self.store)
+
+    def calls_of(self, name: str) -> int:
+        return sum(request.system.startswith(f"You are the {name}") for request in self.client.requests)
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        while not done():
+            await asyncio.sleep(0.01)
+
+
+NESTED: dict[str, list[Reply]] = {
+    "You are the coder": [ASK, "Coded."],
+    "You are the searcher": [Call("search", {}), "Searched."],
+    "You are the lead": [BOTH, "All done."],
+}
+BRANCHES = NESTED | {"You are the start": ["Go."], "You are the lead": ["All done."]}
+
+SHAPES = pytest.mark.parametrize(
+    ("shape", "script", "path"),
+    [
+        ("nested", NESTED, ("lead", "coder")),
+        ("branches", BRANCHES, ("coder",)),
+        ("nested_branches", BRANCHES, ("crew", "coder")),
+    ],
+)
+
+
+async def asked(stream: AsyncIterator[Any]) -> str:
+    """The id of the question that the events tell of next."""
+    async for event in stream:
+        if isinstance(event, UserInputRequestedEvent):
+            return event.request_id
+    raise AssertionError("nothing was asked")
+
+
+async def ended(stream: AsyncIterator[Any]) -> Run:
+    items = [item async for item in stream]
+    assert isinstance(items[-1], Run)
+    return items[-1]
+
+
+@SHAPES
+async def test_who_is_answered_goes_on_while_a_sibling_works(
+    shape: str, script: dict[str, list[Reply]], path: tuple[str, ...], tmp_path: Path
+) -> None:
+    """S4-20: the question does not wait for the end of the stream."""
+    with ScriptedModelClient(script) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+        make = getattr(bench, shape)
+        stream = bench.app(make).start_stream("Build it", run_id="a-run")
+        question_id = await soon(asked(stream))
+        run = await bench.app(make).get("a-run")
+        assert run.status is RunStatus.EXECUTING
+        assert [(question.id, question.path) for question in run.questions] == [(question_id, path)]
+        run = await bench.app(make).answer("a-run", {question_id: "Express"})
+        assert (run.status, run.questions) == (RunStatus.EXECUTING, ())
+        rest = asyncio.create_task(ended(stream))
+        await soon(bench.until(lambda: bench.calls_of("coder") == 2))
+        assert not rest.done()
+        assert not bench.searched.is_set()
+        bench.searched.set()
+        run = await soon(rest)
+    assert (run.status, run.result, run.error) == (RunStatus.COMPLETED, "All done.", None)
+    assert [(answer.text, answer.by) for answer in run.answers] == [("Express", AnsweredBy.HUMAN)]
+    assert client.requests[-1].system.startswith("You are the lead")
+    coder = [request for request in client.requests if request.system.startswith("You are the coder")]
+    assert coder[-1].messages[-1]["content"] == "Express"
+
+
+@SHAPES
+async def test_a_question_that_nobody_answers_meanwhile_waits_at_the_rest(
+    shape: str, script: dict[str, list[Reply]], path: tuple[str, ...], tmp_path: Path
+) -> None:
+    with ScriptedModelClient(script) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+        make = getattr(bench, shape)
+        bench.searched.set()
+        run = await soon(bench.app(make).start("Build it"))
+        assert (run.status, [question.path for question in run.questions]) == (RunStatus.AWAITING_CLARIFICATION, [path])
+        run = await soon(bench.app(make).answer(run.id, "Express"))
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "All done.")
+
+
+async def test_an_answer_that_comes_too_late_for_the_team_goes_to_the_next_one_at_once(tmp_path: Path) -> None:
+    """Nobody else works, so that the team stops before the answer can reach it: the run goes on all the same."""
+    with ScriptedModelClient({"You are the coder": [ASK, "Coded."]}) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+
+        def make() -> Team:
+            return RoundRobinGroupChat([bench.worker("coder")], max_turns=1)
+
+        stream = bench.app(make).start_stream("Build it", run_id="a-run")
+        question_id = await soon(asked(stream))
+        given = await bench.app(make).answer("a-run", {question_id: "Express"})
+        run = await soon(ended(stream))
+        run = run if run.over else await bench.app(make).get("a-run")
+    assert (given.status, run.status, run.result) == (RunStatus.EXECUTING, RunStatus.COMPLETED, "Coded.")
+
+
+async def test_the_first_answer_stands(tmp_path: Path) -> None:
+    with ScriptedModelClient(NESTED) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+        stream = bench.app(bench.nested).start_stream("Build it", run_id="a-run")
+        question_id = await soon(asked(stream))
+        app = bench.app(bench.nested)
+        await app.store.post("a-run", [Answer(question_id=question_id, text="Express")])
+        await app.store.post("a-run", [Answer(question_id=question_id, text="Express")])
+        with pytest.raises(AlreadyAnswered, match="that one stands"):
+            await app.store.post("a-run", [Answer(question_id=question_id, text="Django")])
+        bench.searched.set()
+        run = await soon(ended(stream))
+    assert [answer.text for answer in run.answers] == ["Express"]
+    with pytest.raises(AlreadyAnswered):
+        await app.answer("a-run", {question_id: "Django"})
+
+
+async def test_where_a_sibling_fails_the_question_comes_again_after_a_resume(tmp_path: Path) -> None:
+    replies = NESTED | {"You are the searcher": [Fail(500), Call("search", {}), "Searched."]}
+    with ScriptedModelClient(replies) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+        bench.searched.set()
+        run = await soon(bench.app(bench.nested).start("Build it"))
+        assert (run.status, run.questions, run.early) == (RunStatus.FAILED, (), ())
+        run = await soon(bench.app(bench.nested).resume(run.id))
+        assert [question.path for question in run.questions] == [("lead", "coder")]
+        run = await soon(bench.app(bench.nested).answer(run.id, "Express"))
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "All done.")
+
+
+async def test_an_answer_left_for_a_process_that_died_is_given_when_the_run_is_resumed(tmp_path: Path) -> None:
+    """The team asks again, since its checkpoint knows nothing of it; the ledger has the answer."""
+    again = NESTED | {"You are the coder": [ASK, ASK, "Coded."], "You are the lead": [BOTH, BOTH, "All done."]}
+    again |= {"You are the searcher": [Call("search", {}), Call("search", {}), "Searched."]}
+    with ScriptedModelClient(again) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+        store = bench.app(bench.nested).store
+        stream = bench.app(bench.nested).start_stream("Build it", run_id="a-run")
+        question_id = await soon(asked(stream))
+        as_killed = await store.load("a-run")
+        await stream.aclose()
+        stored = await store.load("a-run")
+        await store.save(stored, as_killed.run, as_killed.checkpoint)
+        await bench.app(bench.nested).answer("a-run", {question_id: "Express"})
+        bench.searched.set()
+        run = await soon(bench.app(bench.nested).resume("a-run"))
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "All done.")
+    assert [(answer.text, answer.by) for answer in run.answers] == [
+        ("Express", AnsweredBy.HUMAN),
+        ("Express", AnsweredBy.LEDGER),
+    ]
+
+
+async def test_a_run_at_work_without_a_question_takes_no_answer(tmp_path: Path) -> None:
+    with ScriptedModelClient({"You are the searcher": [Call("search", {}), "Searched."]}) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+
+        def make() -> Team:
+            return RoundRobinGroupChat([bench.worker("searcher", tools=[bench.search], ask_user=False)], max_turns=1)
+
+        working = asyncio.create_task(bench.app(make).start("Search", run_id="a-run"))
+        await soon(bench.until(lambda: bench.calls_of("searcher") == 1))
+        with pytest.raises(RunNotWaiting, match="waits for no answer"):
+            await bench.app(make).answer("a-run", "Express")
+        bench.searched.set()
+        await soon(working)
