@@ -100,7 +100,11 @@ async def _serve_ours(
     else:
         await worker.load_state(frame.nested)
         if frame.answers:
-            messages = [answering(frame.answers, target=worker.name, source=caller.user_proxy)]
+            messages = [
+                answering(
+                    frame.answers, target=worker.name, questions=frame.questions, source=caller.user_proxy
+                )
+            ]
     # Until it comes to rest. Failed or cancelled, what it has finished is in its state and is not done again.
     frame.interrupted = True
     try:

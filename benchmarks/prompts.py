@@ -14,21 +14,22 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from autogen_agentchat.base import ChatAgent, Response
 from autogen_agentchat.messages import BaseChatMessage, TextMessage, ThoughtEvent
 from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient
+from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 from upcall.agents import Clarifier, Classifier, Planner
 from upcall.agents.planner import FALLBACK_SECTIONS
 from upcall.errors import UpcallError
 from upcall.handoffs import CLASSIFICATION, ERROR, PLAN, questions_in
-from upcall.models import ModelClients
+from upcall.models import DEFAULT_MODEL_INFO, quiet_known_warnings
 from upcall.plans import ReviewedPlan
 from upcall.prompts import ToolInfo
 from upcall.replies import Classification
-from upcall.settings import Settings
 
 CODER = ToolInfo("coder", "Writes and changes code and other text files in the workspace folder.")
 RESEARCHER = ToolInfo("researcher", "Finds things out: searches and reads the user's documents, answers questions.")
@@ -171,9 +172,8 @@ AGENTS: dict[str, tuple[Callable[[ChatCompletionClient, str], Awaitable[Outcome]
 }
 
 
-async def measure(settings: Settings, agents: Sequence[str], limit: int | None) -> None:
+async def measure(client: ChatCompletionClient, agents: Sequence[str], limit: int | None) -> None:
     """Run the inputs of these agents one after another, and print the table at the end."""
-    clients = ModelClients(settings)
     rows = []
     for agent in agents:
         judge, tasks = AGENTS[agent]
@@ -181,7 +181,7 @@ async def measure(settings: Settings, agents: Sequence[str], limit: int | None) 
         began = time.perf_counter()
         for task in tasks[:limit]:
             try:
-                outcome = await judge(clients(agent), task)
+                outcome = await judge(client, task)
             except UpcallError as error:
                 outcome = Outcome("failed", False, str(error))
             outcomes.append(outcome)
@@ -191,7 +191,7 @@ async def measure(settings: Settings, agents: Sequence[str], limit: int | None) 
         forms = Counter(outcome.form for outcome in outcomes)
         right = sum(bool(outcome.right) for outcome in outcomes)
         rows.append((agent, len(outcomes), right, forms, (time.perf_counter() - began) / max(len(outcomes), 1)))
-    await clients.close()
+    await client.close()
     print(f"\n{'agent':10} inputs right  at once  repaired  fallback  failed  s each")
     for agent, total, right, forms, seconds in rows:
         counts = f"{forms['at once']:8} {forms['repaired']:9} {forms['fallback']:9} {forms['failed']:7}"
@@ -202,12 +202,22 @@ def main() -> None:
     """Read the command line and measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", required=True)
-    parser.add_argument("--base-url")
+    parser.add_argument("--base-url", required=True, help="any OpenAI-compatible server")
     parser.add_argument("--agent", choices=AGENTS, action="append", help="this agent alone; repeatable")
     parser.add_argument("--limit", type=int, help="only so many inputs of each")
+    parser.add_argument("--temperature", type=float, help="default: the server's")
     given = parser.parse_args()
-    settings = Settings.read(model=given.model, base_url=given.base_url)
-    asyncio.run(measure(settings, given.agent or list(AGENTS), given.limit))
+    quiet_known_warnings()
+    chosen: dict[str, Any] = {} if given.temperature is None else {"temperature": given.temperature}
+    client = OpenAIChatCompletionClient(
+        model=given.model,
+        base_url=given.base_url,
+        api_key="not-needed",
+        model_info=DEFAULT_MODEL_INFO,
+        timeout=150,
+        **chosen,
+    )
+    asyncio.run(measure(client, given.agent or list(AGENTS), given.limit))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from autogen_agentchat.messages import UserInputRequestedEvent
 from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat
 from conversation import soon
 
-from upcall import Answer, AnsweredBy, Run, RunStatus, Upcall
+from upcall import Answer, AnsweredBy, Run, RunStatus, Settings, Upcall
 from upcall.agents import NestedTeam, PausableAgent
 from upcall.errors import AlreadyAnswered, RunNotWaiting
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
@@ -219,3 +219,53 @@ async def test_a_run_at_work_without_a_question_takes_no_answer(tmp_path: Path) 
             await bench.app(make).answer("a-run", "Express")
         bench.searched.set()
         await soon(working)
+
+
+async def test_what_a_fact_answered_is_noted_once_where_an_answer_comes_at_the_rest(tmp_path: Path) -> None:
+    """The rest is stored a second time then, with the answer."""
+    database = Call("ask_user", {"question": "Which database should I use?"})
+    with ScriptedModelClient({"You are the coder": [database, ASK, "Coded."]}) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+
+        def make() -> Team:
+            return RoundRobinGroupChat([bench.worker("coder")], max_turns=1)
+
+        stream = bench.app(make).start_stream("Build it", run_id="a-run", facts={"database": "SQLite"})
+        question_id = await soon(asked(stream))
+        await bench.app(make).answer("a-run", {question_id: "Express"})
+        await soon(ended(stream))
+        run = await bench.app(make).get("a-run")
+    assert run.status is RunStatus.COMPLETED
+    assert sorted((answer.text, answer.by) for answer in run.answers) == [
+        ("Express", AnsweredBy.HUMAN),
+        ("SQLite", AnsweredBy.FACTS),
+    ]
+
+
+async def test_without_ledger_an_answer_meanwhile_is_for_its_own_question_alone(tmp_path: Path) -> None:
+    both = Calls([*BOTH.calls, Call("tester", {"task": "Test"})])
+    script = NESTED | {"You are the lead": [both, "All done."], "You are the tester": [ASK, "Tested."]}
+    with ScriptedModelClient(script) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+
+        def make() -> Team:
+            searcher = bench.worker("searcher", tools=[bench.search], ask_user=False)
+            agents = [bench.worker("coder"), searcher, bench.worker("tester")]
+            return RoundRobinGroupChat([bench.worker("lead", agents=agents)], max_turns=1)
+
+        def app() -> Upcall:
+            return Upcall(team=make, store=bench.store, settings=Settings.read(None, ledger=False))
+
+        stream = app().start_stream("Build it", run_id="a-run")
+        first, second = await soon(asked(stream)), await soon(asked(stream))
+        await app().answer("a-run", {first: "Express"})
+        rest = asyncio.create_task(ended(stream))
+        await soon(bench.until(lambda: len(client.requests) == 5))
+        bench.searched.set()
+        run = await soon(rest)
+        assert [question.id for question in run.questions] == [second]
+        run = await soon(app().answer("a-run", {second: "Django"}))
+    assert [(answer.text, answer.by) for answer in run.answers] == [
+        ("Express", AnsweredBy.HUMAN),
+        ("Django", AnsweredBy.HUMAN),
+    ]
