@@ -101,9 +101,7 @@ async def _serve_ours(
         await worker.load_state(frame.nested)
         if frame.answers:
             messages = [
-                answering(
-                    frame.answers, target=worker.name, questions=frame.questions, source=caller.user_proxy
-                )
+                answering(frame.answers, target=worker.name, questions=frame.questions, source=caller.user_proxy)
             ]
     # Until it comes to rest. Failed or cancelled, what it has finished is in its state and is not done again.
     frame.interrupted = True

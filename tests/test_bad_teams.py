@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
 from autogen_agentchat.base import ChatAgent, Response, Team
 from autogen_agentchat.conditions import TextMessageTermination
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage
@@ -352,3 +352,14 @@ async def test_a_nested_team_refuses_the_state_of_another_agent() -> None:
         await crew.load_state(await world.agent("crew").save_state() | {"messages": []})
     with pytest.raises(SchemaMismatch, match="has version None"):
         await crew.load_state({})
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_a_member_that_passes_for_the_user_is_refused(nested: bool) -> None:
+    """Authority: only the user's own words confirm a risk."""
+    with ScriptedModelClient([]) as client:
+        team: Team = RoundRobinGroupChat([AssistantAgent("user", client)], name="crew")
+        if nested:
+            team = RoundRobinGroupChat([team])
+        with pytest.raises(ConfigurationError, match="AssistantAgent 'user' has the name of the user proxy"):
+            await Upcall(team=lambda: team, store="runs.db").start("Build it")

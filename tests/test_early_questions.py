@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from conversation import soon
 
 from upcall import Answer, AnsweredBy, Run, RunStatus, Settings, Upcall
 from upcall.agents import NestedTeam, PausableAgent
-from upcall.errors import AlreadyAnswered, RunNotWaiting
+from upcall.errors import AlreadyAnswered, RunNotWaiting, StoreUnavailable
+from upcall.store import RunStore
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
 
 ASK = Call("ask_user", {"question": "Which framework?"})
@@ -269,3 +270,53 @@ async def test_without_ledger_an_answer_meanwhile_is_for_its_own_question_alone(
         ("Express", AnsweredBy.HUMAN),
         ("Django", AnsweredBy.HUMAN),
     ]
+
+
+@pytest.mark.parametrize("cut_off", [False, True])
+async def test_mail_that_nobody_took_in_before_the_end_is_taken_in_then(
+    cut_off: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sibling fails, or the reader leaves, before the answer is fetched: it is neither lost nor waited for again."""
+    monkeypatch.setattr("upcall.stretch.SECONDS_BETWEEN_MAILS", 60)
+    again: Reply = Call("search", {}) if cut_off else Fail(500)
+    with ScriptedModelClient(NESTED | {"You are the searcher": [Call("search", {}), again, "Searched."]}) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+        stream = bench.app(bench.nested).start_stream("Build it", run_id="a-run")
+        question_id = await soon(asked(stream))
+        await bench.app(bench.nested).answer("a-run", {question_id: "Express"})
+        if cut_off:
+            await stream.aclose()
+        bench.searched.set()
+        if not cut_off:
+            assert (await soon(ended(stream))).status is RunStatus.FAILED
+        run = await soon(bench.app(bench.nested).resume("a-run"))
+        if run.questions:
+            run = await soon(bench.app(bench.nested).answer("a-run", "Express"))
+    assert (run.status, run.result, run.questions) == (RunStatus.COMPLETED, "All done.", ())
+    assert "Express" in [answer.text for answer in run.answers]
+
+
+async def test_a_store_that_is_busy_for_a_moment_does_not_end_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    mail = RunStore.mail
+
+    async def busy(store: RunStore, run_id: str) -> Sequence[Answer]:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            raise StoreUnavailable("the database is locked")
+        return await mail(store, run_id)
+
+    monkeypatch.setattr(RunStore, "mail", busy)
+    with ScriptedModelClient(NESTED) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+        stream = bench.app(bench.nested).start_stream("Build it", run_id="a-run")
+        question_id = await soon(asked(stream))
+        await bench.app(bench.nested).answer("a-run", {question_id: "Express"})
+        rest = asyncio.create_task(ended(stream))
+        await soon(bench.until(lambda: bench.calls_of("coder") == 2))
+        bench.searched.set()
+        run = await soon(rest)
+    assert (looks > 1, run.status) == (True, RunStatus.COMPLETED)

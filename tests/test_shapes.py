@@ -10,14 +10,17 @@ import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_agentchat.base import ChatAgent, Team
+from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.base import ChatAgent, Response, Team
 from autogen_agentchat.conditions import TextMessageTermination
+from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage
 from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat, Swarm
+from autogen_core import CancellationToken
 from shapes import (
     PLACES,
     SCENARIOS,
@@ -36,6 +39,8 @@ from shapes import (
 
 from upcall import Run, RunStatus, Upcall
 from upcall.agents import NestedTeam, PausableAgent
+from upcall.handoffs import answers_in, asking
+from upcall.questions import Question
 from upcall.testing import Call, Calls, LoopbackServer, ScriptedModelClient
 
 
@@ -286,3 +291,33 @@ def test_a_question_from_any_place_waits_for_another_process(shape: str, place: 
     assert (run["status"], run["result"]) == ("completed", PLACES[place].result or SHAPES[shape].result)
     noted = World(ScriptedModelClient([])).noted()
     assert len(noted) == len(set(noted)) == SHAPES[shape].notes + SCENARIOS[scenario].notes
+
+
+class Keeper(BaseChatAgent):
+    """Asks for a secret."""
+
+    produced_message_types = (TextMessage, HandoffMessage)
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        if any(answers_in(message) for message in messages):
+            return Response(chat_message=TextMessage(source=self.name, content="Logged in."))
+        question = Question(question="What is the password?", secret=True, path=(self.name,))
+        return Response(chat_message=asking([question], source=self.name, user_proxy="user"))
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        pass
+
+
+async def test_the_other_members_of_a_nested_team_do_not_read_a_secret() -> None:
+    replies = {"You are the lead": [task("crew"), "Done."], "You are the writer": ["Written."]}
+    with ScriptedModelClient(replies) as client:
+
+        def make(world: World) -> Team:
+            crew = RoundRobinGroupChat([Keeper("keeper", "Logs in"), world.agent("writer")], max_turns=2)
+            return RoundRobinGroupChat([world.agent("lead", NestedTeam(crew, name="crew"))], max_turns=1)
+
+        world = World(client)
+        run = await app(make, world).start("Log in")
+        run = await app(make, world).answer(run.id, "hunter2")
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "Done.")
+    assert not [request for request in client.requests if "hunter2" in json.dumps(request.messages)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -36,7 +36,7 @@ from upcall.prompts import PROMPTS, Prompts
 from upcall.questions import Answer, AnsweredBy, Outcome
 from upcall.runs import Run, RunStatus
 from upcall.settings import DEMO, Settings
-from upcall.store import RunStore, StoredRun
+from upcall.store import MailCame, RunStore, StoredRun
 from upcall.stretch import Event, Stretch, whole
 from upcall.teams import PHASES, USER, TeamOptions, root_team
 
@@ -241,7 +241,10 @@ class Upcall:
         if run.over:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to resume.")
         crew = self._crew(run)
-        claim = await self.store.save(stored, *self._with_mail(stored, await self.store.mail(run.id)))
+        claim: StoredRun | None = None
+        while claim is None:
+            with suppress(MailCame):
+                claim = await self.store.save(stored, *self._with_mail(stored, await self.store.mail(run.id)))
         async with aclosing(self._advance(claim, crew)) as items:
             async for item in items:
                 yield item

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from autogen_agentchat.agents import UserProxyAgent
 from autogen_agentchat.base import ChatAgent, Response, TaskResult, Team
 from autogen_agentchat.messages import (
     BaseAgentEvent,
@@ -35,7 +36,7 @@ from autogen_agentchat.teams._group_chat._events import (
 from autogen_agentchat.teams._group_chat._magentic_one._magentic_one_orchestrator import MagenticOneOrchestrator
 from autogen_core import CancellationToken, ComponentModel, DefaultTopicId, MessageContext, event, rpc
 
-from upcall.errors import AgentFailed
+from upcall.errors import AgentFailed, ConfigurationError
 from upcall.handoffs import ANSWERS, answering, answers_in, asked_by, asking, under
 from upcall.ladder import below
 from upcall.mailbox import Mailbox, mailbox
@@ -353,9 +354,18 @@ def keep_turns(team: TeamT, *, user_proxy: str = "user", live: bool = False) -> 
     so) and goes on with that member when it is run with the answer (`upcall.handoffs.answering`) as its task. With
     `live`, a user proxy among the members speaks next instead. `Upcall` and `NestedTeam` do this to their teams
     themselves. Teams that are no group chats of AutoGen's are left as they are; so is one that has it already.
+
+    Raises:
+        ConfigurationError: a member has the name of the user proxy and is none: what it says would pass for the user's.
     """
     if not isinstance(team, BaseGroupChat) or getattr(team, "_keeps_turns", False):
         return team
+    for participant in team._participants:
+        if participant.name == user_proxy and not isinstance(participant, UserProxyAgent):
+            raise ConfigurationError(
+                f"Team {team.name!r}: {type(participant).__name__} {user_proxy!r} has the name of the user proxy; what it "
+                "says would pass for the user's words. Give it another name."
+            )
     team._keeps_turns = True  # type: ignore[attr-defined]
     turns = _Turns()
     for place, participant in enumerate(team._participants):

@@ -172,10 +172,13 @@ class Run(BaseModel):
         )
 
     def without_early(self) -> Run:
-        """The run without the questions that its checkpoint does not know: its team asks them again."""
+        """The run without the questions that its checkpoint does not know: its team asks them again. Of which an answer
+        is here is still noted: an asker that was cut off may not have got it."""
         still = [question for question in self.open_questions if question.id not in self.early]
         shown, repeated = shown_once(still) if self.repeated else (tuple(still), ())
-        return self.model_copy(update={"questions": shown, "repeated": repeated, "early": ()})
+        answered = {answer.question_id for answer in self.answers}
+        early = tuple(each for each in self.early if each in answered)
+        return self.model_copy(update={"questions": shown, "repeated": repeated, "early": early})
 
     def as_openai_run(self) -> dict[str, Any]:
         """The run in the shape of OpenAI's run object: id, status, and what is to be submitted (S4-26).

@@ -61,7 +61,7 @@ _mail = Table(
 
 
 class MailCame(Exception):
-    """A run that is to wait has got an answer in the very moment: take it in, then store it."""
+    """A run that is to stand still has got an answer in the very moment: take it in, then store it."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,8 @@ class RunStore:
 
         Raises:
             RunConflict: the stored version is not the one that `stored` has.
-                MailCame: the run is to wait, and has mail that it does not know yet. Nothing was written.
+            MailCame: an open question of `stored` has mail that the run does not know yet, and the run is to wait, or
+                to drop that question. Nothing was written.
         """
         version = stored.version + 1
         head = _runs.update().where(_runs.c.id == run.id, _runs.c.version == stored.version)
@@ -139,8 +140,10 @@ class RunStore:
             if changed.rowcount != 1:
                 raise RunConflict(run.id)
             known = {answer.question_id for answer in run.answers}
-            new = [answer for answer in await _left(connection, run.id) if answer.question_id not in known]
-            if new and run.waiting:
+            asked = {question.id for question in stored.run.open_questions} - known
+            new = {answer.question_id for answer in await _left(connection, run.id)} & asked
+            dropped = new - {question.id for question in run.open_questions}
+            if (dropped and not run.over) or (new and run.waiting):
                 raise MailCame
             if run.over or not new:
                 await connection.execute(_mail.delete().where(_mail.c.run_id == run.id))
@@ -150,7 +153,8 @@ class RunStore:
         return StoredRun(run, checkpoint or stored.checkpoint, version)
 
     async def post(self, run_id: str, answers: Sequence[Answer]) -> bool:
-        """Leave answers for whoever works on the run. False, and nothing left, where nobody is at work on it.
+        """Leave answers for whoever works on the run. False, and nothing left, where nobody is at work on it, or a
+        question is no longer open.
 
         Raises:
             AlreadyAnswered: another answer to the same question has been left already.
@@ -161,7 +165,8 @@ class RunStore:
             run = _run(record, run_id)
             given = [*run.answers, *await _left(connection, run_id)]
             left = {answer.question_id: answer for answer in given}
-            if not run.working:
+            known = {*left, *(question.id for question in run.open_questions)}
+            if not run.working or not known.issuperset(answer.question_id for answer in answers):
                 return False
             for answer in answers:
                 before = left.get(answer.question_id)

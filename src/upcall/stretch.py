@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import Annotated, Any, TypeAlias, TypeGuard, TypeVar
@@ -24,7 +24,7 @@ from pydantic import Field, TypeAdapter
 
 from upcall.agents.asking import ASK_USER
 from upcall.checkpoints import Checkpoint
-from upcall.errors import StoredStateError, UpcallError, first_line
+from upcall.errors import StoredStateError, StoreUnavailable, UpcallError, first_line
 from upcall.group_chats import Waiting
 from upcall.handoffs import (
     ANSWERS,
@@ -41,10 +41,10 @@ from upcall.handoffs import (
     questions_in,
     questions_of,
 )
-from upcall.ladder import Ladder, fanned_out, present
+from upcall.ladder import Ladder, fanned_out, is_risk, present
 from upcall.mailbox import Mailbox, mailbox
 from upcall.plans import ReviewedPlan
-from upcall.questions import Question
+from upcall.questions import Answer, Question
 from upcall.replies import Classification
 from upcall.runs import Run, RunStatus, counted
 from upcall.store import MailCame, RunStore, StoredRun
@@ -191,7 +191,8 @@ class Stretch:
         while True:
             await asyncio.sleep(SECONDS_BETWEEN_MAILS)
             if self._run.open_questions:
-                await whole(self._take_mail())
+                with suppress(StoreUnavailable):  # Busy, or gone for a moment: the mail is looked at again.
+                    await whole(self._take_mail())
 
     async def _take_mail(self) -> None:
         came = await self._store.mail(self._run.id)
@@ -217,9 +218,12 @@ class Stretch:
         return await self._rest(await _checkpoint(team))
 
     async def _rest(self, checkpoint: Checkpoint) -> Run:
+        return await self._with_mail(lambda: self._rest_once(checkpoint))
+
+    async def _with_mail(self, store: Callable[[], Coroutine[Any, Any, Run]]) -> Run:
         while True:
             try:
-                return await self._rest_once(checkpoint)
+                return await store()
             except MailCame:
                 await self._take_mail()
 
@@ -247,8 +251,9 @@ class Stretch:
         """The run waiting for its questions, one of each meaning. Where some of them do not go to the human, or were
         answered too late for the team to hear it, it is to go on at once with that."""
         by_id = {question.id: question for question in questions}
-        late = [answer for answer in self._mailbox.answers.values() if answer.question_id in by_id]
-        left = [each for each in questions if each.id not in self._mailbox.answers]
+        late = self._late(by_id)
+        known = {answer.question_id for answer in late}
+        left = [each for each in questions if each.id not in known]
         shown, repeated = self._ladder.shown(left)
         run = run.moved_to(RunStatus.AWAITING_CLARIFICATION, questions=shown, repeated=repeated)
         answers = self._ladder.without_human(left)
@@ -263,6 +268,15 @@ class Stretch:
         target = by_id[given[0].question_id].path[0]
         message = answering(given, target=target, questions=questions, source=USER)
         return run.answered(self._phase(target), answers), checkpoint.model_copy(update={"inbox": (message,)})
+
+    def _late(self, waiting: Mapping[str, Question]) -> list[Answer]:
+        """The answers that came while a team worked, in this stretch or in one that was cut off, and that their askers
+        have not got. A risk that was confirmed for a stretch before is asked again."""
+        came = {
+            *self._mailbox.answers,
+            *(key for key in self._run.early if key in waiting and not is_risk(waiting[key])),
+        }
+        return [each for each in self._run.answers if each.question_id in waiting and each.question_id in came]
 
     def _with_what_was_answered(self) -> Run:
         """The run with what was answered in this stretch before the human was asked."""
@@ -280,7 +294,7 @@ class Stretch:
         """The run in the middle of a stretch: open is what members asked before others were cut off. What was answered
         since is given to them when the run goes on."""
         run, waiting = self._with_what_was_answered().without_early(), self._waiting.questions
-        late = [answer for answer in self._mailbox.answers.values() if answer.question_id in waiting]
+        late = self._late(waiting)
         known = {answer.question_id for answer in late}
         shown, repeated = self._ladder.shown([each for key, each in waiting.items() if key not in known])
         run = run.moved_to(run.status, questions=shown, repeated=repeated)
@@ -295,10 +309,12 @@ class Stretch:
         cause = next((each for each in self._interruptions if isinstance(each, UpcallError)), error)
         message = str(cause) if isinstance(cause, UpcallError) else first_line(cause)
         checkpoint = await self._what_was_done(team)
-        run = self._run.without_early()
-        if checkpoint is not None:
-            run, checkpoint = self._as_it_stands(checkpoint)
-        return await self._save(run.moved_to(RunStatus.FAILED, error=message), checkpoint)
+
+        async def store() -> Run:
+            run, state = (self._run.without_early(), None) if checkpoint is None else self._as_it_stands(checkpoint)
+            return await self._save(run.moved_to(RunStatus.FAILED, error=message), state)
+
+        return await self._with_mail(store)
 
     async def interrupted(self, team: Team) -> None:
         """Store what the agents finished before the stretch was cut off. Where that cannot be stored, what was stored
@@ -314,7 +330,7 @@ class Stretch:
             if at_rest:
                 await self._rest(checkpoint)
             else:
-                await self._save(*self._as_it_stands(checkpoint))
+                await self._with_mail(lambda: self._save(*self._as_it_stands(checkpoint)))
 
     def _catch_up(self, checkpoint: Checkpoint) -> None:
         """Note what was said but not heard: a group chat that is cut off drops its events (0.7.5)."""
