@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from upcall.agents.nesting import registered
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
 from upcall.errors import AgentFailed, SchemaMismatch, UpcallError, first_line
-from upcall.group_chats import Waiting, keep_turns
+from upcall.group_chats import Waiting, keep_turns, speakers
 from upcall.handoffs import PATH, QUESTIONS, answering, answers_in, asked_by, asked_event, asking, under
 from upcall.ladder import below
 from upcall.questions import Question
@@ -147,6 +147,8 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
                 "with the team that stored it."
             ) from error
         waiting = Waiting({each.id: each for each in state.open_questions()})
+        known = speakers(team)
+        known = None if known is None else known | {self.user_proxy}
         own = CancellationToken()
         token.add_callback(own.cancel)
         cut_off: list[BaseException] = []
@@ -156,9 +158,10 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
         state.unfinished = True
         try:
             while (event := await events.get()) is not None:
-                if PATH not in event.metadata:
+                own_words = PATH not in event.metadata and (known is None or event.source in known)
+                if own_words:
                     waiting.take(event, (), self.user_proxy)
-                asked = () if PATH in event.metadata else asked_by(event, self.user_proxy)
+                asked = asked_by(event, self.user_proxy) if own_words else ()
                 if not asked:
                     yield event
                 elif QUESTIONS not in event.metadata:  # A stock agent's hand-off: nobody was told of it.
@@ -175,7 +178,8 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
                 await asyncio.wait([running], timeout=SECONDS_TO_LET_GO)
             self._shared.broken = state.unfinished
             while not events.empty():  # Cut off, it has said what nobody has heard.
-                if (event := events.get_nowait()) is not None and PATH not in event.metadata:
+                event = events.get_nowait()
+                if event is not None and PATH not in event.metadata and (known is None or event.source in known):
                     waiting.take(event, (), self.user_proxy)
             # One of ours keeps a state that it goes on from; a stock agent's may hold half a batch, so that what it did
             # since the team was last at rest is done again.

@@ -172,14 +172,14 @@ AGENTS: dict[str, tuple[Callable[[ChatCompletionClient, str], Awaitable[Outcome]
 }
 
 
-async def measure(client: ChatCompletionClient, agents: Sequence[str], limit: int | None) -> None:
+async def measure(client: ChatCompletionClient, agents: Sequence[str], skip: int, limit: int | None) -> None:
     """Run the inputs of these agents one after another, and print the table at the end."""
     rows = []
     for agent in agents:
         judge, tasks = AGENTS[agent]
         outcomes = []
         began = time.perf_counter()
-        for task in tasks[:limit]:
+        for task in tasks[skip:][:limit]:
             try:
                 outcome = await judge(client, task)
             except UpcallError as error:
@@ -205,6 +205,7 @@ def main() -> None:
     parser.add_argument("--base-url", required=True, help="any OpenAI-compatible server")
     parser.add_argument("--agent", choices=AGENTS, action="append", help="this agent alone; repeatable")
     parser.add_argument("--limit", type=int, help="only so many inputs of each")
+    parser.add_argument("--skip", type=int, default=0, help="not the first so many inputs of each")
     parser.add_argument("--temperature", type=float, help="default: the server's")
     given = parser.parse_args()
     quiet_known_warnings()
@@ -217,7 +218,7 @@ def main() -> None:
         timeout=150,
         **chosen,
     )
-    asyncio.run(measure(client, given.agent or list(AGENTS), given.limit))
+    asyncio.run(measure(client, given.agent or list(AGENTS), given.skip, given.limit))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -54,7 +55,7 @@ def crew_of(*members: Any, name: str = "crew") -> Team:
 
 async def test_two_members_of_one_name_are_refused_in_one_line_before_anything_is_stored() -> None:
     now = app(lambda world: crew_of(world.agent("coder"), world.agent("coder")), World(script()))
-    with pytest.raises(ValueError, match="names must be unique") as refused:
+    with pytest.raises(ConfigurationError, match="names must be unique") as refused:
         await now.start("Build it")
     assert "\n" not in str(refused.value)
     assert await now.list() == []
@@ -363,3 +364,34 @@ async def test_a_member_that_passes_for_the_user_is_refused(nested: bool) -> Non
             team = RoundRobinGroupChat([team])
         with pytest.raises(ConfigurationError, match="AssistantAgent 'user' has the name of the user proxy"):
             await Upcall(team=lambda: team, store="runs.db").start("Build it")
+
+
+def raises() -> Team:
+    raise KeyError("cfg")
+
+
+async def coroutine() -> Team:
+    raise AssertionError("nobody awaits it")
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: None, "gave NoneType; it must give a team"),
+        (list, "gave list; it must give a team"),
+        (coroutine, "gave coroutine; it must give a team"),
+        (raises, "The team cannot be built: KeyError: 'cfg'"),
+        (lambda: RoundRobinGroupChat([]), "The team cannot be built: ValueError: At least one participant"),
+    ],
+)
+async def test_a_function_that_builds_no_team_is_told_so_and_nothing_is_stored(make: Any, says: str) -> None:
+    app = Upcall(team=make, store="runs.db")
+    with pytest.raises(ConfigurationError, match=re.escape(says)):
+        await app.start("Build it")
+    assert await app.list() == []
+
+
+@pytest.mark.parametrize("team", [3, "team", RoundRobinGroupChat([PausableAgent("a", ScriptedModelClient([]))])])
+def test_a_team_in_the_place_of_its_function_is_refused(team: Any) -> None:
+    with pytest.raises(ConfigurationError, match="must be a function that builds a team, not "):
+        Upcall(team=team)

@@ -328,3 +328,8 @@ def test_it_is_noted_who_plays_the_demo_where_others_have_a_model() -> None:
     assert settings.notes == (
         "No common model is set, so the scripted demo plays classifier, clarifier, planner, researcher; set model.",
     )
+
+
+def test_a_program_that_names_an_unknown_setting_is_told_so() -> None:
+    with pytest.raises(ConfigurationError, match="'modle'"):
+        Settings.read(modle="demo")

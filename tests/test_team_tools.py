@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from autogen_core.tools import StaticWorkbench
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from conversation import answers, carried, say
 
-from upcall import with_questions
+from upcall import RunStatus, Upcall, with_questions
 from upcall.agents import NestedTeam, PausableAgent
 from upcall.testing import Call, Reply, ScriptedModelClient
 
@@ -65,3 +66,16 @@ def test_a_team_that_is_given_as_an_agent_is_dumped_as_a_nested_team() -> None:
     loaded = PausableAgent.load_component(json.loads(made.dump_component().model_dump_json()))
     assert loaded.dump_component() == made.dump_component()
     assert loaded.dump_component().config["agents"][0]["provider"] == "upcall.agents.NestedTeam"
+
+
+async def test_a_stock_agent_with_a_team_tool_works_and_never_asks(tmp_path: Path) -> None:
+    """What its team says is in its stream, and is none of the run's questions."""
+    script = {"You are the coder": [CODER[0]], "You are the lead": LEAD}
+    with ScriptedModelClient(script) as client:
+
+        def make() -> Team:
+            agent = AssistantAgent("lead", client, system_message="You are the lead.", tools=[tool(client)])
+            return RoundRobinGroupChat([agent], max_turns=2)
+
+        run = await Upcall(team=make, store=tmp_path / "runs.db").start("Build it")
+    assert (run.status, run.questions, run.result) == (RunStatus.COMPLETED, (), "Led to the end.")

@@ -95,6 +95,11 @@ class Upcall:
         for name, given in (("model_client", model_client is not None), ("tools", bool(tools))):
             if team is not None and given:
                 raise ConfigurationError(f"Give Upcall {name} or a team, not both: a team has its own.")
+        if team is not None and not callable(team):
+            raise ConfigurationError(
+                f"team must be a function that builds a team, not {type(team).__name__}: each stretch of a run needs a "
+                "new one. Say team=make_team, or team=lambda: ..."
+            )
         self.settings = settings or Settings.read()
         self.store = store if isinstance(store, RunStore) else RunStore(store or self.settings.store)
         self._make_team = team
@@ -371,8 +376,12 @@ class Upcall:
 
     def _crew(self, run: Run) -> _Crew:
         if self._make_team is not None:
-            team, judging = keep_turns(self._make_team(), user_proxy=USER), self._clients_to_judge(run)
+            team, judging = keep_turns(_built(self._make_team), user_proxy=USER), self._clients_to_judge(run)
             return _Crew(team, judging, same_question_judge(judging("clarifier")) if judging else None)
+        if run.own_team:
+            raise ConfigurationError(
+                f"Run {run.id} has a team of its own: go on with it in the program that started it, Upcall(team=...)."
+            )
         settings = self._settings_of(run)
         options = TeamOptions(
             workspace=Path(run.inputs["workspace"]),
@@ -444,7 +453,7 @@ class Upcall:
         team |= {name: value for name, value in chosen.items() if value is not None}
         levels = [[fact.model_dump() for fact in level] for level in (facts, self.settings.standing_facts())]
         if self._make_team is not None:
-            return {"team": team, "facts": levels}
+            return {"team": team, "facts": levels, "own_team": True}
         folder = _absolute(workspace or self.settings.workspace or Path("upcall-work") / run_id)
         _refuse_unusable(folder)
         named = [*documents] or [*self.settings.documents]
@@ -475,6 +484,25 @@ class _Crew:
     async def close(self) -> None:
         if self.clients is not None:
             await self.clients.close()
+
+
+def _built(make_team: MakeTeam) -> Team:
+    """The team that a function builds.
+
+    Raises:
+        ConfigurationError: it fails, or gives something else.
+    """
+    try:
+        team: object = make_team()
+    except UpcallError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(f"The team cannot be built: {type(error).__name__}: {first_line(error)}") from error
+    if isinstance(team, Team):
+        return team
+    if asyncio.iscoroutine(team):
+        team.close()
+    raise ConfigurationError(f"The function that builds the team gave {type(team).__name__}; it must give a team.")
 
 
 def _components(tools: Sequence[dict[str, Any]]) -> list[BaseTool[Any, Any]]:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -122,11 +123,13 @@ def answer(
     with command:
         found = command.open(run_id)
         given = _given(found, answers or [], skip or [], decline or [])
-        if not given and command.interactive and found.waiting:
+        if not given and command.interactive and found.questions:
             given = command.screen.ask(found)
         elif not given:
+            ids = ", ".join(question.id for question in found.questions)
             raise CallerError(
-                f"No answer was given. Say: upcall answer {found.id} ANSWER, or ID=ANSWER for each question."
+                f"No answer was given. Say: upcall answer {found.id} ANSWER, or ID=ANSWER for each question"
+                f"{f' ({ids})' if ids else ''}."
             )
         command.follow(command.app.answer_stream(found.id, given), found.id)
 
@@ -187,7 +190,7 @@ def show(
             command.print_json(found.as_json())
         else:
             command.screen.whole(found)
-            if found.waiting:
+            if found.questions and not found.over:
                 command.screen.waiting(found, command.program, command.store_option, command.screen.out)
 
 
@@ -371,6 +374,9 @@ class _Command:
             return None
 
 
+_LIKE_AN_ID = re.compile(r"[0-9a-f]{12}")
+
+
 def _given(found: Run, answers: list[str], skip: list[str], decline: list[str]) -> Any:
     """What the command line says, by question id where it names one."""
     from upcall.questions import Answer, Outcome
@@ -387,10 +393,13 @@ def _given(found: Run, answers: list[str], skip: list[str], decline: list[str]) 
         named, equals, value = text.partition("=")
         if equals and any(each.startswith(named) for each in known if len(named) >= 4):
             give(named, value)
-        elif len(answers) == 1 and not skip and not decline:
+        elif len(answers) == 1 and not skip and not decline and not (equals and _LIKE_AN_ID.fullmatch(named)):
             return text
         else:
-            raise CallerError(f"{text!r} names no question of run {found.id}. Say ID=ANSWER; ids: {', '.join(known)}.")
+            raise CallerError(
+                f"{text!r} names no question of run {found.id}. Say ID=ANSWER, an answer of several words in quotes; "
+                f"ids: {', '.join(known)}."
+            )
     for outcome, ids in ((Outcome.SKIPPED, skip), (Outcome.DECLINED, decline)):
         for each in ids:
             give(each, Answer(question_id=each, outcome=outcome))

@@ -102,6 +102,7 @@ class KeepsTurns(BaseGroupChatManager):
     user_proxy: str
     live: bool
     turns: _Turns
+    speakers: frozenset[str] | None
 
     _interrupted: list[str]
     """Who had the turn when the stored state was written, in the middle of it."""
@@ -125,7 +126,12 @@ class KeepsTurns(BaseGroupChatManager):
 
     def waiting(self) -> Waiting:
         """Who waits for what."""
-        return Waiting.in_thread(self._message_thread, self._participant_names, self.user_proxy)
+        thread = [message for message in self._message_thread if self._said_here(message)]
+        return Waiting.in_thread(thread, self._participant_names, self.user_proxy)
+
+    def _said_here(self, message: Event) -> bool:
+        """Whether a member said it; a stock agent's turn also holds what the members of its `TeamTool` said."""
+        return self.speakers is None or message.source in self.speakers | {self.user_proxy}
 
     @rpc
     async def handle_start(self, message: GroupChatStart, ctx: MessageContext) -> None:  # type: ignore[override]
@@ -170,7 +176,7 @@ class KeepsTurns(BaseGroupChatManager):
     async def update_message_thread(self, messages: Sequence[Event]) -> None:
         """A question is not what the next members wait for (`GraphFlow`); an answer goes to who asked (`Swarm`)."""
         waiting = self.waiting()
-        asks = any(asked_by(message, self.user_proxy) for message in messages)
+        asks = any(asked_by(message, self.user_proxy) for message in messages if self._said_here(message))
         added = [self._aimed(message, waiting) for message in messages]
         if asks:
             await BaseGroupChatManager.update_message_thread(self, added)
@@ -226,7 +232,8 @@ class KeepsTurns(BaseGroupChatManager):
         """The message, an answer that names nobody here with the target that asked."""
         if isinstance(message, BaseChatMessage) and message.id in self._given:
             message = self._heard(message)
-        waiting.take(message, self._participant_names, self.user_proxy)
+        if self._said_here(message):
+            waiting.take(message, self._participant_names, self.user_proxy)
         lost = isinstance(message, HandoffMessage) and message.target not in self._participant_names
         if lost and message.source == self.user_proxy and waiting.answered:
             return message.model_copy(update={"target": waiting.answered[0]})
@@ -347,6 +354,25 @@ class KeepsOrchestratedTurns(KeepsTurns, MagenticOneOrchestrator):  # type: igno
                 await super()._orchestrate_step(cancellation_token)
 
 
+def speakers(team: Team) -> frozenset[str] | None:
+    """Who speaks in a team: its members, those of teams among them, and what manages it. None where that is not known.
+
+    A stock agent's stream also holds what the members of its `TeamTool` say, and nothing tells that apart.
+    """
+    if isinstance(team, InnerTeam):
+        return speakers(team._team)
+    if not isinstance(team, BaseGroupChat):
+        return None
+    names = {team._group_chat_manager_name, *team._participant_names}
+    for each in team._participants:
+        if isinstance(each, Team):
+            inner = speakers(each)
+            if inner is None:
+                return None
+            names |= inner
+    return frozenset(names)
+
+
 def keep_turns(team: TeamT, *, user_proxy: str = "user", live: bool = False) -> TeamT:
     """Make an AutoGen team, and every team in it, keep the turn of a member that asks. Gives the same team back.
 
@@ -363,8 +389,8 @@ def keep_turns(team: TeamT, *, user_proxy: str = "user", live: bool = False) -> 
     for participant in team._participants:
         if participant.name == user_proxy and not isinstance(participant, UserProxyAgent):
             raise ConfigurationError(
-                f"Team {team.name!r}: {type(participant).__name__} {user_proxy!r} has the name of the user proxy; what it "
-                "says would pass for the user's words. Give it another name."
+                f"Team {team.name!r}: {type(participant).__name__} {user_proxy!r} has the name of the user proxy; what "
+                "it says would pass for the user's words. Give it another name."
             )
     team._keeps_turns = True  # type: ignore[attr-defined]
     turns = _Turns()
@@ -388,6 +414,7 @@ def keep_turns(team: TeamT, *, user_proxy: str = "user", live: bool = False) -> 
             manager.keep(user_proxy, live)
             turns.manager = manager
             manager.turns = turns
+            manager.speakers = speakers(team)
             return manager  # type: ignore[no-any-return]
 
         return made

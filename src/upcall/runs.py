@@ -114,6 +114,11 @@ class Run(BaseModel):
         return self.status is RunStatus.AWAITING_CLARIFICATION
 
     @property
+    def own_team(self) -> bool:
+        """Whether the program that started it brings its team."""
+        return bool(self.inputs.get("own_team"))
+
+    @property
     def working(self) -> bool:
         """Whether a team is at work on it, or was when its process ended."""
         return self.status in _WORKING

@@ -115,6 +115,7 @@ class Settings(BaseSettings):
         given = Given.read(path) if path else Given("the configuration")
         _refuse_unknown(given)
         said = Given("Settings", {name: value for name, value in explicit.items() if value is not None})
+        said.refuse_unknown((), Settings.model_fields)
         if "functions" in said.data:  # A program's blocks come in the place of the file's, and are not mixed with them.
             given.data.pop("functions", None)
         from_file, variables = with_blocks(given), set[str]()
@@ -144,7 +145,10 @@ class Settings(BaseSettings):
             ConfigurationError: their file cannot be read, or one of them is wrong.
         """
         if isinstance(self.facts, Path):
-            return facts_file(self.facts)
+            try:
+                return facts_file(self.facts)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"facts = {str(self.facts)!r}: {error}") from error
         return read_facts(self.facts, self._place_of_fact)
 
     def _place_of_fact(self, asked: str) -> str:

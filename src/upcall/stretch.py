@@ -25,7 +25,7 @@ from pydantic import Field, TypeAdapter
 from upcall.agents.asking import ASK_USER
 from upcall.checkpoints import Checkpoint
 from upcall.errors import StoredStateError, StoreUnavailable, UpcallError, first_line
-from upcall.group_chats import Waiting
+from upcall.group_chats import Waiting, speakers
 from upcall.handoffs import (
     ANSWERS,
     CLARIFIER_LOG,
@@ -106,6 +106,7 @@ class Stretch:
         """Events that tell of a question; nobody hears of one before it is stored."""
         self._settled: set[tuple[tuple[str, ...], str]] = set()
         self._mailbox = Mailbox()
+        self._speakers: frozenset[str] | None = None
         self._saving = asyncio.Lock()
 
     @property
@@ -361,6 +362,7 @@ class Stretch:
         interruptions.set(self._interruptions)
         present.set(self._ladder)
         mailbox.set(self._mailbox)
+        self._speakers = speakers(team)
         inbox = list(self._stored.checkpoint.inbox)
         async for item in team.run_stream(task=inbox or None, cancellation_token=self._token):
             self.started = True
@@ -380,9 +382,10 @@ class Stretch:
         self._noted.add(event.id)
         if event.models_usage is not None:
             changes["usage"] = counted(self._run.usage, "/".join(path_of(event)), event.models_usage)
-        if isinstance(event, BaseChatMessage) and PATH not in event.metadata:
+        said = isinstance(event, BaseChatMessage) and PATH not in event.metadata
+        if said and (self._speakers is None or event.source in self._speakers | {USER}):
             self._waiting.take(event, (), USER)
-        if isinstance(event, BaseChatMessage) and PATH not in event.metadata and event.source != USER:
+        if isinstance(event, BaseChatMessage) and said and event.source != USER:
             self._last = event
             if text := event.metadata.get(CLASSIFICATION):
                 changes["classification"] = Classification.model_validate_json(text)

@@ -131,6 +131,10 @@ class Screen:
         console = console or self.err
         for question in run.questions:
             self.question(question, also=run.also_waiting(question), console=console)
+        if run.own_team:
+            told = f"Run {run.id} waits for the answer. Give it in the program that started it: its team is its own."
+            console.print(Text(safe(f"\n{told}")))
+            return
         several = len(run.questions) > 1
         what = (
             f"{len(run.questions)} answers. Give one or more of them with:" if several else "the answer. Give it with:"
