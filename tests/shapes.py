@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from autogen_agentchat.base import ChatAgent, Team
 from autogen_agentchat.conditions import MaxMessageTermination, TextMessageTermination
 from autogen_agentchat.teams import (
@@ -286,3 +287,9 @@ SCENARIOS: Mapping[str, Scenario] = {
         2,
     ),
 }
+
+
+def some_slow(places: Iterable[str]) -> list[Any]:
+    """The places as parameters of a test; all but two are marked slow."""
+    fast = ("at the root", "as a tool")
+    return [pytest.param(place, marks=[] if place in fast else [pytest.mark.slow]) for place in places]

@@ -15,7 +15,7 @@ from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMess
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 from autogen_core import CancellationToken
 from conversation import impatient
-from shapes import PLACES, Make, World, ask, note, said_to, script, task
+from shapes import PLACES, Make, World, ask, note, said_to, script, some_slow, task
 
 from upcall import Run, RunStatus, Upcall
 from upcall.agents import NestedTeam, PausableAgent
@@ -68,7 +68,7 @@ async def test_two_teams_of_one_name_nested_in_one_agent_are_refused_by_name() -
 
 
 @pytest.mark.parametrize("names", [("coder", "coder"), ("crew", "coder"), ("coder", "crew"), ("crew", "crew")])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", some_slow(PLACES))
 async def test_agents_of_one_name_in_different_teams_each_get_their_own_answer(
     place: str, names: tuple[str, str]
 ) -> None:
@@ -114,7 +114,7 @@ HUGE = "Which one? " * 1_000_000
 """About 10 MB."""
 
 
-@pytest.mark.parametrize("place", ["at the root", "as an agent", "as a team", "as a tool"])
+@pytest.mark.parametrize("place", some_slow(["at the root", "as an agent", "as a team", "as a tool"]))
 async def test_a_question_of_ten_megabytes_goes_back_to_the_model_that_asked(place: str) -> None:
     def make(world: World) -> Team:
         return crew_of(world.agent("coder"))
@@ -150,7 +150,7 @@ class HandsOver(BaseChatAgent):
 
 
 @pytest.mark.parametrize("text", [HUGE, "", " \n", "Which one?"])
-@pytest.mark.parametrize("place", ["at the root", "as an agent", "as a team", "as a tool"])
+@pytest.mark.parametrize("place", some_slow(["at the root", "as an agent", "as a team", "as a tool"]))
 async def test_whatever_a_stock_agent_hands_to_the_user_is_a_question_of_a_length_that_can_be_read(
     place: str, text: str
 ) -> None:
@@ -163,7 +163,7 @@ async def test_whatever_a_stock_agent_hands_to_the_user_is_a_question_of_a_lengt
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["at the root", "as an agent", "as a team", "as a tool"])
+@pytest.mark.parametrize("place", some_slow(["at the root", "as an agent", "as a team", "as a tool"]))
 async def test_a_thousand_open_questions_are_each_answered_by_id(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"Value of {number}?" for number in range(1000)]
 
@@ -185,7 +185,7 @@ async def test_a_thousand_open_questions_are_each_answered_by_id(place: str, mon
     assert told(client, "coder") == [f"Answer to {text}" for text in texts]
 
 
-@pytest.mark.parametrize("place", ["at the root", "as an agent", "as a team", "as a tool"])
+@pytest.mark.parametrize("place", some_slow(["at the root", "as an agent", "as a team", "as a tool"]))
 async def test_options_with_the_same_label_go_back_to_the_model_that_asked(place: str) -> None:
     asks = [ask("Which?", options=["Flask", "flask"]), ask("Which?", options=["Flask", "Django"]), "Coded."]
     with script(PLACES[place].others, {"coder": asks}) as client:
@@ -296,7 +296,7 @@ def test_a_time_limit_is_part_of_the_declarative_form() -> None:
 # -- teams that say nothing, and states that do not fit ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", some_slow(PLACES))
 async def test_a_team_that_ends_without_a_word_is_a_failure_that_can_be_resumed(place: str) -> None:
     silent = [""]
 
@@ -327,7 +327,7 @@ OTHERS: dict[str, Callable[[World], Team]] = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", some_slow(PLACES))
 @pytest.mark.parametrize("other", OTHERS)
 async def test_a_state_that_does_not_fit_is_said_in_a_line_and_nothing_is_lost(other: str, place: str) -> None:
     def make(world: World) -> Team:

@@ -87,7 +87,13 @@ async def test_the_scenario_has_as_many_steps_as_are_tried(steps: Steps) -> None
     assert steps.taken == STEPS
 
 
-@pytest.mark.parametrize(("step", "turns"), [*itertools.product(range(1, STEPS + 1), (0, 1, 4))])
+EVERY_STEP = [
+    pytest.param(step, turns, marks=[pytest.mark.slow] if turns else [])
+    for step, turns in itertools.product(range(1, STEPS + 1), (0, 1, 4))
+]
+
+
+@pytest.mark.parametrize(("step", "turns"), EVERY_STEP)
 async def test_a_run_cut_off_at_a_step_goes_on(step: int, turns: int, steps: Steps, written: list[Any]) -> None:
     model = ScriptedModelClient(demo_reply)
     app = Upcall(model, store="runs.db", settings=Settings.read(model="demo"))

@@ -703,7 +703,7 @@ async def test_the_question_is_told_once_and_only_after_it_is_stored(model: Mode
             told.append((item, run))
     ((event, run),) = told
     ((asked,), (stored,)) = json.loads(event.metadata[QUESTIONS]), run.questions
-    assert (event.request_id, run.status) == (stored.id, RunStatus.AWAITING_CLARIFICATION)
+    assert event.request_id == stored.id
     assert (asked["id"], asked["question"]) == (stored.id, "Which framework?")
     assert [option["label"] for option in asked["options"]] == ["Express", "FastAPI", "Django"]
 

@@ -17,7 +17,7 @@ from autogen_agentchat.messages import BaseChatMessage, TextMessage
 from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat
 from autogen_core import CancellationToken
 from conversation import answers, cancelled_while, carried, impatient, say, soon
-from shapes import PLACES, SHAPES, SIDES, TWO, Make, World, ask, note, said_to, script, task
+from shapes import PLACES, SHAPES, SIDES, TWO, Make, World, ask, note, said_to, script, some_slow, task
 
 from upcall import Run, RunStatus, Upcall
 from upcall.agents import NestedTeam
@@ -63,7 +63,7 @@ def once(world: World, *notes: str) -> None:
 # -- a model that fails -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", LEVELS)
+@pytest.mark.parametrize("place", some_slow(LEVELS))
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_a_failed_model_call_of_a_member_is_made_again_and_nothing_else(shape: str, place: str) -> None:
     make = PLACES[place].put(SHAPES[shape].make)
@@ -111,7 +111,7 @@ def crew_of(*members: Any) -> Team:
     return RoundRobinGroupChat(list(members), name="crew", max_turns=len(members))
 
 
-@pytest.mark.parametrize("place", LEVELS)
+@pytest.mark.parametrize("place", some_slow(LEVELS))
 async def test_an_agent_nested_in_a_member_that_raises_fails_the_run_and_begins_anew(place: str) -> None:
     failures: list[Exception] = [ValueError("two\nlines")]
 
@@ -126,7 +126,7 @@ async def test_an_agent_nested_in_a_member_that_raises_fails_the_run_and_begins_
     once(world, "began")
 
 
-@pytest.mark.parametrize("place", LEVELS)
+@pytest.mark.parametrize("place", some_slow(LEVELS))
 async def test_what_a_function_tool_raises_is_for_the_model_of_its_agent(place: str) -> None:
     def fragile() -> str:
         """Break."""
@@ -147,7 +147,7 @@ async def test_what_a_function_tool_raises_is_for_the_model_of_its_agent(place: 
 # -- a stock member ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", LEVELS)
+@pytest.mark.parametrize("place", some_slow(LEVELS))
 async def test_a_stock_member_that_fails_is_named_and_begins_its_turn_anew(place: str) -> None:
     def make(world: World) -> Team:
         stock = AssistantAgent("helper", world.client, system_message=said_to("helper"), tools=[world.note])
@@ -191,7 +191,7 @@ async def cut_off(app: Upcall, how: str, busy: Any, **given: Any) -> None:
     assert work.cancelled() == (how == "task")
 
 
-@pytest.mark.parametrize("place", LEVELS)
+@pytest.mark.parametrize("place", some_slow(LEVELS))
 @pytest.mark.parametrize("at", ["the model", "a tool"])
 async def test_a_run_whose_task_is_cancelled_goes_on_with_what_was_in_flight(at: str, place: str) -> None:
     hanging: list[bool] = [True]
@@ -244,7 +244,7 @@ async def test_a_nested_team_that_is_cancelled_goes_on_in_another_object(how: st
 # -- one fails while another asks -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", LEVELS)
+@pytest.mark.parametrize("place", some_slow(LEVELS))
 @pytest.mark.parametrize("fails", ["left", "right"])
 async def test_a_question_stays_open_when_its_asker_s_neighbour_fails(fails: str, place: str) -> None:
     make = PLACES[place].put(SHAPES["round robin"].make)
@@ -261,7 +261,7 @@ async def test_a_question_stays_open_when_its_asker_s_neighbour_fails(fails: str
     assert len(world.noted()) == len(set(world.noted())) == 6
 
 
-@pytest.mark.parametrize("place", LEVELS)
+@pytest.mark.parametrize("place", some_slow(LEVELS))
 @pytest.mark.parametrize("order", ["asked, then failed", "failed, then asked"])
 async def test_a_question_of_one_branch_stays_open_when_another_branch_fails(order: str, place: str) -> None:
     def make(world: World) -> Team:

@@ -432,6 +432,10 @@ class _Turns:
         self._failed: set[str] = set()
         self._waiting: list[asyncio.Future[None]] = []
 
+    def began(self, name: str) -> None:
+        """Called when a member gets the turn."""
+        self._failed.discard(name)
+
     def moved(self) -> None:
         """Called when a member has come to its end."""
         for waiting in self._waiting:
@@ -458,6 +462,7 @@ def _hold(agent: ChatAgent, turns: _Turns) -> None:
     async def on_messages_stream(
         messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Event | Response, None]:
+        turns.began(agent.name)
         before = await agent.save_state() if stock else {}
         try:
             async for item in stream(messages, cancellation_token):
