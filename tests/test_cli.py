@@ -95,6 +95,7 @@ def test_a_plain_answer_is_refused_where_two_questions_are_open() -> None:
     assert "2 questions are open" in ended.error
 
 
+@pytest.mark.slow
 def test_two_agents_that_ask_the_same_are_shown_as_one_question_and_both_get_the_answer() -> None:
     both = script(
         lead=[Calls([Call("coder", {"task": "x"}), Call("researcher", {"task": "y"})]), '{"summary": "All done."}'],
@@ -120,6 +121,7 @@ def test_an_answer_that_is_not_an_option_is_refused_with_the_options() -> None:
     assert still["status"] == "awaiting_clarification"
 
 
+@pytest.mark.slow
 def test_the_same_answer_again_is_harmless_and_a_different_one_says_who_answered() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     upcall("answer", run_id, "Express", "--user", "alice")
@@ -192,6 +194,7 @@ def test_a_failing_model_fails_the_run_in_one_line_and_the_run_goes_on_afterward
     assert resumed.json["result"] == "An answer."
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_cut_short_fails_the_run_and_is_never_taken_for_the_whole_reply() -> None:
     with LoopbackServer([SHALLOW, CutShort("half of a"), Say('{"summary": "Whole."}')]) as server:
         ended = upcall("run", "What is CUDA?", *model(server), UPCALL_STREAM="true", UPCALL_MAX_RETRIES="0")
@@ -253,6 +256,7 @@ def interrupted_at(server: LoopbackServer, requests: int, stop: signal.Signals, 
     return process.returncode, said
 
 
+@pytest.mark.slow
 def test_a_run_keeps_its_model_over_processes_and_a_flag_overrules_it() -> None:
     begin = script(lead=[Call("coder", {"task": "x"})], coder=[ASK])
     end = script(
@@ -273,6 +277,7 @@ def test_show_prints_plan_answers_and_tokens() -> None:
     assert "lead/coder" in shown
 
 
+@pytest.mark.slow
 def test_list_is_an_array_newest_first_and_empty_without_a_store() -> None:
     assert json.loads(upcall("list", "--json").out) == []
     assert not Path("upcall.db").exists()
@@ -281,6 +286,7 @@ def test_list_is_an_array_newest_first_and_empty_without_a_store() -> None:
     assert len(json.loads(upcall("list", "--json").out)) == 2
 
 
+@pytest.mark.slow
 def test_runs_that_start_together_on_a_new_store_are_all_kept() -> None:
     with ThreadPoolExecutor(4) as pool:
         ended = list(pool.map(lambda task: upcall("run", task, "--store", "new.db"), ["What is CUDA?"] * 4))
@@ -295,6 +301,7 @@ def test_a_workspace_that_is_a_file_is_refused_before_any_work_is_done() -> None
     assert json.loads(upcall("list", "--json").out) == []
 
 
+@pytest.mark.slow
 def test_a_run_can_be_resumed_at_another_address_with_its_own_model() -> None:
     with LoopbackServer(['{"intent": "meta", "meta_response": "Hello."}']) as server:
         wrong = ("--model", "mine", "--base-url", "http://127.0.0.1:9/v1")
@@ -322,6 +329,7 @@ def test_show_prints_the_open_question_where_it_prints_the_run() -> None:
     assert f"answer {run_id} Express" in shown
 
 
+@pytest.mark.slow
 def test_cancel_ends_a_run_and_an_answer_is_then_refused() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     assert upcall("cancel", run_id, "--json").json["status"] == "cancelled"

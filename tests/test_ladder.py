@@ -494,6 +494,7 @@ async def test_unattended_a_stock_agents_question_expires_and_the_run_goes_on() 
     assert "Do not take this as consent" in str(model.requests[-1].messages[-1]["content"])
 
 
+@pytest.mark.slow
 async def test_a_stock_agent_that_goes_on_asking_makes_the_run_wait_in_the_end() -> None:
     model = ScriptedModelClient(lambda request: Call("transfer_to_user"))
 

@@ -388,6 +388,7 @@ def test_the_process_may_end_while_it_waits() -> None:
     assert f"{WHAT_KIND} - {SOLAR}" in planned
 
 
+@pytest.mark.slow
 def test_a_plan_under_review_survives_the_process_and_stays_under_review() -> None:
     """S0-57, S3-35, S3-43: the later processes are not told that plans are to be reviewed."""
     with LoopbackServer(replies(planner=[CLEAR, plan(), plan(sections=MORE)])) as server:
