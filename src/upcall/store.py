@@ -121,7 +121,7 @@ class RunStore:
         async with self._reading() as connection:
             row = (await connection.execute(query)).one_or_none()
         if row is None:
-            raise UnknownRun(run_id)
+            raise UnknownRun(run_id, f"no run in {self.path} has this id")
         return StoredRun(_run(row.record, full_id), Checkpoint.load(row.state, full_id), row.version)
 
     async def save(self, stored: StoredRun, run: Run, checkpoint: Checkpoint | None = None) -> StoredRun:
