@@ -5,8 +5,7 @@ Each is one structured call. Whatever goes wrong with it, and every doubt, means
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
 from autogen_core import CancellationToken
@@ -15,11 +14,11 @@ from pydantic import BaseModel
 
 from upcall.agents.merging import holds_most_of
 from upcall.agents.reading import UnreadableReply, read_reply, schema_text
-from upcall.agents.structured import json_forms, refuses_format
+from upcall.agents.structured import JsonForm, in_strongest_form, json_forms
 from upcall.answers import read_answer
 from upcall.errors import AnswerRefused, ModelError
 from upcall.ladder import Answered, Judge, is_risk
-from upcall.model_calls import call_model
+from upcall.model_calls import call_model, result_of
 from upcall.prompts import PROMPTS, Context, Prompts, ReplyFormatContext
 from upcall.prompts.contexts import ParentAnswerContext, SameQuestionContext
 from upcall.questions import Answer, AnsweredBy, Question
@@ -87,20 +86,17 @@ async def _reply(
     prompts: Prompts,
 ) -> tuple[T | None, RequestUsage | None]:
     """The model's reply, if it can be read, and the tokens spent; in the strongest form of JSON the server takes."""
-    form = ReplyFormatContext(reply_schema=schema_text(kind), final=False)
-    asked = UserMessage(content=f"{prompts.render(context)}\n\n{prompts.render(form)}", source="system")
-    for json_output in json_forms(client, kind):
-        call = call_model(client, [*known, asked], agent=agent, json_output=json_output, cancellation_token=token)
-        try:
-            async with aclosing(call) as items:
-                async for item in items:
-                    if isinstance(item, CreateResult):
-                        text = item.content if isinstance(item.content, str) else ""
-                        return _read(text, kind), item.usage
-        except ModelError as error:
-            if not refuses_format(error.__cause__):
-                return None, None
-    return None, None
+    shape = ReplyFormatContext(reply_schema=schema_text(kind), final=False)
+    asked = UserMessage(content=f"{prompts.render(context)}\n\n{prompts.render(shape)}", source="system")
+
+    def ask(form: JsonForm) -> Awaitable[CreateResult]:
+        return result_of(call_model(client, [*known, asked], agent=agent, json_output=form, cancellation_token=token))
+
+    try:
+        result, _ = await in_strongest_form(json_forms(client, kind), ask)
+    except ModelError:
+        return None, None
+    return _read(result.content if isinstance(result.content, str) else "", kind), result.usage
 
 
 def _told(known: Sequence[LLMMessage], quote: str) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from weakref import WeakKeyDictionary
 
 from autogen_agentchat.messages import MemoryQueryEvent
 from autogen_core.memory import Memory
@@ -18,13 +16,12 @@ from autogen_core.models import (
 from pydantic import TypeAdapter
 
 from upcall.errors import AgentFailed, ConfigurationError, UpcallError
+from upcall.tasks import Locks
 
 _MESSAGES = TypeAdapter(list[LLMMessage])
 
-_LOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakKeyDictionary[ChatCompletionContext, asyncio.Lock]] = (
-    WeakKeyDictionary()
-)
-"""One for each context object and event loop: twins of one agent, and several agents, may share the object."""
+_LOCKS = Locks[ChatCompletionContext]()
+"""Twins of one agent, and several agents, may share the object."""
 
 
 async def remembered(
@@ -63,9 +60,8 @@ async def seen_through(
         AgentFailed: it failed.
         ConfigurationError: it shows nothing of them.
     """
-    locks = _LOCKS.setdefault(asyncio.get_running_loop(), WeakKeyDictionary())
     kind = type(context).__name__
-    async with locks.setdefault(context, asyncio.Lock()):
+    async with _LOCKS.of(context):
         try:
             filled = await context.save_state()
             try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from typing import Any, TypeAlias, get_args
-from weakref import WeakKeyDictionary
 
 from autogen_agentchat.base import ChatAgent, Response
 from autogen_agentchat.messages import (
@@ -24,14 +23,14 @@ from upcall.errors import UpcallError
 from upcall.handoffs import answering, questions_in
 from upcall.ladder import below
 from upcall.model_errors import explain
-from upcall.tasks import Emit, cancellable, interruptions
+from upcall.tasks import Emit, Locks, cancellable, interruptions
 
 Event: TypeAlias = BaseAgentEvent | BaseChatMessage
 
 _REGISTERED = get_args(get_args(ChatMessage)[0]) + get_args(get_args(AgentEvent)[0])
 """The types that every group chat takes; it breaks at any other, also at one that a nested agent sends."""
 
-_LOCKS: WeakKeyDictionary[ChatAgent, asyncio.Lock] = WeakKeyDictionary()
+_LOCKS = Locks[ChatAgent]()
 """One for each stock agent: its state is in the object, which may be nested in several agents."""
 
 
@@ -128,7 +127,7 @@ async def _serve_stock(
     fails starts again from the beginning. One call at a time, since its state is in the object."""
     own = CancellationToken()  # It starts tasks that only its token ends (`AssistantAgent`'s tool calls).
     token.add_callback(own.cancel)
-    async with _LOCKS.setdefault(agent, asyncio.Lock()):
+    async with _LOCKS.of(agent):
         try:
             await agent.on_reset(own)
             async for item in agent.on_messages_stream([task], own):

@@ -42,7 +42,7 @@ from upcall.agents.nesting import Caller, serve_nested
 from upcall.agents.prose import question_in_prose
 from upcall.agents.reading import UnreadableReply, read_reply, shape_text
 from upcall.agents.resumable import ResumableAgent, answers_from
-from upcall.agents.toolset import Tool, Toolset
+from upcall.agents.toolset import Tool, Toolset, put
 from upcall.agents.turns import Frame, Turn
 from upcall.errors import ModelReplyInvalid, SchemaMismatch
 from upcall.handoffs import (
@@ -50,14 +50,13 @@ from upcall.handoffs import (
     OUTPUT,
     QUESTIONS,
     answered_event,
-    asked_event,
     asking,
     executed_event,
     path_of,
     questions_of,
     under,
 )
-from upcall.ladder import consult, record
+from upcall.ladder import record
 from upcall.mailbox import Mailbox, mailbox
 from upcall.model_calls import call_model
 from upcall.prompts import PROMPTS, AskRuleContext, Prompts, RepairContext, ReplyFormatContext
@@ -251,18 +250,16 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                     else:
                         yield item
             assert reply is not None
-            if caught := self._caught(reply):
-                async with aclosing(self._open([caught], reply, cancellation_token)) as events:
-                    async for event in events:
-                        yield event
-            elif isinstance(reply.content, str) or not reply.content:
+            caught = self._caught(reply)
+            calls = [caught] if caught else reply.content
+            if isinstance(calls, str) or not calls:
                 said = self._conclude(reply)
                 if isinstance(said, TextMessage):
                     yield Response(chat_message=said)
                     return
                 yield said
             else:
-                async with aclosing(self._open(reply.content, reply, cancellation_token)) as events:
+                async with aclosing(self._open(calls, reply, cancellation_token)) as events:
                     async for event in events:
                         yield event
 
@@ -418,12 +415,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         kept = [frame.call for frame in turn.frames]
         yield ToolCallRequestEvent(source=self.name, content=kept, models_usage=reply.usage)
         for frame in turn.frames:
-            for question in frame.questions:
-                if answer := await cancellable(consult(question), token):
-                    frame.finish(answer.as_text())
-                    yield answered_event(question, answer, source=self.name)
-                else:
-                    yield asked_event(question, source=self.name)
+            for event in await put(frame, self.name, token):
+                yield event
 
     def _caught(self, reply: CreateResult) -> FunctionCall | None:
         """The `ask_user` call that a final text stands for, where it asks the user something (S1-24)."""

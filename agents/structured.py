@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import re
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import dropwhile, takewhile
-from typing import Annotated, Any, ClassVar, Generic, TypedDict, TypeVar, Unpack, cast
+from typing import Annotated, Any, ClassVar, Generic, TypeAlias, TypedDict, TypeVar, Unpack, cast
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import (
@@ -51,7 +51,7 @@ from upcall.handoffs import (
     asking,
 )
 from upcall.ladder import consult
-from upcall.model_calls import call_model
+from upcall.model_calls import call_model, result_of
 from upcall.prompts import PROMPTS, Context, Prompts, RepairContext, ReplyFormatContext
 from upcall.prompts.contexts import QuestionCheckContext, QuestionToCheckContext
 from upcall.prompts.examples import CHECKED_EXAMPLES
@@ -60,6 +60,9 @@ from upcall.replies import FoundIn, QuestionCheck
 from upcall.tasks import cancellable
 
 T = TypeVar("T", bound=BaseModel)
+
+JsonForm: TypeAlias = bool | type[BaseModel] | None
+"""How a server is asked for JSON (`ChatCompletionClient.create`): by a schema, any JSON, or by the prompt alone."""
 
 TASK_SOURCE = "user"
 """Who says a task that is given to an AutoGen team as a plain string."""
@@ -459,25 +462,16 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT]):
         if tools:
             return await self._asked(messages, None, token, tools, timeout)
         forms = json_forms(self._model_client, kind)
-        first: ModelError | None = None
         start = min(self._state.weaker, len(forms) - 1)  # The state may come from a model that takes more forms.
-        for number, form in enumerate(forms[start:], start=start):
-            try:
-                result = await self._asked(messages, form, token, (), timeout)
-            except ModelError as error:
-                if not refuses_format(error.__cause__):
-                    raise
-                first = first or error
-            else:
-                self._state.weaker = number
-                return result
-        assert first is not None, "there is always the form that asks for nothing"
-        raise first
+        asked = partial(self._asked, messages, token=token, tools=(), timeout=timeout)
+        result, refused = await in_strongest_form(forms[start:], asked)
+        self._state.weaker = start + refused
+        return result
 
     async def _asked(
         self,
         messages: Sequence[LLMMessage],
-        form: bool | type[BaseModel] | None,
+        form: JsonForm,
         token: CancellationToken,
         tools: Sequence[ToolSchema],
         timeout: float | None,
@@ -491,11 +485,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT]):
             timeout=timeout,
             cancellation_token=token,
         )
-        async with aclosing(call) as items:
-            async for item in items:
-                if isinstance(item, CreateResult):
-                    return item
-        raise AssertionError("a model call ends with its result")
+        return await result_of(call)
 
     def _log_reply(self, text: str) -> None:
         limit = self._log_response_max_chars
@@ -531,9 +521,29 @@ def example_turns(name: str, examples: Iterable[tuple[UserMessage, BaseModel]]) 
     return turns
 
 
-def json_forms(client: ChatCompletionClient, kind: type[BaseModel]) -> list[bool | type[BaseModel] | None]:
+async def in_strongest_form(
+    forms: Sequence[JsonForm], ask: Callable[[JsonForm], Awaitable[CreateResult]]
+) -> tuple[CreateResult, int]:
+    """The reply in the first of the forms that the server takes, and how many it refused.
+
+    Raises:
+        ModelError: the call failed for another reason, or all forms were refused: then the first refusal.
+    """
+    first: ModelError | None = None
+    for refused, form in enumerate(forms):
+        try:
+            return await ask(form), refused
+        except ModelError as error:
+            if not _refuses_format(error.__cause__):
+                raise
+            first = first or error
+    assert first is not None, "there is always the form that asks for nothing"
+    raise first
+
+
+def json_forms(client: ChatCompletionClient, kind: type[BaseModel]) -> list[JsonForm]:
     """What a server can be asked for, strongest promise first: this schema, any JSON, nothing but the prompt."""
-    forms: list[bool | type[BaseModel] | None] = []
+    forms: list[JsonForm] = []
     if client.model_info.get("structured_output"):
         forms.append(unchecked(kind))
     if client.model_info.get("json_output"):
@@ -549,7 +559,7 @@ def _why_no_reply(problem: ModelError) -> str | None:
     return "it held nothing" if isinstance(problem.__cause__, IndexError) else None
 
 
-def refuses_format(error: BaseException | None) -> bool:
+def _refuses_format(error: BaseException | None) -> bool:
     """Whether the server does not know the form of JSON it was asked for. There is no code for that: servers say it in
     words, with one of these statuses. OpenAI names the form, too, where it counts the tokens of a prompt too long."""
     said = str(error)

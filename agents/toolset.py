@@ -99,12 +99,8 @@ class Toolset:
             await cancellable(self.run(frame, token), token)
         except UserInputRequired as needed:
             self._wait_for(frame, needed)
-            for question in frame.questions:
-                if answer := await cancellable(consult(question), token):
-                    frame.finish(answer.as_text())
-                    emit(answered_event(question, answer, source=self._agent))
-                else:
-                    emit(asked_event(question, source=self._agent))
+            for event in await put(frame, self._agent, token):
+                emit(event)
         except Exception as error:  # noqa: BLE001  (a tool may raise anything; the model is told and can react)
             frame.finish(f"Error: {str(error) or type(error).__name__}", is_error=True)
 
@@ -139,6 +135,19 @@ class Toolset:
             raise ConfigurationError(
                 f"Agent {self._agent!r}: two tools, agents or hand-offs are called {named}; give each its own name."
             )
+
+
+async def put(frame: Frame, agent: str, token: CancellationToken) -> list[BaseAgentEvent]:
+    """The events that tell of the questions of a call that `agent` made. One whose answer is known already closes the
+    call at once."""
+    events: list[BaseAgentEvent] = []
+    for question in frame.questions:
+        if answer := await cancellable(consult(question), token):
+            frame.finish(answer.as_text())
+            events.append(answered_event(question, answer, source=agent))
+        else:
+            events.append(asked_event(question, source=agent))
+    return events
 
 
 def as_tool(tool: Tool) -> BaseTool[Any, Any]:

@@ -29,7 +29,6 @@ from upcall.errors import (
 )
 from upcall.facts import THIS_RUN, Fact, read_facts
 from upcall.group_chats import keep_turns
-from upcall.handoffs import answering
 from upcall.ladder import Judge, Ladder, Rules, fanned_out
 from upcall.models import ModelClients, uses_demo
 from upcall.prompts import PROMPTS, Prompts
@@ -37,7 +36,7 @@ from upcall.questions import Answer, AnsweredBy, Outcome
 from upcall.runs import Run, RunStatus
 from upcall.settings import DEMO, Settings
 from upcall.store import MailCame, RunStore, StoredRun
-from upcall.stretch import Event, Stretch, whole
+from upcall.stretch import Event, Stretch, delivered, whole
 from upcall.teams import PHASES, USER, TeamOptions, root_team
 
 MakeTeam: TypeAlias = Callable[[], Team]
@@ -217,13 +216,8 @@ class Upcall:
         if not run.waiting:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; resume it first, then answer: upcall resume {run.id}")
         crew = self._crew(run)
-        answered = {each.question_id for each in answers}
-        target = next(question.path[0] for question in run.open_questions if question.id in answered)
-        message = answering(answers, target=target, questions=run.open_questions, source=USER)
-        claimed = run.answered(self._phase(target), answers)
-        inbox = (*stored.checkpoint.inbox, message)
-        checkpoint = stored.checkpoint.model_copy(update={"inbox": inbox})
-        claim = await self.store.save(stored, claimed, checkpoint)
+        checkpoint, target = delivered(stored.checkpoint, answers, run.open_questions)
+        claim = await self.store.save(stored, run.answered(self._phase(target), answers), checkpoint)
         async with aclosing(self._advance(claim, crew)) as items:
             async for item in items:
                 yield item
@@ -258,13 +252,11 @@ class Upcall:
         """The run to be resumed, with the answers that came before its team could take them in. A question that the
         checkpoint does not know is asked again; the ledger then has its answer."""
         run, checkpoint = stored.run, stored.checkpoint
-        asked = {question.id: question for question in run.open_questions}
+        asked = {question.id for question in run.open_questions}
         answers = [answer for answer in mail if answer.question_id in asked]
         heard = [answer for answer in answers if answer.question_id not in run.early]
         if heard:
-            target = asked[heard[0].question_id].path[0]
-            message = answering(heard, target=target, questions=run.open_questions, source=USER)
-            checkpoint = checkpoint.model_copy(update={"inbox": (*checkpoint.inbox, message)})
+            checkpoint, _ = delivered(checkpoint, heard, run.open_questions)
         claimed = run.moved_to(self._phase_reached(run), error=None)
         return claimed.answered(claimed.status, answers).without_early(), checkpoint
 

@@ -97,3 +97,12 @@ def _usage_in_stream(client: ChatCompletionClient) -> dict[str, Any]:
     """OpenAI's servers count the tokens of a stream only when asked to; other clients refuse the argument."""
     openai_client = type(client).__module__.startswith("autogen_ext.models.openai")
     return {"stream_options": {"include_usage": True}} if openai_client else {}
+
+
+async def result_of(call: AsyncGenerator[str | CreateResult, None]) -> CreateResult:
+    """The reply that a `call_model` ends with."""
+    async with aclosing(call) as items:
+        async for item in items:
+            if isinstance(item, CreateResult):
+                return item
+    raise AssertionError("a model call ends with its result")

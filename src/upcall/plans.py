@@ -193,9 +193,7 @@ class PlanDraft(PlanOutline):
                     {"step_id": place, "description": each} if isinstance(each, str) else each
                 )
             except ValidationError as error:
-                first = error.errors()[0]
-                where = f"{first['loc'][-1]}: " if first["loc"] else ""
-                changes.append(f"step {place} was left out: {where}{first['msg']}")
+                changes.append(f"step {place} was left out: {_first_problem(error)}")
                 continue
             if step.step_id in steps:
                 free = next(str(number) for number in count(place) if str(number) not in steps)
@@ -385,9 +383,13 @@ def edited(plan: Plan, reply: str) -> Plan | None:
                     _remove(steps, step_id)
         return Plan(title=plan.title, sections=plan.sections, steps=tuple(steps))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = f"{first['loc'][-1]}: " if first["loc"] else ""
-        raise EditRefused(where + first["msg"].removeprefix("Value error, ")) from error
+        raise EditRefused(_first_problem(error)) from error
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = f"{first['loc'][-1]}: " if first["loc"] else ""
+    return where + first["msg"].removeprefix("Value error, ")
 
 
 def _ids(match: re.Match[str]) -> list[str]:

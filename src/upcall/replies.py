@@ -75,6 +75,18 @@ class Depth(StrEnum):
     DEEP = "deep"
 
 
+def _member(kind: type[StrEnum], otherwise: StrEnum | None = None) -> BeforeValidator:
+    """A word is read in any case; an unknown one counts as `otherwise`."""
+
+    def read(value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        word = value.strip().lower()
+        return word if word in list(kind) else otherwise
+
+    return BeforeValidator(read)
+
+
 class IntentResult(BaseModel):
     """What the user wants, as a state update (S2-17)."""
 
@@ -94,19 +106,11 @@ class DepthDecision(BaseModel):
 class Classification(Reply):
     """The classifier's reply (S2-04). An unknown intent counts as research, an unknown depth as shallow (S2-39)."""
 
-    intent: Intent
+    intent: Annotated[Intent, _member(Intent, Intent.RESEARCH)]
     meta_response: Shown | None = Field(default=None, description="The reply to the user, only where intent is meta.")
-    research_depth: Depth | None = Field(default=None, description="Only where intent is research or coding.")
-
-    @field_validator("intent", mode="before")
-    @classmethod
-    def _known_intent(cls, value: object) -> object:
-        return _member(Intent, value, Intent.RESEARCH)
-
-    @field_validator("research_depth", mode="before")
-    @classmethod
-    def _known_depth(cls, value: object) -> object:
-        return _member(Depth, value, Depth.SHALLOW)
+    research_depth: Annotated[Depth | None, _member(Depth, Depth.SHALLOW)] = Field(
+        default=None, description="Only where intent is research or coding."
+    )
 
     @property
     def depth(self) -> Depth:
@@ -122,13 +126,6 @@ class Classification(Reply):
     def depth_decision(self) -> DepthDecision | None:
         """The depth; None for a meta query, which is answered at once."""
         return None if self.intent is Intent.META else DepthDecision(decision=self.depth)
-
-
-def _member(kind: type[StrEnum], value: object, otherwise: StrEnum | None) -> object:
-    if not isinstance(value, str):
-        return value
-    word = value.strip().lower()
-    return word if word in list(kind) else otherwise
 
 
 def _labels(value: object) -> object:
@@ -173,25 +170,15 @@ class ClarificationResponse(Reply):
     answer: Shown = Field(
         default="", description="What the request says about it, or the ordinary default, or unknown."
     )
-    known_from: Annotated[KnownFrom | None, _one_of(KnownFrom)] = Field(
+    known_from: Annotated[KnownFrom | None, _member(KnownFrom), _one_of(KnownFrom)] = Field(
         default=None, description="Where the answer is known from."
     )
-    weight: Annotated[Weight | None, _one_of(Weight)] = Field(
+    weight: Annotated[Weight | None, _member(Weight), _one_of(Weight)] = Field(
         default=None, description="How much a wrong guess would spoil."
     )
     needs_clarification: bool = Field(description="Whether only the user can answer, and it matters.")
     options: Labels = Field(default=(), description="Likely answers, at most five; empty where open.")
     reason: SkipJsonSchema[Shown | None] = None
-
-    @field_validator("known_from", mode="before")
-    @classmethod
-    def _known_source(cls, value: object) -> object:
-        return _member(KnownFrom, value, None)
-
-    @field_validator("weight", mode="before")
-    @classmethod
-    def _known_weight(cls, value: object) -> object:
-        return _member(Weight, value, None)
 
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
@@ -228,15 +215,10 @@ class QuestionCheck(Reply):
     """The reply to a second look at a question."""
 
     my_answer: Shown = Field(default="", description="Your own answer to the question, or: cannot know.")
-    found_in: Annotated[FoundIn | None, _one_of(FoundIn)] = Field(
+    found_in: Annotated[FoundIn | None, _member(FoundIn), _one_of(FoundIn)] = Field(
         default=None, description="Where the answer is to be found."
     )
     ask: bool = Field(description="Whether only the user can tell.")
-
-    @field_validator("found_in", mode="before")
-    @classmethod
-    def _known_place(cls, value: object) -> object:
-        return _member(FoundIn, value, None)
 
     @property
     def asks(self) -> bool:
@@ -259,24 +241,14 @@ class NestedAnswer(Reply):
     # In this order for the same reason as in `ClarificationResponse`.
 
     quote: Shown = Field(default="", description="The words that answer it, as you were given them; empty if none do.")
-    known_from: Annotated[KnownTo, _one_of(KnownTo)] = Field(
+    known_from: Annotated[KnownTo, _member(KnownTo, KnownTo.NOWHERE), _one_of(KnownTo)] = Field(
         default=KnownTo.NOWHERE, description="Where these words stand."
     )
-    weight: Annotated[Weight, _one_of(Weight)] = Field(
+    weight: Annotated[Weight, _member(Weight, Weight.HIGH), _one_of(Weight)] = Field(
         default=Weight.HIGH, description="How much of the work a wrong answer would spoil."
     )
     user_must_choose: bool = Field(default=True, description="Whether the choice is the user's own to make.")
     answer: Shown = Field(default="", description="The answer: an option's label if there are options; else short.")
-
-    @field_validator("known_from", mode="before")
-    @classmethod
-    def _known_source(cls, value: object) -> object:
-        return _member(KnownTo, value, KnownTo.NOWHERE)
-
-    @field_validator("weight", mode="before")
-    @classmethod
-    def _known_weight(cls, value: object) -> object:
-        return _member(Weight, value, Weight.HIGH)
 
     @property
     def answers(self) -> bool:

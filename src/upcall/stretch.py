@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import Annotated, Any, TypeAlias, TypeGuard, TypeVar
@@ -252,9 +252,7 @@ class Stretch:
         """The run waiting for its questions, one of each meaning. Where some of them do not go to the human, or were
         answered too late for the team to hear it, it is to go on at once with that."""
         by_id = {question.id: question for question in questions}
-        late = self._late(by_id)
-        known = {answer.question_id for answer in late}
-        left = [each for each in questions if each.id not in known]
+        late, left = self._late(questions)
         shown, repeated = self._ladder.shown(left)
         run = run.moved_to(RunStatus.AWAITING_CLARIFICATION, questions=shown, repeated=repeated)
         answers = self._ladder.without_human(left)
@@ -265,19 +263,19 @@ class Stretch:
             question = by_id[answer.question_id]
             self.held = [each for each in self.held if not _requests(each, {question.id})]
             self.held.append(_told_by(answered_event(question, answer, source=question.asker), question))
-        given = [*late, *answers]
-        target = by_id[given[0].question_id].path[0]
-        message = answering(given, target=target, questions=questions, source=USER)
-        return run.answered(self._phase(target), answers), checkpoint.model_copy(update={"inbox": (message,)})
+        checkpoint, target = delivered(checkpoint, [*late, *answers], questions)
+        return run.answered(self._phase(target), answers), checkpoint
 
-    def _late(self, waiting: Mapping[str, Question]) -> list[Answer]:
+    def _late(self, waiting: Iterable[Question]) -> tuple[list[Answer], list[Question]]:
         """The answers that came while a team worked, in this stretch or in one that was cut off, and that their askers
-        have not got. A risk that was confirmed for a stretch before is asked again."""
+        have not got; and the questions without one. A risk that was confirmed for a stretch before is asked again."""
+        asked = {question.id: question for question in waiting}
         came = {
             *self._mailbox.answers,
-            *(key for key in self._run.early if key in waiting and not is_risk(waiting[key])),
+            *(key for key in self._run.early if key in asked and not is_risk(asked[key])),
         }
-        return [each for each in self._run.answers if each.question_id in waiting and each.question_id in came]
+        late = {each.question_id: each for each in self._run.answers if each.question_id in asked.keys() & came}
+        return list(late.values()), [each for each in asked.values() if each.id not in late]
 
     def _with_what_was_answered(self) -> Run:
         """The run with what was answered in this stretch before the human was asked."""
@@ -294,16 +292,11 @@ class Stretch:
     def _as_it_stands(self, checkpoint: Checkpoint) -> tuple[Run, Checkpoint]:
         """The run in the middle of a stretch: open is what members asked before others were cut off. What was answered
         since is given to them when the run goes on."""
-        run, waiting = self._with_what_was_answered().without_early(), self._waiting.questions
-        late = self._late(waiting)
-        known = {answer.question_id for answer in late}
-        shown, repeated = self._ladder.shown([each for key, each in waiting.items() if key not in known])
+        run, waiting = self._with_what_was_answered().without_early(), list(self._waiting.questions.values())
+        late, left = self._late(waiting)
+        shown, repeated = self._ladder.shown(left)
         run = run.moved_to(run.status, questions=shown, repeated=repeated)
-        if not late:
-            return run, checkpoint
-        target = waiting[late[0].question_id].path[0]
-        message = answering(late, target=target, questions=list(waiting.values()), source=USER)
-        return run, checkpoint.model_copy(update={"inbox": (message,)})
+        return run, delivered(checkpoint, late, waiting)[0] if late else checkpoint
 
     async def failed(self, team: Team, error: Exception) -> Run:
         """Store the run as failed, with what its agents finished before that."""
@@ -401,6 +394,16 @@ class Stretch:
         status = changes.pop("status", self._run.status)
         if changes or status is not self._run.status:
             self._run = self._run.moved_to(status, **changes)
+
+
+def delivered(
+    checkpoint: Checkpoint, answers: Sequence[Answer], questions: Iterable[Question]
+) -> tuple[Checkpoint, str]:
+    """The checkpoint with answers to some of `questions` in its inbox, and the outermost agent that they go to."""
+    asked, answered = list(questions), {answer.question_id for answer in answers}
+    target = next(question.path[0] for question in asked if question.id in answered)
+    message = answering(answers, target=target, questions=asked, source=USER)
+    return checkpoint.model_copy(update={"inbox": (*checkpoint.inbox, message)}), target
 
 
 async def whole(work: Coroutine[Any, Any, T]) -> T:

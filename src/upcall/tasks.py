@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextvars import ContextVar
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 from autogen_core import CancellationToken
 
@@ -113,3 +114,16 @@ def _error_seen(task: asyncio.Task[Any]) -> None:
     """Without this, asyncio complains of the error of a task that nobody asks for its result any more."""
     if not task.cancelled():
         task.exception()
+
+
+class Locks(Generic[T]):
+    """One lock for each object and event loop: a lock of another loop cannot be waited for."""
+
+    def __init__(self) -> None:
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakKeyDictionary[T, asyncio.Lock]]
+        self._by_loop = WeakKeyDictionary()
+
+    def of(self, shared: T) -> asyncio.Lock:
+        """The lock of an object that is shared, in this loop."""
+        locks = self._by_loop.setdefault(asyncio.get_running_loop(), WeakKeyDictionary())
+        return locks.setdefault(shared, asyncio.Lock())
