@@ -1,0 +1,159 @@
+"""One trial: a run whose worker is killed at one point (or at two), which others then take to its end; and the verdict.
+
+What the verdict rests on: the requests that the server got, the lines that the tools wrote, and the tokens that are held
+by a request, or by the journal right after the kill. Whoever holds a token has got the reply or the result it belongs
+to, so that this was done, and recorded, before; to do it again is a fault. Without such evidence it was in flight.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from killing.forks import ended, fork
+from killing.points import EFFECTS, Reached, lines, reached
+from killing.scenarios import SCENARIOS, Scenario, workspace
+from killing.worker import FINAL, OUTPUT, Job, note_what_is_recorded, work
+
+MAX_COMMANDS = 20
+VERDICT = "verdict.json"
+
+
+@dataclass
+class Verdict:
+    """What became of one trial. ``faults`` are the lines that must not be there."""
+
+    kill_at: Sequence[str]
+    kills: int = 0
+    calls_in_flight: list[str] = field(default_factory=list)
+    """Model calls that were made again, nobody having got the reply."""
+    tools_again: list[str] = field(default_factory=list)
+    """Tool calls that were made again, as was declared or chosen."""
+    doubts: int = 0
+    """How often the human was asked about a tool in doubt."""
+    faults: list[str] = field(default_factory=list)
+
+
+def attempt(job: Job, kills: Sequence[str]) -> Verdict:
+    """Take a run to its end, through kills at these points, one after the other.
+
+    A point ``STAGE/LABEL`` is waited for in whatever process comes to it; ``#3`` is the third point of the next one.
+    """
+    verdict, left = Verdict(kills), list(kills)
+    for _ in range(MAX_COMMANDS):
+        try:
+            status = ended(fork(lambda: work(replace(job, kill_at=left[0] if left else None)), job.folder / OUTPUT))
+        except TimeoutError as error:
+            verdict.faults.append(f"hangs: {error}")
+            return verdict
+        if status > 0:
+            verdict.faults.append(f"fails: {lines(job.folder / OUTPUT)[-1]}")
+            return verdict
+        if status < 0:
+            verdict.kills += 1
+            left.pop(0)
+            ended(fork(lambda: note_what_is_recorded(job), job.folder / OUTPUT))
+        elif (job.folder / FINAL).exists():
+            return verdict
+        elif left and left[0].startswith("#"):
+            left.pop(0)  # That process came to its rest before the point.
+    verdict.faults.append(f"does not end in {MAX_COMMANDS} commands")
+    return verdict
+
+
+def judge(verdict: Verdict, job: Job, expected: State) -> None:
+    """Compare what happened with what `expected` says, and add what is wrong to the verdict."""
+    scenario, log = SCENARIOS[job.scenario], reached(job.folder)
+    again = {each.subject for each in log if each.label.startswith("doubt") and each.label.endswith("again")}
+    verdict.doubts = sum(each.kind == "doubt" for each in log)
+    for position, each in _repeated(log, "held"):
+        if _known(each.subject, log[:position], scenario):
+            verdict.faults.append(f"model call {each.subject} made again, though its reply was used")
+        else:
+            verdict.calls_in_flight.append(each.subject)
+    for position, each in _repeated(log, "tool"):
+        token = each.subject
+        if f"R={token}" in _held(log[:position]):
+            verdict.faults.append(f"tool call {token} made again, though its result was used")
+        elif token in again or scenario.idempotent(token):
+            verdict.tools_again.append(token)
+        else:
+            verdict.faults.append(f"tool call {token} made again, and nobody was asked")
+    for position, each in enumerate(log):
+        if each.kind == "doubt" and f"R={each.subject}" in _held(log[:position]):
+            verdict.faults.append(f"tool call {each.subject} put in doubt, though its result was used")
+    if not verdict.faults or (job.folder / FINAL).exists():
+        verdict.faults += _differences(expected, state(job), allowed_twice=again)
+
+
+@dataclass(frozen=True)
+class State:
+    """What a run has come to, without what may differ from run to run: ids, times, and questions about doubts."""
+
+    run: dict[str, Any]
+    effects: Counter[str]
+
+
+def state(job: Job) -> State:
+    """The state in which a run ended."""
+    final = json.loads((job.folder / FINAL).read_text())
+    kept = ("status", "result", "error", "classification", "clarifier_log", "plan", "execution_path", "usage")
+    run = {name: final.get(name) for name in kept}
+    answers = {each["question_id"]: each for each in final["answers"]}
+    asked = [each for each in final["closed"] if each["question"] in SCENARIOS[job.scenario].answers]
+    run["answers"] = sorted(_asked_and_said(each, answers[each["id"]]) for each in asked)
+    if SCENARIOS[job.scenario].branches:
+        run["execution_path"] = sorted(set(run["execution_path"]))
+    run["open"] = len(final["questions"])
+    files = workspace(job.folder)
+    run["files"] = {str(each.relative_to(files)): each.read_text() for each in files.rglob("*") if each.is_file()}
+    return State(run, Counter(lines(job.folder / EFFECTS)))
+
+
+def _asked_and_said(question: dict[str, Any], answer: dict[str, Any]) -> list[str]:
+    parts = (question["question"], *question["path"], *question["calls"], answer["outcome"], answer["by"])
+    return [*parts, answer.get("text", ""), *answer.get("selected", [])]
+
+
+def _differences(expected: State, found: State, allowed_twice: set[str]) -> Iterator[str]:
+    for name, value in expected.run.items():
+        if found.run[name] != value:
+            yield f"ends with another {name}: {found.run[name]!r}, not {value!r}"
+    for effect in expected.effects.keys() | found.effects.keys():
+        times, usual = found.effects[effect], expected.effects[effect]
+        if times < usual:
+            yield f"side effect lost: {effect}"
+        elif times > usual and effect.split()[1] not in allowed_twice:
+            yield f"side effect {times} times: {effect}"
+
+
+def _repeated(log: Sequence[Reached], kind: str) -> Iterator[tuple[int, Reached]]:
+    """The second and later beginnings of the same model call or tool call, with their places in the log."""
+    seen: set[str] = set()
+    for position, each in enumerate(log):
+        if each.kind != kind or (kind == "tool" and not each.label.endswith("before")):
+            continue
+        if each.subject in seen:
+            yield position, each
+        seen.add(each.subject)
+
+
+def _held(log: Sequence[Reached]) -> set[str]:
+    """The tokens that were held by anybody."""
+    return {token for each in log for token in each.holds}
+
+
+def _known(reply: str, log: Sequence[Reached], scenario: Scenario) -> bool:
+    """Whether somebody had got this reply: its token or a call of it was sent on, or a call of it was made."""
+    tools = {each.subject for each in log if each.kind == "tool"}
+    if any(token == reply or token.startswith(f"{reply}:") for token in _held(log) | tools):
+        return True
+    agent = reply.partition(":")[0]
+    if agent not in scenario.in_turn[:-1]:
+        return False
+    acted = {each.subject.partition(":")[0] for each in log if each.kind in ("request", "tool")}
+    return bool(acted - set(scenario.in_turn[: scenario.in_turn.index(agent) + 1]))

@@ -1,0 +1,164 @@
+"""One process of a run: it looks where the run stands, does what the user would do next, and ends at the next rest."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+from autogen_core.models import ChatCompletionClient
+from autogen_ext.models.openai import OpenAIChatCompletionClient
+from sqlalchemy.engine.default import DefaultDialect
+
+from killing.http import httpx
+from killing.model_server import WatchedTransport
+from killing.points import TOKEN, Points
+from killing.scenarios import SCENARIOS, Scenario, World, workspace
+from upcall import Question, Run, RunStatus, Settings, Upcall
+from upcall.errors import UnknownRun
+from upcall.store import RunStore
+from upcall.models import quiet_known_warnings
+from upcall.testing.model import MODEL_INFO
+
+FINAL, OUTPUT = "final.json", "output.txt"
+SETTINGS = {"check_questions": False, "ledger": False}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker needs to know. `chooses_again`: the human has every call in doubt run again, seen or not."""
+
+    scenario: str
+    folder: Path
+    base_url: str
+    store: str
+    run_id: str
+    kill_at: str | None = None
+    chooses_again: bool = False
+
+    @property
+    def what(self) -> Scenario:
+        """What is to be done."""
+        return SCENARIOS[self.scenario]
+
+
+def work(job: Job) -> None:
+    """Take the run one step on: start, answer or resume it. A run that is over is written to a file instead."""
+    asyncio.run(_step(job))
+
+
+async def _step(job: Job) -> None:
+    try:
+        run = await _app(job, None).get(job.run_id)
+    except UnknownRun:
+        await _do(job, "start", None)
+        return
+    if run.waiting:
+        await _do(job, f"answer-{len(run.answers)}", run)
+    elif run.working or run.status is RunStatus.FAILED:
+        await _do(job, "resume", run)
+    else:
+        (job.folder / FINAL).write_text(run.model_dump_json())
+
+
+def note_what_is_recorded(job: Job) -> None:
+    """Note the tokens of the replies and results that the journal holds: right after a kill, these are done."""
+    with suppress(UnknownRun):
+        records = asyncio.run(_journal(job))
+        points = Points(job.folder, None, "killed")
+        points.reach("journal", sorted({token for each in records for token in TOKEN.findall(each)}))
+
+
+async def _journal(job: Job) -> Sequence[str]:
+    store = RunStore(job.store)
+    await store.load(job.run_id)
+    return list((await store.journal(job.run_id)).values())
+
+
+async def _do(job: Job, stage: str, run: Run | None) -> None:
+    points = Points(job.folder, job.kill_at, stage)
+    _watch_commits(points)
+    app = _app(job, points)
+    points.reach("pause before")
+    if run is None:
+        folder = workspace(job.folder)
+        run = await app.start(job.what.task, run_id=job.run_id, **({} if job.what.make else {"workspace": folder}))
+    elif run.waiting:
+        run = await app.answer(job.run_id, {each.id: _said(job, points, each) for each in run.questions})
+    else:
+        run = await app.resume(job.run_id)
+    points.reach("pause after")
+    if run.status is RunStatus.FAILED:
+        raise RuntimeError(f"the run failed: {run.error}")
+
+
+def _app(job: Job, points: Points | None) -> Upcall:
+    scenario, settings = job.what, Settings.read(**SETTINGS)
+    if points is None:
+        return Upcall(store=job.store, settings=settings)
+    world = World(_client(job, points), points)
+    if (make := scenario.make) is not None:
+        return Upcall(team=lambda: make(world), store=job.store, settings=settings)
+    return Upcall(world.client, tools=[world.note, world.stamp], store=job.store, settings=settings)
+
+
+def _client(job: Job, points: Points) -> ChatCompletionClient:
+    quiet_known_warnings()
+    sender = {
+        "folder": str(job.folder),
+        "scenario": job.scenario,
+        "stage": points.stage,
+        "process": os.getpid(),
+        "kill_at": job.kill_at,
+    }
+    return OpenAIChatCompletionClient(
+        model="scripted",
+        base_url=job.base_url,
+        api_key="none",
+        model_info=MODEL_INFO,
+        user=json.dumps(sender),
+        max_retries=0,
+        http_client=httpx.AsyncClient(transport=WatchedTransport(points)),
+    )
+
+
+def _said(job: Job, points: Points, question: Question) -> str:
+    """What the human answers: what the scenario says, or to a call in doubt what the human sees of its side effect."""
+    known = job.what.answers.get(question.question)
+    if known is not None:
+        points.reach(f"human answer {question.question}")
+        return known
+    token = next(iter(TOKEN.findall(question.as_text())), None)
+    if token is None:
+        raise RuntimeError(f"a question that names no call: {question.as_text()}")
+    again = job.chooses_again or not _visible(job, points, question.as_text(), token)
+    points.reach(f"doubt {token} {'again' if again else 'result'}")
+    return "run again" if again else f"R={token}"
+
+
+def _visible(job: Job, points: Points, text: str, token: str) -> bool:
+    return points.done(token)
+
+
+def _watch_commits(points: Points) -> None:
+    """A point before and after each commit of this process, of whatever connection."""
+    count = 0
+
+    def watched(self: DefaultDialect, connection: Any) -> None:
+        nonlocal count
+        count += 1
+        number = count
+        points.reach(f"commit {number} before")
+        _commit(self, connection)
+        points.reach(f"commit {number} after")
+
+    DefaultDialect.do_commit = watched  # type: ignore[method-assign, assignment]
+
+
+_commit = DefaultDialect.do_commit
