@@ -13,29 +13,25 @@ after each commit; around each pause. Then, for each point, a worker is killed t
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import random
 import shutil
-import signal
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from killing.forks import each_in_a_child, fork
-from killing.model_server import serve
+from killing.forks import each_in_a_child
+from killing.model_server import model_server
 from killing.points import Reached, reached
 from killing.scenarios import SCENARIOS
-from killing.trial import VERDICT, State, Verdict, attempt, judge, state
-from killing.worker import FINAL, Job, work
+from killing.trial import VERDICT, State, Verdict, attempt, judge, state, warm_up
+from killing.worker import Job
 
 HUMAN = ("human", "doubt")
 """Points that only note what the human does."""
@@ -85,7 +81,7 @@ class Harness:
 
     def undisturbed(self, scenario: str) -> tuple[State, list[Reached]]:
         """The state and the points of a run that nobody kills; it is run twice, and both must come to the same."""
-        self._warm_up(scenario)
+        warm_up(self.job(scenario, "warm-up"))
         jobs = [self.job(scenario, f"undisturbed-{number}") for number in (1, 2)]
         for job in jobs:
             verdict = attempt(job, [])
@@ -95,17 +91,6 @@ class Harness:
         if first != second:
             raise RuntimeError(f"{scenario}: two runs without a kill end differently: {first} {second}")
         return first, reached(jobs[0].folder)
-
-    def _warm_up(self, scenario: str) -> None:
-        """Run it in this process: what is imported or built at the first use need not be in each child."""
-        job = self.job(scenario, "warm-up")
-        while not (job.folder / FINAL).exists():
-            work(job)
-        until = time.monotonic() + 2
-        while threading.active_count() > 1 and time.monotonic() < until:
-            time.sleep(0.01)  # The threads of closed connections are about to end.
-        gc.collect()
-        gc.freeze()  # So that a child does not copy what is here by counting references.
 
     def run(self, scenario: str, trials: Sequence[Sequence[str]], expected: State) -> list[tuple[Path, Verdict]]:
         """The verdicts of all trials."""
@@ -165,23 +150,6 @@ def figures(scenario: str, points: Sequence[Reached], verdicts: Sequence[Verdict
         losses=losses,
         seconds=round(seconds, 1),
     )
-
-
-@contextmanager
-def model_server(folder: Path) -> Iterator[str]:
-    """The address of a model server in a process of its own."""
-    address, output = folder / "address", folder / "server.txt"
-    child = fork(lambda: serve(address), output)
-    try:
-        until = time.monotonic() + 30
-        while not address.exists():
-            if time.monotonic() > until:
-                raise RuntimeError(f"the model server does not start; see {output}")
-            time.sleep(0.01)
-        yield address.read_text()
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
 
 
 def arguments() -> argparse.Namespace:

@@ -17,3 +17,9 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
     # A script has the replies of the agents; what the second look at a question does has tests of its own.
     monkeypatch.setenv("UPCALL_CHECK_QUESTIONS", "false")
+
+
+@pytest.fixture
+def store_url(tmp_path: Path) -> str:
+    """A database for runs, as a URL."""
+    return f"sqlite:///{tmp_path / 'runs.db'}"

@@ -6,12 +6,15 @@ import json
 import os
 import re
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 from typing import Any
 
 
 
+from killing.forks import fork
 from killing.http import httpx
 from killing.points import TOKEN, Points, Reached, note
 from upcall.testing import LoopbackServer, Reply, Request, Script
@@ -45,7 +48,7 @@ def held_by(body: dict[str, Any]) -> list[str]:
     return sorted(set(TOKEN.findall(json.dumps(body["messages"]))))
 
 
-def serve(base_url: Path) -> None:
+def _serve(base_url: Path) -> None:
     """Serve for ever; the address is written to the file `base_url`."""
     from killing.scenarios import SCENARIOS
 
@@ -68,6 +71,23 @@ def serve(base_url: Path) -> None:
     unfinished.rename(base_url)
     while os.getppid() != 1:
         sleep(0.5)
+
+
+@contextmanager
+def model_server(folder: Path) -> Iterator[str]:
+    """The address of a model server in a process of its own."""
+    address, output = folder / "address", folder / "server.txt"
+    child = fork(lambda: _serve(address), output)
+    try:
+        until = monotonic() + 30
+        while not address.exists():
+            if monotonic() > until:
+                raise RuntimeError(f"the model server does not start; see {output}")
+            sleep(0.01)
+        yield address.read_text()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 class WatchedTransport(httpx.AsyncHTTPTransport):

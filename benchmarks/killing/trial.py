@@ -7,7 +7,10 @@ to, so that this was done, and recorded, before; to do it again is a fault. With
 
 from __future__ import annotations
 
+import gc
 import json
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,6 +39,17 @@ class Verdict:
     doubts: int = 0
     """How often the human was asked about a tool in doubt."""
     faults: list[str] = field(default_factory=list)
+
+
+def warm_up(job: Job) -> None:
+    """Run it in this process: what is imported or built at the first use need not be in each child."""
+    while not (job.folder / FINAL).exists():
+        work(job)
+    until = time.monotonic() + 2
+    while threading.active_count() > 1 and time.monotonic() < until:
+        time.sleep(0.01)  # The threads of closed connections are about to end.
+    gc.collect()
+    gc.freeze()  # So that a child does not copy what is here by counting references.
 
 
 def attempt(job: Job, kills: Sequence[str]) -> Verdict:
@@ -70,24 +84,30 @@ def judge(verdict: Verdict, job: Job, expected: State) -> None:
     scenario, log = SCENARIOS[job.scenario], reached(job.folder)
     again = {each.subject for each in log if each.label.startswith("doubt") and each.label.endswith("again")}
     verdict.doubts = sum(each.kind == "doubt" for each in log)
-    for position, each in _repeated(log, "held"):
-        if _known(each.subject, log[:position], scenario):
-            verdict.faults.append(f"model call {each.subject} made again, though its reply was used")
-        else:
-            verdict.calls_in_flight.append(each.subject)
+    verdict.calls_in_flight, known = calls_again(log, scenario)
+    verdict.faults += [f"model call {token} made again, though its reply was recorded" for token in known]
     for position, each in _repeated(log, "tool"):
         token = each.subject
         if f"R={token}" in _held(log[:position]):
-            verdict.faults.append(f"tool call {token} made again, though its result was used")
+            verdict.faults.append(f"tool call {token} made again, though its result was recorded")
         elif token in again or scenario.idempotent(token):
             verdict.tools_again.append(token)
         else:
             verdict.faults.append(f"tool call {token} made again, and nobody was asked")
     for position, each in enumerate(log):
         if each.kind == "doubt" and f"R={each.subject}" in _held(log[:position]):
-            verdict.faults.append(f"tool call {each.subject} put in doubt, though its result was used")
+            verdict.faults.append(f"tool call {each.subject} put in doubt, though its result was recorded")
     if not verdict.faults or (job.folder / FINAL).exists():
         verdict.faults += _differences(expected, state(job), allowed_twice=again)
+
+
+def calls_again(log: Sequence[Reached], scenario: Scenario) -> tuple[list[str], list[str]]:
+    """The model calls that were made again: those that were in flight at a kill, and those whose reply was recorded."""
+    in_flight: list[str] = []
+    recorded: list[str] = []
+    for position, each in _repeated(log, "held"):
+        (recorded if _known(each.subject, log[:position], scenario) else in_flight).append(each.subject)
+    return in_flight, recorded
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def work(job: Job) -> None:
 
 async def _step(job: Job) -> None:
     try:
-        run = await _app(job, None).get(job.run_id)
+        run = await app_for(job, None).get(job.run_id)
     except UnknownRun:
         await _do(job, "start", None)
         return
@@ -84,7 +84,7 @@ async def _journal(job: Job) -> Sequence[str]:
 async def _do(job: Job, stage: str, run: Run | None) -> None:
     points = Points(job.folder, job.kill_at, stage)
     _watch_commits(points)
-    app = _app(job, points)
+    app = app_for(job, points)
     points.reach("pause before")
     if run is None:
         folder = workspace(job.folder)
@@ -98,7 +98,8 @@ async def _do(job: Job, stage: str, run: Run | None) -> None:
         raise RuntimeError(f"the run failed: {run.error}")
 
 
-def _app(job: Job, points: Points | None) -> Upcall:
+def app_for(job: Job, points: Points | None) -> Upcall:
+    """The program that works on the run; without points it can only look at it."""
     scenario, settings = job.what, Settings.read(**SETTINGS)
     if points is None:
         return Upcall(store=job.store, settings=settings)
