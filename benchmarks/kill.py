@@ -67,9 +67,9 @@ class Figures:
 class Harness:
     """Trials of one kind of store, with one model server, in one folder."""
 
-    def __init__(self, folder: Path, base_url: str, store: str | None, jobs: int, again: bool) -> None:
+    def __init__(self, folder: Path, base_url: str, store: str | None, jobs: int, **human: bool) -> None:
         self.folder, self.base_url, self.store = folder, base_url, store
-        self.jobs, self.again = jobs, again
+        self.jobs, self.human = jobs, human
 
     def job(self, scenario: str, name: str) -> Job:
         """The job of one trial, in a folder of its own."""
@@ -77,7 +77,7 @@ class Harness:
         folder.mkdir(parents=True)
         run_id = f"{scenario.replace(' ', '-')}-{name}-{os.getpid()}"
         store = self.store or str(folder / "runs.db")
-        return Job(scenario, folder, self.base_url, store, run_id, chooses_again=self.again)
+        return Job(scenario, folder, self.base_url, store, run_id, **self.human)
 
     def undisturbed(self, scenario: str) -> tuple[State, list[Reached]]:
         """The state and the points of a run that nobody kills; it is run twice, and both must come to the same."""
@@ -160,6 +160,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--twice", type=int, default=0, help="so many trials more, with a second kill on the way back")
     parser.add_argument("--at", action="append", help="kill at this point; twice: at the second one after it")
     parser.add_argument("--again", action="store_true", help="the human has every call in doubt run again")
+    parser.add_argument("--eager", action="store_true", help="the human answers while others are still at work")
     parser.add_argument("--seed", default="1", help="for the choice of points")
     parser.add_argument("--store", help="a database URL, instead of an SQLite file a trial")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="trials at a time")
@@ -176,8 +177,8 @@ def main() -> int:
     rows: list[Figures] = []
     faults: list[str] = []
     with model_server(folder) as base_url:
-        harness = Harness(folder, base_url, given.store, given.jobs, given.again)
-        for scenario in given.scenario or SCENARIOS:
+        harness = Harness(folder, base_url, given.store, given.jobs, chooses_again=given.again, eager=given.eager)
+        for scenario in given.scenario or [name for name, each in SCENARIOS.items() if each.make or not given.eager]:
             began = time.monotonic()
             expected, points = harness.undisturbed(scenario)
             trials = [given.at] if given.at else schedule(points, given.points, given.twice, f"{given.seed}{scenario}")

@@ -27,6 +27,7 @@ from killing.points import EFFECTS, Points, append, lines, reached
 from killing.scenarios import SCENARIOS
 from killing.trial import MAX_COMMANDS, calls_again, warm_up
 from killing.worker import FINAL, OUTPUT, Job, app_for, work
+
 from upcall.errors import UpcallError
 
 OUTCOMES, QUESTIONS = "outcomes.jsonl", "questions.json"

@@ -46,6 +46,14 @@ def test_workers_killed_at_many_points(scenario: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("scenario", ["nested", "graph"])
+def test_answers_that_come_while_others_work_are_not_lost(scenario: str) -> None:
+    """The human answers from a process of its own as soon as something is asked, and the worker is killed around that."""
+    found = kill("--scenario", scenario, "--points", "14", "--eager", "--seed", "slow")
+    assert found["faults"] == []
+
+
+@pytest.mark.slow
 def test_what_the_human_has_run_again_may_happen_twice() -> None:
     """A human who has a call in doubt run again, whatever was done, gets that: twice, and no third time."""
     found = kill("--scenario", "nested", "--at", "start/tool left:1:1 middle", "--again")

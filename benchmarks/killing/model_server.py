@@ -12,8 +12,6 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-
-
 from killing.forks import fork
 from killing.http import httpx
 from killing.points import TOKEN, Points, Reached, note

@@ -96,7 +96,8 @@ class Scenario:
     """A team, what its members say, and what the human answers.
 
     ``in_turn`` names those who act one after the other: what one of them does shows that the ones before it are done.
-    With ``branches``, the turns of the outermost agents have no order. Without ``make`` it is the root team, with ``root_reply`` as its model.
+    With ``branches``, the turns of the outermost agents have no order. Without ``make`` it is the root team, with
+    ``root_reply`` as its model.
     """
 
     answers: Mapping[str, str]
@@ -186,7 +187,7 @@ def graph(world: World) -> Team:
 def team_in_agent(world: World) -> Team:
     """A lead with a coder and a whole team at once; the team has one of ours and a stock agent."""
     crew = RoundRobinGroupChat([world.agent("writer"), world.stock("checker")], max_turns=2)
-    agents = [world.agent("coder"), NestedTeam(crew, name="crew")]
+    agents: list[ChatAgent] = [world.agent("coder"), NestedTeam(crew, name="crew")]
     return RoundRobinGroupChat([world.agent("lead", *agents)], max_turns=1)
 
 
@@ -264,7 +265,10 @@ SCENARIOS: Mapping[str, Scenario] = {
         swarm,
     ),
     "graph": Scenario(
-        FRAMEWORK, {"opener": [[NOTE], "Go."], "coder": CODER, "checker": CHECKER, "closer": [[NOTE], "Done."]}, graph, branches=True
+        FRAMEWORK,
+        {"opener": [[NOTE], "Go."], "coder": CODER, "checker": CHECKER, "closer": [[NOTE], "Done."]},
+        graph,
+        branches=True,
     ),
     "team in agent": Scenario(
         FRAMEWORK | {"Which style?": "Plain"},
@@ -277,9 +281,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         team_in_agent,
     ),
     "root team": Scenario(FRAMEWORK | {"How many rows?": "12"}, root_reply=_root, in_turn=_CHAIN),
-    "demo": Scenario(
-        FRAMEWORK, root_reply=_demo, in_turn=_CHAIN, task="Build me a user authentication system"
-    ),
+    "demo": Scenario(FRAMEWORK, root_reply=_demo, in_turn=_CHAIN, task="Build me a user authentication system"),
 }
 
 

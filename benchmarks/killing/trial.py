@@ -1,26 +1,28 @@
-"""One trial: a run whose worker is killed at one point (or at two), which others then take to its end; and the verdict.
+"""One trial: a run whose worker is killed at one point (or at two), which others take to its end; and the verdict.
 
-What the verdict rests on: the requests that the server got, the lines that the tools wrote, and the tokens that are held
-by a request, or by the journal right after the kill. Whoever holds a token has got the reply or the result it belongs
-to, so that this was done, and recorded, before; to do it again is a fault. Without such evidence it was in flight.
+What the verdict rests on: the requests that the server got, the lines that the tools wrote, and the tokens that are
+held by a request, or by the journal right after the kill. Whoever holds a token has got the reply or the result it
+belongs to, so that this was done, and recorded, before; to do it again is a fault. Without such evidence it was in
+flight.
 """
 
 from __future__ import annotations
 
 import gc
 import json
+import os
+import signal
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from killing.forks import ended, fork
 from killing.points import EFFECTS, Reached, lines, reached
 from killing.scenarios import SCENARIOS, Scenario, workspace
-from killing.worker import FINAL, OUTPUT, Job, note_what_is_recorded, work
+from killing.worker import FINAL, OUTPUT, Job, answer_early, note_what_is_recorded, work
 
 MAX_COMMANDS = 20
 VERDICT = "verdict.json"
@@ -57,26 +59,37 @@ def attempt(job: Job, kills: Sequence[str]) -> Verdict:
 
     A point ``STAGE/LABEL`` is waited for in whatever process comes to it; ``#3`` is the third point of the next one.
     """
-    verdict, left = Verdict(kills), list(kills)
+    verdict = Verdict(kills)
+    human = fork(lambda: answer_early(job), job.folder / OUTPUT) if job.eager else None
+    try:
+        _advance(verdict, job, list(kills))
+    finally:
+        if human is not None:
+            os.kill(human, signal.SIGKILL)
+            os.waitpid(human, 0)
+    return verdict
+
+
+def _advance(verdict: Verdict, job: Job, left: list[str]) -> None:
+    """One command after the other, until the run is over."""
     for _ in range(MAX_COMMANDS):
         try:
             status = ended(fork(lambda: work(replace(job, kill_at=left[0] if left else None)), job.folder / OUTPUT))
         except TimeoutError as error:
             verdict.faults.append(f"hangs: {error}")
-            return verdict
+            return
         if status > 0:
             verdict.faults.append(f"fails: {lines(job.folder / OUTPUT)[-1]}")
-            return verdict
+            return
         if status < 0:
             verdict.kills += 1
             left.pop(0)
             ended(fork(lambda: note_what_is_recorded(job), job.folder / OUTPUT))
         elif (job.folder / FINAL).exists():
-            return verdict
+            return
         elif left and left[0].startswith("#"):
             left.pop(0)  # That process came to its rest before the point.
     verdict.faults.append(f"does not end in {MAX_COMMANDS} commands")
-    return verdict
 
 
 def judge(verdict: Verdict, job: Job, expected: State) -> None:

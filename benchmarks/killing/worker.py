@@ -6,11 +6,10 @@ import asyncio
 import json
 import os
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
 
 from autogen_core.models import ChatCompletionClient
 from autogen_ext.models.openai import OpenAIChatCompletionClient
@@ -21,18 +20,24 @@ from killing.model_server import WatchedTransport
 from killing.points import TOKEN, Points
 from killing.scenarios import SCENARIOS, Scenario, World, workspace
 from upcall import Question, Run, RunStatus, Settings, Upcall
-from upcall.errors import UnknownRun
-from upcall.store import RunStore
+from upcall.errors import AlreadyAnswered, RunConflict, RunNotWaiting, UnknownRun, UpcallError
 from upcall.models import quiet_known_warnings
+from upcall.store import RunStore
 from upcall.testing.model import MODEL_INFO
 
 FINAL, OUTPUT = "final.json", "output.txt"
-SETTINGS = {"check_questions": False, "ledger": False}
+
+MOVED_ON = (RunConflict, AlreadyAnswered, RunNotWaiting)
+"""What a worker is told whose human was faster than itself."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker needs to know. `chooses_again`: the human has every call in doubt run again, seen or not."""
+    """What a worker needs to know.
+
+    ``chooses_again``: the human has every call in doubt run again, seen or not. ``eager``: the human answers what is
+    asked while the team still works, from a process of its own.
+    """
 
     scenario: str
     folder: Path
@@ -41,6 +46,7 @@ class Job:
     run_id: str
     kill_at: str | None = None
     chooses_again: bool = False
+    eager: bool = False
 
     @property
     def what(self) -> Scenario:
@@ -54,6 +60,11 @@ def work(job: Job) -> None:
 
 
 async def _step(job: Job) -> None:
+    with suppress(*MOVED_ON) if job.eager else nullcontext():
+        await _look_and_do(job)
+
+
+async def _look_and_do(job: Job) -> None:
     try:
         run = await app_for(job, None).get(job.run_id)
     except UnknownRun:
@@ -68,17 +79,34 @@ async def _step(job: Job) -> None:
 
 
 def note_what_is_recorded(job: Job) -> None:
-    """Note the tokens of the replies and results that the journal holds: right after a kill, these are done."""
+    """Note the tokens of the replies and results that the store holds: right after a kill, these are done."""
     with suppress(UnknownRun):
-        records = asyncio.run(_journal(job))
+        records = asyncio.run(_recorded(job))
         points = Points(job.folder, None, "killed")
         points.reach("journal", sorted({token for each in records for token in TOKEN.findall(each)}))
 
 
-async def _journal(job: Job) -> Sequence[str]:
+async def _recorded(job: Job) -> Sequence[str]:
     store = RunStore(job.store)
-    await store.load(job.run_id)
-    return list((await store.journal(job.run_id)).values())
+    stored = await store.load(job.run_id)
+    journal = await store.journal(job.run_id)
+    return [stored.run.model_dump_json(), stored.checkpoint.model_dump_json(), *journal.values()]
+
+
+def answer_early(job: Job) -> None:
+    """The human who answers as soon as something is asked; ends never."""
+    asyncio.run(_answer_early(job))
+
+
+async def _answer_early(job: Job) -> None:
+    app = app_for(job, None)
+    while True:
+        with suppress(UpcallError):
+            run = await app.get(job.run_id)
+            for each in run.questions if run.working else ():
+                if (said := job.what.answers.get(each.question)) is not None:
+                    await app.answer(job.run_id, {each.id: said})
+        await asyncio.sleep(0.01)
 
 
 async def _do(job: Job, stage: str, run: Run | None) -> None:
@@ -100,7 +128,7 @@ async def _do(job: Job, stage: str, run: Run | None) -> None:
 
 def app_for(job: Job, points: Points | None) -> Upcall:
     """The program that works on the run; without points it can only look at it."""
-    scenario, settings = job.what, Settings.read(**SETTINGS)
+    scenario, settings = job.what, Settings.read(check_questions=False)
     if points is None:
         return Upcall(store=job.store, settings=settings)
     world = World(_client(job, points), points)
@@ -118,15 +146,16 @@ def _client(job: Job, points: Points) -> ChatCompletionClient:
         "process": os.getpid(),
         "kill_at": job.kill_at,
     }
-    return OpenAIChatCompletionClient(
-        model="scripted",
-        base_url=job.base_url,
-        api_key="none",
-        model_info=MODEL_INFO,
-        user=json.dumps(sender),
-        max_retries=0,
-        http_client=httpx.AsyncClient(transport=WatchedTransport(points)),
-    )
+    arguments: dict[str, Any] = {
+        "model": "scripted",
+        "base_url": job.base_url,
+        "api_key": "none",
+        "model_info": MODEL_INFO,
+        "user": json.dumps(sender),
+        "max_retries": 0,
+        "http_client": httpx.AsyncClient(transport=WatchedTransport(points)),
+    }
+    return OpenAIChatCompletionClient(**arguments)
 
 
 def _said(job: Job, points: Points, question: Question) -> str:
@@ -135,16 +164,10 @@ def _said(job: Job, points: Points, question: Question) -> str:
     if known is not None:
         points.reach(f"human answer {question.question}")
         return known
-    token = next(iter(TOKEN.findall(question.as_text())), None)
-    if token is None:
-        raise RuntimeError(f"a question that names no call: {question.as_text()}")
-    again = job.chooses_again or not _visible(job, points, question.as_text(), token)
+    token = question.calls[-1]
+    again = job.chooses_again or not points.done(token)
     points.reach(f"doubt {token} {'again' if again else 'result'}")
-    return "run again" if again else f"R={token}"
-
-
-def _visible(job: Job, points: Points, text: str, token: str) -> bool:
-    return points.done(token)
+    return question.options[0].label if again else f"R={token}"
 
 
 def _watch_commits(points: Points) -> None:
@@ -159,7 +182,7 @@ def _watch_commits(points: Points) -> None:
         _commit(self, connection)
         points.reach(f"commit {number} after")
 
-    DefaultDialect.do_commit = watched  # type: ignore[method-assign, assignment]
+    DefaultDialect.do_commit = watched  # type: ignore[method-assign]
 
 
-_commit = DefaultDialect.do_commit
+_commit: Any = DefaultDialect.do_commit
