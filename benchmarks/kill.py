@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from killing.forks import each_in_a_child
 from killing.model_server import model_server
@@ -67,7 +68,7 @@ class Figures:
 class Harness:
     """Trials of one kind of store, with one model server, in one folder."""
 
-    def __init__(self, folder: Path, base_url: str, store: str | None, jobs: int, **human: bool) -> None:
+    def __init__(self, folder: Path, base_url: str, store: str | None, jobs: int, **human: Any) -> None:
         self.folder, self.base_url, self.store = folder, base_url, store
         self.jobs, self.human = jobs, human
 

@@ -48,7 +48,7 @@ def test_workers_killed_at_many_points(scenario: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["nested", "graph"])
 def test_answers_that_come_while_others_work_are_not_lost(scenario: str) -> None:
-    """The human answers from a process of its own as soon as something is asked, and the worker is killed around that."""
+    """The human answers from a process of its own as soon as something is asked; the worker is killed around that."""
     found = kill("--scenario", scenario, "--points", "14", "--eager", "--seed", "slow")
     assert found["faults"] == []
 
