@@ -66,6 +66,10 @@ class Points:
         """A side effect: one line, which a second call would write a second time."""
         append(self.folder / EFFECTS, f"{tool} {token}")
 
+    def has(self, effect: str) -> bool:
+        """Whether this very line is there."""
+        return effect in lines(self.folder / EFFECTS)
+
     def done(self, token: str) -> bool:
         """Whether the side effect of this call has happened."""
         return any(line.split()[1] == token for line in lines(self.folder / EFFECTS))

@@ -23,6 +23,7 @@ from killing.points import Points
 from upcall.agents import NestedTeam, PausableAgent
 from upcall.demo import demo_reply
 from upcall.errors import UserInputRequired
+from upcall.journal import idempotency_key, idempotent
 from upcall.plans import Plan, PlanStep
 from upcall.replies import AmbiguityCheck, ClarificationResponse, Classification, CodingReport, Depth, Intent, Report
 from upcall.testing import Call, Calls, Reply, Request, Say
@@ -30,10 +31,10 @@ from upcall.testing import Call, Calls, Reply, Request, Say
 Step: TypeAlias = Sequence[Call] | str
 """A batch of calls, or the text that ends a turn."""
 
-TOOLS = ("note", "stamp", "look", "sign")
+IDEMPOTENT = ("look", "book")
+"""Tools that are declared idempotent."""
+TOOLS = (*IDEMPOTENT, "note", "stamp", "sign")
 """The tools of `World`; their argument is the token of their call."""
-IDEMPOTENT = ("look",)
-"""Those of which it does not matter how often they run."""
 
 
 def call(name: str, **arguments: Any) -> Call:
@@ -69,6 +70,23 @@ class World:
         self._before("stamp", text)
         return f"R={text}"
 
+    @idempotent
+    def look(self, text: str) -> str:
+        """Look something up: declared idempotent, since nothing is done by it."""
+        self.points.reach(f"tool {text} before")
+        self.points.reach(f"tool {text} middle")
+        return f"R={text}"
+
+    @idempotent
+    async def book(self, text: str) -> str:
+        """Book something with a service that does a thing once for each idempotency key: declared idempotent."""
+        key = "/".join(idempotency_key().split("/")[1:])  # Without the run's id.
+        self.points.reach(f"tool {text} before")
+        if not self.points.has(f"book {text} {key}"):
+            self.points.effect("book", f"{text} {key}")
+        self.points.reach(f"tool {text} middle")
+        return f"R={text}"
+
     def sign(self, text: str) -> str:
         """Have the user sign: a function tool that asks."""
         self.points.reach(f"tool {text} before")
@@ -81,13 +99,13 @@ class World:
 
     def agent(self, name: str, *nested: ChatAgent | Team, **options: Any) -> PausableAgent:
         """One of our agents, with all tools."""
-        options = {"tools": [self.note, self.stamp, self.sign], **options}
+        options = {"tools": [self.note, self.stamp, self.sign, self.look, self.book], **options}
         said = f"You are the {name}."
         return PausableAgent(name, self.client, description=name, system_message=said, agents=nested, **options)
 
     def stock(self, name: str, **options: Any) -> AssistantAgent:
         """One of AutoGen's agents, with all tools."""
-        options = {"tools": [self.note, self.stamp], "max_tool_iterations": 5, **options}
+        options = {"tools": [self.note, self.stamp, self.look, self.book], "max_tool_iterations": 5, **options}
         return AssistantAgent(name, self.client, system_message=f"You are the {name}.", **options)
 
 
@@ -149,7 +167,7 @@ def _arguments(call: Call, token: str) -> dict[str, Any]:
 
 # -- teams ------------------------------------------------------------------------------------------------------------
 
-NOTE, STAMP, SIGN = call("note"), call("stamp"), call("sign")
+NOTE, STAMP, SIGN, LOOK, BOOK = (call(name) for name in ("note", "stamp", "sign", "look", "book"))
 
 
 def nested(world: World) -> Team:
@@ -192,10 +210,10 @@ def team_in_agent(world: World) -> Team:
 
 
 CODER: list[Step] = [[NOTE], ask("Which framework?"), [NOTE, STAMP], "Coded."]
-CHECKER: list[Step] = [[NOTE], [STAMP, NOTE], "Checked."]
+CHECKER: list[Step] = [[NOTE], [LOOK, STAMP, BOOK], "Checked."]
 SIDES: Mapping[str, Sequence[Step]] = {
     "left": [[NOTE], ask("Which browser?"), [NOTE, STAMP], "Left."],
-    "right": [[STAMP, NOTE], [NOTE], ask("How many rows?"), [NOTE], "Right."],
+    "right": [[STAMP, NOTE, LOOK], [BOOK], ask("How many rows?"), [NOTE], "Right."],
 }
 BOTH_SIDES = [work("coder", "left"), work("coder", "right"), NOTE]
 FRAMEWORK = {"Which framework?": "Express"}
