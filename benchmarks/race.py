@@ -110,8 +110,8 @@ async def _act(race: str, job: Job, number: int) -> None:
 
 def _answers(race: str, job: Job, number: int) -> dict[str, str]:
     questions: dict[str, str] = json.loads((job.folder / QUESTIONS).read_text())
-    said = SCENARIOS[job.scenario].answers
-    return {key: f"racer {number}" if race == "other" else said[question] for key, question in questions.items()}
+    said = SCENARIOS[job.scenario].answer_to
+    return {key: f"racer {number}" if race == "other" else said(text) or "" for key, text in questions.items()}
 
 
 def _twice(race: str, job: Job) -> list[str]:

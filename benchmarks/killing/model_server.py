@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
+from zlib import crc32
 
 from killing.forks import fork
 from killing.http import httpx
@@ -19,6 +20,8 @@ from upcall.testing import LoopbackServer, Reply, Request, Script
 
 DELAY = 0.004
 """Seconds before each reply, so that parallel agents are in flight at the same time."""
+
+TOLD_BY_REQUEST = ("classifier", "clarifier", "check", "planner")
 
 _AGENT = re.compile(r"You are the (\w+)")
 _PART = re.compile(r"Work as (\w+)")
@@ -36,9 +39,13 @@ def asker(body: dict[str, Any]) -> str:
 
 
 def token_of(body: dict[str, Any]) -> str:
-    """The token of the reply that a request asks for: ``left:2`` is the second reply of ``left``."""
+    """The token of the reply that a request asks for: ``left:2`` is the second reply of ``left``. An agent that merges
+    what was said into its prompt has no replies to count; its number stands for the whole request."""
+    who = asker(body)
+    if who in TOLD_BY_REQUEST:
+        return f"{who}:{crc32(json.dumps(body['messages']).encode())}"
     said = sum(each["role"] == "assistant" for each in body["messages"])
-    return f"{asker(body)}:{said + 1}"
+    return f"{who}:{said + 1}"
 
 
 def held_by(body: dict[str, Any]) -> list[str]:

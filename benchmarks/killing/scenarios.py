@@ -33,7 +33,7 @@ Step: TypeAlias = Sequence[Call] | str
 
 IDEMPOTENT = ("look", "book")
 """Tools that are declared idempotent."""
-TOOLS = (*IDEMPOTENT, "note", "stamp", "sign")
+TOOLS = (*IDEMPOTENT, "note", "stamp", "stumble", "sign")
 """The tools of `World`; their argument is the token of their call."""
 
 
@@ -70,6 +70,11 @@ class World:
         self._before("stamp", text)
         return f"R={text}"
 
+    async def stumble(self, text: str) -> str:
+        """Fail after all was done."""
+        self._before("stumble", text)
+        raise ValueError(f"R={text}")
+
     @idempotent
     def look(self, text: str) -> str:
         """Look something up: declared idempotent, since nothing is done by it."""
@@ -97,15 +102,19 @@ class World:
         self.points.effect(tool, text)
         self.points.reach(f"tool {text} middle")
 
+    def tools(self) -> list[Callable[..., Any]]:
+        """The tools that an agent of any kind can use."""
+        return [self.note, self.stamp, self.stumble, self.look, self.book]
+
     def agent(self, name: str, *nested: ChatAgent | Team, **options: Any) -> PausableAgent:
         """One of our agents, with all tools."""
-        options = {"tools": [self.note, self.stamp, self.sign, self.look, self.book], **options}
+        options = {"tools": [*self.tools(), self.sign], **options}
         said = f"You are the {name}."
         return PausableAgent(name, self.client, description=name, system_message=said, agents=nested, **options)
 
     def stock(self, name: str, **options: Any) -> AssistantAgent:
         """One of AutoGen's agents, with all tools."""
-        options = {"tools": [self.note, self.stamp, self.look, self.book], "max_tool_iterations": 5, **options}
+        options = {"tools": self.tools(), "max_tool_iterations": 5, **options}
         return AssistantAgent(name, self.client, system_message=f"You are the {name}.", **options)
 
 
@@ -113,9 +122,10 @@ class World:
 class Scenario:
     """A team, what its members say, and what the human answers.
 
-    ``in_turn`` names those who act one after the other: what one of them does shows that the ones before it are done.
-    With ``branches``, the turns of the outermost agents have no order. Without ``make`` it is the root team, with
-    ``root_reply`` as its model.
+    ``answers`` are found by words of the question, the first one that fits; with ``one_by_one`` the human answers one
+    open question at a time. ``in_turn`` names those who act one after the other: what one of them does shows that the
+    ones before it are done. With ``branches``, the turns of the outermost agents have no order. Without ``make`` it is
+    the root team, with ``root_reply`` as its model.
     """
 
     answers: Mapping[str, str]
@@ -124,7 +134,13 @@ class Scenario:
     root_reply: Callable[[str, Request], Reply] | None = None
     in_turn: Sequence[str] = ()
     branches: bool = False
+    one_by_one: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
     task: str = "Build it"
+
+    def answer_to(self, question: str) -> str | None:
+        """What the human says, None to a question that is not of the scenario (about a call in doubt)."""
+        return next((said for words, said in self.answers.items() if words in question), None)
 
     def idempotent(self, token: str) -> bool:
         """Whether the tool that this call is of was declared to be idempotent."""
@@ -167,7 +183,7 @@ def _arguments(call: Call, token: str) -> dict[str, Any]:
 
 # -- teams ------------------------------------------------------------------------------------------------------------
 
-NOTE, STAMP, SIGN, LOOK, BOOK = (call(name) for name in ("note", "stamp", "sign", "look", "book"))
+LOOK, BOOK, NOTE, STAMP, STUMBLE, SIGN = map(call, TOOLS)
 
 
 def nested(world: World) -> Team:
@@ -209,8 +225,8 @@ def team_in_agent(world: World) -> Team:
     return RoundRobinGroupChat([world.agent("lead", *agents)], max_turns=1)
 
 
-CODER: list[Step] = [[NOTE], ask("Which framework?"), [NOTE, STAMP], "Coded."]
-CHECKER: list[Step] = [[NOTE], [LOOK, STAMP, BOOK], "Checked."]
+CODER: list[Step] = [[NOTE], ask("Which framework?"), [NOTE, STUMBLE], "Coded."]
+CHECKER: list[Step] = [[NOTE], [LOOK, STAMP, BOOK], [STUMBLE], "Checked."]
 SIDES: Mapping[str, Sequence[Step]] = {
     "left": [[NOTE], ask("Which browser?"), [NOTE, STAMP], "Left."],
     "right": [[STAMP, NOTE, LOOK], [BOOK], ask("How many rows?"), [NOTE], "Right."],
@@ -250,6 +266,21 @@ def _root(token: str, request: Request) -> Reply:
     """Coder and researcher at once; both ask."""
     agent, number = token.split(":")
     return Say(_CHAIN_SAYS[agent]) if agent in _CHAIN_SAYS else _ROOT[agent][int(number) - 1]
+
+
+def _root_asks(token: str, request: Request) -> Reply:
+    """Clarifier, planner and lead ask; the plan is sent back once; then as `_root`."""
+    agent, said = token.partition(":")[0], str(request.messages)
+    match agent:
+        case "clarifier" if "Small" not in said:
+            return Say({"needs_clarification": True, "clarification_question": f"How large? ({token})"})
+        case "check" if "SQLite" not in said:
+            aspect = {"aspect": "store", "description": "", "clarification_question": f"Which store? ({token})"}
+            return Say({"needs_clarification": True, "ambiguity_details": [aspect]})
+        case "planner":
+            title = f"Log in {'with sessions' if 'Use sessions' in said else 'somehow'} ({token})"
+            return Say(_PLAN.model_copy(update={"title": title}))
+    return _root(token, request)
 
 
 def _demo(token: str, request: Request) -> Reply:
@@ -297,8 +328,22 @@ SCENARIOS: Mapping[str, Scenario] = {
             "checker": CHECKER,
         },
         team_in_agent,
+        one_by_one=True,
     ),
     "root team": Scenario(FRAMEWORK | {"How many rows?": "12"}, root_reply=_root, in_turn=_CHAIN),
+    "root team that asks": Scenario(
+        {
+            "How large?": "Small",
+            "Which store?": "SQLite",
+            "Log in with sessions": "approve",
+            "Log in somehow": "Use sessions",
+            **FRAMEWORK,
+            "How many rows?": "12",
+        },
+        root_reply=_root_asks,
+        in_turn=_CHAIN,
+        settings={"enable_plan_approval": True},
+    ),
     "demo": Scenario(FRAMEWORK, root_reply=_demo, in_turn=_CHAIN, task="Build me a user authentication system"),
 }
 

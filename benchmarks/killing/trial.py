@@ -137,7 +137,7 @@ def state(job: Job) -> State:
     kept = ("status", "result", "error", "classification", "clarifier_log", "plan", "execution_path", "usage")
     run = {name: final.get(name) for name in kept}
     answers = {each["question_id"]: each for each in final["answers"]}
-    asked = [each for each in final["closed"] if each["question"] in SCENARIOS[job.scenario].answers]
+    asked = [each for each in final["closed"] if SCENARIOS[job.scenario].answer_to(each["question"])]
     run["answers"] = sorted(_asked_and_said(each, answers[each["id"]]) for each in asked)
     if SCENARIOS[job.scenario].branches:
         run["execution_path"] = sorted(set(run["execution_path"]))

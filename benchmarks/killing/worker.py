@@ -104,7 +104,7 @@ async def _answer_early(job: Job) -> None:
         with suppress(UpcallError):
             run = await app.get(job.run_id)
             for each in run.questions if run.working else ():
-                if (said := job.what.answers.get(each.question)) is not None:
+                if (said := job.what.answer_to(each.question)) is not None:
                     await app.answer(job.run_id, {each.id: said})
         await asyncio.sleep(0.01)
 
@@ -118,7 +118,8 @@ async def _do(job: Job, stage: str, run: Run | None) -> None:
         folder = workspace(job.folder)
         run = await app.start(job.what.task, run_id=job.run_id, **({} if job.what.make else {"workspace": folder}))
     elif run.waiting:
-        run = await app.answer(job.run_id, {each.id: _said(job, points, each) for each in run.questions})
+        answered = run.questions[:1] if job.what.one_by_one else run.questions
+        run = await app.answer(job.run_id, {each.id: _said(job, points, each) for each in answered})
     else:
         run = await app.resume(job.run_id)
     points.reach("pause after")
@@ -128,7 +129,7 @@ async def _do(job: Job, stage: str, run: Run | None) -> None:
 
 def app_for(job: Job, points: Points | None) -> Upcall:
     """The program that works on the run; without points it can only look at it."""
-    scenario, settings = job.what, Settings.read(check_questions=False)
+    scenario, settings = job.what, Settings.read(check_questions=False, **job.what.settings)
     if points is None:
         return Upcall(store=job.store, settings=settings)
     world = World(_client(job, points), points)
@@ -160,7 +161,7 @@ def _client(job: Job, points: Points) -> ChatCompletionClient:
 
 def _said(job: Job, points: Points, question: Question) -> str:
     """What the human answers: what the scenario says, or to a call in doubt what the human sees of its side effect."""
-    known = job.what.answers.get(question.question)
+    known = job.what.answer_to(question.question)
     if known is not None:
         points.reach(f"human answer {question.question}")
         return known
