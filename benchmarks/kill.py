@@ -17,6 +17,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -62,15 +63,17 @@ class Figures:
     tool_calls_repeated: int
     effects_twice: int
     losses: int
+    locked: int
+    """Workers stopped in the middle of a write to SQLite: its lock is theirs, and nobody can go on."""
     seconds: float
 
 
 class Harness:
     """Trials of one kind of store, with one model server, in one folder."""
 
-    def __init__(self, folder: Path, base_url: str, store: str | None, jobs: int, **human: Any) -> None:
+    def __init__(self, folder: Path, base_url: str, store: str | None, jobs: int, **more: Any) -> None:
         self.folder, self.base_url, self.store = folder, base_url, store
-        self.jobs, self.human = jobs, human
+        self.jobs, self.more = jobs, more
 
     def job(self, scenario: str, name: str) -> Job:
         """The job of one trial, in a folder of its own."""
@@ -78,7 +81,7 @@ class Harness:
         folder.mkdir(parents=True)
         run_id = f"{scenario.replace(' ', '-')}-{name}-{os.getpid()}"
         store = self.store or str(folder / "runs.db")
-        return Job(scenario, folder, self.base_url, store, run_id, **self.human)
+        return Job(scenario, folder, self.base_url, store, run_id, **self.more)
 
     def undisturbed(self, scenario: str) -> tuple[State, list[Reached]]:
         """The state and the points of a run that nobody kills; it is run twice, and both must come to the same."""
@@ -149,6 +152,7 @@ def figures(scenario: str, points: Sequence[Reached], verdicts: Sequence[Verdict
         tool_calls_repeated=count("tool call"),
         effects_twice=twice,
         losses=losses,
+        locked=sum(each.locked for each in verdicts),
         seconds=round(seconds, 1),
     )
 
@@ -162,6 +166,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--at", action="append", help="kill at this point; twice: at the second one after it")
     parser.add_argument("--again", action="store_true", help="the human has every call in doubt run again")
     parser.add_argument("--eager", action="store_true", help="the human answers while others are still at work")
+    parser.add_argument(
+        "--stop", action="store_true", help="stop workers instead, and let them go on when the run is over"
+    )
     parser.add_argument("--seed", default="1", help="for the choice of points")
     parser.add_argument("--store", help="a database URL, instead of an SQLite file a trial")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="trials at a time")
@@ -178,7 +185,9 @@ def main() -> int:
     rows: list[Figures] = []
     faults: list[str] = []
     with model_server(folder) as base_url:
-        harness = Harness(folder, base_url, given.store, given.jobs, chooses_again=given.again, eager=given.eager)
+        more: dict[str, Any] = {"chooses_again": given.again, "eager": given.eager}
+        more |= {"signal": signal.SIGSTOP, "lease_seconds": 0.4} if given.stop else {}
+        harness = Harness(folder, base_url, given.store, given.jobs, **more)
         for scenario in given.scenario or [name for name, each in SCENARIOS.items() if each.make or not given.eager]:
             began = time.monotonic()
             expected, points = harness.undisturbed(scenario)

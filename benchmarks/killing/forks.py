@@ -43,16 +43,16 @@ def fork(work: Callable[[], object], output: Path) -> int:
 
 
 def ended(child: int, seconds: float = SECONDS_TO_END) -> int:
-    """How `child` ended: 0, 1, or minus the signal that killed it.
+    """How `child` ended: 0, 1, or minus the signal that killed or stopped it.
 
     Raises:
         TimeoutError: it did not end by itself, and was killed.
     """
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        done, status = os.waitpid(child, os.WNOHANG)
+        done, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
         if done:
-            return os.waitstatus_to_exitcode(status)
+            return -os.WSTOPSIG(status) if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status)
         time.sleep(0.002)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)

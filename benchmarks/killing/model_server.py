@@ -66,7 +66,7 @@ def _serve(base_url: Path) -> None:
         held = Reached(sender["process"], sender["stage"], f"held {token}", tuple(held_by(dict(request.body))))
         note(Path(sender["folder"]), held)
         if sender["kill_at"] == f"{held.stage}/{held.label}":
-            os.kill(held.process, signal.SIGKILL)
+            os.kill(held.process, sender["signal"])
         return SCENARIOS[sender["scenario"]].reply(token, request)
 
     script = Script(respond)

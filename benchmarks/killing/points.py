@@ -39,7 +39,7 @@ class Reached:
     @property
     def subject(self) -> str:
         """What the point is about: a reply's token, a call's token, a commit's number."""
-        return self.label.split(" ")[1]
+        return self.label.partition(" ")[2].partition(" ")[0]
 
 
 class Points:
@@ -49,10 +49,11 @@ class Points:
         folder: of the trial.
         kill_at: ``STAGE/LABEL``, or ``#3`` for the third point that this process reaches.
         stage: the command the process carries out (``start``, ``answer-2``, ``resume``).
+        by: the signal that it gets there.
     """
 
-    def __init__(self, folder: Path, kill_at: str | None, stage: str) -> None:
-        self.folder, self.kill_at, self.stage = folder, kill_at, stage
+    def __init__(self, folder: Path, kill_at: str | None, stage: str, by: int = signal.SIGKILL) -> None:
+        self.folder, self.kill_at, self.stage, self._signal = folder, kill_at, stage, by
         self._count = 0
 
     def reach(self, label: str, holds: Iterable[str] = ()) -> None:
@@ -60,7 +61,7 @@ class Points:
         self._count += 1
         note(self.folder, Reached(os.getpid(), self.stage, label, tuple(holds)))
         if self.kill_at in (f"{self.stage}/{label}", f"#{self._count}"):
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self._signal)
 
     def effect(self, tool: str, token: str) -> None:
         """A side effect: one line, which a second call would write a second time."""

@@ -20,12 +20,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from killing.forks import ended, fork
-from killing.points import EFFECTS, Reached, lines, reached
+from killing.points import EFFECTS, Reached, lines, note, reached
 from killing.scenarios import SCENARIOS, Scenario, workspace
 from killing.worker import FINAL, OUTPUT, Job, answer_early, note_what_is_recorded, work
 
-MAX_COMMANDS = 20
+MAX_COMMANDS = 60
 VERDICT = "verdict.json"
+CONTINUED = "continued"
 
 
 @dataclass
@@ -40,6 +41,8 @@ class Verdict:
     """Tool calls that were made again, as was declared or chosen."""
     doubts: int = 0
     """How often the human was asked about a tool in doubt."""
+    locked: bool = False
+    """Whether a stopped worker kept the others from writing, so that there is nothing to judge."""
     faults: list[str] = field(default_factory=list)
 
 
@@ -61,8 +64,11 @@ def attempt(job: Job, kills: Sequence[str]) -> Verdict:
     """
     verdict = Verdict(kills)
     human = fork(lambda: answer_early(job), job.folder / OUTPUT) if job.eager else None
+    stopped: list[int] = []
     try:
-        _advance(verdict, job, list(kills))
+        _advance(verdict, job, list(kills), stopped)
+        for child in stopped:
+            _go_on(child, verdict, job)
     finally:
         if human is not None:
             os.kill(human, signal.SIGKILL)
@@ -70,21 +76,36 @@ def attempt(job: Job, kills: Sequence[str]) -> Verdict:
     return verdict
 
 
-def _advance(verdict: Verdict, job: Job, left: list[str]) -> None:
+def _go_on(stopped: int, verdict: Verdict, job: Job) -> None:
+    """Let a worker go on that stood still while others did its work."""
+    note(job.folder, Reached(stopped, "", CONTINUED))
+    os.kill(stopped, signal.SIGCONT)
+    if ended(stopped):
+        verdict.faults.append(f"fails when it goes on: {lines(job.folder / OUTPUT)[-1]}")
+
+
+def _advance(verdict: Verdict, job: Job, left: list[str], stopped: list[int]) -> None:
     """One command after the other, until the run is over."""
     for _ in range(MAX_COMMANDS):
+        child = fork(lambda: work(replace(job, kill_at=left[0] if left else None)), job.folder / OUTPUT)
         try:
-            status = ended(fork(lambda: work(replace(job, kill_at=left[0] if left else None)), job.folder / OUTPUT))
+            status = ended(child)
         except TimeoutError as error:
-            verdict.faults.append(f"hangs: {error}")
+            verdict.locked = bool(stopped)
+            verdict.faults += [] if stopped else [f"hangs: {error}"]
+            return
+        if status > 0 and stopped and "database is locked" in lines(job.folder / OUTPUT)[-1]:
+            verdict.locked = True
             return
         if status > 0:
             verdict.faults.append(f"fails: {lines(job.folder / OUTPUT)[-1]}")
             return
         if status < 0:
             verdict.kills += 1
+            stopped += [child] if status == -signal.SIGSTOP else []
             left.pop(0)
-            ended(fork(lambda: note_what_is_recorded(job), job.folder / OUTPUT))
+            if status == -signal.SIGKILL:
+                ended(fork(lambda: note_what_is_recorded(job), job.folder / OUTPUT))
         elif (job.folder / FINAL).exists():
             return
         elif left and left[0].startswith("#"):
@@ -94,7 +115,10 @@ def _advance(verdict: Verdict, job: Job, left: list[str]) -> None:
 
 def judge(verdict: Verdict, job: Job, expected: State) -> None:
     """Compare what happened with what `expected` says, and add what is wrong to the verdict."""
+    if verdict.locked:
+        return
     scenario, log = SCENARIOS[job.scenario], reached(job.folder)
+    log, late = _parted(log)
     again = {each.subject for each in log if each.label.startswith("doubt") and each.label.endswith("again")}
     verdict.doubts = sum(each.kind == "doubt" for each in log)
     verdict.calls_in_flight, known = calls_again(log, scenario)
@@ -110,6 +134,14 @@ def judge(verdict: Verdict, job: Job, expected: State) -> None:
     for position, each in enumerate(log):
         if each.kind == "doubt" and f"R={each.subject}" in _held(log[:position]):
             verdict.faults.append(f"tool call {each.subject} put in doubt, though its result was recorded")
+    late_calls = [each.subject for each in late if each.kind == "held"]
+    verdict.calls_in_flight += late_calls
+    for agent, times in Counter(token.partition(":")[0] for token in late_calls).items():
+        if times > 1:
+            verdict.faults.append(f"model call of {agent} made {times} times by a worker that had lost the run")
+    for each in late:
+        if each.label.endswith("before") and each.kind == "tool" and each.subject not in again:
+            verdict.faults.append(f"tool call {each.subject} made by a worker that had lost the run")
     if not verdict.faults or (job.folder / FINAL).exists():
         verdict.faults += _differences(expected, state(job), allowed_twice=again)
 
@@ -173,6 +205,14 @@ def _repeated(log: Sequence[Reached], kind: str) -> Iterator[tuple[int, Reached]
         if each.subject in seen:
             yield position, each
         seen.add(each.subject)
+
+
+def _parted(log: Sequence[Reached]) -> tuple[Sequence[Reached], Sequence[Reached]]:
+    """The points before, and those after a worker that stood still goes on. It learns that it has lost the run when it
+    writes next, so that each of its agents may still make one model call, and begin what the
+    human was asked about."""
+    place = next((place for place, each in enumerate(log) if each.kind == CONTINUED), len(log))
+    return log[:place], log[place + 1 :]
 
 
 def _held(log: Sequence[Reached]) -> set[str]:

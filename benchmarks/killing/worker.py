@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from upcall.testing.model import MODEL_INFO
 FINAL, OUTPUT = "final.json", "output.txt"
 
 MOVED_ON = (RunConflict, AlreadyAnswered, RunNotWaiting)
-"""What a worker is told whose human was faster than itself."""
+"""What a worker is told when another process was faster."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Job:
     """What a worker needs to know.
 
     ``chooses_again``: the human has every call in doubt run again, seen or not. ``eager``: the human answers what is
-    asked while the team still works, from a process of its own.
+    asked while the team still works, from a process of its own. ``signal``: SIGKILL, or SIGSTOP for a worker that
+    stands still until its lease, of ``lease_seconds``, has ended.
     """
 
     scenario: str
@@ -47,6 +49,13 @@ class Job:
     kill_at: str | None = None
     chooses_again: bool = False
     eager: bool = False
+    signal: int = signal.SIGKILL
+    lease_seconds: float = 15.0
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether it is usual here that a worker is told that another one was faster."""
+        return self.eager or self.signal == signal.SIGSTOP
 
     @property
     def what(self) -> Scenario:
@@ -60,8 +69,12 @@ def work(job: Job) -> None:
 
 
 async def _step(job: Job) -> None:
-    with suppress(*MOVED_ON) if job.eager else nullcontext():
+    try:
         await _look_and_do(job)
+    except MOVED_ON:
+        if not job.disturbed:
+            raise
+        await asyncio.sleep(0.05)
 
 
 async def _look_and_do(job: Job) -> None:
@@ -110,7 +123,7 @@ async def _answer_early(job: Job) -> None:
 
 
 async def _do(job: Job, stage: str, run: Run | None) -> None:
-    points = Points(job.folder, job.kill_at, stage)
+    points = Points(job.folder, job.kill_at, stage, job.signal)
     _watch_commits(points)
     app = app_for(job, points)
     points.reach("pause before")
@@ -129,13 +142,14 @@ async def _do(job: Job, stage: str, run: Run | None) -> None:
 
 def app_for(job: Job, points: Points | None) -> Upcall:
     """The program that works on the run; without points it can only look at it."""
+    store = RunStore(job.store, lease_seconds=job.lease_seconds)
     scenario, settings = job.what, Settings.read(check_questions=False, **job.what.settings)
     if points is None:
-        return Upcall(store=job.store, settings=settings)
+        return Upcall(store=store, settings=settings)
     world = World(_client(job, points), points)
     if (make := scenario.make) is not None:
-        return Upcall(team=lambda: make(world), store=job.store, settings=settings)
-    return Upcall(world.client, tools=[world.note, world.stamp], store=job.store, settings=settings)
+        return Upcall(team=lambda: make(world), store=store, settings=settings)
+    return Upcall(world.client, tools=[world.note, world.stamp], store=store, settings=settings)
 
 
 def _client(job: Job, points: Points) -> ChatCompletionClient:
@@ -146,6 +160,7 @@ def _client(job: Job, points: Points) -> ChatCompletionClient:
         "stage": points.stage,
         "process": os.getpid(),
         "kill_at": job.kill_at,
+        "signal": job.signal,
     }
     arguments: dict[str, Any] = {
         "model": "scripted",
