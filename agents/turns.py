@@ -16,7 +16,6 @@ from autogen_core.models import (
 )
 from pydantic import BaseModel
 
-from upcall import identity
 from upcall.agents.resumable import AgentState
 from upcall.questions import Answer, Question, sendable
 from upcall.replies import MadeCall
@@ -105,7 +104,10 @@ class Turn(AgentState):
             for call in message.content
         }
         for call in calls:
-            call_id = call.id if call.id and call.id not in taken else f"call_{identity.new_id()}"
+            number, call_id = len(taken), call.id
+            while not call_id or call_id in taken:  # Not random: the same reply is to give the same ids again.
+                number += 1
+                call_id = f"call_{number}"
             taken.add(call_id)
             arguments, problem = _checked(call.arguments)
             frame = Frame(call=FunctionCall(id=call_id, name=call.name, arguments=arguments), problem=problem)

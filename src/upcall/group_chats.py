@@ -36,12 +36,14 @@ from autogen_agentchat.teams._group_chat._events import (
 from autogen_agentchat.teams._group_chat._magentic_one._magentic_one_orchestrator import MagenticOneOrchestrator
 from autogen_core import CancellationToken, ComponentModel, DefaultTopicId, MessageContext, event, rpc
 
+from upcall.callers import below
 from upcall.errors import AgentFailed, ConfigurationError
 from upcall.handoffs import ANSWERS, answering, answers_in, asked_by, asking, under
-from upcall.ladder import below
+from upcall.journal import take_back
 from upcall.mailbox import Mailbox, mailbox
 from upcall.model_errors import explain
 from upcall.questions import Question
+from upcall.stock import manager_with_journal, with_journal
 from upcall.tasks import interruptions
 
 WAITING = "A member waits for the user."
@@ -351,7 +353,11 @@ class KeepsOrchestratedTurns(KeepsTurns, MagenticOneOrchestrator):  # type: igno
             await self._transition_to_next_speakers(cancellation_token)
         else:
             with _named(self._name):
-                await super()._orchestrate_step(cancellation_token)
+                try:
+                    await super()._orchestrate_step(cancellation_token)
+                except Exception:
+                    await take_back(self._name)
+                    raise
 
 
 def speakers(team: Team) -> frozenset[str] | None:
@@ -398,7 +404,9 @@ def keep_turns(team: TeamT, *, user_proxy: str = "user", live: bool = False) -> 
         if isinstance(participant, Team) and not isinstance(participant, InnerTeam):
             team._participants[place] = InnerTeam(keep_turns(participant, user_proxy=user_proxy), user_proxy)
         elif isinstance(participant, ChatAgent):
+            with_journal(participant)
             _hold(participant, turns)
+    manager_with_journal(team)
     make_factory = team._create_group_chat_manager_factory
 
     def keeping(**given: Any) -> Callable[[], BaseGroupChatManager]:
@@ -471,6 +479,8 @@ def _hold(agent: ChatAgent, turns: _Turns) -> None:
             if stock:
                 await agent.load_state(before)
             if isinstance(error, Exception):
+                if stock:
+                    await take_back(agent.name)
                 await turns.last(agent.name, cancellation_token)
             if not stock:
                 raise

@@ -7,8 +7,7 @@ answer from a rung says who gave it and why. A risk confirmation takes the human
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -16,6 +15,7 @@ from typing import TypeAlias
 from autogen_core.models import RequestUsage
 
 from upcall.answers import read_answer
+from upcall.callers import below, callers
 from upcall.errors import AnswerRefused
 from upcall.facts import Fact
 from upcall.meaning import Meaning, meaning, same_meaning
@@ -65,6 +65,7 @@ class Ladder:
     ) -> None:
         self._rules = rules
         self._answered = list(answered)
+        self._answers = {question.id: answer for question, answer in self._answered}
         self._open = {question.id: question for question in open_questions}
         self._facts = facts
         self._judge = judge
@@ -75,6 +76,8 @@ class Ladder:
 
     async def answer_to(self, question: Question) -> Answer | None:
         """What the ledger or a fact says to a question with its whole path; None where neither does."""
+        if (already := self._answers.get(question.id)) is not None:
+            return already  # The run was cut off after that, and the same call asks again.
         if question.id in self._open or is_risk(question):
             return None
         answer = await self._from_ledger(question) or self._from_facts(question)
@@ -201,25 +204,15 @@ present: ContextVar[Ladder | None] = ContextVar("upcall_ladder", default=None)
 """The ladder of the run. The driver sets it before it runs a team, and the team's tasks inherit it; in a plain AutoGen
 script there is none, and every question goes to the human."""
 
-_above: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("upcall_above", default=())
-"""The agents that the present one works for, outermost first, each with its tool call."""
-
-
-@contextmanager
-def below(agent: str, call_id: str) -> Iterator[None]:
-    """Inside, and in the tasks that are started there, the work is for a tool call of `agent`."""
-    token = _above.set((*_above.get(), (agent, call_id)))
-    try:
-        yield
-    finally:
-        with suppress(ValueError):  # An async generator that is left behind is closed in another context.
-            _above.reset(token)
-
 
 async def consult(question: Question) -> Answer | None:
     """The answer of a rung to a question that the present agent asks; None where it goes up."""
     ladder = present.get()
-    return await ladder.answer_to(_raised(question)) if ladder is not None else None
+    if ladder is None:
+        return None
+    raised = _raised(question)
+    with below(question.asker, question.calls[-1] if question.calls else ""):  # For the calls of a judge.
+        return await ladder.answer_to(raised)
 
 
 def record(question: Question, answer: Answer) -> None:
@@ -229,7 +222,7 @@ def record(question: Question, answer: Answer) -> None:
 
 
 def _raised(question: Question) -> Question:
-    for agent, call_id in reversed(_above.get()):
+    for agent, call_id in reversed(callers()):
         question = question.raised_through(agent, call_id)
     return question
 

@@ -32,7 +32,7 @@ from upcall.errors import (
 )
 from upcall.questions import Answer
 from upcall.runs import Run, changes
-from upcall.workers import Worker
+from upcall.workers import Worker, taken_up
 
 SCHEMA_VERSION = 3
 BUSY_SECONDS = 30
@@ -142,7 +142,7 @@ class RunStore:
 
     async def create(self, run: Run, checkpoint: Checkpoint) -> StoredRun:
         """Store a new run with its first checkpoint. Where it is to be worked on, the lease is the caller's."""
-        worker = Worker().dump() if run.working else None
+        worker = taken_up(Worker()).dump() if run.working else None
         async with self._writing() as connection:
             row = {"version": 1, "worker": worker, "beat": time.time(), **_columns(run)}
             await connection.execute(_runs.insert().values(id=run.id, **row))
@@ -201,7 +201,7 @@ class RunStore:
             RunBusy: another worker has the lease, and lives.
         """
         await self._lease_ended(stored)
-        worker = Worker().dump() if run.working else None
+        worker = taken_up(Worker()).dump() if run.working else None
         async with self._writing() as connection:
             await self._write(connection, stored, run, checkpoint, worker)
             await _put_records(connection, run.id, records or {})
@@ -244,6 +244,24 @@ class RunStore:
         """
         async with self._writing() as connection:
             await _renew(connection, stored)
+
+    async def release(self, stored: StoredRun) -> None:
+        """Give the lease back in mid-work: the run stays as it is, and its journal.
+
+        Raises:
+            RunConflict: the caller has no longer the lease. Nothing was written.
+        """
+        async with self._writing() as connection:
+            await _renew(connection, stored)
+            await connection.execute(_runs.update().where(_runs.c.id == stored.run.id).values(worker=None))
+
+    async def at_work(self, stored: StoredRun) -> str | None:
+        """Who works on the run now, in words; None where nobody does."""
+        try:
+            await self._lease_ended(stored)
+        except RunBusy as busy:
+            return busy.worker
+        return None
 
     async def _lease_ended(self, stored: StoredRun) -> None:
         """Return where nobody works on the run.
