@@ -4,7 +4,8 @@
     python benchmarks/race.py --race resume --rounds 20 --store postgresql://...
 
 ``same`` answer: all give the same answers. ``other``: each gives answers of its own. ``resume``: all resume a run whose
-worker was killed. ``mixed``: half of them answer, half resume. The status is 1 if anything was wrong.
+worker was killed. ``mixed``: half of them answer, half resume. ``busy``: all resume a run whose worker is alive, but
+stopped (SIGSTOP); nobody may take it over, and it goes on afterwards. The status is 1 if anything was wrong.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from killing.forks import ended, fork
 from killing.model_server import model_server
@@ -32,9 +35,15 @@ from upcall.errors import UpcallError
 
 OUTCOMES, QUESTIONS = "outcomes.jsonl", "questions.json"
 SCENARIO = "streamed"
-RACES = ("same", "other", "resume", "mixed")
-KILLED_AT = "start/held right:3"
-"""Where the worker of the run that is resumed is killed: no tool is in doubt then."""
+RACES = ("same", "other", "resume", "mixed", "busy")
+LEASE_SECONDS = 60.0
+"""Longer than a race."""
+
+BEFORE: dict[str, dict[str, Any]] = {
+    "resume": {"kill_at": "start/held right:3"},
+    "busy": {"kill_at": "start/held lead:1", "signal": signal.SIGSTOP},
+}
+"""What becomes of the first worker. Where it is killed no tool is in doubt; where it is stopped it alone is at work."""
 
 TOLD = {"RunConflict", "RunBusy", "AlreadyAnswered", "RunNotWaiting"}
 """What those are told who come too late."""
@@ -61,8 +70,9 @@ class Race:
 
 def run_race(race: str, job: Job, processes: int) -> Race:
     """Bring a run to the start of the race, let all processes go at once, and then take the run to its end."""
-    first = replace(job, kill_at=KILLED_AT) if race == "resume" else job
-    ended(fork(lambda: work(first), job.folder / OUTPUT))
+    first = replace(job, **BEFORE.get(race, {}))
+    worker = fork(lambda: work(first), job.folder / OUTPUT)
+    ended(worker)
     ended(fork(lambda: _note_questions(job), job.folder / OUTPUT))
     before = len(reached(job.folder))
     ready, gate = os.pipe()
@@ -70,6 +80,9 @@ def run_race(race: str, job: Job, processes: int) -> Race:
     os.close(ready)
     os.close(gate)  # Each racer reads until nobody has the other end: the race begins.
     faults = [f"a racer ended with status {status}" for status in map(ended, racers) if status]
+    if race == "busy":
+        os.kill(worker, signal.SIGCONT)
+        ended(worker)
     raced = reached(job.folder)[before:]
     for _ in range(MAX_COMMANDS):
         if (job.folder / FINAL).exists():
@@ -99,7 +112,7 @@ def _racer(race: str, job: Job, number: int, ready: int, gate: int) -> int:
 
 async def _act(race: str, job: Job, number: int) -> None:
     app = app_for(job, Points(job.folder, None, f"racer-{number}"))
-    did = "resume" if race == "resume" or (race == "mixed" and number % 2) else "answer"
+    did = "resume" if race in BEFORE or (race == "mixed" and number % 2) else "answer"
     try:
         run = await (app.resume(job.run_id) if did == "resume" else app.answer(job.run_id, _answers(race, job, number)))
         outcome = Outcome(did, "Run", run.status)
@@ -131,6 +144,8 @@ def _wrongly_told(race: str, job: Job, outcomes: Sequence[Outcome]) -> list[str]
     faults = [f"{each.did} told with {each.got}: {each.text}" for each in outcomes if each.got not in ("Run", *TOLD)]
     faults += [f"not one line: {each.text!r}" for each in outcomes if len(each.text.splitlines()) != 1]
     winners = sum(each.got == "Run" for each in outcomes)
+    if race == "busy":
+        return faults + [f"told with {each.got}" for each in outcomes if each.got != "RunBusy"]
     if winners == 0 or (winners > 1 and race in ("other", "resume")):
         faults.append(f"{winners} processes were told that they did it")
     if race == "other" and (job.folder / FINAL).exists():
@@ -161,7 +176,14 @@ def main() -> int:
         def job(name: str) -> Job:
             place = folder / name
             place.mkdir()
-            return Job(SCENARIO, place, base_url, given.store or str(place / "runs.db"), f"{name}-{os.getpid()}")
+            return Job(
+                SCENARIO,
+                place,
+                base_url,
+                given.store or str(place / "runs.db"),
+                f"{name}-{os.getpid()}",
+                lease_seconds=LEASE_SECONDS,
+            )
 
         warm_up(job("warm-up"))
         for race in given.race or RACES:

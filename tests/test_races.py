@@ -16,6 +16,7 @@ import pytest
 
 RACE = Path(__file__).parents[1] / "benchmarks" / "race.py"
 PROCESSES = 8
+KINDS = ["same", "other", "resume", "mixed", "busy"]
 
 
 def race(kind: str, store_url: str, rounds: int) -> list[dict[str, Any]]:
@@ -29,15 +30,16 @@ def race(kind: str, store_url: str, rounds: int) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["same", "other", "resume", "mixed"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_work_is_done_once(kind: str, store_url: str) -> None:
-    """The same answer, different answers, `resume`, and both at once: one process works, the others get one line."""
+    """The same answer, different answers, `resume`, both at once, and `resume` beside a worker that is alive: one process
+    works, the others get one line."""
     for each in race(kind, store_url, rounds=1):
         assert each["faults"] == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["same", "other", "resume", "mixed"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_work_is_done_once_in_every_round(kind: str, store_url: str) -> None:
     """One round may be lucky."""
     assert [each["faults"] for each in race(kind, store_url, rounds=8)] == [[]] * 8
