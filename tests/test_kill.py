@@ -16,7 +16,17 @@ from typing import Any
 import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-SCENARIOS = ("nested", "streamed", "round robin", "swarm", "graph", "team in agent", "root team", "demo")
+SCENARIOS = (
+    "nested",
+    "streamed",
+    "round robin",
+    "swarm",
+    "graph",
+    "team in agent",
+    "root team",
+    "root team that asks",
+    "demo",
+)
 
 
 def kill(*arguments: str) -> dict[str, Any]:
@@ -51,6 +61,14 @@ def test_answers_that_come_while_others_work_are_not_lost(scenario: str) -> None
     """The human answers from a process of its own as soon as something is asked; the worker is killed around that."""
     found = kill("--scenario", scenario, "--points", "14", "--eager", "--seed", "slow")
     assert found["faults"] == []
+
+
+@pytest.mark.slow
+def test_a_worker_that_stood_still_has_lost_its_run() -> None:
+    """Its lease ends, others take the run to its end; when it goes on it is told, and runs no tool."""
+    found = kill("--scenario", "streamed", "--points", "14", "--stop", "--seed", "slow")
+    assert found["faults"] == []
+    assert found["figures"][0]["kills"] > found["figures"][0]["locked"]
 
 
 @pytest.mark.slow
