@@ -236,7 +236,7 @@ def _print(row: Figures, first: bool) -> None:
 
 def _print_faults(faults: Sequence[str], shown: int = 60) -> None:
     for fault in faults[:shown]:
-        print(fault[:400])
+        print(fault[:1200])
     if len(faults) > shown:
         print(f"... and {len(faults) - shown} more")
     kinds = Counter(fault.partition(": ")[2].split(" ")[0] for fault in faults)

@@ -124,8 +124,9 @@ class Scenario:
 
     ``answers`` are found by words of the question, the first one that fits; with ``one_by_one`` the human answers one
     open question at a time. ``in_turn`` names those who act one after the other: what one of them does shows that the
-    ones before it are done. With ``branches``, the turns of the outermost agents have no order. Without ``make`` it is
-    the root team, with ``root_reply`` as its model.
+    ones before it are done. With ``branches``, the turns of the outermost agents have no order; ``timed`` are those who
+    are told more or less of the others, depending on when an answer comes. Without ``make`` it is the root team, with
+    ``root_reply`` as its model.
     """
 
     answers: Mapping[str, str]
@@ -134,6 +135,7 @@ class Scenario:
     root_reply: Callable[[str, Request], Reply] | None = None
     in_turn: Sequence[str] = ()
     branches: bool = False
+    timed: Sequence[str] = ()
     one_by_one: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     task: str = "Build it"
@@ -318,6 +320,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         {"opener": [[NOTE], "Go."], "coder": CODER, "checker": CHECKER, "closer": [[NOTE], "Done."]},
         graph,
         branches=True,
+        timed=["coder"],
     ),
     "team in agent": Scenario(
         FRAMEWORK | {"Which style?": "Plain"},

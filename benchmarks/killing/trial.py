@@ -173,6 +173,8 @@ def state(job: Job) -> State:
     run["answers"] = sorted(_asked_and_said(each, answers[each["id"]]) for each in asked)
     if SCENARIOS[job.scenario].branches:
         run["execution_path"] = sorted(set(run["execution_path"]))
+    for name in SCENARIOS[job.scenario].timed:
+        run["usage"][name].pop("prompt_tokens")
     run["open"] = len(final["questions"])
     files = workspace(job.folder)
     run["files"] = {str(each.relative_to(files)): each.read_text() for each in files.rglob("*") if each.is_file()}
