@@ -71,9 +71,9 @@ class Points:
         """Whether this very line is there."""
         return effect in lines(self.folder / EFFECTS)
 
-    def done(self, token: str) -> bool:
-        """Whether the side effect of this call has happened."""
-        return any(line.split()[1] == token for line in lines(self.folder / EFFECTS))
+    def effect_of(self, token: str) -> str | None:
+        """The line that this call left, if it did."""
+        return next((line for line in lines(self.folder / EFFECTS) if line.split()[1] == token), None)
 
 
 def note(folder: Path, reached: Reached) -> None:

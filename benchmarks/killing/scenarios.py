@@ -183,6 +183,16 @@ def _arguments(call: Call, token: str) -> dict[str, Any]:
     return {**call.arguments, **more}
 
 
+STOCK = ("opener", "checker", "closer")
+"""AutoGen's agents: what a tool raises stands in their context as it is, and in ours behind "Error: "."""
+
+
+def result_of(effect: str, agent: str) -> str:
+    """What a call came to, by the line that it left and the agent that made it, as the agent's model reads it."""
+    tool, token = effect.split()[:2]
+    return f"Error: R={token}" if tool == "stumble" and agent not in STOCK else f"R={token}"
+
+
 # -- teams ------------------------------------------------------------------------------------------------------------
 
 LOOK, BOOK, NOTE, STAMP, STUMBLE, SIGN = map(call, TOOLS)

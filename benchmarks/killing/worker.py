@@ -19,7 +19,7 @@ from sqlalchemy.engine.default import DefaultDialect
 from killing.http import httpx
 from killing.model_server import WatchedTransport
 from killing.points import TOKEN, Points
-from killing.scenarios import SCENARIOS, Scenario, World, workspace
+from killing.scenarios import SCENARIOS, Scenario, World, result_of, workspace
 from upcall import Question, Run, RunStatus, Settings, Upcall
 from upcall.errors import AlreadyAnswered, RunConflict, RunNotWaiting, UnknownRun, UpcallError
 from upcall.models import quiet_known_warnings
@@ -181,9 +181,9 @@ def _said(job: Job, points: Points, question: Question) -> str:
         points.reach(f"human answer {question.question}")
         return known
     token = question.calls[-1]
-    again = job.chooses_again or not points.done(token)
-    points.reach(f"doubt {token} {'again' if again else 'result'}")
-    return question.options[0].label if again else f"R={token}"
+    done = None if job.chooses_again else points.effect_of(token)
+    points.reach(f"doubt {token} {'result' if done else 'again'}")
+    return result_of(done, question.asker) if done else question.options[0].label
 
 
 def _watch_commits(points: Points) -> None:
