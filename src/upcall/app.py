@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -22,12 +22,12 @@ from upcall.checkpoints import Checkpoint
 from upcall.errors import (
     ConfigurationError,
     RunNotWaiting,
-    SchemaMismatch,
     StoredStateError,
     UpcallError,
     first_line,
 )
 from upcall.facts import THIS_RUN, Fact, read_facts
+from upcall.fits import Misfit, fitted, misfits
 from upcall.group_chats import keep_turns
 from upcall.ladder import Judge, Ladder, Rules, fanned_out
 from upcall.models import ModelClients, uses_demo
@@ -182,6 +182,7 @@ class Upcall:
 
         Raises:
             UnknownRun, RunNotWaiting, UnknownQuestion, AnswerRefused, AlreadyAnswered: nothing was changed.
+            TeamMismatch: the run cannot go on with this team; nothing was changed. `check` tells so beforehand.
             RunConflict: another process answered at the same time.
         """
         return await _last(self.answer_stream(run_id, answer, user=user))
@@ -215,7 +216,7 @@ class Upcall:
             return
         if not run.waiting:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; resume it first, then answer: upcall resume {run.id}")
-        crew = self._crew(run)
+        stored, crew = await self._checked(stored)
         checkpoint, target = delivered(stored.checkpoint, answers, run.open_questions)
         claim = await self.store.save(stored, run.answered(self._phase(target), answers), checkpoint)
         async with aclosing(self._advance(claim, crew)) as items:
@@ -227,6 +228,7 @@ class Upcall:
 
         Raises:
             RunNotWaiting: it waits for an answer instead, or is over.
+            TeamMismatch: it cannot go on with this team; nothing was changed. `check` tells so beforehand.
         """
         return await _last(self.resume_stream(run_id))
 
@@ -239,7 +241,7 @@ class Upcall:
             raise RunNotWaiting(f"Run {run.id} waits for an answer to {ids}. Answer it with: upcall answer {run.id}")
         if run.over:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to resume.")
-        crew = self._crew(run)
+        stored, crew = await self._checked(stored)
         claim: StoredRun | None = None
         while claim is None:
             with suppress(MailCame):
@@ -267,6 +269,24 @@ class Upcall:
             UnknownRun: there is no such run.
         """
         return (await self.store.load(run_id)).run
+
+    async def check(self, run_id: str) -> Sequence[Misfit]:
+        """What keeps a stored run from going on with this team: a member, a nested agent or a tool that its open work
+        needs and that is missing or was changed. Empty where it can go on, or is over. Nothing is changed.
+
+        Raises:
+            UnknownRun: there is no such run.
+            SchemaMismatch: what is stored cannot be read by this version of upcall.
+            ConfigurationError: the team cannot be built.
+        """
+        stored = await self.store.load(run_id)
+        if stored.run.over:
+            return ()
+        crew = self._crew(stored.run)
+        try:
+            return await misfits(crew.team, stored.checkpoint)
+        finally:
+            await crew.close()
 
     async def list(self, user: str | None = None) -> list[Run]:
         """All runs, or those of one user, newest first."""
@@ -322,7 +342,8 @@ class Upcall:
         """
         team = crew.team
         try:
-            await self._load(team, stored)
+            if not crew.loaded:
+                await fitted(team, stored.run.id, stored.checkpoint)
             async with aclosing(stretch.events(team)) as events:
                 async for event in events:
                     yield event
@@ -352,19 +373,19 @@ class Upcall:
     def _settings_of(self, run: Run) -> Settings:
         return self.settings.model_copy(update=run.inputs.get("team", {}))
 
-    async def _load(self, team: Team, stored: StoredRun) -> None:
-        state = stored.checkpoint.team_state
-        if state is None:
-            return
+    async def _checked(self, stored: StoredRun) -> tuple[StoredRun, _Crew]:
+        """The run as its team can go on with it, and the team, which has loaded it.
+
+        Raises:
+            TeamMismatch: it cannot go on with this team.
+        """
+        crew = self._crew(stored.run)
         try:
-            await team.load_state(state)
-        except UpcallError:
+            checkpoint = await fitted(crew.team, stored.run.id, stored.checkpoint)
+        except BaseException:
+            await crew.close()
             raise
-        except Exception as error:
-            raise SchemaMismatch(
-                f"The stored state of run {stored.run.id} does not fit this team ({first_line(error)}). Resume it "
-                "with the team that it was started with."
-            ) from error
+        return replace(stored, checkpoint=checkpoint), replace(crew, loaded=True)
 
     def _crew(self, run: Run) -> _Crew:
         if self._make_team is not None:
@@ -467,11 +488,13 @@ class Upcall:
 
 @dataclass(frozen=True)
 class _Crew:
-    """A team, and the model clients that were made for it; a caller's own clients stay the caller's."""
+    """A team, and the model clients that were made for it; a caller's own clients stay the caller's. ``loaded``: it has
+    the state of its run."""
 
     team: Team
     clients: ModelClients | None = None
     judge: Judge | None = None
+    loaded: bool = False
 
     async def close(self) -> None:
         if self.clients is not None:
