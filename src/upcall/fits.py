@@ -137,12 +137,12 @@ class _Chat:
     def waiting(self) -> Waiting:
         """Who waits for what. Only who said it counts in a message that is no hand-off."""
         speakers = {*_speakers(self.state), self.user_proxy}
-        thread: list[TextMessage | HandoffMessage] = []
-        for message in filter(_was_said, self.thread):
-            if message["source"] in speakers and message["type"] == "HandoffMessage":
-                thread.append(HandoffMessage.model_validate(message))
-            elif message["source"] in speakers:
-                thread.append(TextMessage(source=message["source"], content=""))
+        texts = {name: TextMessage(source=name, content="") for name in speakers}
+        thread = [
+            HandoffMessage.model_validate(message) if message["type"] == "HandoffMessage" else texts[message["source"]]
+            for message in filter(_was_said, self.thread)
+            if message["source"] in speakers
+        ]
         return Waiting.in_thread(thread, [*self.members], self.user_proxy)
 
     @cached_property
@@ -434,17 +434,12 @@ async def _known(toolset: Toolset) -> tuple[Mapping[str, BaseTool[Any, Any] | No
 
 
 def _refused(tool: BaseTool[Any, Any], arguments: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with arguments, by parameter, without their values. One that the tool does not know would be
-    dropped in silence; a tool that runs its calls in a way of its own may take any."""
+    """What is wrong with arguments, by parameter, without their values. More than the tool takes is no fault: AutoGen
+    drops it, and models do send it. A tool that runs its calls in a way of its own may take any."""
     if type(tool).run_json is not BaseTool.run_json:
         return
-    kind = tool.args_type()
-    if kind.model_config.get("extra") in (None, "ignore"):
-        names = {each for name, info in kind.model_fields.items() for each in (name, info.alias)}
-        for name in arguments.keys() - names:
-            yield f"{name}: no such parameter"
     try:
-        kind.model_validate(arguments)
+        tool.args_type().model_validate(arguments)
     except ValidationError as error:
         for each in error.errors(include_input=False, include_url=False):
             yield f"{'.'.join(map(str, each['loc']))}: {each['msg']}"
@@ -485,14 +480,13 @@ def _readable(team: Team, state: State) -> State:
     """The state of a member or a manager, with texts in the place of messages of a type that only a member had that is
     gone."""
     for part in ("message_buffer", "message_thread"):
-        if any(not can_read(team, each["type"]) for each in state.get(part, ())):
-            state = {**state, part: [_as_text(each, can_read(team, each["type"])) for each in state[part]]}
+        kinds = {each["type"] for each in state.get(part, ())}
+        if unknown := {kind for kind in kinds if not can_read(team, kind)}:
+            state = {**state, part: [_as_text(each) if each["type"] in unknown else each for each in state[part]]}
     return state
 
 
-def _as_text(message: State, known: bool) -> State:
-    if known:
-        return message
+def _as_text(message: State) -> State:
     text = TextMessage(source=message["source"], content=str(message.get("content", "")))
     kept = {name: message[name] for name in ("id", "created_at", "metadata", "models_usage") if name in message}
     return {**text.dump(), **kept}
