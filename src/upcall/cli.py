@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upcall.errors import AnswerError, CallerError, UpcallError
+from upcall.errors import AnswerError, CallerError, TeamMismatch, UpcallError
 
 if TYPE_CHECKING:
     from upcall.app import Upcall
@@ -349,7 +349,12 @@ class _Command:
                 "assumptions": [],
             }
             self.print_json(failed)
-        if isinstance(error, UpcallError):
+        if isinstance(error, TeamMismatch):
+            summary, *lines = str(error).splitlines()
+            self.screen.error(summary)
+            for line in lines:
+                self.screen.note(f"  {line}", "default")
+        elif isinstance(error, UpcallError):
             self.screen.error(str(error))
         else:
             self.screen.error(f"{type(error).__name__}: {error}. This is a fault in upcall; --debug shows where.")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from upcall import identity
 
@@ -106,6 +107,20 @@ class StoreUnavailable(StoredStateError):
 
 class SchemaMismatch(StoredStateError):
     """The stored data has another schema version, or does not fit the team that is to load it."""
+
+
+class TeamMismatch(SchemaMismatch):
+    """A stored run needs what the team that is to go on with it does not have, or has otherwise. Nothing was changed.
+
+    Its text has a first line that sums up, and one line for each of ``misfits`` (`upcall.fits.Misfit`).
+    """
+
+    def __init__(self, run_id: str, misfits: Sequence[Any]) -> None:
+        many = "1 thing does" if len(misfits) == 1 else f"{len(misfits)} things do"
+        summary = f"Run {run_id} cannot go on with this team: {many} not fit. The run was left as it is."
+        super().__init__("\n".join([summary, *map(str, misfits)]))
+        self.run_id = run_id
+        self.misfits = tuple(misfits)
 
 
 class RunConflict(StoredStateError):
