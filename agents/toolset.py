@@ -15,8 +15,9 @@ from upcall.agents.nested_team import NestedTeam
 from upcall.agents.turns import Frame
 from upcall.errors import AgentFailed, ConfigurationError, UserInputRequired
 from upcall.handoffs import answered_event, asked_event
-from upcall.insides import agent_of, static_tools, team_of
+from upcall.insides import agent_of, in_this_context, static_tools, team_of
 from upcall.ladder import consult
+from upcall.sealing import NO_KEY, can_seal, given
 from upcall.tasks import Emit, cancellable
 
 Tool: TypeAlias = BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaitable[Any]]
@@ -81,7 +82,8 @@ class Toolset:
         cancellation comes between. What the tool raises, it raises."""
         name, arguments, call_id = frame.call.name, frame.arguments(), frame.call.id
         if tool := self.tools.get(name):
-            value = await tool.run_json(arguments, token, call_id=call_id)
+            called = in_this_context(tool) if frame.secrets else tool
+            value = await called.run_json(arguments, token, call_id=call_id)
             frame.finish(tool.return_value_as_string(value))
             return
         for workbench in self.workbenches:
@@ -94,20 +96,37 @@ class Toolset:
 
     async def serve(self, frame: Frame, token: CancellationToken, emit: Emit[BaseAgentEvent]) -> None:
         """Make the frame's call of a tool: afterwards it has a result, an error's text among them, or a question that
-        the tool asked (told of as an event)."""
+        the tool asked (told of as an event).
+
+        Raises:
+            ConfigurationError: a secret that the call was given cannot be opened, or the key is none.
+        """
+        while frame.runnable:  # Once more at once where a secret that it asks for was told in this run already.
+            with given(frame.secrets):
+                await self._called(frame, token)
+            for event in await put(frame, self._agent, token):
+                emit(event)
+
+    async def _called(self, frame: Frame, token: CancellationToken) -> None:
         try:
             await cancellable(self.run(frame, token), token)
         except UserInputRequired as needed:
             self._wait_for(frame, needed)
-            for event in await put(frame, self._agent, token):
-                emit(event)
         except Exception as error:  # noqa: BLE001  (a tool may raise anything; the model is told and can react)
             frame.finish(f"Error: {str(error) or type(error).__name__}", is_error=True)
 
     def _wait_for(self, frame: Frame, needed: UserInputRequired) -> None:
         fields = {"question": needed.question, "options": list(needed.options)}
+        own = {"secret": True, "tool": frame.call.name} if needed.secret else {}
+        if needed.secret and not can_seal():
+            frame.finish(f"Error: {NO_KEY}", is_error=True)
+            return
+        if needed.question in frame.secrets:
+            told = "asked again for a secret that it was given; it takes it with upcall.ask_secret"
+            frame.finish(f"Error: the tool {told}.", is_error=True)
+            return
         try:
-            asked = question_from(fields, agent=self._agent, call_id=frame.call.id, id=needed.request_id)
+            asked = question_from(fields, agent=self._agent, call_id=frame.call.id, id=needed.request_id, **own)
             frame.questions = [asked]
         except InvalidQuestion as refusal:
             frame.finish(f"Error: the tool asked for input in a way that cannot be shown. {refusal}", is_error=True)
@@ -139,11 +158,11 @@ class Toolset:
 
 async def put(frame: Frame, agent: str, token: CancellationToken) -> list[BaseAgentEvent]:
     """The events that tell of the questions of a call that `agent` made. One whose answer is known already closes the
-    call at once."""
+    call at once, or lets its tool go on."""
     events: list[BaseAgentEvent] = []
     for question in frame.questions:
         if answer := await cancellable(consult(question), token):
-            frame.finish(answer.as_text())
+            frame.take(answer)
             events.append(answered_event(question, answer, source=agent))
         else:
             events.append(asked_event(question, source=agent))

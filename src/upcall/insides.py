@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextvars import copy_context
+from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
@@ -13,7 +17,7 @@ from autogen_agentchat.tools import AgentTool, TeamTool
 from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient
-from autogen_core.tools import BaseTool, StaticStreamWorkbench, StaticWorkbench, Workbench
+from autogen_core.tools import BaseTool, FunctionTool, StaticStreamWorkbench, StaticWorkbench, Workbench
 from pydantic import BaseModel
 
 
@@ -62,6 +66,16 @@ def with_agent(tool: BaseTool[Any, Any], agent: BaseChatAgent) -> AgentTool:
     private (autogen-agentchat 0.7.5)."""
     assert isinstance(tool, AgentTool)
     return AgentTool(agent, return_value_as_last_message=tool._return_value_as_last_message)
+
+
+def in_this_context(tool: BaseTool[Any, Any]) -> BaseTool[Any, Any]:
+    """The same tool, its function called with the present context variables: a `FunctionTool` runs a plain function in
+    a thread that has none of them (autogen-core 0.7.5)."""
+    if not isinstance(tool, FunctionTool) or asyncio.iscoroutinefunction(tool._func):
+        return tool
+    twin = copy(tool)
+    twin._func = partial(copy_context().run, tool._func)
+    return twin
 
 
 def static_tools(workbench: Workbench) -> dict[str, BaseTool[Any, Any]]:
