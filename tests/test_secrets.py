@@ -66,17 +66,15 @@ class Server:
         self.passwords.append(ask_secret(ASKED))
         return f"Deployed to {host}."
 
-    def deploy_in_a_thread(self, host: str) -> str:
-        """Deploy to a host."""
-        self.calls += 1
-        self.passwords.append(ask_secret(ASKED))
-        return f"Deployed to {host}."
+    def in_a_thread(self) -> Tool:
+        """The same tool as a plain function, which AutoGen runs in a thread."""
 
-    @property
-    def plain(self) -> Tool:
-        """The plain function, which AutoGen runs in a thread."""
-        self.deploy_in_a_thread.__func__.__name__ = "deploy"  # type: ignore[attr-defined]
-        return self.deploy_in_a_thread
+        def deploy(host: str) -> str:
+            self.calls += 1
+            self.passwords.append(ask_secret(ASKED))
+            return f"Deployed to {host}."
+
+        return deploy
 
 
 def solo(model: ScriptedModelClient, *tools: Tool) -> Callable[[], Team]:
@@ -112,15 +110,16 @@ async def stored(app: Upcall, run: Run) -> str:
 # -- where it goes ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["deploy", "plain"])
+@pytest.mark.parametrize("plain", [False, True], ids=["coroutine", "function"])
 async def test_a_secret_reaches_its_tool_and_nothing_that_is_stored_told_logged_or_sent(
-    kind: str, caplog: pytest.LogCaptureFixture
+    plain: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The one that asks is nested two levels deep, beside another, in a team with a further member."""
     caplog.set_level(logging.DEBUG)
     for name in ("autogen_core", "autogen_core.events", "autogen_agentchat", "autogen_agentchat.events"):
         caplog.set_level(logging.DEBUG, name)
     server = Server()
+    tool = server.in_a_thread() if plain else server.deploy
     both = Calls([Call("coder", {"task": "Deploy it"}), Call("clerk", {"task": "Note it"})])
     replies: dict[str, Sequence[Reply]] = {
         "<lead>": [both, "Deployed and noted."],
@@ -131,7 +130,7 @@ async def test_a_secret_reaches_its_tool_and_nothing_that_is_stored_told_logged_
     with ScriptedModelClient(replies) as model:
 
         def make() -> Team:
-            coder = PausableAgent("coder", model, system_message="<coder>", tools=[getattr(server, kind)])
+            coder = PausableAgent("coder", model, system_message="<coder>", tools=[tool])
             clerk = PausableAgent("clerk", model, system_message="<clerk>")
             lead = PausableAgent("lead", model, system_message="<lead>", agents=[coder, clerk])
             return RoundRobinGroupChat([lead, PausableAgent("writer", model, system_message="<writer>")], max_turns=2)
@@ -148,7 +147,7 @@ async def test_a_secret_reaches_its_tool_and_nothing_that_is_stored_told_logged_
     assert isinstance(done, Run)
     (question,) = asked.questions
     assert (question.secret, question.tool, question.path) == (True, "deploy", ("lead", "coder"))
-    assert f"goes to the tool deploy only; no model reads it." in question.as_text()
+    assert "goes to the tool deploy only; no model reads it." in question.as_text()
     assert (done.status, done.result) == (RunStatus.COMPLETED, "All done.")
     assert (server.calls, server.passwords) == (2, [SECRET])
     assert ["Deployed to example.org."] in [list(each.tool_results.values()) for each in model.requests]
@@ -273,7 +272,7 @@ async def test_a_live_team_of_ones_own_script_keeps_a_secret_too() -> None:
     server = Server()
     with ScriptedModelClient([DEPLOY, "Done."]) as model, ScriptedHuman({ASKED: [SECRET]}) as human:
         solo_agent = PausableAgent("solo", model, tools=[server.deploy])
-        members = [solo_agent, HumanProxyAgent("user", input_func=human)]
+        members = [solo_agent, HumanProxyAgent("user", input_func=human.input_func)]
         team = keep_turns(Swarm(members, termination_condition=TextMessageTermination("solo")), live=True)
         rest = await run_team(team, "Deploy it")
         state = json.dumps(await team.save_state())

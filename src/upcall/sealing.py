@@ -58,7 +58,7 @@ def unseal(sealed: str, of: str = "a secret question") -> str:
 
     cipher = _cipher()
     try:
-        return cipher.decrypt(sealed.removeprefix(_MARK)).decode()
+        return cipher.decrypt(sealed.removeprefix(_MARK).encode()).decode()
     except InvalidToken:
         raise ConfigurationError(
             f"The answer to {of} was stored under another key than {KEY} has now. Set {KEY} to that key (several may "
