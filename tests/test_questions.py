@@ -219,6 +219,19 @@ def test_own_words_are_offered_only_where_they_are_allowed() -> None:
     assert "own words" not in question(options=["A"], allow_free_text=False).as_text()
 
 
+@pytest.mark.parametrize(
+    ("asked", "tool", "line"),
+    [
+        ("Which password?", None, "goes to who asks only"),
+        ("Which password?", "deploy", "goes to the tool deploy only"),
+        ("密码是什么？", "deploy", "只交给工具 deploy"),
+    ],
+)
+def test_a_secret_question_says_who_gets_the_answer(asked: str, tool: str | None, line: str) -> None:
+    assert line in question(question=asked, secret=True, tool=tool).as_text()
+    assert line not in question(question=asked, tool=tool).as_text()
+
+
 def test_everybody_on_whose_behalf_is_asked_is_named() -> None:
     assert question(path=("root", "lead", "coder")).asked_by() == "coder (for root > lead) needs to know"
 

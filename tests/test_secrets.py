@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -20,6 +21,7 @@ from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMess
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 from autogen_core import CancellationToken
 from conversation import run as run_team
+from conversation import soon
 from cryptography.fernet import Fernet
 from scenario import Ended, script
 from test_terminal import PROMPT, Terminal, ended, terminal
@@ -237,6 +239,37 @@ async def test_a_secret_is_told_once_to_a_tool_and_not_to_another_one() -> None:
     assert ([each.tool for each in again.questions], server.passwords) == (["send"], [SECRET, SECRET])
     assert (done.result, mail) == ("Done.", ["other"])
     assert SECRET not in await stored(app, done)
+
+
+async def test_a_secret_given_while_others_work_reaches_its_tool_at_once() -> None:
+    server, told = Server(), asyncio.Event()
+
+    async def search() -> str:
+        """Search slowly."""
+        await told.wait()
+        return "Found."
+
+    model = ScriptedModelClient([Calls([DEPLOY, Call("search")]), "Done."])
+    app = app_of(solo(model, server.deploy, search))
+    working = asyncio.create_task(app.start("Deploy it, and search"))
+    while not (runs := await app.list()) or not runs[0].questions:
+        await asyncio.sleep(0.01)
+    left = await app.answer(runs[0].id, SECRET)
+    while not server.passwords:
+        await asyncio.sleep(0.01)
+    assert (left.working, SECRET in await stored(app, left)) == (True, False)
+    told.set()
+    done = await soon(working)
+    assert (done.result, results(model)) == ("Done.", ["Deployed to example.org.", "Found."])
+    assert SECRET not in await stored(app, done)
+
+
+async def test_where_nobody_is_there_a_secret_is_not_had() -> None:
+    server = Server()
+    model = ScriptedModelClient([DEPLOY, "Done."])
+    facts = {"password": SECRET}
+    done = await app_of(solo(model, server.deploy), unattended=True).start("Deploy it", facts=facts)
+    assert (done.result, server.passwords, done.answers[0].outcome) == ("Done.", [], Outcome.EXPIRED)
 
 
 class Keeper(BaseChatAgent):
