@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -182,6 +183,17 @@ async def test_what_a_tool_says_of_its_secret_is_hidden_in_its_result() -> None:
     assert done.result == "Done."
     assert results(model) == [f"Logged in with {HIDDEN}.", f"Error: postgresql://me:{HIDDEN}@db refused"]
     assert SECRET not in await stored(app, done)
+
+
+async def test_the_example_of_the_documentation_runs() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "settings.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    scope: dict[str, Any] = {}
+    exec(example, scope)
+    app, model = app_with(scope["backup"], Call("backup", {"database": "users"}), "Done.")
+    asked = await app.start("Back it up")
+    await app.answer(asked.id, SECRET)
+    assert results(model) == [f"Backed up users with a password of {len(SECRET)} characters."]
 
 
 async def test_a_tool_may_ask_for_two_secrets_and_have_both() -> None:
@@ -452,6 +464,10 @@ def test_a_sealed_text_given_as_an_answer_is_a_text_like_any_other() -> None:
     for given in (stolen.text, stolen):
         assert read_answer(secret_question(), given).opened().text == stolen.text
     assert read_answer(Question(id="aaaa1111", question="Which framework?"), stolen).opened().text == stolen.text
+
+
+def test_whoever_shows_a_sealed_answer_shows_that_there_is_one() -> None:
+    assert read_answer(secret_question(), SECRET).as_text() == HIDDEN
 
 
 def test_an_answer_that_is_not_the_secret_is_not_sealed() -> None:
