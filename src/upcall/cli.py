@@ -318,10 +318,11 @@ class _Command:
 
     def _use(self, settings: Settings) -> None:
         from upcall.app import Upcall
+        from upcall.sealing import KEY
 
         models: list[Settings | ModelSettings] = [settings, *settings.agents.values(), *settings.llms.values()]
         self._secrets = [key.get_secret_value() for each in models if (key := each.api_key) is not None]
-        self._secrets += os.environ.get("UPCALL_SECRET_KEY", "").split(",")
+        self._secrets += os.environ.get(KEY, "").split(",")
         for component in (*(each.model_client for each in models), *settings.tools):
             self._secrets += _texts_in(component)
         self.app = Upcall(settings=settings)
