@@ -118,6 +118,18 @@ class RunConflict(StoredStateError):
         self.run_id = run_id
 
 
+class RunBusy(RunConflict):
+    """Another process works on this run. Nothing was written."""
+
+    def __init__(self, run_id: str, worker: str, seconds: float) -> None:
+        StoredStateError.__init__(
+            self,
+            f"Run {run_id} is being worked on by {worker}; nothing was written. Look at it with: upcall show {run_id}. "
+            f"If that process is dead, the run can be resumed in {max(1, round(seconds))} s.",
+        )
+        self.run_id = run_id
+
+
 class UserInputRequired(Exception):
     """Raised by a function tool that needs the human: its call waits, and the answer becomes the call's result.
 

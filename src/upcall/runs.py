@@ -218,3 +218,22 @@ class Run(BaseModel):
                 for question, answer in self.assumptions
             ],
         }
+
+
+def changes(before: Run | None, after: Run) -> list[tuple[str, str | None, dict[str, Any]]]:
+    """What a log says of a run that was moved on: kind, user, detail. What was asked or answered is not in it."""
+    found: list[tuple[str, str | None, dict[str, Any]]] = []
+    if before is None:
+        found.append(("started", after.user, {"status": after.status.value}))
+    elif before.status is not after.status:
+        found.append(("status", None, {"from": before.status.value, "to": after.status.value}))
+    known = {question.id for question in before.open_questions} if before else set()
+    for question in after.open_questions:
+        if question.id not in known:
+            found.append(("asked", None, {"question": question.id, "path": list(question.path)}))
+    given = {answer.question_id for answer in before.answers} if before else set()
+    for answer in after.answers:
+        if answer.question_id not in given:
+            told = {"question": answer.question_id, "outcome": answer.outcome.value, "by": answer.by.value}
+            found.append(("answered", answer.user, told))
+    return found

@@ -1,0 +1,70 @@
+"""Who works on a run: one worker at a time, by a lease that it renews while it lives, and that ends when it is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from upcall import identity
+
+
+class Worker(BaseModel):
+    """A process at work on one run. ``started`` tells it from a later process of the same number.
+
+    ``place`` is where process numbers mean the same: the boot of a machine, and the namespace in it. It is empty where
+    that cannot be known; then only the lease's time tells whether the worker is alive.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str = Field(default_factory=identity.new_id)
+    host: str = Field(default_factory=socket.gethostname)
+    process: int = Field(default_factory=os.getpid)
+    started: str = Field(default_factory=lambda: _started(os.getpid()))
+    place: str = Field(default_factory=lambda: _place())
+
+    def __str__(self) -> str:
+        return f"process {self.process} on {self.host}"
+
+    def dump(self) -> str:
+        """As JSON text."""
+        return json.dumps(self.model_dump())
+
+    @classmethod
+    def load(cls, text: str) -> Worker | None:
+        """The worker that `text` holds; None where that cannot be read."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError:
+            return None
+
+    def gone(self) -> bool:
+        """Whether its process is known to have ended. False where that cannot be known from here."""
+        if not self.place or not self.started or self.place != _place():
+            return False
+        return _started(self.process) != self.started
+
+
+def _place() -> str:
+    """The boot and the process namespace (Linux); empty elsewhere."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def _started(process: int) -> str:
+    """When a process began, in clock ticks since the boot (proc(5), field 22 of stat); empty where there is none, or
+    where it has ended and waits for its parent to hear of it."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return ""
+    fields: list[Any] = stat.rpartition(")")[2].split()
+    return "" if fields[0] in ("Z", "X") else str(fields[19])
