@@ -195,6 +195,13 @@ async def test_a_secret_is_given_again_to_its_own_asker_alone(monkeypatch: pytes
     in_clear = await ladder.answer_to(question("lead", "one", secret=False, tool=None))
     assert in_clear is not None
     assert in_clear.text == "swordfish"
+    monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
+    assert await ladder.answer_to(question("lead", "one")) is None
+
+
+def test_the_default_of_a_secret_question_is_no_secret() -> None:
+    assumed = when_nobody_answers(Question(question="Which account?", secret=True, default="guest"), "Nobody is there.")
+    assert (assumed.outcome, assumed.text, assumed.sealed) == (Outcome.ASSUMED, "guest", False)
     assert len(ladder.shown([question("lead", "one"), question("lead", "two")])[0]) == 2
 
 
