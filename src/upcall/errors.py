@@ -150,13 +150,17 @@ class UserInputRequired(Exception):
 
     Source: seed S4 (``UserInputRequiredException``). The question is checked like any other; an invalid one becomes an
     error result of the call. ``request_id`` is the id of the question in events and state too (S4-32).
+
+    The answer to a `secret` question is no result: the tool is called again and gets it from `upcall.ask_secret`, which
+    is also the way to ask for one.
     """
 
-    def __init__(self, question: str, options: Sequence[str] | None = None) -> None:
+    def __init__(self, question: str, options: Sequence[str] | None = None, *, secret: bool = False) -> None:
         super().__init__(f"User input required: {question}")
         self.request_id = identity.new_id()
         self.question = question
         self.options = tuple(options or ())
+        self.secret = secret
 
 
 def first_line(error: BaseException | str) -> str:
