@@ -83,6 +83,11 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
         super().__init__(name or team.name, description or team.description, user_proxy=user_proxy)
         self._shared = _Shared(keep_turns(team, user_proxy=user_proxy))
 
+    @property
+    def team(self) -> Team:
+        """The team itself."""
+        return self._shared.team
+
     async def take_turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Event | Response, None]:

@@ -202,6 +202,11 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         """Tokens spent since the last reset, by agent path, those of all nested agents included."""
         return dict(self._state.usage)
 
+    @property
+    def toolset(self) -> Toolset:
+        """What it can call."""
+        return self._toolset
+
     async def close(self) -> None:
         """Close the nested agents and stop the workbenches."""
         await self._toolset.close()

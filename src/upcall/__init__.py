@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from upcall.prompts import Prompts
     from upcall.questions import Answer, AnsweredBy, ClarificationType, Option, Outcome, Question
     from upcall.runs import Run, RunStatus
+    from upcall.sealing import ask_secret
     from upcall.settings import Settings
     from upcall.store import RunStore
 
@@ -41,6 +42,7 @@ _HOMES = {
     "Upcall": "app",
     "UpcallError": "errors",
     "UserInputRequired": "errors",
+    "ask_secret": "sealing",
     "keep_turns": "group_chats",
     "with_questions": "agents",
 }
@@ -64,6 +66,7 @@ __all__ = [
     "Upcall",
     "UpcallError",
     "UserInputRequired",
+    "ask_secret",
     "keep_turns",
     "with_questions",
 ]

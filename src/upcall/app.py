@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
@@ -24,12 +24,12 @@ from upcall.doubts import settled_by, with_doubts
 from upcall.errors import (
     ConfigurationError,
     RunNotWaiting,
-    SchemaMismatch,
     StoredStateError,
     UpcallError,
     first_line,
 )
 from upcall.facts import THIS_RUN, Fact, read_facts
+from upcall.fits import Misfit, fitted, misfits
 from upcall.group_chats import keep_turns
 from upcall.handoffs import asked_event
 from upcall.journal import in_doubt
@@ -191,6 +191,7 @@ class Upcall:
 
         Raises:
             UnknownRun, RunNotWaiting, UnknownQuestion, AnswerRefused, AlreadyAnswered: nothing was changed.
+            TeamMismatch: the run cannot go on with this team; nothing was changed. `check` tells so beforehand.
             RunConflict: another process answered at the same time.
         """
         return await _last(self.answer_stream(run_id, answer, user=user))
@@ -229,11 +230,9 @@ class Upcall:
             return
         if not run.waiting:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; resume it first, then answer: upcall resume {run.id}")
-        crew = self._crew(run)
-        claim, records = await self._claim_with(stored, answers)
-        if claim.run.waiting:
-            yield claim.run
-            return
+        stored, crew = await self._checked(stored)
+        async with crew.closed_on_error():
+            claim, records = await self._claim_with(stored, answers)
         async with aclosing(self._advance(claim, crew, records)) as items:
             async for item in items:
                 yield item
@@ -243,6 +242,7 @@ class Upcall:
 
         Raises:
             RunNotWaiting: it waits for an answer instead, or is over.
+            TeamMismatch: it cannot go on with this team; nothing was changed. `check` tells so beforehand.
         """
         return await _last(self.resume_stream(run_id))
 
@@ -255,18 +255,16 @@ class Upcall:
             raise RunNotWaiting(f"Run {run.id} waits for an answer to {ids}. Answer it with: upcall answer {run.id}")
         if run.over:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to resume.")
-        crew = self._crew(run)
-        records = await self.store.journal(run.id)
+        stored, crew = await self._checked(stored)
         claim: StoredRun | None = None
-        while claim is None:
-            with suppress(MailCame):
-                going_on, checkpoint = self._with_mail(stored, await self.store.mail(run.id))
-                claim = await self.store.claim(stored, with_doubts(going_on, in_doubt(records)), checkpoint)
-        if claim.run.waiting:
-            for question in claim.run.questions:
-                yield asked_event(question, source=question.asker)
-            yield claim.run
-            return
+        async with crew.closed_on_error():
+            records = await self.store.journal(run.id)
+            while claim is None:
+                with suppress(MailCame):
+                    going_on, checkpoint = self._with_mail(stored, await self.store.mail(run.id))
+                    claim = await self.store.claim(stored, with_doubts(going_on, in_doubt(records)), checkpoint)
+        for question in claim.run.questions if claim.run.waiting else ():
+            yield asked_event(question, source=question.asker)
         async with aclosing(self._advance(claim, crew, records)) as items:
             async for item in items:
                 yield item
@@ -313,6 +311,24 @@ class Upcall:
         """
         return (await self.store.load(run_id)).run
 
+    async def check(self, run_id: str) -> Sequence[Misfit]:
+        """What keeps a stored run from going on with this team: a member, a nested agent or a tool that its open work
+        needs and that is missing or was changed. Empty where it can go on, or is over. Nothing is changed.
+
+        Raises:
+            UnknownRun: there is no such run.
+            SchemaMismatch: what is stored cannot be read by this version of upcall.
+            ConfigurationError: the team cannot be built.
+        """
+        stored = await self.store.load(run_id)
+        if stored.run.over:
+            return ()
+        crew = self._crew(stored.run)
+        try:
+            return await misfits(crew.team, stored.checkpoint)
+        finally:
+            await crew.close()
+
     async def list(self, user: str | None = None) -> list[Run]:
         """All runs, or those of one user, newest first."""
         return await self.store.list(user)
@@ -348,8 +364,9 @@ class Upcall:
     async def _advance(
         self, stored: StoredRun, crew: _Crew, records: Mapping[str, str] = _NOTHING
     ) -> AsyncGenerator[Event | Run, None]:
-        """The events of a run up to its next rest, then the `Run`. Where a stretch ends with questions that do not go
-        to the human, what these come to is stored, and a new team goes on with that."""
+        """The events of a run up to its next rest, then the `Run`; nothing but the run where it rests already. Where a
+        stretch ends with questions that do not go to the human, what these come to is stored, and a new team goes on
+        with that."""
         with at_work(stored.worker):
             async with aclosing(self._stretches(stored, crew, records)) as items:
                 async for item in items:
@@ -358,17 +375,17 @@ class Upcall:
     async def _stretches(
         self, stored: StoredRun, crew: _Crew, records: Mapping[str, str]
     ) -> AsyncGenerator[Event | Run, None]:
-        while True:
+        while stored.run.working:
             ladder = self._ladder(stored.run, crew)
             stretch = Stretch(stored, self.store, self._phase, ladder=ladder, records=records)
             async with aclosing(self._work(stretch, stored, crew)) as events:
                 async for event in events:
                     yield event
-            stored = stretch.stored
-            if not stored.run.working:
-                yield stored.run
-                return
-            crew, records = self._crew(stored.run), {}
+            stored, records = stretch.stored, {}
+            if stored.run.working:
+                crew = self._crew(stored.run)
+        await crew.close()
+        yield stored.run
 
     async def _work(self, stretch: Stretch, stored: StoredRun, crew: _Crew) -> AsyncGenerator[Event, None]:
         """Run a team from its checkpoint to its next rest, store that, then tell of it.
@@ -377,7 +394,8 @@ class Upcall:
         """
         team = crew.team
         try:
-            await self._load(team, stored)
+            if not crew.loaded:
+                await fitted(team, stored.run.id, stored.checkpoint)
             async with aclosing(stretch.events(team)) as events:
                 async for event in events:
                     yield event
@@ -407,19 +425,16 @@ class Upcall:
     def _settings_of(self, run: Run) -> Settings:
         return self.settings.model_copy(update=run.inputs.get("team", {}))
 
-    async def _load(self, team: Team, stored: StoredRun) -> None:
-        state = stored.checkpoint.team_state
-        if state is None:
-            return
-        try:
-            await team.load_state(state)
-        except UpcallError:
-            raise
-        except Exception as error:
-            raise SchemaMismatch(
-                f"The stored state of run {stored.run.id} does not fit this team ({first_line(error)}). Resume it "
-                "with the team that it was started with."
-            ) from error
+    async def _checked(self, stored: StoredRun) -> tuple[StoredRun, _Crew]:
+        """The run as its team can go on with it, and the team, which has loaded it.
+
+        Raises:
+            TeamMismatch: it cannot go on with this team.
+        """
+        crew = self._crew(stored.run)
+        async with crew.closed_on_error():
+            checkpoint = await fitted(crew.team, stored.run.id, stored.checkpoint)
+        return replace(stored, checkpoint=checkpoint), replace(crew, loaded=True)
 
     def _crew(self, run: Run) -> _Crew:
         if self._make_team is not None:
@@ -522,15 +537,25 @@ class Upcall:
 
 @dataclass(frozen=True)
 class _Crew:
-    """A team, and the model clients that were made for it; a caller's own clients stay the caller's."""
+    """A team, and the model clients that were made for it; a caller's own clients stay the caller's. ``loaded``: it has
+    the state of its run."""
 
     team: Team
     clients: ModelClients | None = None
     judge: Judge | None = None
+    loaded: bool = False
 
     async def close(self) -> None:
         if self.clients is not None:
             await self.clients.close()
+
+    @asynccontextmanager
+    async def closed_on_error(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except BaseException:
+            await self.close()
+            raise
 
 
 def _built(make_team: MakeTeam) -> Team:

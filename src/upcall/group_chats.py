@@ -24,7 +24,7 @@ from autogen_agentchat.messages import (
     StopMessage,
     TextMessage,
 )
-from autogen_agentchat.teams import BaseGroupChat
+from autogen_agentchat.teams import BaseGroupChat, DiGraph, GraphFlow
 from autogen_agentchat.teams._group_chat._base_group_chat_manager import BaseGroupChatManager
 from autogen_agentchat.teams._group_chat._events import (
     GroupChatAgentResponse,
@@ -358,6 +358,32 @@ class KeepsOrchestratedTurns(KeepsTurns, MagenticOneOrchestrator):  # type: igno
                 except Exception:
                     await take_back(self._name)
                     raise
+
+
+def members(team: Team) -> Mapping[str, ChatAgent | Team] | None:
+    """The members of a group chat by name; None for a team of another kind."""
+    if isinstance(team, InnerTeam):
+        return members(team._team)
+    return {each.name: each for each in team._participants} if isinstance(team, BaseGroupChat) else None
+
+
+def manager_of(team: Team) -> str:
+    """The name of what manages a group chat: it stands for the kind, and its state is stored under it."""
+    return manager_of(team._team) if isinstance(team, InnerTeam) else getattr(team, "_group_chat_manager_name", "")
+
+
+def graph_of(team: Team) -> DiGraph | None:
+    """The graph of a `GraphFlow`; None for any other team."""
+    if isinstance(team, InnerTeam):
+        return graph_of(team._team)
+    return team._graph if isinstance(team, GraphFlow) else None
+
+
+def can_read(team: Team, kind: str) -> bool:
+    """Whether a group chat knows a type of message, by its name; it breaks at any other when it loads its state."""
+    if isinstance(team, InnerTeam):
+        return can_read(team._team, kind)
+    return not isinstance(team, BaseGroupChat) or kind in team._message_factory._message_types
 
 
 def speakers(team: Team) -> frozenset[str] | None:
