@@ -40,8 +40,8 @@ def kill(*arguments: str) -> dict[str, Any]:
 
 
 def test_workers_killed_at_a_few_points() -> None:
-    """A few points of a team that nests, works in parallel and asks: those of each kind once."""
-    found = kill("--scenario", "streamed", "--points", "7", "--seed", "fast")
+    """A few points of a small team that nests, works in parallel and asks: one of each kind."""
+    found = kill("--scenario", "small", "--points", "7", "--seed", "fast")
     assert found["faults"] == []
     assert found["figures"][0]["kills"] == 7
 

@@ -305,6 +305,11 @@ def _demo(token: str, request: Request) -> Reply:
 
 
 SCENARIOS: Mapping[str, Scenario] = {
+    "small": Scenario(
+        FRAMEWORK,
+        {"lead": [[work("coder", "coder"), NOTE], "Done."], "coder": [[STAMP], ask("Which framework?"), "Coded."]},
+        streamed,
+    ),
     "nested": Scenario(
         SIDES_ANSWERS | {"Which drawer?": "The top one", "Will you sign?": "Signed"},
         {
