@@ -164,7 +164,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--points", type=int, help="so many points a scenario, of all kinds alike; all")
     parser.add_argument("--twice", type=int, default=0, help="so many trials more, with a second kill on the way back")
     parser.add_argument("--at", action="append", help="kill at this point; twice: at the second one after it")
-    parser.add_argument("--again", action="store_true", help="the human has every call in doubt run again")
+    human = "looks for the side effect of a call in doubt, has it run again, or skips it"
+    parser.add_argument("--human", choices=["look", "again", "skip"], default="look", help=human)
     parser.add_argument("--eager", action="store_true", help="the human answers while others are still at work")
     parser.add_argument(
         "--stop", action="store_true", help="stop workers instead, and let them go on when the run is over"
@@ -185,7 +186,7 @@ def main() -> int:
     rows: list[Figures] = []
     faults: list[str] = []
     with model_server(folder) as base_url:
-        more: dict[str, Any] = {"chooses_again": given.again, "eager": given.eager}
+        more: dict[str, Any] = {"human": given.human, "eager": given.eager}
         more |= {"signal": signal.SIGSTOP, "lease_seconds": 0.4} if given.stop else {}
         harness = Harness(folder, base_url, given.store, given.jobs, **more)
         for scenario in given.scenario or [name for name, each in SCENARIOS.items() if each.make or not given.eager]:

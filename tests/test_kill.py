@@ -74,7 +74,7 @@ def test_a_worker_that_stood_still_has_lost_its_run() -> None:
 @pytest.mark.slow
 def test_what_the_human_has_run_again_may_happen_twice() -> None:
     """A human who has a call in doubt run again, whatever was done, gets that: twice, and no third time."""
-    found = kill("--scenario", "nested", "--at", "start/tool left:1:1 middle", "--again")
+    found = kill("--scenario", "nested", "--at", "start/tool left:1:1 middle", "--human", "again")
     assert found["faults"] == []
     assert found["figures"][0]["tools_again"] == 1
 

@@ -119,7 +119,7 @@ def judge(verdict: Verdict, job: Job, expected: State) -> None:
         return
     scenario, log = SCENARIOS[job.scenario], reached(job.folder)
     log, late = _parted(log)
-    again = {each.subject for each in log if each.label.startswith("doubt") and each.label.endswith("again")}
+    again, skipped = (_doubts(log, choice) for choice in ("again", "skip"))
     verdict.doubts = sum(each.kind == "doubt" for each in log)
     verdict.calls_in_flight, known = calls_again(log, scenario)
     verdict.faults += [f"model call {token} made again, though its reply was recorded" for token in known]
@@ -143,7 +143,7 @@ def judge(verdict: Verdict, job: Job, expected: State) -> None:
         if each.label.endswith("before") and each.kind == "tool" and each.subject not in again:
             verdict.faults.append(f"tool call {each.subject} made by a worker that had lost the run")
     if not verdict.faults or (job.folder / FINAL).exists():
-        verdict.faults += _differences(expected, state(job), allowed_twice=again)
+        verdict.faults += _differences(expected, state(job), again, skipped)
 
 
 def calls_again(log: Sequence[Reached], scenario: Scenario) -> tuple[list[str], list[str]]:
@@ -186,15 +186,22 @@ def _asked_and_said(question: dict[str, Any], answer: dict[str, Any]) -> list[st
     return [*parts, answer.get("text", ""), *answer.get("selected", [])]
 
 
-def _differences(expected: State, found: State, allowed_twice: set[str]) -> Iterator[str]:
+def _doubts(log: Sequence[Reached], choice: str) -> set[str]:
+    """The calls in doubt of which the human chose this."""
+    return {each.subject for each in log if each.kind == "doubt" and each.label.endswith(choice)}
+
+
+def _differences(expected: State, found: State, again: set[str], skipped: set[str]) -> Iterator[str]:
     for name, value in expected.run.items():
+        if name == "usage" and skipped:
+            continue  # Who is told that a call was skipped is told more.
         if found.run[name] != value:
             yield f"ends with another {name}: {found.run[name]!r}, not {value!r}"
     for effect in expected.effects.keys() | found.effects.keys():
         times, usual = found.effects[effect], expected.effects[effect]
-        if times < usual:
+        if times < usual and effect.split()[1] not in skipped:
             yield f"side effect lost: {effect}"
-        elif times > usual and effect.split()[1] not in allowed_twice:
+        elif times > usual and effect.split()[1] not in again:
             yield f"side effect {times} times: {effect}"
 
 

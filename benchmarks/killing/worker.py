@@ -36,9 +36,10 @@ MOVED_ON = (RunConflict, AlreadyAnswered, RunNotWaiting)
 class Job:
     """What a worker needs to know.
 
-    ``chooses_again``: the human has every call in doubt run again, seen or not. ``eager``: the human answers what is
-    asked while the team still works, from a process of its own. ``signal``: SIGKILL, or SIGSTOP for a worker that
-    stands still until its lease, of ``lease_seconds``, has ended.
+    ``human`` says what the human does about a call in doubt: ``look`` for its side effect, and say what it came to or
+    have it run again; or, without looking, have each one run ``again``, or ``skip`` it. ``eager``: the human answers
+    what is asked while the team still works, from a process of its own. ``signal``: SIGKILL, or SIGSTOP for a worker
+    that stands still until its lease, of ``lease_seconds``, has ended.
     """
 
     scenario: str
@@ -47,7 +48,7 @@ class Job:
     store: str
     run_id: str
     kill_at: str | None = None
-    chooses_again: bool = False
+    human: str = "look"
     eager: bool = False
     signal: int = signal.SIGKILL
     lease_seconds: float = 15.0
@@ -181,9 +182,13 @@ def _said(job: Job, points: Points, question: Question) -> str:
         points.reach(f"human answer {question.question}")
         return known
     token = question.calls[-1]
-    done = None if job.chooses_again else points.effect_of(token)
-    points.reach(f"doubt {token} {'result' if done else 'again'}")
-    return result_of(done, question.asker) if done else question.options[0].label
+    again, skip = (option.label for option in question.options)
+    done = points.effect_of(token)
+    choice = ("result" if done else "again") if job.human == "look" else job.human
+    points.reach(f"doubt {token} {choice}")
+    if choice == "result" and done:
+        return result_of(done, question.asker)
+    return again if choice == "again" else skip
 
 
 def _watch_commits(points: Points) -> None:
