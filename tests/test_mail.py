@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import mail_process
+import pytest
 from conversation import soon
 
 from upcall import RunStatus
