@@ -259,7 +259,10 @@ class Stretch:
         answered too late for the team to hear it, it is to go on at once with that."""
         by_id = {question.id: question for question in questions}
         late, left = self._late(questions)
-        shown, repeated = self._ladder.shown(left)
+        told = {question.id for question in self._run.questions}
+        chosen, _ = self._ladder.shown(sorted(left, key=lambda each: each.id not in told))
+        shown = tuple(each for each in left if each in chosen)
+        repeated = tuple(each for each in left if each not in chosen)
         run = run.moved_to(RunStatus.AWAITING_CLARIFICATION, questions=shown, repeated=repeated)
         answers = self._ladder.without_human(left)
         self.held = [each for each in self.held if not _requests(each, {question.id for question in repeated})]
@@ -295,7 +298,9 @@ class Stretch:
         """Store the run as failed. It goes on from its last rest, with the journal of what was done since."""
         cause = next((each for each in self._interruptions if isinstance(each, UpcallError)), error)
         message = str(cause) if isinstance(cause, UpcallError) else first_line(cause)
-        return await self._with_mail(lambda: self._save(self._run.moved_to(RunStatus.FAILED, error=message)))
+        return await self._with_mail(
+            lambda: self._save(self._with_what_was_answered().moved_to(RunStatus.FAILED, error=message))
+        )
 
     async def interrupted(self, team: Team) -> None:
         """Give the run back where the stretch is cut off: its journal says what was done. Where the team has come to
