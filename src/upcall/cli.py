@@ -40,7 +40,7 @@ app = typer.Typer(
 
 Model = Annotated[str | None, typer.Option(help="Model name, or 'demo' for scripted replies.")]
 BaseUrl = Annotated[str | None, typer.Option(help="Address of any OpenAI-compatible server, ending in /v1.")]
-Store = Annotated[str | None, typer.Option(help="SQLite file or sqlite:/// URL that holds the runs [upcall.db].")]
+Store = Annotated[str | None, typer.Option(help="SQLite file or PostgreSQL URL that holds the runs [upcall.db].")]
 Config = Annotated[Path | None, typer.Option(help="YAML file with settings [upcall.yaml if it is there].")]
 User = Annotated[str | None, typer.Option(help="Who you are: kept with runs and answers.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
@@ -174,8 +174,8 @@ def list_runs(
         elif runs:
             command.screen.result(table(runs))
         else:
-            there = "" if command.app.store.path.exists() else ": the file does not exist"
-            command.screen.note(f"No runs in {command.app.store.path}{there}.")
+            there = "" if asyncio.run(command.app.store.exists()) else ": the file does not exist"
+            command.screen.note(f"No runs in {command.app.store.name}{there}.")
 
 
 @app.command()
