@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import multiprocessing
+import os
 import resource
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -11,14 +15,23 @@ from pathlib import Path
 import pytest
 from stores import FIRST
 
-from upcall.errors import ConfigurationError, StoreUnavailable, UnknownRun
+from upcall.errors import ConfigurationError, RunGone, StoreUnavailable, UnknownRun
 from upcall.runs import Run, RunStatus
 from upcall.store import RunStore
 
 
-async def test_one_file_holds_everything_at_rest(tmp_path: Path) -> None:
-    await RunStore("runs.db").create(Run(task="do it"), FIRST)
+def test_one_file_holds_everything_at_rest(tmp_path: Path) -> None:
+    """At rest is when the event loop has ended, or the store was closed."""
+
+    async def closed_by_hand() -> list[str]:
+        store = RunStore("runs.db")
+        await store.create(Run(task="do it"), FIRST)
+        await store.close()
+        return [path.name for path in tmp_path.iterdir()]
+
+    asyncio.run(RunStore("runs.db").create(Run(task="do it"), FIRST))
     assert [path.name for path in tmp_path.iterdir()] == ["runs.db"]
+    assert asyncio.run(closed_by_hand()) == ["runs.db"]
 
 
 async def test_reading_a_store_that_is_not_there_makes_none() -> None:
@@ -98,3 +111,54 @@ asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert "the disk is not full" in done.stdout
+
+
+async def test_a_file_that_was_replaced_is_noticed() -> None:
+    """By another store, with other runs in it."""
+    store, other = RunStore("runs.db"), RunStore("other.db")
+    first, second = await store.create(Run(task="one"), FIRST), await other.create(Run(task="two"), FIRST)
+    await other.close()
+    shutil.move("other.db", "runs.db")
+    assert [run.task for run in await store.list()] == ["two"]
+    assert await store.load(second.run.id) == second
+    with pytest.raises(RunGone):
+        await store.save(first, first.run)
+
+
+async def test_a_file_that_was_deleted_is_not_written_on_unseen() -> None:
+    store = RunStore("runs.db")
+    first = await store.create(Run(task="one"), FIRST)
+    for path in Path().glob("runs.db*"):
+        path.unlink()
+    with pytest.raises(RunGone, match="the database was replaced"):
+        await store.save(first, first.run)
+    again = await store.create(Run(task="again"), FIRST)
+    assert await RunStore("runs.db").load(again.run.id) == again
+
+
+async def test_a_forked_process_can_use_the_store_of_its_parent() -> None:
+    store = RunStore("runs.db")
+    first = await store.create(Run(task="do it"), FIRST)
+
+    def child() -> None:
+        loaded = asyncio.run(store.load(first.run.id))
+        asyncio.run(store.save(loaded, loaded.run.moved_to(RunStatus.PLANNING)))
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    await asyncio.to_thread(process.join)
+    second = await store.load(first.run.id)
+    assert (process.exitcode, second.version, second.run.status) == (0, 2, RunStatus.PLANNING)
+    assert (await store.save(second, second.run)).version == 3
+
+
+def test_nothing_is_left_open_that_outlives_the_event_loop() -> None:
+    asyncio.run(RunStore("runs.db").create(Run(task="do it"), FIRST))
+    assert not [each for each in os.listdir("/proc/self/fd") if "runs.db" in _target(each)]
+
+
+def _target(descriptor: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return ""

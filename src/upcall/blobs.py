@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 from sqlalchemy import select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DatabaseError
 
 from upcall import packing
 from upcall.packing import DamagedNode, Node
@@ -41,12 +43,28 @@ def insert_rows(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> No
 
 
 def fetch(connection: Connection, hashes: Collection[bytes]) -> dict[bytes, bytes]:
-    """The stored forms of these nodes, as far as they are there."""
+    """The stored forms of these nodes, as far as they are there and the file can be read."""
     found: dict[bytes, bytes] = {}
     for batch in batches(hashes):
-        rows = connection.execute(select(blobs.c.hash, blobs.c.data).where(blobs.c.hash.in_(batch)))
-        found.update((bytes(row.hash), bytes(row.data)) for row in rows)
+        try:
+            found |= _rows(connection, batch)
+        except DatabaseError as error:
+            if not unreadable(error):
+                raise
+            for each in batch:  # A damaged page holds some of them.
+                with contextlib.suppress(DatabaseError):
+                    found |= _rows(connection, [each])
     return found
+
+
+def _rows(connection: Connection, hashes: list[bytes]) -> dict[bytes, bytes]:
+    rows = connection.execute(select(blobs.c.hash, blobs.c.data).where(blobs.c.hash.in_(hashes)))
+    return {bytes(row.hash): bytes(row.data) for row in rows}
+
+
+def unreadable(error: DatabaseError) -> bool:
+    """Whether an SQLite file is damaged where it was read."""
+    return "malformed" in str(error.orig)
 
 
 class Nodes:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from upcall import cli_store
 from upcall.errors import AnswerError, CallerError, UpcallError
 
 if TYPE_CHECKING:
@@ -202,6 +203,10 @@ def cancel(
     command = _Command(debug, as_json, store=store, config=config)
     with command:
         command.finish(asyncio.run(command.app.cancel(run_id)))
+
+
+app.command("log")(cli_store.show_log)
+app.add_typer(cli_store.app, name="store")
 
 
 class _Command:

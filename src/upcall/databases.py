@@ -18,13 +18,15 @@ from sqlalchemy import create_engine, event, inspect, select, text
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import QueuePool
 
 from upcall import tables
 from upcall.errors import ConfigurationError, SchemaMismatch, StoreUnavailable, first_line
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
+Identity = tuple[int, int]
+"""Which file it is, whatever its name."""
 
 BUSY_SECONDS = 30
 """How long a write waits for another process's write before it gives up."""
@@ -48,6 +50,12 @@ class Database(Protocol):
 
     async def write(self, work: Work[T]) -> T:
         """What `work` gives, once it is stored; if it raises, nothing is."""
+
+    async def inspect(self, work: Work[T]) -> T:
+        """As `read`, whatever the schema: for looking at what may be damaged."""
+
+    async def shrink(self) -> None:
+        """Give the room of what was removed back to the disk, where the database does not by itself."""
 
     async def close(self) -> None:
         """Close what the running event loop has open; the next call opens it again."""
@@ -89,16 +97,16 @@ def _url(given: str) -> URL:
 
 
 class SQLite:
-    """A file. Each call opens it anew: nothing is left open, and a file that was replaced is noticed.
+    """A file. Each event loop has connections of its own, which are closed when it ends: opening the file and closing
+    it again, with what SQLite then writes, takes longer than all else. A file that was replaced is opened anew.
 
     The calls run in worker threads: that takes half the time of a driver that makes each statement a task.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._engine = create_engine("sqlite://", creator=self._connect, poolclass=NullPool)
-        event.listen(self._engine, "begin", _begin)
-        self._checked: tuple[int, int] | None = None
+        self._engines: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopEngine] = weakref.WeakKeyDictionary()
+        self._checked: Identity | None = None
         """Which file had its schema checked."""
 
     @property
@@ -112,34 +120,77 @@ class SQLite:
 
     async def read(self, work: Work[T]) -> T:
         """See `Database`."""
-        return await _in_thread(lambda: self._do(work, "read"))
+        return await self._call(lambda engine: self._do(engine, work, "read"))
 
     async def write(self, work: Work[T]) -> T:
         """See `Database`. Cancelled in the middle it is done to its end first."""
-        return await _in_thread(lambda: self._do(work, "write"))
+        return await self._call(lambda engine: self._do(engine, work, "write"))
+
+    async def inspect(self, work: Work[T]) -> T:
+        """See `Database`."""
+        return await self._call(lambda engine: self._inspect(engine, work))
+
+    async def shrink(self) -> None:
+        """See `Database`. Where another process is at work on the file it is left as it is."""
+        await self._call(self._shrink)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Close the connections of the running event loop."""
+        engine = self._engines.pop(asyncio.get_running_loop(), None)
+        if engine is not None:
+            await engine.close()
 
-    def _do(self, work: Work[T], verb: str) -> T:
+    async def _call(self, work: Callable[[Engine], T]) -> T:
+        loop = asyncio.get_running_loop()
+        own = self._engines.get(loop)
+        if own is not None and own.file != self._identity():  # Deleted, or replaced by another file.
+            await self.close()
+            if own.log == _identity(self._wal):  # SQLite would read what belonged to the other file into this one.
+                self._wal.unlink(missing_ok=True)
+                self.path.with_name(self.path.name + "-shm").unlink(missing_ok=True)
+            own = None
+        if own is None:
+            made = create_engine("sqlite://", creator=self._connect, poolclass=QueuePool, max_overflow=-1)
+            event.listen(made, "begin", _begin)
+            own = self._engines[loop] = _LoopEngine(made, self._identity())
+            await own.open()
+        engine = own.engine
+        assert isinstance(engine, Engine)
+        try:
+            return await _in_thread(lambda: work(engine))
+        finally:
+            own.file, own.log = own.file or self._identity(), own.log or _identity(self._wal)
+            if self._fixed:  # What is read as it stands does not show what others write later.
+                engine.dispose()
+
+    def _inspect(self, engine: Engine, work: Work[T]) -> T:
+        with _explained("read", self.name, self._advice):
+            self._refuse_folder("read")
+            return _transaction(engine, "read", work)
+
+    def _shrink(self, engine: Engine) -> None:
+        with contextlib.suppress(SQLAlchemyError), contextlib.closing(engine.raw_connection()) as connection:
+            connection.cursor().execute("VACUUM")
+
+    def _do(self, engine: Engine, work: Work[T], verb: str) -> T:
         with _explained(verb, self.name, self._advice):
             self._refuse_folder(verb)
             if self._checked is None or self._checked != self._identity():
-                self._check()
-            return _transaction(self._engine, verb, work)
+                self._check(engine)
+            return _transaction(engine, verb, work)
 
-    def _check(self) -> None:
-        if not _transaction(self._engine, "read", lambda connection: _is_current(connection, self.name)):
+    def _check(self, engine: Engine) -> None:
+        if not _transaction(engine, "read", lambda connection: _is_current(connection, self.name)):
             # Two processes may find a new file at the same time: one makes the tables, all of them, the other waits.
-            _transaction(self._engine, "write", lambda connection: _make_current(connection, self.name))
+            _transaction(engine, "write", lambda connection: _make_current(connection, self.name))
         self._checked = self._identity()
 
-    def _identity(self) -> tuple[int, int] | None:
-        try:
-            found = self.path.stat()
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
+    def _identity(self) -> Identity | None:
+        return _identity(self.path)
+
+    @property
+    def _wal(self) -> Path:
+        return self.path.with_name(self.path.name + "-wal")
 
     def _refuse_folder(self, verb: str) -> None:
         if self.path.is_dir():
@@ -152,8 +203,7 @@ class SQLite:
 
     def _connect(self) -> sqlite3.Connection:
         # A folder that cannot be written has no room for the files beside the database; then it is read as it stands.
-        fixed = self.path.exists() and not os.access(self.path.parent, os.W_OK) and not self._wal.exists()
-        place = f"file:{quote(str(self.path))}{'?mode=ro&immutable=1' if fixed else ''}"
+        place = f"file:{quote(str(self.path))}{'?mode=ro&immutable=1' if self._fixed else ''}"
         connection = sqlite3.connect(
             place, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -167,8 +217,9 @@ class SQLite:
         return connection
 
     @property
-    def _wal(self) -> Path:
-        return self.path.with_name(self.path.name + "-wal")
+    def _fixed(self) -> bool:
+        """Whether it can only be read as it stands."""
+        return self.path.exists() and not os.access(self.path.parent, os.W_OK) and not self._wal.exists()
 
     def _advice(self, problem: str) -> str:
         if "malformed" in problem or "not a database" in problem:
@@ -182,13 +233,22 @@ class SQLite:
         )
 
 
+def _identity(path: Path) -> Identity | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class PostgreSQL:
     """A database on a server. Each event loop has connections of its own, which are closed when it ends."""
 
     def __init__(self, url: URL) -> None:
         query = {name: value for name, value in url.query.items() if name not in ("password", "sslpassword")}
         self._url = url
-        self._name = url.set(drivername="postgresql", password=None, query=query).render_as_string()
+        shown = URL.create("postgresql", url.username, None, url.host, url.port, url.database, query)
+        self._name = shown.render_as_string()
         if importlib.util.find_spec("psycopg") is None:
             raise ConfigurationError(
                 f"The store {self._name} needs the driver psycopg. Install it: pip install 'upcall[postgres]'"
@@ -213,6 +273,14 @@ class PostgreSQL:
         """See `Database`."""
         return await self._do(work, "write")
 
+    async def inspect(self, work: Work[T]) -> T:
+        """See `Database`."""
+        with _explained("read", self.name, self._advice):
+            return await _async_transaction(await self._engine(), "read", work)
+
+    async def shrink(self) -> None:
+        """The server does by itself."""
+
     async def close(self) -> None:
         """Close the connections of the running event loop."""
         engine = self._engines.pop(asyncio.get_running_loop(), None)
@@ -232,7 +300,9 @@ class PostgreSQL:
         if loop not in self._engines:
             self._engines[loop] = _LoopEngine(self._new_engine())
             await self._engines[loop].open()
-        return self._engines[loop].engine
+        engine = self._engines[loop].engine
+        assert isinstance(engine, AsyncEngine)
+        return engine
 
     def _new_engine(self) -> AsyncEngine:
         try:
@@ -256,8 +326,11 @@ class PostgreSQL:
 class _LoopEngine:
     """An engine that is disposed of when its event loop ends: a loop closes the generators that it still has."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: Engine | AsyncEngine, file: Identity | None = None) -> None:
         self.engine = engine
+        self.file = file
+        self.log: Identity | None = None
+        """SQLite's log of what is not in the file yet."""
         self._life = self._living()
 
     async def open(self) -> None:
@@ -270,7 +343,10 @@ class _LoopEngine:
         try:
             yield
         finally:
-            await self.engine.dispose()
+            if isinstance(self.engine, AsyncEngine):
+                await self.engine.dispose()
+            else:
+                self.engine.dispose()
 
 
 # -- transactions -----------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ reference, compressed with a dictionary of what AutoGen's and our own states loo
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import threading
@@ -21,29 +22,31 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import zstandard
+from pydantic_core import to_json
 
 from upcall.dictionary import DICTIONARY
 
 HASH_BYTES = 16
 SEAL_BYTES = 8
 
-TEXT_MIN = 300
+TEXT_MIN = 500
 """From this many characters on a text is a node: it may stand in a message, in a context and in a result."""
-ELEMENT_MIN = 300
+ELEMENT_MIN = 480
 """The same for an object in a list: messages, questions, plan steps."""
 BRANCH_MIN = 1200
 """The same for any other object. The state of an agent that did nothing is the same at the next pause."""
-LIST_MIN = 600
+LIST_MIN = 200
 """A list with less than this is not cut into groups."""
-FAN_OUT = 8
+FAN_OUT = 4
 """How many elements a group has in the middle."""
 LARGE = 64_000
 """From this many bytes on, speed counts for more than the last few percent."""
 SMALL = 4_000
 """What a smaller text has, about."""
 
-_REFERENCE = '{"$":0}'
-_MARKED = '{"$":'
+_REFERENCE = b'{"$":0}'
+_MARKED = b'{"$":'
+_PARTED = frozenset((dict, list, tuple, str))
 _PLAIN, _ZSTD_1 = 0, 1
 """How a node's text is stored. Another dictionary is another codec: what was written with this one stays readable."""
 
@@ -55,14 +58,14 @@ class DamagedNode(Exception):
 class Node(NamedTuple):
     """Some JSON text, and the hashes of the nodes that belong where it has marks, in this order."""
 
-    text: str
+    text: bytes
     references: tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
 class Packed:
     """A value as its root and the other nodes by their hashes. `size` is about what it has as JSON text, in
-    characters; what is repeated counts each time."""
+    bytes; what is repeated counts each time."""
 
     root: Node
     nodes: Mapping[bytes, Node]
@@ -102,29 +105,38 @@ class _Packer:
         return self._leaf(value)
 
     def _leaf(self, value: Any) -> Node:
-        text = _quote(value) if type(value) is str else _dump(value)
+        text = _dump(value)
         self.size += len(text)
         return Node(text, ())
 
     def _object(self, value: dict[str, Any]) -> Node:
-        parts: list[str] = []
+        parts: list[bytes] = []
         references: list[bytes] = []
+        small: dict[str, Any] = {}
         for key, each in value.items():
+            kind = type(each)
+            if not each or kind not in _PARTED or (kind is str and len(each) < TEXT_MIN):
+                small[key] = each  # One call for all that stand together.
+                continue
+            if small:
+                parts.append(self._leaf(small).text[1:-1])
+                small = {}
             part = self.shrunk(each)
-            if isinstance(each, dict) and _weight(part) >= BRANCH_MIN:
+            if kind is dict and _weight(part) >= BRANCH_MIN:
                 part = self._apart(part)
-            parts.append(f"{_quote(key)}:{part.text}")
+            parts.append(_key(key) + part.text)
             references += part.references
-            self.size += len(key) + 4
-        text = "{" + ",".join(parts) + "}"
+        if small:
+            parts.append(self._leaf(small).text[1:-1])
+        text = b"{" + b",".join(parts) + b"}"
         if len(value) == 1 and "$" in value:  # Looks like a mark, and is none.
-            text = _MARKED + '{"":' + text.removeprefix(_MARKED) + "}"
+            text = _MARKED + b'{"":' + text.removeprefix(_MARKED) + b"}"
         return Node(text, tuple(references))
 
     def _element(self, value: Any) -> Node:
         if isinstance(value, dict):
             text = _dump(value)
-            if len(text) < 2 * ELEMENT_MIN and _MARKED not in text:
+            if len(text) < TEXT_MIN and _MARKED not in text:
                 self.size += len(text)
                 part = Node(text, ())
             else:
@@ -142,7 +154,7 @@ class _Packer:
         # Its groups are a list as well, and may be long.
         first = self._list([self._apart(_joined(group)) for group in groups])
         inner = _joined([first, *tail])
-        return Node(f"{_MARKED}{inner.text}}}", inner.references)
+        return Node(_MARKED + inner.text + b"}", inner.references)
 
     def _apart(self, part: Node) -> Node:
         """A reference to what is now a node of its own."""
@@ -160,7 +172,7 @@ def _weight(part: Node) -> int:
 def _joined(elements: Iterable[Node]) -> Node:
     elements = list(elements)
     return Node(
-        "[" + ",".join(each.text for each in elements) + "]",
+        b"[" + b",".join(each.text for each in elements) + b"]",
         tuple(chain.from_iterable(each.references for each in elements)),
     )
 
@@ -171,8 +183,8 @@ def _grouped(elements: list[Node]) -> tuple[list[list[Node]], list[Node]]:
     group: list[Node] = []
     for each in elements:
         group.append(each)
-        mark = each.references[-1][-1] if each.references else zlib.crc32(_bytes(each.text))
-        if mark % FAN_OUT == 0 or len(group) >= 4 * FAN_OUT:
+        mark = each.references[-1][-1] if each.references else zlib.crc32(each.text)
+        if mark % FAN_OUT == 0 or len(group) >= 8 * FAN_OUT:
             groups.append(group)
             group = []
     return groups, group
@@ -211,7 +223,7 @@ def digest(node: Node) -> bytes:
 
 def dump(node: Node) -> bytes:
     """The node as it is stored under its hash."""
-    raw = _bytes(node.text)
+    raw = node.text
     squeezed = _zstd(len(raw)).compress(raw)
     codec, text = (_ZSTD_1, squeezed) if len(squeezed) < len(raw) else (_PLAIN, raw)
     return bytes([codec]) + _counted(node.references) + text
@@ -223,7 +235,7 @@ def load(stored: bytes, expected: bytes) -> Node:
     Raises:
         DamagedNode: it is not that node.
     """
-    node = _read(stored)
+    node = read(stored)
     if digest(node) != expected:
         raise DamagedNode(f"the hash of its part {expected.hex()} does not fit")
     return node
@@ -240,7 +252,7 @@ def unseal(stored: bytes) -> Node:
     Raises:
         DamagedNode: it is not what was written.
     """
-    node = _read(stored[SEAL_BYTES:])
+    node = read(stored[SEAL_BYTES:])
     if _hash(node, SEAL_BYTES) != stored[:SEAL_BYTES]:
         raise DamagedNode("its hash does not fit")
     return node
@@ -248,7 +260,7 @@ def unseal(stored: bytes) -> Node:
 
 def seal_text(text: str) -> bytes:
     """Any text, compressed."""
-    return seal(Node(text, ()))
+    return seal(Node(text.encode("utf-8", "surrogatepass"), ()))
 
 
 def unseal_text(stored: bytes) -> str:
@@ -257,7 +269,7 @@ def unseal_text(stored: bytes) -> str:
     Raises:
         DamagedNode: it is not what was written.
     """
-    return unseal(stored).text
+    return unseal(stored).text.decode("utf-8", "surrogatepass")
 
 
 def references(stored: bytes, *, sealed: bool = False) -> list[bytes]:
@@ -275,7 +287,12 @@ def reachable(roots: Iterable[bytes], below: Callable[[Collection[bytes]], Itera
         level = [each for each in dict.fromkeys(below(level)) if each not in seen]
 
 
-def _read(stored: bytes) -> Node:
+def read(stored: bytes) -> Node:
+    """What is stored, its hash not checked.
+
+    Raises:
+        DamagedNode: it cannot be unpacked.
+    """
     found, at = _references(stored)
     try:
         text = stored[at:]
@@ -283,9 +300,9 @@ def _read(stored: bytes) -> Node:
             text = _unzstd().decompress(text)
         elif stored[0] != _PLAIN:
             raise DamagedNode(f"it is stored in a form ({stored[0]}) that this version of upcall does not know")
-        return Node(text.decode("utf-8", "surrogatepass"), tuple(found))
-    except (zstandard.ZstdError, UnicodeDecodeError, MemoryError) as error:
+    except (zstandard.ZstdError, MemoryError) as error:
         raise DamagedNode("it cannot be unpacked") from error
+    return Node(text, tuple(found))
 
 
 def _references(stored: bytes) -> tuple[list[bytes], int]:
@@ -314,15 +331,22 @@ def _counted(found: tuple[bytes, ...]) -> bytes:
 
 
 def _hash(node: Node, size: int) -> bytes:
-    return hashlib.blake2b(_counted(node.references) + _bytes(node.text), digest_size=size).digest()
+    return hashlib.blake2b(_counted(node.references) + node.text, digest_size=size).digest()
 
 
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
+def _dump(value: Any) -> bytes:
+    try:
+        return to_json(value, inf_nan_mode="constants")
+    except ValueError:  # Half a surrogate pair: no UTF-8, but a text that Python can hold.
+        return _odd(value).encode("utf-8", "surrogatepass")
 
 
-_quote: Callable[[str], str] = json.encoder.encode_basestring
-_dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+@functools.lru_cache(1024)
+def _key(name: str) -> bytes:
+    return _dump(name) + b":"
+
+
+_odd = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 _local = threading.local()
 """Compressors are not to be used by two threads at once."""

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy import select
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DatabaseError, IntegrityError
 
 from upcall import identity, packing
 from upcall.blobs import Nodes, insert_missing
@@ -121,17 +121,14 @@ class RunStore:
             TooLarge: the run or the checkpoint is larger than the store takes.
         """
         worker = Worker().dump() if run.working else None
-        record, state = self._packed_record(run), self._packed_state(run, checkpoint)
+        record, state = self.packed_record(run), self.packed_state(run, checkpoint)
 
         def work(connection: Connection) -> None:
-            row = {"version": 1, "worker": worker, "beat": time.time(), **_columns(run, record)}
-            try:
-                connection.execute(runs.insert().values(id=run.id, **row))
-            except IntegrityError as error:
-                raise ConfigurationError(f"There is a run {run.id} already. Choose another id.") from error
+            row = {"version": 1, "worker": worker, "beat": time.time(), **columns_of(run, record)}
+            insert_run(connection, run, row)
             insert_missing(connection, {**record.nodes, **state.nodes})
             connection.execute(checkpoints.insert().values(run_id=run.id, version=1, state=packing.seal(state.root)))
-            _add_to_log(connection, run.id, changes(None, run))
+            add_to_log(connection, run.id, changes(None, run))
 
         await self.database.write(work)
         return StoredRun(run, checkpoint, 1, worker, frozenset(record.nodes), frozenset(state.nodes))
@@ -154,11 +151,11 @@ class RunStore:
             UnknownRun: there is none of this version.
             SchemaMismatch: it is damaged.
         """
-        return await self.database.read(partial(_checkpoint, run_id=run_id, version=version))
+        return await self.database.read(partial(checkpoint_at, run_id=run_id, version=version))
 
     async def versions(self, run_id: str) -> list[int]:
         """The versions of a run that have a checkpoint, oldest first."""
-        return await self.database.read(partial(_versions, run_id=run_id))
+        return await self.database.read(partial(versions_of, run_id=run_id))
 
     async def save(self, stored: StoredRun, run: Run, checkpoint: Checkpoint | None = None) -> StoredRun:
         """Store the next version of a run, all of it or nothing; without a checkpoint the last one stays. Mail that
@@ -208,11 +205,11 @@ class RunStore:
         after: Callable[[Connection], None],
     ) -> StoredRun:
         version = stored.version + 1
-        record = self._packed_record(run)
-        state = None if checkpoint is None else self._packed_state(run, checkpoint)
+        record = self.packed_record(run)
+        state = None if checkpoint is None else self.packed_state(run, checkpoint)
 
         def work(connection: Connection) -> None:
-            row = {"version": version, "worker": worker, "beat": time.time(), **_columns(run, record)}
+            row = {"version": version, "worker": worker, "beat": time.time(), **columns_of(run, record)}
             head = runs.update().where(runs.c.id == run.id, runs.c.version == stored.version)
             if connection.execute(head.values(**row)).rowcount != 1:
                 there = connection.execute(select(runs.c.id).where(runs.c.id == run.id)).one_or_none()
@@ -224,17 +221,19 @@ class RunStore:
             if state is not None:
                 row = {"run_id": run.id, "version": version, "state": packing.seal(state.root)}
                 connection.execute(checkpoints.insert().values(**row))
-            _add_to_log(connection, run.id, changes(stored.run, run))
+            add_to_log(connection, run.id, changes(stored.run, run))
             after(connection)
 
         await self.database.write(work)
         nodes = frozenset(record.nodes), stored.checkpoint_nodes if state is None else frozenset(state.nodes)
         return StoredRun(run, checkpoint or stored.checkpoint, version, worker, *nodes)
 
-    def _packed_record(self, run: Run) -> Packed:
+    def packed_record(self, run: Run) -> Packed:
+        """The record of a run, as it is stored; refused where it is too large."""
         return self._bounded(f"The record of run {run.id}", run.model_dump(mode="json", exclude_none=True))
 
-    def _packed_state(self, run: Run, checkpoint: Checkpoint) -> Packed:
+    def packed_state(self, run: Run, checkpoint: Checkpoint) -> Packed:
+        """The same for a checkpoint of its team."""
         return self._bounded(f"The state of the team of run {run.id}", checkpoint.as_json())
 
     def _bounded(self, what: str, value: Any) -> Packed:
@@ -307,11 +306,11 @@ class RunStore:
         Raises:
             SchemaMismatch: a record is damaged.
         """
-        return await self.database.read(partial(_records, run_id=run_id))
+        return await self.database.read(partial(records_of, run_id=run_id))
 
     async def note(self, run_id: str, kind: str, user: str | None = None, **detail: Any) -> None:
         """Add to the log of a run what no other write says."""
-        await self.database.write(lambda connection: _add_to_log(connection, run_id, [(kind, user, detail)]))
+        await self.database.write(lambda connection: add_to_log(connection, run_id, [(kind, user, detail)]))
 
     async def log(self, run_id: str, after: int = 0) -> Sequence[LogEntry]:
         """The log of a run, oldest first, from the entry that follows the one with the id `after`."""
@@ -332,7 +331,7 @@ class RunStore:
 
     async def mail(self, run_id: str) -> Sequence[Answer]:
         """The answers that were left for whoever works on the run."""
-        return await self.database.read(partial(_left, run_id=run_id))
+        return await self.database.read(partial(mail_of, run_id=run_id))
 
     async def list(self, user: str | None = None) -> list[Run]:
         """All runs, or those of one user, newest first."""
@@ -341,31 +340,44 @@ class RunStore:
         query = select(runs.c.id, runs.c.record).order_by(runs.c.created_at.desc(), runs.c.id)
         if user is not None:
             query = query.where(runs.c.user == user)
-        return await self.database.read(lambda connection: _runs_of(connection, connection.execute(query)))
+        return await self.database.read(lambda connection: runs_of(connection, connection.execute(query)))
 
 
 # -- what is done in one transaction ----------------------------------------------------------------------------------
 
 
+def insert_run(connection: Connection, run: Run, row: Mapping[str, Any]) -> None:
+    """Store the row of a new run.
+
+    Raises:
+        ConfigurationError: its id is taken.
+    """
+    try:
+        connection.execute(runs.insert().values(id=run.id, **row))
+    except IntegrityError as error:
+        raise ConfigurationError(f"There is a run {run.id} in the store already. Choose another id.") from error
+
+
 def _load(connection: Connection, *, run_id: str, name: str) -> StoredRun:
-    full_id = _full_id(connection, run_id)
-    query = select(runs.c.record, runs.c.version, runs.c.worker).where(runs.c.id == full_id)
+    found_id = full_id(connection, run_id)
+    query = select(runs.c.record, runs.c.version, runs.c.worker).where(runs.c.id == found_id)
     row = connection.execute(query).one_or_none()
     if row is None:
         raise UnknownRun(run_id, f"no run in {name} has this id")
-    run, record_nodes = _run(connection, row.record, full_id)
-    last = select(checkpoints.c.version, checkpoints.c.state).where(checkpoints.c.run_id == full_id)
+    run, record_nodes = run_of(connection, row.record, found_id)
+    last = select(checkpoints.c.version, checkpoints.c.state).where(checkpoints.c.run_id == found_id)
     found = connection.execute(last.order_by(checkpoints.c.version.desc()).limit(1)).one_or_none()
     if found is None:
-        raise SchemaMismatch(f"The stored run {full_id} has no checkpoint. See what is damaged: upcall store check")
+        raise SchemaMismatch(f"The stored run {found_id} has no checkpoint. See what is damaged: upcall store check")
     try:
-        checkpoint, nodes = _unsealed(connection, found.state, full_id)
+        checkpoint, nodes = checkpoint_of(connection, found.state, found_id)
     except DamagedNode as error:
-        raise _damaged_checkpoint(connection, full_id, found.version, error) from error
+        raise _damaged_checkpoint(connection, found_id, found.version, error) from error
     return StoredRun(run, checkpoint, row.version, row.worker, record_nodes, nodes)
 
 
-def _full_id(connection: Connection, run_id: str) -> str:
+def full_id(connection: Connection, run_id: str) -> str:
+    """The id that is meant; what was given where there is none."""
     query = select(runs.c.id).where(runs.c.id.startswith(run_id, autoescape=True)).limit(3)
     found = [row.id for row in connection.execute(query)]
     if run_id in found or len(run_id) < 4 or not found:
@@ -375,36 +387,39 @@ def _full_id(connection: Connection, run_id: str) -> str:
     return str(found[0])
 
 
-def _unsealed(connection: Connection, state: bytes, run_id: str) -> tuple[Checkpoint, frozenset[bytes]]:
+def checkpoint_of(connection: Connection, state: bytes, run_id: str) -> tuple[Checkpoint, frozenset[bytes]]:
+    """The checkpoint under a stored root, and the hashes of its nodes."""
     root = packing.unseal(state)
     nodes = Nodes(connection, [root])
     return Checkpoint.from_json(nodes.value(root), run_id), nodes.hashes
 
 
-def _checkpoint(connection: Connection, *, run_id: str, version: int) -> Checkpoint:
+def checkpoint_at(connection: Connection, *, run_id: str, version: int) -> Checkpoint:
+    """See `RunStore.checkpoint`."""
     query = select(checkpoints.c.state).where(checkpoints.c.run_id == run_id, checkpoints.c.version == version)
     state = connection.execute(query).scalar_one_or_none()
     if state is None:
         raise UnknownRun(run_id, f"it has no checkpoint of version {version}")
     try:
-        return _unsealed(connection, state, run_id)[0]
+        return checkpoint_of(connection, state, run_id)[0]
     except DamagedNode as error:
         raise _damaged_checkpoint(connection, run_id, version, error) from error
 
 
-def _versions(connection: Connection, *, run_id: str) -> list[int]:
+def versions_of(connection: Connection, *, run_id: str) -> list[int]:
+    """See `RunStore.versions`."""
     query = select(checkpoints.c.version).where(checkpoints.c.run_id == run_id).order_by(checkpoints.c.version)
     return list(connection.execute(query).scalars())
 
 
 def last_whole(connection: Connection, run_id: str, before: int) -> int | None:
     """The version of the last checkpoint before `before` that can be read, None where there is none."""
-    for version in reversed(_versions(connection, run_id=run_id)):
+    for version in reversed(versions_of(connection, run_id=run_id)):
         query = select(checkpoints.c.state).where(checkpoints.c.run_id == run_id, checkpoints.c.version == version)
         if version < before:
             try:
-                _unsealed(connection, connection.execute(query).scalar_one(), run_id)
-            except (DamagedNode, SchemaMismatch):
+                checkpoint_of(connection, connection.execute(query).scalar_one(), run_id)
+            except (DamagedNode, SchemaMismatch, DatabaseError):
                 continue
             return version
     return None
@@ -424,7 +439,7 @@ def _take_mail(connection: Connection, before: Run, after: Run) -> None:
     """Take out of the mail what the run has taken in. See `RunStore.save` for what is refused."""
     known = {answer.question_id for answer in after.answers}
     asked = {question.id for question in before.open_questions} - known
-    new = {answer.question_id for answer in _left(connection, after.id)} & asked
+    new = {answer.question_id for answer in mail_of(connection, after.id)} & asked
     dropped = new - {question.id for question in after.open_questions}
     if (dropped and not after.over) or (new and after.waiting):
         raise MailCame
@@ -437,13 +452,13 @@ def _post(connection: Connection, *, run_id: str, answers: Sequence[Answer], nam
     record = connection.execute(select(runs.c.record).where(runs.c.id == run_id)).scalar_one_or_none()
     if record is None:
         raise RunGone(run_id, name)
-    run, _ = _run(connection, record, run_id)
-    left = {answer.question_id: answer for answer in [*run.answers, *_left(connection, run_id)]}
-    known = {*left, *(question.id for question in run.open_questions)}
+    run, _ = run_of(connection, record, run_id)
+    given = {answer.question_id: answer for answer in [*run.answers, *mail_of(connection, run_id)]}
+    known = {*given, *(question.id for question in run.open_questions)}
     if not run.working or not known.issuperset(answer.question_id for answer in answers):
         return False
     for answer in answers:
-        before = left.get(answer.question_id)
+        before = given.get(answer.question_id)
         if before is None:
             row = {"run_id": run_id, "question_id": answer.question_id, "answer": answer.model_dump_json()}
             connection.execute(mail.insert().values(**row))
@@ -466,7 +481,8 @@ def _put_records(connection: Connection, run_id: str, records: Mapping[str, str 
             connection.execute(journal.insert().values(**row))
 
 
-def _records(connection: Connection, *, run_id: str) -> dict[str, str]:
+def records_of(connection: Connection, *, run_id: str) -> dict[str, str]:
+    """See `RunStore.journal`."""
     rows = connection.execute(select(journal.c.key, journal.c.record).where(journal.c.run_id == run_id))
     found = {}
     for row in rows:
@@ -479,20 +495,23 @@ def _records(connection: Connection, *, run_id: str) -> dict[str, str]:
     return found
 
 
-def _add_to_log(
+def add_to_log(
     connection: Connection, run_id: str, entries: Iterable[tuple[str, str | None, Mapping[str, Any]]]
 ) -> None:
+    """Add entries (kind, user, detail) to the log of a run."""
     for kind, user, detail in entries:
         row = {"run_id": run_id, "at": identity.now().isoformat(), "kind": kind, "user": user}
         connection.execute(log.insert().values(**row, detail=json.dumps(detail)))
 
 
-def _left(connection: Connection, run_id: str) -> Sequence[Answer]:
+def mail_of(connection: Connection, run_id: str) -> Sequence[Answer]:
+    """See `RunStore.mail`."""
     rows = connection.execute(select(mail.c.answer).where(mail.c.run_id == run_id))
     return [Answer.model_validate_json(row.answer) for row in rows]
 
 
-def _columns(run: Run, record: Packed) -> dict[str, Any]:
+def columns_of(run: Run, record: Packed) -> dict[str, Any]:
+    """What the row of a run says of it."""
     return {
         "status": run.status.value,
         "user": run.user,
@@ -501,13 +520,15 @@ def _columns(run: Run, record: Packed) -> dict[str, Any]:
     }
 
 
-def _runs_of(connection: Connection, rows: Iterable[Any]) -> list[Run]:
+def runs_of(connection: Connection, rows: Iterable[Any]) -> list[Run]:
+    """The runs of some rows (id, record)."""
     roots = {row.id: _root(row.record, row.id) for row in rows}
     nodes = Nodes(connection, roots.values())
     return [_as_run(nodes, root, run_id) for run_id, root in roots.items()]
 
 
-def _run(connection: Connection, record: bytes, run_id: str) -> tuple[Run, frozenset[bytes]]:
+def run_of(connection: Connection, record: bytes, run_id: str) -> tuple[Run, frozenset[bytes]]:
+    """The run with this record, and the hashes of its nodes."""
     root = _root(record, run_id)
     nodes = Nodes(connection, [root])
     return _as_run(nodes, root, run_id), nodes.hashes
