@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sqlite3
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from autogen_core import CancellationToken
 
 from upcall import Answer, Outcome, PausableAgent, Run, RunStatus, Settings, Upcall
 from upcall.agents.toolset import Tool
+from upcall.checkpoints import Checkpoint
 from upcall.errors import (
     AlreadyAnswered,
     AnswerRefused,
@@ -327,10 +327,9 @@ async def test_a_run_that_another_team_cannot_go_on_with_takes_its_answer_from_i
 async def test_an_agent_state_of_another_version_is_refused_with_what_to_do() -> None:
     app, _ = app_with(ASK, "Done.")
     asked = await app.start("Build it")
-    with sqlite3.connect("runs.db") as connection:
-        connection.execute(
-            'update upcall_checkpoints set state = replace(state, \'"version":1,"seen"\', \'"version":9,"seen"\')'
-        )
+    stored = await app.store.load(asked.id)
+    changed = stored.checkpoint.dump().replace('"version":1,"seen"', '"version":9,"seen"')
+    await app.store.save(stored, stored.run, Checkpoint.load(changed, asked.id))
     with pytest.raises(TeamMismatch, match="solo: its state has version 9, and this version of upcall reads version 1"):
         await app.answer(asked.id, "Express")
 

@@ -79,7 +79,7 @@ class Upcall:
 
     Args:
         model_client: the model of all agents of the root team; without it the settings say which.
-        store: the SQLite file that holds the runs.
+        store: the SQLite file or PostgreSQL URL that holds the runs.
         team: a function that builds any AutoGen team, instead of the root team. It is called anew for every stretch of
             a run: after an exception an AutoGen team is broken for good.
         tools: functions or AutoGen tools for the root team's researcher, and for its clarifier to look things up with
@@ -108,7 +108,9 @@ class Upcall:
                 "new one. Say team=make_team, or team=lambda: ..."
             )
         self.settings = settings or Settings.read()
-        self.store = store if isinstance(store, RunStore) else RunStore(store or self.settings.store)
+        if not isinstance(store, RunStore):
+            store = RunStore(store or self.settings.store, max_state_bytes=self.settings.max_state_bytes)
+        self.store = store
         self._make_team = team
         self._model_client = model_client
         self._tools = tuple(tools)

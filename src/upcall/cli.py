@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from upcall import cli_store
 from upcall.errors import AnswerError, CallerError, TeamMismatch, UpcallError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ app = typer.Typer(
 
 Model = Annotated[str | None, typer.Option(help="Model name, or 'demo' for scripted replies.")]
 BaseUrl = Annotated[str | None, typer.Option(help="Address of any OpenAI-compatible server, ending in /v1.")]
-Store = Annotated[str | None, typer.Option(help="SQLite file or sqlite:/// URL that holds the runs [upcall.db].")]
+Store = Annotated[str | None, typer.Option(help="SQLite file or PostgreSQL URL that holds the runs [upcall.db].")]
 Config = Annotated[Path | None, typer.Option(help="YAML file with settings [upcall.yaml if it is there].")]
 User = Annotated[str | None, typer.Option(help="Who you are: kept with runs and answers.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
@@ -177,8 +178,8 @@ def list_runs(
         elif runs:
             command.screen.result(table(runs))
         else:
-            there = "" if command.app.store.path.exists() else ": the file does not exist"
-            command.screen.note(f"No runs in {command.app.store.path}{there}.")
+            there = "" if asyncio.run(command.app.store.exists()) else ": the file does not exist"
+            command.screen.note(f"No runs in {command.app.store.name}{there}.")
 
 
 @app.command()
@@ -205,6 +206,10 @@ def cancel(
     command = _Command(debug, as_json, store=store, config=config)
     with command:
         command.finish(asyncio.run(command.app.cancel(run_id)))
+
+
+app.command("log")(cli_store.show_log)
+app.add_typer(cli_store.app, name="store")
 
 
 class _Command:

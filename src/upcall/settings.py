@@ -73,6 +73,7 @@ class Settings(BaseSettings):
     data_sources: list[str] | None = None
     prompts: Path | None = None
     store: str = "upcall.db"
+    max_state_bytes: AtLeastOne = 100_000_000
     user: str | None = None
     user_info: dict[str, str] = {}
     workspace: Path | None = None
