@@ -1,5 +1,5 @@
-"""Pydantic AI: deferred tools. The tool that asks raises `CallDeferred`, the run ends with `DeferredToolRequests`, and a
-new run goes on from the message history with the results.
+"""Pydantic AI: deferred tools. The tool that asks raises `CallDeferred`, the run ends with `DeferredToolRequests`, and
+a new run goes on from the message history with the results.
 
 For nested agents the documents have no recipe: the tool that calls one raises `CallDeferred` in its turn, and the
 program keeps the nested histories and goes on from the innermost one.
