@@ -111,6 +111,8 @@ class Bench:
     rounds: int
     count: int
     singles: bool = True
+    keep: Path | None = None
+    """Where every measurement is kept, after each round."""
 
     def run(self) -> tuple[Figures, dict[str, str]]:
         """All figures, and the versions measured."""
@@ -125,6 +127,8 @@ class Bench:
                 for scenario, system, found in self._round(order):
                     for key, value in found.items():
                         figures[scenario, key][system].append(value)
+                if self.keep is not None:
+                    self.keep.write_text(json.dumps({"/".join(key): found for key, found in figures.items()}, indent=1))
                 _tell(f"round {number + 1} of {self.rounds} is done")
         return figures, versions
 
@@ -264,7 +268,7 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), metavar="NAME", help=f"of {', '.join(SYSTEMS)}")
     parser.add_argument("--scenarios", nargs="+", default=RUN_SCENARIOS, metavar="NAME", help="by name, in quotes")
     parser.add_argument("--python", type=Path, help="an environment that has everything, instead of .bench/")
-    parser.add_argument("--json", type=Path, help="write every measurement into this file, too")
+    parser.add_argument("--json", type=Path, help="a file for every measurement, written after each round")
     chosen = parser.parse_args()
     bench = Bench(
         python=chosen.python or prepared_environment(),
@@ -273,10 +277,9 @@ def main() -> None:
         rounds=1 if chosen.quick else chosen.rounds,
         count=3 if chosen.quick else chosen.count,
         singles=not chosen.quick,
+        keep=chosen.json,
     )
     figures, versions = bench.run()
-    if chosen.json:
-        chosen.json.write_text(json.dumps({"/".join(key): found for key, found in figures.items()}, indent=1))
     print(f"{about(versions)} {bench.rounds} rounds of {bench.count} runs, interleaved, medians.\n")
     print(tables(figures, bench.systems, bench.scenarios))
 
