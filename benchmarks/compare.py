@@ -142,11 +142,14 @@ class Bench:
         if not self.singles:
             return
         for system in order:
-            yield "imports", system, {"import": self._measure(system, "imports")["import"]}
+            yield "imports", system, {"import": statistics.median(self._imports(system))}
             yield "go-on", system, self._new_process(system)
         for mode, scenario, count in (("rate", NESTED, 8 * self.count), ("memory", NESTED, 40), ("pauses", PAUSES, 1)):
             for system in order:
                 yield mode, system, self._measure(system, mode, scenario=scenario, count=count)
+
+    def _imports(self, system: str) -> list[float]:
+        return [self._measure(system, "imports")["import"] for _ in range(3)]
 
     def _new_process(self, system: str) -> dict[str, float]:
         """Runs that one process pauses, and others answer, each a run."""
@@ -238,9 +241,9 @@ def _table(rows: Sequence[tuple[str, str, Mapping[str, Sequence[float]]]], syste
 
 
 def _cell(value: float, ours: float | None) -> str:
-    """The figure, with its ratio to ours where ours is more than nothing."""
+    """The figure, with its ratio to ours where both are more than nothing."""
     figure = f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
-    return f"{figure} ({value / ours:.2f})" if ours is not None and ours >= 0.05 else figure
+    return f"{figure} ({value / ours:.2f})" if ours is not None and min(ours, value) >= 0.05 else figure
 
 
 def about(versions: Mapping[str, str]) -> str:
