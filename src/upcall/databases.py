@@ -115,8 +115,14 @@ class SQLite:
         return str(self.path)
 
     async def exists(self) -> bool:
-        """Whether there is a file."""
-        return self.path.exists()
+        """Whether there is a file, or something that hides whether there is one: that is told when it is opened."""
+        try:
+            self.path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True
+        return True
 
     async def read(self, work: Work[T]) -> T:
         """See `Database`."""
@@ -193,9 +199,9 @@ class SQLite:
         return self.path.with_name(self.path.name + "-wal")
 
     def _refuse_folder(self, verb: str) -> None:
-        if self.path.is_dir():
+        if os.path.isdir(self.path):
             raise StoreUnavailable(f"The store {self.path} is a folder. Name a file in it with --store.")
-        if verb == "write" and not self.path.parent.is_dir():
+        if verb == "write" and not os.path.isdir(self.path.parent):
             raise StoreUnavailable(
                 f"Cannot write the store {self.path}: its folder does not exist. Make the folder, or choose another "
                 "file with --store."
@@ -219,7 +225,7 @@ class SQLite:
     @property
     def _fixed(self) -> bool:
         """Whether it can only be read as it stands."""
-        return self.path.exists() and not os.access(self.path.parent, os.W_OK) and not self._wal.exists()
+        return self._identity() is not None and not os.access(self.path.parent, os.W_OK) and not _identity(self._wal)
 
     def _advice(self, problem: str) -> str:
         if "malformed" in problem or "not a database" in problem:
