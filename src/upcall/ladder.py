@@ -15,6 +15,7 @@ from typing import TypeAlias
 from autogen_core.models import RequestUsage
 
 from upcall.answers import read_answer
+from upcall.assignment import AssignRule, assignee_by_rule
 from upcall.callers import below, callers
 from upcall.errors import AnswerRefused
 from upcall.facts import Fact
@@ -38,11 +39,12 @@ _WORDS_OF_A_STAGE = frozenset({"skip", "done", "exit", "quit", "proceed", "conti
 @dataclass(frozen=True)
 class Rules:
     """Which rungs there are. ``max_questions_run`` counts the questions of tool calls that reach the human (X4): what
-    clarifier and planner may ask has limits of its own."""
+    clarifier and planner may ask has limits of its own. ``assign`` says which human a question is for."""
 
     ledger: bool = True
     unattended: bool = False
     max_questions_run: int = 10
+    assign: tuple[AssignRule, ...] = ()
 
 
 class Ladder:
@@ -80,8 +82,17 @@ class Ladder:
             return already  # The run was cut off after that, and the same call asks again.
         if question.id in self._open or is_risk(question):
             return None
+        (question,) = self.assigned([question])
         answer = await self._from_ledger(question) or self._from_facts(question)
         return self.note(question, answer) if answer else None
+
+    def assigned(self, questions: Iterable[Question]) -> tuple[Question, ...]:
+        """The questions, each with whom it is for: as it is open already, else as the first rule that fits says."""
+        return tuple(question.model_copy(update={"assignee": self._assignee(question)}) for question in questions)
+
+    def _assignee(self, question: Question) -> str | None:
+        known = self._open.get(question.id)
+        return known.assignee if known is not None else assignee_by_rule(question, self._rules.assign)
 
     def without_human(self, questions: Sequence[Question]) -> list[Answer]:
         """The answers to those of the open questions that do not go to the human: nobody is there, or too many did."""
@@ -141,6 +152,8 @@ class Ladder:
         return None if number is None else _given_again(*earlier[number], question)
 
     def _from_facts(self, question: Question) -> Answer | None:
+        if question.assignee is not None:
+            return None  # Facts are the word of who runs it, not of whom it is for.
         for level in self._facts:
             found = {fact.answer.casefold(): fact for fact in level if fact.answers(question)}
             if found:
@@ -215,6 +228,12 @@ async def consult(question: Question) -> Answer | None:
         return await ladder.answer_to(raised)
 
 
+def is_assigned(question: Question) -> bool:
+    """Whether a question that the present agent hears of is for somebody in particular."""
+    ladder = present.get()
+    return ladder is not None and ladder.assigned([_raised(question)])[0].assignee is not None
+
+
 def record(question: Question, answer: Answer) -> None:
     """Record what the present agent answered to a nested agent's question."""
     if (ladder := present.get()) is not None:
@@ -236,9 +255,9 @@ def _by_call(question: Question) -> bool:
 
 
 def _shared(one: Question, other: Question) -> bool:
-    """Whether one answer serves both: what is secret is for its asker alone."""
+    """Whether one answer serves both: what is secret is for its asker alone, what is assigned is for one to answer."""
     kept_apart = is_risk(one) or is_risk(other) or ((one.secret or other.secret) and one.path != other.path)
-    return not kept_apart and same_meaning(one, other)
+    return not kept_apart and one.assignee == other.assignee and same_meaning(one, other)
 
 
 def _may_be_repeated(asked: Question, answer: Answer, question: Question) -> bool:
@@ -248,6 +267,8 @@ def _may_be_repeated(asked: Question, answer: Answer, question: Question) -> boo
     are no answers to anybody else.
     """
     if is_risk(asked) or ((asked.secret or question.secret) and asked.path != question.path):
+        return False
+    if asked.assignee != question.assignee:
         return False
     if answer.outcome is Outcome.DECLINED:
         return answer.by is AnsweredBy.HUMAN

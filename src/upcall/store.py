@@ -317,6 +317,14 @@ class RunStore:
             rows = await connection.execute(query)
             return [LogEntry(row.id, row.run_id, row.at, row.kind, row.user, json.loads(row.detail)) for row in rows]
 
+    async def trail(self, after: int = 0) -> Sequence[LogEntry]:
+        """The logs of all runs in one, in the order in which it happened. An entry of no run has an empty run id."""
+        if not self.path.exists():
+            return []
+        async with self._reading() as connection:
+            rows = await connection.execute(select(_log).where(_log.c.id > after).order_by(_log.c.id))
+            return [LogEntry(row.id, row.run_id, row.at, row.kind, row.user, json.loads(row.detail)) for row in rows]
+
     # -- mail ---------------------------------------------------------------------------------------------------------
 
     async def post(self, run_id: str, answers: Sequence[Answer]) -> bool:
