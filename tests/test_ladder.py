@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +94,8 @@ async def test_four_agents_that_work_at_once_need_the_same_fact_and_the_human_is
     replies = {name: [ask(text, options=FRAMEWORKS), f"{name} is done."] for name, text in WORDINGS.items()}
     model = model_of(lead=[at_once(*FOUR), "All done."], **replies)
     asked = await app_of(tree(model, *FOUR)).start("Build it")
-    assert [question.path for question in asked.questions] == [("lead", "one")]
-    assert [question.path[-1] for question in asked.repeated] == ["two", "three", "four"]
+    assert (len(asked.questions), len(asked.repeated)) == (1, 3)
+    assert {question.path for question in asked.open_questions} == {("lead", name) for name in FOUR}
     done = await app_of(tree(model, *FOUR)).answer(asked.id, "express")
     assert (done.status, done.result) == (RunStatus.COMPLETED, "All done.")
     assert [told(model, f"<{name}>") for name in FOUR] == [["Express"]] * 4
@@ -222,26 +222,6 @@ async def test_an_answer_outlives_a_failure_of_the_stretch_in_which_it_was_given
     done = await app_of(team).resume(failed.id)
     assert (failed.status, by_whom(failed)) == (RunStatus.FAILED, ["facts"])
     assert (done.result, by_whom(done), told(model)) == ("Done.", ["facts"], ["Express"])
-
-
-async def test_where_the_last_checkpoint_stands_what_was_answered_since_is_forgotten_with_the_work() -> None:
-    model = ScriptedModelClient([ask(), Fail(500), ask(), "Done."])
-    broken = [True]
-
-    class Unsaved(PausableAgent):
-        async def save_state(self) -> Mapping[str, Any]:
-            if broken:
-                raise ValueError("cannot be saved")
-            return await super().save_state()
-
-    def team() -> Team:
-        return Swarm([Unsaved("solo", model)], termination_condition=TextMessageTermination("solo"))
-
-    failed = await app_of(team, facts={"framework": "Express"}).start("Build it")
-    assert (failed.status, failed.answers) == (RunStatus.FAILED, ())
-    broken.clear()
-    done = await app_of(team).resume(failed.id)
-    assert (done.result, by_whom(done)) == ("Done.", ["facts"])
 
 
 # -- a model judges ---------------------------------------------------------------------------------------------------

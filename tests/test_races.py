@@ -19,9 +19,9 @@ PROCESSES = 8
 KINDS = ["same", "other", "resume", "mixed", "busy"]
 
 
-def race(store_url: str, *arguments: str) -> list[dict[str, Any]]:
+def race(location: str, *arguments: str) -> list[dict[str, Any]]:
     """What each round of each race came to."""
-    command = [sys.executable, str(RACE), "--json", "--store", store_url, *arguments]
+    command = [sys.executable, str(RACE), "--json", "--store", location, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
     assert done.stdout, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
@@ -30,10 +30,10 @@ def race(store_url: str, *arguments: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_the_work_is_done_once(store_url: str) -> None:
+def test_the_work_is_done_once(location: str) -> None:
     """The same answer, different answers, `resume`, both at once, and `resume` beside a worker that is alive: one
     process works, the others get one line; of different answers exactly one is taken."""
-    found = {each["race"]: each for each in race(store_url, "--rounds", "1")}
+    found = {each["race"]: each for each in race(location, "--rounds", "1")}
     assert {kind: each["faults"] for kind, each in found.items()} == {kind: [] for kind in KINDS}
     assert found["other"]["outcomes"]["answer: Run"] == 1
     assert found["busy"]["outcomes"] == {"resume: RunBusy": PROCESSES}
@@ -41,7 +41,7 @@ def test_the_work_is_done_once(store_url: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_work_is_done_once_in_every_round(kind: str, store_url: str) -> None:
+def test_the_work_is_done_once_in_every_round(kind: str, location: str) -> None:
     """One round may be lucky."""
-    found = race(store_url, "--race", kind, "--rounds", "8")
+    found = race(location, "--race", kind, "--rounds", "8")
     assert [each["faults"] for each in found] == [[]] * 8

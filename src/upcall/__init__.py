@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from upcall.app import Upcall
     from upcall.errors import UpcallError, UserInputRequired
     from upcall.group_chats import keep_turns
+    from upcall.journal import idempotency_key, idempotent
     from upcall.plans import ClarifierResult, PlanStatus
     from upcall.prompts import Prompts
     from upcall.questions import Answer, AnsweredBy, ClarificationType, Option, Outcome, Question
@@ -40,6 +41,8 @@ _HOMES = {
     "RunStore": "store",
     "Settings": "settings",
     "Upcall": "app",
+    "idempotency_key": "journal",
+    "idempotent": "journal",
     "UpcallError": "errors",
     "UserInputRequired": "errors",
     "ask_secret": "sealing",
@@ -67,6 +70,8 @@ __all__ = [
     "UpcallError",
     "UserInputRequired",
     "ask_secret",
+    "idempotency_key",
+    "idempotent",
     "keep_turns",
     "with_questions",
 ]

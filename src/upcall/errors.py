@@ -35,6 +35,10 @@ class UnknownRun(CallerError):
         self.run_id = run_id
 
 
+class NotAllowed(CallerError):
+    """The run or the question is somebody else's to act on. Nothing was changed."""
+
+
 class RunNotWaiting(CallerError):
     """The run has no open question, or is over, so that this command does not apply."""
 
@@ -131,6 +135,28 @@ class RunConflict(StoredStateError):
             f"Run {run_id} was moved on by another process; nothing was written. Look at it with: upcall show {run_id}"
         )
         self.run_id = run_id
+
+
+class RunGone(RunConflict):
+    """The run was removed from the store in the meantime. Nothing was written."""
+
+    def __init__(self, run_id: str, store: str) -> None:
+        StoredStateError.__init__(
+            self,
+            f"Run {run_id} is no longer in the store {store}: it was removed, or the database was replaced. Nothing "
+            "was written.",
+        )
+        self.run_id = run_id
+
+
+class TooLarge(StoredStateError):
+    """What is to be stored is larger than the store takes. Nothing was written."""
+
+    def __init__(self, what: str, size: int, limit: int) -> None:
+        super().__init__(
+            f"{what} has {size / 1e6:.1f} MB, more than the {limit / 1e6:.1f} MB that the store takes; nothing was "
+            "written. Raise the setting max_state_bytes, or keep less in the team's state."
+        )
 
 
 class RunBusy(RunConflict):
