@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from autogen_core.tools import ParametersSchema, ToolSchema
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from upcall.journal import question_id
 from upcall.questions import ClarificationType, Question
 
 ASK_USER = "ask_user"
@@ -70,6 +71,7 @@ def question_from(arguments: dict[str, Any], *, agent: str, call_id: str, **own:
     options = fields.pop("options", [])
     if not isinstance(options, list):
         raise InvalidQuestion("options must be a list")
+    own = {**question_id(agent, call_id, str(said.get("question"))), **own}
     try:
         return Question(
             **fields, options=[_for_people(each) for each in options], path=(agent,), calls=(call_id,), **own

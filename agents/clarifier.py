@@ -133,6 +133,11 @@ class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]
             max_turns=self._max_turns, data_sources=self._data_sources, available_documents=documents or None
         )
 
+    @property
+    def toolset(self) -> Toolset:
+        """What it looks things up with."""
+        return self._toolset
+
     async def close(self) -> None:
         """Stop the workbenches."""
         await self._toolset.close()

@@ -9,6 +9,7 @@ from typing import Any
 
 from autogen_core.tools import ParametersSchema, TextResultContent, ToolResult, ToolSchema, Workbench
 
+from upcall.journal import idempotent
 from upcall.questions import sendable
 
 MAX_READ_CHARS = 60_000
@@ -18,6 +19,7 @@ TEMPORARY = ".write-"
 """How the name of a file begins that is being written."""
 
 
+@idempotent
 class FileWorkbench(Workbench):
     """A workbench whose only state is files, which it does not own."""
 

@@ -14,10 +14,10 @@ from pydantic import BaseModel, Field
 
 from upcall.agents.nesting import registered
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
+from upcall.callers import below
 from upcall.errors import AgentFailed, SchemaMismatch, UpcallError, first_line
 from upcall.group_chats import Waiting, keep_turns, speakers
 from upcall.handoffs import PATH, QUESTIONS, answering, answers_in, asked_by, asked_event, asking, under
-from upcall.ladder import below
 from upcall.questions import Question
 from upcall.tasks import SECONDS_TO_LET_GO, interruptions
 
@@ -82,6 +82,11 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
     ) -> None:
         super().__init__(name or team.name, description or team.description, user_proxy=user_proxy)
         self._shared = _Shared(keep_turns(team, user_proxy=user_proxy))
+
+    @property
+    def team(self) -> Team:
+        """The team itself."""
+        return self._shared.team
 
     async def take_turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken

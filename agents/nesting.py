@@ -19,9 +19,10 @@ from autogen_core import CancellationToken
 
 from upcall.agents.resumable import ResumableAgent
 from upcall.agents.turns import Frame
+from upcall.callers import below
 from upcall.errors import UpcallError
 from upcall.handoffs import answering, questions_in
-from upcall.ladder import below
+from upcall.journal import journal, take_back
 from upcall.model_errors import explain
 from upcall.tasks import Emit, Locks, cancellable, interruptions
 
@@ -64,15 +65,17 @@ async def serve_nested(
     message = TextMessage(source=caller.name, content=task)
     try:
         async with limit:
-            if isinstance(agent, ResumableAgent):
-                with below(caller.name, frame.call.id):
+            with below(caller.name, frame.call.id):
+                if isinstance(agent, ResumableAgent):
                     await _serve_ours(frame, agent, message, caller, token, emit)
-            else:
-                await cancellable(_serve_stock(frame, agent, message, token, emit), token)
+                else:
+                    await cancellable(_serve_stock(frame, agent, message, token, emit), token)
     except TimeoutError:
         if not limit.expired():
             raise
         own.clear()
+        if (kept := journal.get()) is not None:
+            await kept.give_up(caller.name, frame.call.id)
         frame.finish(
             f"Error: {agent.name} did not finish within {caller.timeout:g} seconds and was stopped; its work is "
             "dropped, what it changed by then stands. Call it with a smaller task, or do without it.",
@@ -137,6 +140,7 @@ async def _serve_stock(
         except (UpcallError, AssertionError):
             raise  # As in `call_model`.
         except Exception as error:
+            await take_back(agent.name)
             raise explain(error, agent.name) from error
         finally:
             own.cancel()

@@ -44,6 +44,7 @@ from upcall.agents.reading import UnreadableReply, read_reply, shape_text
 from upcall.agents.resumable import ResumableAgent, answers_from
 from upcall.agents.toolset import Tool, Toolset, put
 from upcall.agents.turns import Frame, Turn
+from upcall.callers import below
 from upcall.errors import ModelReplyInvalid, SchemaMismatch
 from upcall.handoffs import (
     OUTCOME,
@@ -56,6 +57,7 @@ from upcall.handoffs import (
     questions_of,
     under,
 )
+from upcall.journal import take_back
 from upcall.ladder import record
 from upcall.mailbox import Mailbox, mailbox
 from upcall.model_calls import call_model
@@ -200,6 +202,11 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         """Tokens spent since the last reset, by agent path, those of all nested agents included."""
         return dict(self._state.usage)
 
+    @property
+    def toolset(self) -> Toolset:
+        """What it can call."""
+        return self._toolset
+
     async def close(self) -> None:
         """Close the nested agents and stop the workbenches."""
         await self._toolset.close()
@@ -253,7 +260,11 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             caught = self._caught(reply)
             calls = [caught] if caught else reply.content
             if isinstance(calls, str) or not calls:
-                said = self._conclude(reply)
+                try:
+                    said = self._conclude(reply)
+                except ModelReplyInvalid:
+                    await take_back(self.name)
+                    raise
                 if isinstance(said, TextMessage):
                     yield Response(chat_message=said)
                     return
@@ -521,16 +532,17 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             return False
         frame.interrupted = True  # Cut off here, it goes on with what was answered so far.
         for question in asked:
-            answer, usage = await answer_for_nested(
-                self._model_client,
-                await self._known(self._system_message, token),
-                question,
-                agent=self.name,
-                nested=frame.call.name,
-                task=str(frame.arguments().get("task")),
-                token=token,
-                prompts=self._prompts,
-            )
+            with below(self.name, frame.call.id):
+                answer, usage = await answer_for_nested(
+                    self._model_client,
+                    await self._known(self._system_message, token),
+                    question,
+                    agent=self.name,
+                    nested=frame.call.name,
+                    task=str(frame.arguments().get("task")),
+                    token=token,
+                    prompts=self._prompts,
+                )
             if usage is not None:
                 self._count(self.name, usage)
                 told = f"(looks whether it can answer {frame.call.name}: {'yes' if answer else 'no'})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from autogen_agentchat.base import ChatAgent, Handoff, Team
@@ -15,8 +15,11 @@ from upcall.agents.nested_team import NestedTeam
 from upcall.agents.turns import Frame
 from upcall.errors import AgentFailed, ConfigurationError, UserInputRequired
 from upcall.handoffs import answered_event, asked_event
-from upcall.insides import agent_of, static_tools, team_of
+from upcall.insides import agent_of, function_of, in_this_context, static_tools, team_of
+from upcall.journal import ToolOutcome, is_idempotent, journal
 from upcall.ladder import consult
+from upcall.sealing import NO_KEY, can_seal, given, hidden
+from upcall.stock import with_journal
 from upcall.tasks import Emit, cancellable
 
 Tool: TypeAlias = BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaitable[Any]]
@@ -58,6 +61,8 @@ class Toolset:
         offered = [each for group in (self.tools, *static) for each in group.items()]
         behind = {name: _behind(name, tool, user_proxy) for name, tool in offered}
         self.nested = {name: each for name, each in behind.items() if each is not None} | self.agents
+        for each in self.nested.values():
+            with_journal(each)
         names = [tool.name for tool in made] + [each.name for each in agents] + [each.name for each in peers]
         self._refuse_twice(names + ([ASK_USER] if ask_user else []))
 
@@ -76,39 +81,88 @@ class Toolset:
         self._refuse_twice([schema["name"] for schema in schemas])
         return schemas
 
-    async def run(self, frame: Frame, token: CancellationToken) -> None:
-        """Make the frame's call of a tool, and close the frame in the very step in which the tool ends, so that no
-        cancellation comes between. What the tool raises, it raises."""
-        name, arguments, call_id = frame.call.name, frame.arguments(), frame.call.id
-        if tool := self.tools.get(name):
-            value = await tool.run_json(arguments, token, call_id=call_id)
-            frame.finish(tool.return_value_as_string(value))
-            return
-        for workbench in self.workbenches:
-            if any(schema["name"] == name for schema in await workbench.list_tools()):
-                result = await workbench.call_tool(name, arguments, token, call_id=call_id)
-                frame.finish(result.to_text(replace_image="[image]"), is_error=result.is_error)
-                return
-        known = ", ".join(schema["name"] for schema in await self.schemas())
-        frame.finish(f"Error: there is no tool {name!r}. Your tools: {known or 'none'}.", is_error=True)
-
     async def serve(self, frame: Frame, token: CancellationToken, emit: Emit[BaseAgentEvent]) -> None:
         """Make the frame's call of a tool: afterwards it has a result, an error's text among them, or a question that
-        the tool asked (told of as an event)."""
-        try:
-            await cancellable(self.run(frame, token), token)
-        except UserInputRequired as needed:
-            self._wait_for(frame, needed)
+        the tool asked (told of as an event).
+
+        Raises:
+            ConfigurationError: a secret that the call was given cannot be opened, or the key is none.
+        """
+        while frame.runnable:  # Once more at once where a secret that it asks for was told in this run already.
+            with given(frame.secrets):
+                outcome = await self._outcome(frame, token)
+            if outcome.asked is not None:
+                self._wait_for(frame, outcome.asked)
+            else:
+                frame.finish(outcome.content, is_error=outcome.is_error)
             for event in await put(frame, self._agent, token):
                 emit(event)
-        except Exception as error:  # noqa: BLE001  (a tool may raise anything; the model is told and can react)
-            frame.finish(f"Error: {str(error) or type(error).__name__}", is_error=True)
 
-    def _wait_for(self, frame: Frame, needed: UserInputRequired) -> None:
-        fields = {"question": needed.question, "options": list(needed.options)}
+    async def _outcome(self, frame: Frame, token: CancellationToken) -> ToolOutcome:
+        """What comes of the call, from the journal where it was made already. A call that names no tool is none."""
+        name, arguments, call_id = frame.call.name, frame.arguments(), frame.call.id
         try:
-            asked = question_from(fields, agent=self._agent, call_id=frame.call.id, id=needed.request_id)
-            frame.questions = [asked]
+            home = await cancellable(self._home(name), token)
+        except Exception as error:  # noqa: BLE001  (a workbench too; nothing was begun)
+            return ToolOutcome(content=f"Error: {str(error) or type(error).__name__}", is_error=True)
+        if home is None:
+            known = ", ".join(schema["name"] for schema in await self.schemas())
+            text = f"Error: there is no tool {name!r}. Your tools: {known or 'none'}."
+            return ToolOutcome(content=text, is_error=True)
+
+        async def run() -> ToolOutcome:
+            try:
+                return await cancellable(self._run(home, name, arguments, call_id, token), token)
+            except UserInputRequired as needed:
+                options = list(needed.options)
+                own = {"secret": True, "tool": name} if needed.secret else {}
+                return ToolOutcome(
+                    asked={"question": needed.question, "options": options, "id": needed.request_id, **own}
+                )
+            except Exception as error:  # noqa: BLE001  (a tool may raise anything; the model is told and can react)
+                return ToolOutcome(content=hidden(f"Error: {str(error) or type(error).__name__}"), is_error=True)
+
+        kept = journal.get()
+        if kept is None:
+            return await run()
+        declared = is_idempotent(home, function_of(home))
+        return await kept.outcome(self._agent, call_id, name, arguments, run, idempotent=declared)
+
+    async def _home(self, name: str) -> BaseTool[Any, Any] | Workbench | None:
+        """What makes a call: a tool, or the workbench that it is in."""
+        if tool := self.tools.get(name):
+            return tool
+        for workbench in self.workbenches:
+            if any(schema["name"] == name for schema in await workbench.list_tools()):
+                return workbench
+        return None
+
+    async def _run(
+        self,
+        home: BaseTool[Any, Any] | Workbench,
+        name: str,
+        arguments: dict[str, Any],
+        call_id: str,
+        token: CancellationToken,
+    ) -> ToolOutcome:
+        if isinstance(home, BaseTool):
+            value = await in_this_context(home).run_json(arguments, token, call_id=call_id)
+            return ToolOutcome(content=hidden(home.return_value_as_string(value)))
+        result = await home.call_tool(name, arguments, token, call_id=call_id)
+        return ToolOutcome(content=hidden(result.to_text(replace_image="[image]")), is_error=result.is_error)
+
+    def _wait_for(self, frame: Frame, asked: Mapping[str, Any]) -> None:
+        own = {name: asked[name] for name in ("id", "secret", "tool") if name in asked}
+        fields = {name: asked[name] for name in ("question", "options")}
+        if "secret" in own and not can_seal():
+            frame.finish(f"Error: {NO_KEY}", is_error=True)
+            return
+        if asked["question"] in frame.secrets:
+            told = "asked again for a secret that it was given; it takes it with upcall.ask_secret"
+            frame.finish(f"Error: the tool {told}.", is_error=True)
+            return
+        try:
+            frame.questions = [question_from(fields, agent=self._agent, call_id=frame.call.id, **own)]
         except InvalidQuestion as refusal:
             frame.finish(f"Error: the tool asked for input in a way that cannot be shown. {refusal}", is_error=True)
 
@@ -139,11 +193,11 @@ class Toolset:
 
 async def put(frame: Frame, agent: str, token: CancellationToken) -> list[BaseAgentEvent]:
     """The events that tell of the questions of a call that `agent` made. One whose answer is known already closes the
-    call at once."""
+    call at once, or lets its tool go on."""
     events: list[BaseAgentEvent] = []
     for question in frame.questions:
         if answer := await cancellable(consult(question), token):
-            frame.finish(answer.as_text())
+            frame.take(answer)
             events.append(answered_event(question, answer, source=agent))
         else:
             events.append(asked_event(question, source=agent))

@@ -25,6 +25,7 @@ from upcall.errors import (
     ConfigurationError,
     RunConflict,
     RunNotWaiting,
+    TeamMismatch,
     UnknownQuestion,
 )
 from upcall.plans import ReviewedPlan
@@ -310,16 +311,17 @@ async def test_a_run_does_not_go_on_with_another_team() -> None:
             [PausableAgent("other", ScriptedModelClient([]))], termination_condition=HandoffTermination("user")
         )
 
-    failed = await Upcall(store="runs.db", team=other).answer(asked.id, "Express")
-    assert failed.status is RunStatus.FAILED
-    assert "does not fit this team" in str(failed.error)
+    with pytest.raises(TeamMismatch, match="solo: the team has no such member"):
+        await Upcall(store="runs.db", team=other).answer(asked.id, "Express")
+    assert await app.get(asked.id) == asked
 
 
-async def test_a_run_that_failed_on_another_team_goes_on_with_its_own() -> None:
+async def test_a_run_that_another_team_cannot_go_on_with_takes_its_answer_from_its_own() -> None:
     app, _ = app_with(ASK, "Done.")
     asked = await app.start("Build it")
-    await Upcall(store="runs.db", team=lambda: RoundRobinGroupChat([Silent("x", "x")])).answer(asked.id, "Express")
-    assert (await app.resume(asked.id)).result == "Done."
+    with pytest.raises(TeamMismatch, match="the state is that of a Swarm, and this is a RoundRobinGroupChat"):
+        await Upcall(store="runs.db", team=lambda: RoundRobinGroupChat([Silent("x", "x")])).answer(asked.id, "Express")
+    assert (await app.answer(asked.id, "Express")).result == "Done."
 
 
 async def test_an_agent_state_of_another_version_is_refused_with_what_to_do() -> None:
@@ -328,8 +330,8 @@ async def test_an_agent_state_of_another_version_is_refused_with_what_to_do() ->
     stored = await app.store.load(asked.id)
     changed = stored.checkpoint.dump().replace('"version":1,"seen"', '"version":9,"seen"')
     await app.store.save(stored, stored.run, Checkpoint.load(changed, asked.id))
-    failed = await app.answer(asked.id, "Express")
-    assert "stored state of agent 'solo' has version 9" in str(failed.error)
+    with pytest.raises(TeamMismatch, match="solo: its state has version 9, and this version of upcall reads version 1"):
+        await app.answer(asked.id, "Express")
 
 
 async def test_a_model_and_a_team_together_are_refused() -> None:

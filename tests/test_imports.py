@@ -48,6 +48,10 @@ asyncio.run(RunStore("runs.db").create(Run(task="do it"), Checkpoint()))
     assert not packages_loaded_by(code) & {"alembic", "psycopg", "mako"}
 
 
+def test_the_driver_loads_no_cryptography_before_there_is_a_secret() -> None:
+    assert "cryptography" not in packages_loaded_by("from upcall import Upcall, ask_secret")
+
+
 def test_every_exported_name_resolves() -> None:
     assert all(getattr(upcall, name).__name__ == name for name in upcall.__all__)
 

@@ -17,7 +17,7 @@ from upcall.testing import ScriptedModelClient
 
 MODEL_CALLS = 10
 FILES = 2
-STEPS = 34
+STEPS = 66
 """Where the scenario can be cut: before and after each model call, each write to the store, each file written."""
 
 
@@ -43,7 +43,8 @@ def _later(turns: int, ring: Callable[[], object]) -> None:
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
     counted = Steps()
-    for home, name in ((ScriptedModelClient, "create"), (RunStore, "create"), (RunStore, "save")):
+    parts = [(ScriptedModelClient, "create"), *((RunStore, name) for name in ("create", "save", "claim", "record"))]
+    for home, name in parts:
         monkeypatch.setattr(home, name, _stepping(getattr(home, name), counted))
     return counted
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from autogen_agentchat.base import Team
@@ -19,16 +20,19 @@ from upcall.agents.answering import same_question_judge
 from upcall.agents.toolset import Tool, as_tool
 from upcall.answers import GivenAnswers, is_text, match_answers
 from upcall.checkpoints import Checkpoint
+from upcall.doubts import settled_by, with_doubts
 from upcall.errors import (
     ConfigurationError,
     RunNotWaiting,
-    SchemaMismatch,
     StoredStateError,
     UpcallError,
     first_line,
 )
 from upcall.facts import THIS_RUN, Fact, read_facts
+from upcall.fits import Misfit, fitted, misfits
 from upcall.group_chats import keep_turns
+from upcall.handoffs import asked_event
+from upcall.journal import in_doubt
 from upcall.ladder import Judge, Ladder, Rules, fanned_out
 from upcall.models import ModelClients, uses_demo
 from upcall.prompts import PROMPTS, Prompts
@@ -36,13 +40,17 @@ from upcall.questions import Answer, AnsweredBy, Outcome
 from upcall.runs import Run, RunStatus
 from upcall.settings import DEMO, Settings
 from upcall.store import MailCame, RunStore, StoredRun
-from upcall.stretch import Event, Stretch, delivered, whole
+from upcall.stretch import Event, Stretch, delivered
+from upcall.tasks import whole
 from upcall.teams import PHASES, USER, TeamOptions, root_team
+from upcall.workers import at_work
 
 MakeTeam: TypeAlias = Callable[[], Team]
 
 EARLIER = "earlier_assistant"
 """Who said what the user did not say in the conversation before a run."""
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 RUNGS = ("ledger", "ledger_model", "unattended", "max_questions_run")
 """The settings of who answers before the human is asked, whatever the team."""
@@ -169,7 +177,8 @@ class Upcall:
         run = run.model_copy(update={"inputs": self._inputs(run.id, workspace, documents, kept, standing)})
         crew = self._crew(run)
         first = TextMessage(source=USER, content=task)
-        stored = await self.store.create(run, Checkpoint(inbox=(*map(_said_before, history), first)))
+        inbox = (*map(_said_before, history), first)
+        stored = await self.store.create(run, Checkpoint(inbox=inbox, so_far=run.so_far(0)))
         async with aclosing(self._advance(stored, crew)) as items:
             async for item in items:
                 yield item
@@ -184,6 +193,7 @@ class Upcall:
 
         Raises:
             UnknownRun, RunNotWaiting, UnknownQuestion, AnswerRefused, AlreadyAnswered: nothing was changed.
+            TeamMismatch: the run cannot go on with this team; nothing was changed. `check` tells so beforehand.
             RunConflict: another process answered at the same time.
         """
         return await _last(self.answer_stream(run_id, answer, user=user))
@@ -208,7 +218,12 @@ class Upcall:
         if run.repeated:
             answers = fanned_out(answers, run.open_questions)
         if run.working and await self.store.post(run.id, answers):
-            yield run.answered(run.status, answers)
+            if await self.store.at_work(stored) is not None:
+                yield run.answered(run.status, answers)
+                return
+            async with aclosing(self.resume_stream(run.id)) as items:
+                async for item in items:
+                    yield item
             return
         if run.working:  # Its team has come to rest in the meantime.
             async with aclosing(self.answer_stream(run_id, answer, user=user)) as items:
@@ -217,10 +232,10 @@ class Upcall:
             return
         if not run.waiting:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; resume it first, then answer: upcall resume {run.id}")
-        crew = self._crew(run)
-        checkpoint, target = delivered(stored.checkpoint, answers, run.open_questions)
-        claim = await self.store.save(stored, run.answered(self._phase(target), answers), checkpoint)
-        async with aclosing(self._advance(claim, crew)) as items:
+        stored, crew = await self._checked(stored)
+        async with crew.closed_on_error():
+            claim, records = await self._claim_with(stored, answers)
+        async with aclosing(self._advance(claim, crew, records)) as items:
             async for item in items:
                 yield item
 
@@ -229,6 +244,7 @@ class Upcall:
 
         Raises:
             RunNotWaiting: it waits for an answer instead, or is over.
+            TeamMismatch: it cannot go on with this team; nothing was changed. `check` tells so beforehand.
         """
         return await _last(self.resume_stream(run_id))
 
@@ -241,18 +257,45 @@ class Upcall:
             raise RunNotWaiting(f"Run {run.id} waits for an answer to {ids}. Answer it with: upcall answer {run.id}")
         if run.over:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to resume.")
-        crew = self._crew(run)
+        stored, crew = await self._checked(stored)
         claim: StoredRun | None = None
-        while claim is None:
-            with suppress(MailCame):
-                claim = await self.store.save(stored, *self._with_mail(stored, await self.store.mail(run.id)))
-        async with aclosing(self._advance(claim, crew)) as items:
+        async with crew.closed_on_error():
+            records = await self.store.journal(run.id)
+            while claim is None:
+                with suppress(MailCame):
+                    going_on, checkpoint = self._with_mail(stored, await self.store.mail(run.id))
+                    claim = await self.store.claim(stored, with_doubts(going_on, in_doubt(records)), checkpoint)
+        for question in claim.run.questions if claim.run.waiting else ():
+            yield asked_event(question, source=question.asker)
+        async with aclosing(self._advance(claim, crew, records)) as items:
             async for item in items:
                 yield item
 
+    async def _claim_with(self, stored: StoredRun, answers: Sequence[Answer]) -> tuple[StoredRun, Mapping[str, str]]:
+        """The run with these answers, to be worked on, and its journal. Answers about calls in doubt are the journal's,
+        all others the team's; while calls are in doubt the run goes on waiting."""
+        run, checkpoint = stored.run, stored.checkpoint
+        settled = [answer for answer in answers if answer.question_id in run.doubts]
+        others = [answer for answer in answers if answer.question_id not in run.doubts]
+        status = self._phase_reached(run)
+        if heard := [answer for answer in others if answer.question_id not in run.early]:
+            checkpoint, target = delivered(checkpoint, heard, run.open_questions)
+            status = self._phase(target)
+        records = await self.store.journal(run.id)
+        decided: dict[str, str | None] = {}
+        for answer in settled:
+            key = run.doubts[answer.question_id]
+            decided[key] = settled_by(answer, records[key])
+        doubts = {question_id: key for question_id, key in run.doubts.items() if key not in decided}
+        if doubts:
+            status = RunStatus.AWAITING_CLARIFICATION
+        answered = run.answered(status, answers).model_copy(update={"doubts": doubts})
+        claim = await self.store.claim(stored, answered, checkpoint, decided)
+        return claim, {key: text for key, text in {**records, **decided}.items() if text is not None}
+
     def _with_mail(self, stored: StoredRun, mail: Sequence[Answer]) -> tuple[Run, Checkpoint]:
         """The run to be resumed, with the answers that came before its team could take them in. A question that the
-        checkpoint does not know is asked again; the ledger then has its answer."""
+        checkpoint does not know is asked again, and the ladder then has its answer."""
         run, checkpoint = stored.run, stored.checkpoint
         asked = {question.id for question in run.open_questions}
         answers = [answer for answer in mail if answer.question_id in asked]
@@ -260,7 +303,7 @@ class Upcall:
         if heard:
             checkpoint, _ = delivered(checkpoint, heard, run.open_questions)
         claimed = run.moved_to(self._phase_reached(run), error=None)
-        return claimed.answered(claimed.status, answers).without_early(), checkpoint
+        return claimed.answered(claimed.status, answers), checkpoint
 
     async def get(self, run_id: str) -> Run:
         """The run as it is stored. `run_id` may be the first characters of its id, four or more.
@@ -269,6 +312,24 @@ class Upcall:
             UnknownRun: there is no such run.
         """
         return (await self.store.load(run_id)).run
+
+    async def check(self, run_id: str) -> Sequence[Misfit]:
+        """What keeps a stored run from going on with this team: a member, a nested agent or a tool that its open work
+        needs and that is missing or was changed. Empty where it can go on, or is over. Nothing is changed.
+
+        Raises:
+            UnknownRun: there is no such run.
+            SchemaMismatch: what is stored cannot be read by this version of upcall.
+            ConfigurationError: the team cannot be built.
+        """
+        stored = await self.store.load(run_id)
+        if stored.run.over:
+            return ()
+        crew = self._crew(stored.run)
+        try:
+            return await misfits(crew.team, stored.checkpoint)
+        finally:
+            await crew.close()
 
     async def list(self, user: str | None = None) -> list[Run]:
         """All runs, or those of one user, newest first."""
@@ -302,20 +363,31 @@ class Upcall:
 
     # -- one stretch of a run -----------------------------------------------------------------------------------------
 
-    async def _advance(self, stored: StoredRun, crew: _Crew) -> AsyncGenerator[Event | Run, None]:
-        """The events of a run up to its next rest, then the `Run`. Where a stretch ends with questions that do not go
-        to the human, what these come to is stored, and a new team goes on with that."""
-        while True:
+    async def _advance(
+        self, stored: StoredRun, crew: _Crew, records: Mapping[str, str] = _NOTHING
+    ) -> AsyncGenerator[Event | Run, None]:
+        """The events of a run up to its next rest, then the `Run`; nothing but the run where it rests already. Where a
+        stretch ends with questions that do not go to the human, what these come to is stored, and a new team goes on
+        with that."""
+        with at_work(stored.worker):
+            async with aclosing(self._stretches(stored, crew, records)) as items:
+                async for item in items:
+                    yield item
+
+    async def _stretches(
+        self, stored: StoredRun, crew: _Crew, records: Mapping[str, str]
+    ) -> AsyncGenerator[Event | Run, None]:
+        while stored.run.working:
             ladder = self._ladder(stored.run, crew)
-            stretch = Stretch(stored, self.store, self._phase, ladder=ladder, resumable=self._make_team is None)
+            stretch = Stretch(stored, self.store, self._phase, ladder=ladder, records=records)
             async with aclosing(self._work(stretch, stored, crew)) as events:
                 async for event in events:
                     yield event
-            stored = stretch.stored
-            if not stored.run.working:
-                yield stored.run
-                return
-            crew = self._crew(stored.run)
+            stored, records = stretch.stored, {}
+            if stored.run.working:
+                crew = self._crew(stored.run)
+        await crew.close()
+        yield stored.run
 
     async def _work(self, stretch: Stretch, stored: StoredRun, crew: _Crew) -> AsyncGenerator[Event, None]:
         """Run a team from its checkpoint to its next rest, store that, then tell of it.
@@ -324,7 +396,8 @@ class Upcall:
         """
         team = crew.team
         try:
-            await self._load(team, stored)
+            if not crew.loaded:
+                await fitted(team, stored.run.id, stored.checkpoint)
             async with aclosing(stretch.events(team)) as events:
                 async for event in events:
                     yield event
@@ -335,9 +408,9 @@ class Upcall:
         except StoredStateError as error:
             if stretch.started:
                 raise
-            await whole(stretch.failed(team, error))
+            await whole(stretch.failed(error))
         except Exception as error:  # noqa: BLE001  (whatever a team raises, its run is stored as failed)
-            await whole(stretch.failed(team, error))
+            await whole(stretch.failed(error))
         finally:
             await crew.close()
         for event in stretch.held:
@@ -354,19 +427,16 @@ class Upcall:
     def _settings_of(self, run: Run) -> Settings:
         return self.settings.model_copy(update=run.inputs.get("team", {}))
 
-    async def _load(self, team: Team, stored: StoredRun) -> None:
-        state = stored.checkpoint.team_state
-        if state is None:
-            return
-        try:
-            await team.load_state(state)
-        except UpcallError:
-            raise
-        except Exception as error:
-            raise SchemaMismatch(
-                f"The stored state of run {stored.run.id} does not fit this team ({first_line(error)}). Resume it "
-                "with the team that it was started with."
-            ) from error
+    async def _checked(self, stored: StoredRun) -> tuple[StoredRun, _Crew]:
+        """The run as its team can go on with it, and the team, which has loaded it.
+
+        Raises:
+            TeamMismatch: it cannot go on with this team.
+        """
+        crew = self._crew(stored.run)
+        async with crew.closed_on_error():
+            checkpoint = await fitted(crew.team, stored.run.id, stored.checkpoint)
+        return replace(stored, checkpoint=checkpoint), replace(crew, loaded=True)
 
     def _crew(self, run: Run) -> _Crew:
         if self._make_team is not None:
@@ -426,8 +496,8 @@ class Upcall:
         return RunStatus.EXECUTING if self._make_team else PHASES.get(agent, RunStatus.EXECUTING)
 
     def _phase_reached(self, run: Run) -> RunStatus:
-        """How far a run has come, whatever its status says of how it ended."""
-        if run.status is not RunStatus.FAILED:
+        """How far a run has come, whatever its status says of how it stopped."""
+        if run.working:
             return run.status
         if self._make_team is not None:
             return RunStatus.EXECUTING
@@ -469,15 +539,25 @@ class Upcall:
 
 @dataclass(frozen=True)
 class _Crew:
-    """A team, and the model clients that were made for it; a caller's own clients stay the caller's."""
+    """A team, and the model clients that were made for it; a caller's own clients stay the caller's. ``loaded``: it has
+    the state of its run."""
 
     team: Team
     clients: ModelClients | None = None
     judge: Judge | None = None
+    loaded: bool = False
 
     async def close(self) -> None:
         if self.clients is not None:
             await self.clients.close()
+
+    @asynccontextmanager
+    async def closed_on_error(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except BaseException:
+            await self.close()
+            raise
 
 
 def _built(make_team: MakeTeam) -> Team:

@@ -10,6 +10,7 @@ from autogen_agentchat.messages import ChatMessage
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from upcall.errors import SchemaMismatch
+from upcall.runs import SoFar
 
 CHECKPOINT_VERSION: Literal[1] = 1
 
@@ -18,7 +19,8 @@ class Checkpoint(BaseModel):
     """What a team needs to go on: its state, and the messages it has not yet been given.
 
     ``team_state`` is AutoGen's own (`Team.save_state`), None before the first turn. ``inbox`` holds the task of a new
-    run, or the answers that were taken since the team stopped; it is empty after an error in mid-turn.
+    run, or the answers that were taken since the team stopped. ``so_far`` is what the run was told by
+    then; a checkpoint of the first versions of upcall has none.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -26,6 +28,7 @@ class Checkpoint(BaseModel):
     version: Literal[1] = CHECKPOINT_VERSION
     team_state: dict[str, Any] | None = None
     inbox: tuple[Annotated[ChatMessage, Field(discriminator="type")], ...] = ()
+    so_far: SoFar | None = None
 
     def thread(self) -> list[Mapping[str, Any]]:
         """What the members of the outermost team said, oldest first, as dumped messages; empty before the first turn.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from upcall import cli_store
-from upcall.errors import AnswerError, CallerError, UpcallError
+from upcall.errors import AnswerError, CallerError, TeamMismatch, UpcallError
 
 if TYPE_CHECKING:
     from upcall.app import Upcall
@@ -104,7 +104,10 @@ def answer(
     run_id: RunId,
     answers: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ANSWER | ID=ANSWER ...]", help="The answer, or one for each question by its id."),
+        typer.Argument(
+            metavar="[ANSWER | ID=ANSWER ...]",
+            help="The answer, or one for each question by its id; - reads it from standard input (for secrets).",
+        ),
     ] = None,
     skip: Annotated[list[str] | None, typer.Option(metavar="ID", help="Skip this question; repeatable.")] = None,
     decline: Annotated[list[str] | None, typer.Option(metavar="ID", help="Decline this question.")] = None,
@@ -320,9 +323,11 @@ class _Command:
 
     def _use(self, settings: Settings) -> None:
         from upcall.app import Upcall
+        from upcall.sealing import KEY
 
         models: list[Settings | ModelSettings] = [settings, *settings.agents.values(), *settings.llms.values()]
         self._secrets = [key.get_secret_value() for each in models if (key := each.api_key) is not None]
+        self._secrets += os.environ.get(KEY, "").split(",")
         for component in (*(each.model_client for each in models), *settings.tools):
             self._secrets += _texts_in(component)
         self.app = Upcall(settings=settings)
@@ -354,7 +359,12 @@ class _Command:
                 "assumptions": [],
             }
             self.print_json(failed)
-        if isinstance(error, UpcallError):
+        if isinstance(error, TeamMismatch):
+            summary, *lines = str(error).splitlines()
+            self.screen.error(summary)
+            for line in lines:
+                self.screen.note(f"  {line}", "default")
+        elif isinstance(error, UpcallError):
             self.screen.error(str(error))
         else:
             self.screen.error(f"{type(error).__name__}: {error}. This is a fault in upcall; --debug shows where.")
@@ -383,7 +393,7 @@ _LIKE_AN_ID = re.compile(r"[0-9a-f]{12}")
 
 
 def _given(found: Run, answers: list[str], skip: list[str], decline: list[str]) -> Any:
-    """What the command line says, by question id where it names one."""
+    """What the command line says, by question id where it names one. ``-`` is what standard input says."""
     from upcall.questions import Answer, Outcome
 
     known = [question.id for question in found.questions] + [each.question_id for each in found.answers]
@@ -397,18 +407,31 @@ def _given(found: Run, answers: list[str], skip: list[str], decline: list[str]) 
     for text in answers:
         named, equals, value = text.partition("=")
         if equals and any(each.startswith(named) for each in known if len(named) >= 4):
-            give(named, value)
+            give(named, _from_input(value))
         elif len(answers) == 1 and not skip and not decline and not (equals and _LIKE_AN_ID.fullmatch(named)):
-            return text
+            return _from_input(text)
         else:
+            shown = "What was given" if any(question.secret for question in found.questions) else repr(text)
             raise CallerError(
-                f"{text!r} names no question of run {found.id}. Say ID=ANSWER, an answer of several words in quotes; "
+                f"{shown} names no question of run {found.id}. Say ID=ANSWER, an answer of several words in quotes; "
                 f"ids: {', '.join(known)}."
             )
     for outcome, ids in ((Outcome.SKIPPED, skip), (Outcome.DECLINED, decline)):
         for each in ids:
             give(each, Answer(question_id=each, outcome=outcome))
     return by_id
+
+
+def _from_input(value: str) -> str:
+    """The value, or for ``-`` all of standard input, on a terminal a line that is not shown. What is on the command
+    line stays in the shell's history, and other users of the machine can see it."""
+    if value != "-":
+        return value
+    if sys.stdin.isatty():
+        from getpass import getpass
+
+        return getpass("Answer (not shown): ")
+    return sys.stdin.read().rstrip("\r\n")
 
 
 def _program() -> str:

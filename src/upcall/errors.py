@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from upcall import identity
 
@@ -108,6 +109,20 @@ class SchemaMismatch(StoredStateError):
     """The stored data has another schema version, or does not fit the team that is to load it."""
 
 
+class TeamMismatch(SchemaMismatch):
+    """A stored run needs what the team that is to go on with it does not have, or has otherwise. Nothing was changed.
+
+    Its text has a first line that sums up, and one line for each of ``misfits`` (`upcall.fits.Misfit`).
+    """
+
+    def __init__(self, run_id: str, misfits: Sequence[Any]) -> None:
+        many = "1 thing does" if len(misfits) == 1 else f"{len(misfits)} things do"
+        summary = f"Run {run_id} cannot go on with this team: {many} not fit. The run was left as it is."
+        super().__init__("\n".join([summary, *map(str, misfits)]))
+        self.run_id = run_id
+        self.misfits = tuple(misfits)
+
+
 class RunConflict(StoredStateError):
     """Another process moved this run on in the meantime. Nothing was written."""
 
@@ -149,7 +164,7 @@ class RunBusy(RunConflict):
             f"Run {run_id} is being worked on by {worker}; nothing was written. Look at it with: upcall show {run_id}. "
             f"If that process is dead, the run can be resumed in {max(1, round(seconds))} s.",
         )
-        self.run_id = run_id
+        self.run_id, self.worker = run_id, worker
 
 
 class UserInputRequired(Exception):
@@ -157,13 +172,17 @@ class UserInputRequired(Exception):
 
     Source: seed S4 (``UserInputRequiredException``). The question is checked like any other; an invalid one becomes an
     error result of the call. ``request_id`` is the id of the question in events and state too (S4-32).
+
+    The answer to a `secret` question is no result: the tool is called again and gets it from `upcall.ask_secret`, which
+    is also the way to ask for one.
     """
 
-    def __init__(self, question: str, options: Sequence[str] | None = None) -> None:
+    def __init__(self, question: str, options: Sequence[str] | None = None, *, secret: bool = False) -> None:
         super().__init__(f"User input required: {question}")
         self.request_id = identity.new_id()
         self.question = question
         self.options = tuple(options or ())
+        self.secret = secret
 
 
 def first_line(error: BaseException | str) -> str:

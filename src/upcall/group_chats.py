@@ -24,7 +24,7 @@ from autogen_agentchat.messages import (
     StopMessage,
     TextMessage,
 )
-from autogen_agentchat.teams import BaseGroupChat
+from autogen_agentchat.teams import BaseGroupChat, DiGraph, GraphFlow
 from autogen_agentchat.teams._group_chat._base_group_chat_manager import BaseGroupChatManager
 from autogen_agentchat.teams._group_chat._events import (
     GroupChatAgentResponse,
@@ -36,12 +36,14 @@ from autogen_agentchat.teams._group_chat._events import (
 from autogen_agentchat.teams._group_chat._magentic_one._magentic_one_orchestrator import MagenticOneOrchestrator
 from autogen_core import CancellationToken, ComponentModel, DefaultTopicId, MessageContext, event, rpc
 
+from upcall.callers import below
 from upcall.errors import AgentFailed, ConfigurationError
 from upcall.handoffs import ANSWERS, answering, answers_in, asked_by, asking, under
-from upcall.ladder import below
+from upcall.journal import take_back
 from upcall.mailbox import Mailbox, mailbox
 from upcall.model_errors import explain
 from upcall.questions import Question
+from upcall.stock import manager_with_journal, with_journal
 from upcall.tasks import interruptions
 
 WAITING = "A member waits for the user."
@@ -351,7 +353,37 @@ class KeepsOrchestratedTurns(KeepsTurns, MagenticOneOrchestrator):  # type: igno
             await self._transition_to_next_speakers(cancellation_token)
         else:
             with _named(self._name):
-                await super()._orchestrate_step(cancellation_token)
+                try:
+                    await super()._orchestrate_step(cancellation_token)
+                except Exception:
+                    await take_back(self._name)
+                    raise
+
+
+def members(team: Team) -> Mapping[str, ChatAgent | Team] | None:
+    """The members of a group chat by name; None for a team of another kind."""
+    if isinstance(team, InnerTeam):
+        return members(team._team)
+    return {each.name: each for each in team._participants} if isinstance(team, BaseGroupChat) else None
+
+
+def manager_of(team: Team) -> str:
+    """The name of what manages a group chat: it stands for the kind, and its state is stored under it."""
+    return manager_of(team._team) if isinstance(team, InnerTeam) else getattr(team, "_group_chat_manager_name", "")
+
+
+def graph_of(team: Team) -> DiGraph | None:
+    """The graph of a `GraphFlow`; None for any other team."""
+    if isinstance(team, InnerTeam):
+        return graph_of(team._team)
+    return team._graph if isinstance(team, GraphFlow) else None
+
+
+def can_read(team: Team, kind: str) -> bool:
+    """Whether a group chat knows a type of message, by its name; it breaks at any other when it loads its state."""
+    if isinstance(team, InnerTeam):
+        return can_read(team._team, kind)
+    return not isinstance(team, BaseGroupChat) or kind in team._message_factory._message_types
 
 
 def speakers(team: Team) -> frozenset[str] | None:
@@ -398,7 +430,9 @@ def keep_turns(team: TeamT, *, user_proxy: str = "user", live: bool = False) -> 
         if isinstance(participant, Team) and not isinstance(participant, InnerTeam):
             team._participants[place] = InnerTeam(keep_turns(participant, user_proxy=user_proxy), user_proxy)
         elif isinstance(participant, ChatAgent):
+            with_journal(participant)
             _hold(participant, turns)
+    manager_with_journal(team)
     make_factory = team._create_group_chat_manager_factory
 
     def keeping(**given: Any) -> Callable[[], BaseGroupChatManager]:
@@ -471,6 +505,8 @@ def _hold(agent: ChatAgent, turns: _Turns) -> None:
             if stock:
                 await agent.load_state(before)
             if isinstance(error, Exception):
+                if stock:
+                    await take_back(agent.name)
                 await turns.last(agent.name, cancellation_token)
             if not stock:
                 raise

@@ -158,7 +158,7 @@ def executed_event(
 def answered_event(question: Question, answer: Answer, *, source: str) -> ThoughtEvent:
     """The event that tells a stream of a question that was answered before anybody was asked: who answered, and why."""
     secret = question.secret and answer.outcome is Outcome.ANSWERED
-    told = answer.model_copy(update={"text": "", "selected": ()}) if secret else answer
+    told = answer.model_copy(update={"text": "", "selected": (), "sealed": False}) if secret else answer
     return ThoughtEvent(
         source=source,
         content=_said(answer, question) + (f" ({answer.by.value}: {answer.reason})" if answer.by in _RUNGS else ""),

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
+from autogen_agentchat.agents import (
+    AssistantAgent,
+    BaseChatAgent,
+    CodeExecutorAgent,
+    MessageFilterAgent,
+    SocietyOfMindAgent,
+)
 from autogen_agentchat.base import Handoff
-from autogen_agentchat.teams import BaseGroupChat
+from autogen_agentchat.teams import BaseGroupChat, MagenticOneGroupChat, SelectorGroupChat
 from autogen_agentchat.tools import AgentTool, TeamTool
+from autogen_core.code_executor import CodeExecutor
 from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient
-from autogen_core.tools import BaseTool, StaticStreamWorkbench, StaticWorkbench, Workbench
+from autogen_core.tools import BaseTool, FunctionTool, StaticStreamWorkbench, StaticWorkbench, Workbench
 from pydantic import BaseModel
 
 
@@ -57,6 +68,11 @@ def team_of(tool: BaseTool[Any, Any]) -> BaseGroupChat | None:
     return tool._team if type(tool) is TeamTool else None
 
 
+def function_of(tool: object) -> Callable[..., Any] | None:
+    """The function of a stock `FunctionTool`; None for anything else."""
+    return tool._func if isinstance(tool, FunctionTool) else None
+
+
 def with_agent(tool: BaseTool[Any, Any], agent: BaseChatAgent) -> AgentTool:
     """A stock `AgentTool` like `tool`, which is one, of another agent: whether it gives back the last message alone is
     private (autogen-agentchat 0.7.5)."""
@@ -64,10 +80,25 @@ def with_agent(tool: BaseTool[Any, Any], agent: BaseChatAgent) -> AgentTool:
     return AgentTool(agent, return_value_as_last_message=tool._return_value_as_last_message)
 
 
+def is_static(workbench: Workbench) -> bool:
+    """Whether it is a stock static workbench; a subclass may do more than to hold tools."""
+    return type(workbench) in (StaticWorkbench, StaticStreamWorkbench)
+
+
+def in_this_context(tool: BaseTool[Any, Any]) -> BaseTool[Any, Any]:
+    """The same tool, its function called with the present context variables: a `FunctionTool` runs a plain function in
+    a thread that has none of them (autogen-core 0.7.5)."""
+    if not isinstance(tool, FunctionTool) or asyncio.iscoroutinefunction(tool._func):
+        return tool
+    twin = copy(tool)
+    twin._func = partial(copy_context().run, tool._func)
+    return twin
+
+
 def static_tools(workbench: Workbench) -> dict[str, BaseTool[Any, Any]]:
     """The tools of a stock static workbench, by the names it offers them under: `list_tools` gives their schemas alone
     (autogen-core 0.7.5). None for any other workbench."""
-    if type(workbench) not in (StaticWorkbench, StaticStreamWorkbench):
+    if not is_static(workbench):
         return {}
     assert isinstance(workbench, StaticWorkbench)
     overrides = {name: each.name for name, each in workbench._tool_overrides.items() if each.name}
@@ -79,3 +110,42 @@ def with_tools(workbench: Workbench, tools: Sequence[BaseTool[Any, Any]]) -> Wor
     0.7.5)."""
     assert isinstance(workbench, StaticWorkbench)
     return type(workbench)(list(tools), dict(workbench._tool_overrides))
+
+
+@dataclass(frozen=True)
+class Wrappers:
+    """What is put around the parts of a stock agent through which it works; each is given the agent's name too."""
+
+    model: Callable[[ChatCompletionClient, str], ChatCompletionClient]
+    tools: Callable[[Workbench, str], Workbench]
+    code: Callable[[CodeExecutor, str], CodeExecutor]
+
+
+def wrap_parts(part: object, wrappers: Wrappers) -> None:
+    """Put wrappers around the model, the tools and the code executor of a stock agent or team, and of those in it: what
+    they were made with is private (autogen-agentchat 0.7.5). A part of another kind is left as it is."""
+    if isinstance(part, MessageFilterAgent):
+        wrap_parts(part._wrapped_agent, wrappers)
+    elif isinstance(part, AssistantAgent):
+        part._model_client = wrappers.model(part._model_client, part.name)
+        for workbench in part._workbench:
+            for tool in static_tools(workbench).values():
+                wrap_parts(agent_of(tool) or team_of(tool), wrappers)
+        part._workbench = [wrappers.tools(workbench, part.name) for workbench in part._workbench]
+    elif isinstance(part, CodeExecutorAgent):
+        if part._model_client is not None:
+            part._model_client = wrappers.model(part._model_client, part.name)
+        part._code_executor = wrappers.code(part._code_executor, part.name)
+    elif isinstance(part, SocietyOfMindAgent):
+        part._model_client = wrappers.model(part._model_client, part.name)
+        wrap_parts(part._team, wrappers)
+    elif isinstance(part, BaseGroupChat):
+        wrap_manager(part, wrappers)
+        for participant in part._participants:
+            wrap_parts(participant, wrappers)
+
+
+def wrap_manager(team: BaseGroupChat, wrappers: Wrappers) -> None:
+    """As `wrap_parts` for the model with which a team itself selects and plans, before the team is first run."""
+    if isinstance(team, SelectorGroupChat | MagenticOneGroupChat):
+        team._model_client = wrappers.model(team._model_client, team._group_chat_manager_name)

@@ -7,19 +7,20 @@ answer from a rung says who gave it and why. A risk confirmation takes the human
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from autogen_core.models import RequestUsage
 
-from upcall.answers import read_answer
-from upcall.errors import AnswerRefused
+from upcall.answers import read_answer, read_plainly
+from upcall.callers import below, callers
+from upcall.errors import AnswerRefused, ConfigurationError
 from upcall.facts import Fact
 from upcall.meaning import Meaning, meaning, same_meaning
 from upcall.questions import Answer, AnsweredBy, ClarificationType, Outcome, Question
+from upcall.sealing import NO_KEY, can_seal
 
 Answered: TypeAlias = tuple[Question, Answer]
 
@@ -65,6 +66,7 @@ class Ladder:
     ) -> None:
         self._rules = rules
         self._answered = list(answered)
+        self._answers = {question.id: answer for question, answer in self._answered}
         self._open = {question.id: question for question in open_questions}
         self._facts = facts
         self._judge = judge
@@ -75,9 +77,12 @@ class Ladder:
 
     async def answer_to(self, question: Question) -> Answer | None:
         """What the ledger or a fact says to a question with its whole path; None where neither does."""
+        if (already := self._answers.get(question.id)) is not None:
+            return already  # The run was cut off after that, and the same call asks again.
         if question.id in self._open or is_risk(question):
             return None
-        answer = await self._from_ledger(question) or self._from_facts(question)
+        # A fact is stored in clear, so that none is a secret.
+        answer = await self._from_ledger(question) or (None if question.secret else self._from_facts(question))
         return self.note(question, answer) if answer else None
 
     def without_human(self, questions: Sequence[Question]) -> list[Answer]:
@@ -112,6 +117,8 @@ class Ladder:
         return shown_once(questions) if self._rules.ledger else (tuple(questions), ())
 
     def _why_not_put(self, question: Question, waiting: Sequence[Question]) -> str | None:
+        if question.secret and not can_seal():
+            return NO_KEY
         if self._rules.unattended:
             given = sum(answer.by is AnsweredBy.POLICY for _, answer in self._answered)
             return None if is_risk(question) or given >= MAX_WITHOUT_HUMAN else NOBODY_THERE
@@ -158,7 +165,7 @@ def when_nobody_answers(question: Question, reason: str) -> Answer:
     if question.default is None or not question.default.strip() or is_risk(question):
         return answer
     try:
-        assumed = read_answer(question, question.default)
+        assumed = read_plainly(question, question.default)
     except AnswerRefused:
         return answer
     return answer.model_copy(update={"outcome": Outcome.ASSUMED, "text": assumed.text, "selected": assumed.selected})
@@ -201,25 +208,15 @@ present: ContextVar[Ladder | None] = ContextVar("upcall_ladder", default=None)
 """The ladder of the run. The driver sets it before it runs a team, and the team's tasks inherit it; in a plain AutoGen
 script there is none, and every question goes to the human."""
 
-_above: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("upcall_above", default=())
-"""The agents that the present one works for, outermost first, each with its tool call."""
-
-
-@contextmanager
-def below(agent: str, call_id: str) -> Iterator[None]:
-    """Inside, and in the tasks that are started there, the work is for a tool call of `agent`."""
-    token = _above.set((*_above.get(), (agent, call_id)))
-    try:
-        yield
-    finally:
-        with suppress(ValueError):  # An async generator that is left behind is closed in another context.
-            _above.reset(token)
-
 
 async def consult(question: Question) -> Answer | None:
     """The answer of a rung to a question that the present agent asks; None where it goes up."""
     ladder = present.get()
-    return await ladder.answer_to(_raised(question)) if ladder is not None else None
+    if ladder is None:
+        return None
+    raised = _raised(question)
+    with below(question.asker, question.calls[-1] if question.calls else ""):  # For the calls of a judge.
+        return await ladder.answer_to(raised)
 
 
 def record(question: Question, answer: Answer) -> None:
@@ -229,7 +226,7 @@ def record(question: Question, answer: Answer) -> None:
 
 
 def _raised(question: Question) -> Question:
-    for agent, call_id in reversed(_above.get()):
+    for agent, call_id in reversed(callers()):
         question = question.raised_through(agent, call_id)
     return question
 
@@ -244,8 +241,12 @@ def _by_call(question: Question) -> bool:
 
 def _shared(one: Question, other: Question) -> bool:
     """Whether one answer serves both: what is secret is for its asker alone."""
-    kept_apart = is_risk(one) or is_risk(other) or ((one.secret or other.secret) and one.path != other.path)
-    return not kept_apart and same_meaning(one, other)
+    return not (is_risk(one) or is_risk(other) or _secret_of_another(one, other)) and same_meaning(one, other)
+
+
+def _secret_of_another(one: Question, other: Question) -> bool:
+    """Whether one of them is secret and the other is not the same asker's secret: the same tool of the same agent."""
+    return (one.secret or other.secret) and ((one.secret, one.path, one.tool) != (other.secret, other.path, other.tool))
 
 
 def _may_be_repeated(asked: Question, answer: Answer, question: Question) -> bool:
@@ -254,7 +255,7 @@ def _may_be_repeated(asked: Question, answer: Answer, question: Question) -> boo
     What an agent answered is for those it speaks for. A counter-question, and a word that only ended a clarification,
     are no answers to anybody else.
     """
-    if is_risk(asked) or ((asked.secret or question.secret) and asked.path != question.path):
+    if is_risk(asked) or _secret_of_another(asked, question):
         return False
     if answer.outcome is Outcome.DECLINED:
         return answer.by is AnsweredBy.HUMAN
@@ -267,11 +268,11 @@ def _may_be_repeated(asked: Question, answer: Answer, question: Question) -> boo
 
 
 def _given_again(asked: Question, answer: Answer, question: Question) -> Answer | None:
-    """The same answer to another question, if that one accepts it."""
+    """The same answer to another question, if that one accepts it; a secret only if the key opens it."""
     by = "the user" if answer.by is AnsweredBy.HUMAN else answer.by.value
     try:
-        again = read_answer(question, answer.model_copy(update={"question_id": question.id}))
-    except AnswerRefused:
+        again = read_answer(question, answer.opened().model_copy(update={"question_id": question.id}))
+    except (AnswerRefused, ConfigurationError):
         return None
     reason = f"{by} answered {' > '.join(asked.path) or 'another agent'} the same: {asked.id}"
     return again.model_copy(update={"by": AnsweredBy.LEDGER, "user": answer.user, "reason": reason})

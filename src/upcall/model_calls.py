@@ -18,6 +18,7 @@ from autogen_core.tools import ToolSchema
 from pydantic import BaseModel
 
 from upcall.errors import UpcallError
+from upcall.journal import journal
 from upcall.model_errors import CutShort, explain_call
 from upcall.questions import sendable
 from upcall.tasks import Emit, cancellable, emitted
@@ -47,11 +48,13 @@ async def call_model(
     options: dict[str, Any] = {"tools": tools, "json_output": json_output, "cancellation_token": cancellation_token}
 
     async def ask(emit: Emit[str | CreateResult]) -> None:
-        async with asyncio.timeout(timeout):
-            if stream:
-                await _streamed(client, sent, options, emit)
-            else:
-                emit(_sendable(await client.create(sent, **options)))
+        async def fetch() -> CreateResult:
+            async with asyncio.timeout(timeout):
+                fetched = _streamed(client, sent, options, emit) if stream else client.create(sent, **options)
+                return _sendable(await fetched)
+
+        kept = journal.get()
+        emit(await (kept.reply(agent, sent, _form(tools, json_output), fetch) if kept else fetch()))
 
     reply: CreateResult | None = None
     try:
@@ -75,16 +78,23 @@ async def _streamed(
     messages: Sequence[LLMMessage],
     options: dict[str, Any],
     emit: Emit[str | CreateResult],
-) -> None:
-    whole = False
+) -> CreateResult:
+    """The whole reply; what came of it before is emitted as text."""
+    whole: CreateResult | None = None
     async for item in client.create_stream(messages, **options, extra_create_args=_usage_in_stream(client)):
         if isinstance(item, str):
             emit(sendable(item))
         # A stream that the server cuts short ends like a whole one, with half a text and no finish reason.
-        elif whole := item.finish_reason != "unknown":
-            emit(_sendable(item))
-    if not whole:
+        elif item.finish_reason != "unknown":
+            whole = item
+    if whole is None:
         raise CutShort
+    return whole
+
+
+def _form(tools: Sequence[ToolSchema], json_output: bool | type[BaseModel] | None) -> list[str]:
+    """What tells one call from another besides its messages: the tools it offers, and the form of the reply."""
+    return [*(tool["name"] for tool in tools), getattr(json_output, "__name__", str(json_output))]
 
 
 def _sendable(reply: CreateResult) -> CreateResult:

@@ -71,9 +71,28 @@ def counted(usage: Mapping[str, Usage], path: str, spent: RequestUsage) -> dict[
     return {**usage, path: used}
 
 
+class SoFar(BaseModel):
+    """What a team's work had told of its run when a checkpoint was taken. A run that goes on from there again begins
+    with this. ``rests`` counts the checkpoints before."""
+
+    model_config = ConfigDict(frozen=True)
+
+    rests: int = 0
+    classification: Classification | None = None
+    clarifier_log: str = ""
+    plan: ReviewedPlan | None = None
+    execution_path: tuple[str, ...] = ()
+    usage: dict[str, Usage] = {}
+
+
+_TOLD = tuple(name for name in SoFar.model_fields if name != "rests")
+
+
 class Run(BaseModel):
     """What is known of a run. A value: every change gives a new one.
 
+    ``early`` are the ids of questions that were put while the team works: its checkpoint does not know them. ``doubts``
+    are questions about calls that a killed process may have made, by id, each with the key of the call in the journal.
     ``repeated`` are open questions that mean the same as one of ``questions`` and get its answer too. ``closed`` are
     the questions that ``answers`` answer, whoever gave them. ``plan`` holds its earlier versions and what became of it.
     ``execution_path`` names the outermost agents in the order in which they got the turn (S3-23). ``usage`` has one
@@ -90,6 +109,7 @@ class Run(BaseModel):
     questions: tuple[Question, ...] = ()
     repeated: tuple[Question, ...] = ()
     early: tuple[str, ...] = ()
+    doubts: dict[str, str] = {}
     answers: tuple[Answer, ...] = ()
     closed: tuple[Question, ...] = ()
     classification: Classification | None = None
@@ -153,6 +173,14 @@ class Run(BaseModel):
         """How many questions were answered (S3-39)."""
         return len(self.clarification_history)
 
+    def so_far(self, rests: int) -> SoFar:
+        """What the team's work has told of it."""
+        return SoFar(rests=rests, **{name: getattr(self, name) for name in _TOLD})
+
+    def back_to(self, so_far: SoFar) -> Run:
+        """The run with what the team's work had told of it when its checkpoint was taken."""
+        return self.model_copy(update={name: getattr(so_far, name) for name in _TOLD})
+
     def moved_to(self, status: RunStatus, **changes: Any) -> Run:
         """The run in its next status, with `changes` to its other fields.
 
@@ -175,15 +203,6 @@ class Run(BaseModel):
             answers=(*self.answers, *answers),
             closed=(*self.closed, *(question for question in self.open_questions if question.id in ids)),
         )
-
-    def without_early(self) -> Run:
-        """The run without the questions that its checkpoint does not know: its team asks them again. Of which an answer
-        is here is still noted: an asker that was cut off may not have got it."""
-        still = [question for question in self.open_questions if question.id not in self.early]
-        shown, repeated = shown_once(still) if self.repeated else (tuple(still), ())
-        answered = {answer.question_id for answer in self.answers}
-        early = tuple(each for each in self.early if each in answered)
-        return self.model_copy(update={"questions": shown, "repeated": repeated, "early": early})
 
     def as_openai_run(self) -> dict[str, Any]:
         """The run in the shape of OpenAI's run object: id, status, and what is to be submitted (S4-26).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
@@ -20,13 +21,15 @@ from upcall.errors import ConfigurationError
 from upcall.facts import Fact, FactValue, facts_file, read_facts
 from upcall.functions import AgentName as AgentName
 from upcall.functions import AtLeastOne, Count, FunctionConfig, Seconds, no_flag, with_blocks
+from upcall.sealing import KEY
 from upcall.yaml_files import Given, Place, closest, dotted, near, wrong
 
 DEMO = "demo"
 DEFAULT_CONFIG = Path("upcall.yaml")
 
 PREFIX = "UPCALL_"
-_OF_OUR_TESTS = {"UPCALL_UPDATE_GOLDEN", "UPCALL_UPDATE_DOCS"}
+_NO_SETTINGS = {KEY, "UPCALL_UPDATE_GOLDEN", "UPCALL_UPDATE_DOCS"}
+"""Variables that others read: what is secret, and our tests."""
 
 
 class ModelSettings(BaseModel):
@@ -274,7 +277,9 @@ def _strangers(variables: Iterable[str]) -> Iterable[str]:
     """A note for each variable with our prefix that is no setting."""
     known = [name.upper() for name in Settings.model_fields]
     for variable in sorted(variables):
-        if not variable.startswith(PREFIX) or variable in _OF_OUR_TESTS:
+        if variable == KEY and KEY not in os.environ:
+            yield f"{KEY} is read from the environment itself, not from .env; export it."
+        if not variable.startswith(PREFIX) or variable in _NO_SETTINGS:
             continue
         name, nested, _ = variable.removeprefix(PREFIX).partition("__")
         if name not in known or (nested and not _is_table(name.lower())):

@@ -34,7 +34,7 @@ from upcall.packing import DamagedNode, Packed
 from upcall.questions import Answer
 from upcall.runs import Run, changes
 from upcall.tables import checkpoints, journal, log, mail, runs
-from upcall.workers import Worker
+from upcall.workers import Worker, taken_up
 
 MAX_STATE_BYTES = 100_000_000
 
@@ -120,7 +120,7 @@ class RunStore:
             ConfigurationError: there is a run with this id.
             TooLarge: the run or the checkpoint is larger than the store takes.
         """
-        worker = Worker().dump() if run.working else None
+        worker = taken_up(Worker()).dump() if run.working else None
         record, state = self.packed_record(run), self.packed_state(run, checkpoint)
 
         def work(connection: Connection) -> None:
@@ -191,7 +191,7 @@ class RunStore:
         """
         self._refuse_large(run, records or {})
         await self._lease_ended(stored)
-        worker = Worker().dump() if run.working else None
+        worker = taken_up(Worker()).dump() if run.working else None
         return await self._write(
             stored, run, checkpoint, worker, lambda connection: _put_records(connection, run.id, records or {})
         )
@@ -251,6 +251,27 @@ class RunStore:
             RunConflict: another worker has it now, or the run was cancelled.
         """
         await self.database.write(partial(_renew, stored=stored))
+
+    async def release(self, stored: StoredRun) -> None:
+        """Give the lease back in mid-work: the run stays as it is, and its journal.
+
+        Raises:
+            RunConflict: the caller has no longer the lease. Nothing was written.
+        """
+
+        def work(connection: Connection) -> None:
+            _renew(connection, stored)
+            connection.execute(runs.update().where(runs.c.id == stored.run.id).values(worker=None))
+
+        await self.database.write(work)
+
+    async def at_work(self, stored: StoredRun) -> str | None:
+        """Who works on the run now, in words; None where nobody does."""
+        try:
+            await self._lease_ended(stored)
+        except RunBusy as busy:
+            return busy.worker
+        return None
 
     async def _lease_ended(self, stored: StoredRun) -> None:
         """Return where nobody works on the run.

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import Annotated, Any, TypeAlias, TypeGuard, TypeVar
+from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 from autogen_agentchat.base import TaskResult, Team
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
     HandoffMessage,
-    TextMessage,
     ThoughtEvent,
     ToolCallRequestEvent,
     UserInputRequestedEvent,
 )
 from autogen_core import CancellationToken
-from pydantic import Field, TypeAdapter
 
 from upcall.agents.asking import ASK_USER
 from upcall.checkpoints import Checkpoint
@@ -41,27 +38,25 @@ from upcall.handoffs import (
     questions_in,
     questions_of,
 )
-from upcall.ladder import Ladder, fanned_out, is_risk, present
+from upcall.journal import Journal, journal
+from upcall.ladder import Ladder, fanned_out, present
 from upcall.mailbox import Mailbox, mailbox
 from upcall.plans import ReviewedPlan
 from upcall.questions import Answer, Question
 from upcall.replies import Classification
 from upcall.runs import Run, RunStatus, counted
 from upcall.store import MailCame, RunStore, StoredRun
-from upcall.tasks import interruptions
+from upcall.tasks import interruptions, whole
 from upcall.teams import USER
 
 Event: TypeAlias = BaseAgentEvent | BaseChatMessage
 T = TypeVar("T")
 
-_message: TypeAdapter[TextMessage | HandoffMessage] = TypeAdapter(
-    Annotated[TextMessage | HandoffMessage, Field(discriminator="type")]
-)
-
-_log = logging.getLogger("upcall")
-
 SECONDS_BETWEEN_MAILS = 0.2
 """How often is looked for answers that come while a team works."""
+
+BEATS_A_LEASE = 4
+"""How often a worker says that it lives in the time that its lease lasts."""
 
 SECONDS_TO_STOP = 5.0
 """How long a team that is cut off may take to stop. One that takes longer is left behind, its state unread."""
@@ -74,8 +69,7 @@ class Stretch:
         stored: the run as it was claimed; every write follows the one before.
         phase: the status of the run while the named agent has the turn.
         ladder: who answers before the human is asked; what it answered is stored with the state that holds it.
-        resumable: whether all agents of the team keep a state that can be gone on from after an error. Where it is
-            false, that is known only if one of ours was cut off.
+        records: the journal of what was done since the checkpoint.
     """
 
     def __init__(
@@ -85,21 +79,23 @@ class Stretch:
         phase: Callable[[str], RunStatus],
         *,
         ladder: Ladder,
-        resumable: bool,
+        records: Mapping[str, str],
     ) -> None:
         self._stored = stored
         self._ladder = ladder
         self._store = store
         self._phase = phase
-        self._resumable = resumable
-        self._run = stored.run
+        so_far = stored.checkpoint.so_far
+        self._run = stored.run.back_to(so_far) if so_far else stored.run
         self._token = CancellationToken()
+        self._rests = so_far.rests if so_far else 0
+        self._journal = Journal(f"{stored.run.id}/{self._rests}", records, lambda new: store.record(self._stored, new))
         self._interruptions: list[BaseException] = []
         self._last: BaseChatMessage | None = None
-        self._waiting = Waiting({question.id: question for question in stored.run.open_questions})
+        known = [question for question in stored.run.open_questions if question.id not in stored.run.early]
+        self._waiting = Waiting({question.id: question for question in known})
         self._given = {message.id for message in stored.checkpoint.inbox}
-        self._noted = {message["id"] for message in stored.checkpoint.thread()} | self._given
-        self._running: asyncio.Task[None] | None = None
+        self._finished = False
         self.started = False
         """Whether the team took its inbox in."""
         self.held: list[Event] = []
@@ -121,9 +117,10 @@ class Stretch:
         while a member works (autogen-agentchat 0.7.5); its cancellation token does.
         """
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._running = running = asyncio.create_task(self._run_team(team, queue))
-        running.add_done_callback(lambda _: queue.put_nowait(None))
-        fetching = asyncio.create_task(self._fetch_mail())
+        running = asyncio.create_task(self._run_team(team, queue))
+        watching = asyncio.create_task(self._watch())
+        for task in (running, watching):
+            task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while not running.done() or not queue.empty():
                 events = [event for event in await _all_there(queue) if event is not None]
@@ -132,12 +129,12 @@ class Stretch:
                 await self._put_early(events)
                 for told in chain.from_iterable(map(self._to_tell, events)):
                     yield told
-                if fetching.done():
-                    fetching.result()
+                if watching.done():
+                    watching.result()
             running.result()
         finally:
-            fetching.cancel()
-            await asyncio.wait([fetching])
+            watching.cancel()
+            await asyncio.wait([watching])
             if not running.done():
                 self._token.cancel()
                 await asyncio.wait([running], timeout=SECONDS_TO_STOP)
@@ -187,12 +184,21 @@ class Stretch:
         self._run = self._run.moved_to(self._run.status, questions=shown, repeated=repeated, early=ids)
         await whole(self._save_now())
 
-    async def _fetch_mail(self) -> None:
-        """Take in the answers that come while the team works, and give them to those who wait for them."""
+    async def _watch(self) -> None:
+        """Keep the lease, take in the answers that come while the team works, and give them to those who wait for them.
+
+        Raises:
+            RunConflict: another process has the run now.
+        """
+        loop = asyncio.get_running_loop()
+        beat = loop.time()
         while True:
             await asyncio.sleep(SECONDS_BETWEEN_MAILS)
-            if self._run.open_questions:
-                with suppress(StoreUnavailable):  # Busy, or gone for a moment: the mail is looked at again.
+            with suppress(StoreUnavailable):  # Busy, or gone for a moment: it is looked at again.
+                if loop.time() - beat > self._store.lease_seconds / BEATS_A_LEASE:
+                    await whole(self._store.beat(self._stored))
+                    beat = loop.time()
+                if self._run.open_questions:
                     await whole(self._take_mail())
 
     async def _take_mail(self) -> None:
@@ -216,10 +222,8 @@ class Stretch:
 
     async def rested(self, team: Team) -> Run:
         """Store the run at its rest: completed, or waiting for answers."""
-        return await self._rest(await _checkpoint(team))
-
-    async def _rest(self, checkpoint: Checkpoint) -> Run:
-        return await self._with_mail(lambda: self._rest_once(checkpoint))
+        state = dict(await team.save_state())
+        return await self._with_mail(lambda: self._rest_once(state))
 
     async def _with_mail(self, store: Callable[[], Coroutine[Any, Any, Run]]) -> Run:
         while True:
@@ -228,8 +232,9 @@ class Stretch:
             except MailCame:
                 await self._take_mail()
 
-    async def _rest_once(self, checkpoint: Checkpoint) -> Run:
+    async def _rest_once(self, state: dict[str, Any]) -> Run:
         run = self._with_what_was_answered().model_copy(update={"early": ()})
+        checkpoint = Checkpoint(team_state=state, so_far=run.so_far(self._rests + 1))
         if questions := tuple(self._waiting.questions.values()):
             run, checkpoint = self._put(run, questions, checkpoint)
         elif self._last is not None and (error := self._last.metadata.get(ERROR)):
@@ -238,6 +243,7 @@ class Stretch:
             problem = f"A question was handed to {self._last.target!r}; under Upcall the user proxy is called {USER!r}."
             return await self._save(run.moved_to(RunStatus.FAILED, error=problem))
         elif self._last is None or not self._last.to_model_text().strip():
+            await self._journal.take_back()
             run = run.moved_to(
                 RunStatus.FAILED, error="The team stopped without a result. Resume the run to try again."
             )
@@ -253,7 +259,10 @@ class Stretch:
         answered too late for the team to hear it, it is to go on at once with that."""
         by_id = {question.id: question for question in questions}
         late, left = self._late(questions)
-        shown, repeated = self._ladder.shown(left)
+        told = {question.id for question in self._run.questions}
+        chosen, _ = self._ladder.shown(sorted(left, key=lambda each: each.id not in told))
+        shown = tuple(each for each in left if each in chosen)
+        repeated = tuple(each for each in left if each not in chosen)
         run = run.moved_to(RunStatus.AWAITING_CLARIFICATION, questions=shown, repeated=repeated)
         answers = self._ladder.without_human(left)
         self.held = [each for each in self.held if not _requests(each, {question.id for question in repeated})]
@@ -266,16 +275,12 @@ class Stretch:
         checkpoint, target = delivered(checkpoint, [*late, *answers], questions)
         return run.answered(self._phase(target), answers), checkpoint
 
-    def _late(self, waiting: Iterable[Question]) -> tuple[list[Answer], list[Question]]:
-        """The answers that came while a team worked, in this stretch or in one that was cut off, and that their askers
-        have not got; and the questions without one. A risk that was confirmed for a stretch before is asked again."""
-        asked = {question.id: question for question in waiting}
-        came = {
-            *self._mailbox.answers,
-            *(key for key in self._run.early if key in asked and not is_risk(asked[key])),
-        }
-        late = {each.question_id: each for each in self._run.answers if each.question_id in asked.keys() & came}
-        return list(late.values()), [each for each in asked.values() if each.id not in late]
+    def _late(self, waiting: Sequence[Question]) -> tuple[list[Answer], list[Question]]:
+        """The answers that came while the team worked and that their askers have not got; and the questions without
+        one."""
+        came = self._mailbox.answers
+        late = [came[each.id] for each in waiting if each.id in came]
+        return late, [each for each in waiting if each.id not in came]
 
     def _with_what_was_answered(self) -> Run:
         """The run with what was answered in this stretch before the human was asked."""
@@ -289,72 +294,28 @@ class Stretch:
             usage=usage,
         )
 
-    def _as_it_stands(self, checkpoint: Checkpoint) -> tuple[Run, Checkpoint]:
-        """The run in the middle of a stretch: open is what members asked before others were cut off. What was answered
-        since is given to them when the run goes on."""
-        run, waiting = self._with_what_was_answered().without_early(), list(self._waiting.questions.values())
-        late, left = self._late(waiting)
-        shown, repeated = self._ladder.shown(left)
-        run = run.moved_to(run.status, questions=shown, repeated=repeated)
-        return run, delivered(checkpoint, late, waiting)[0] if late else checkpoint
-
-    async def failed(self, team: Team, error: Exception) -> Run:
-        """Store the run as failed, with what its agents finished before that."""
+    async def failed(self, error: Exception) -> Run:
+        """Store the run as failed. It goes on from its last rest, with the journal of what was done since."""
         cause = next((each for each in self._interruptions if isinstance(each, UpcallError)), error)
         message = str(cause) if isinstance(cause, UpcallError) else first_line(cause)
-        checkpoint = await self._what_was_done(team)
-
-        async def store() -> Run:
-            run, state = (self._run.without_early(), None) if checkpoint is None else self._as_it_stands(checkpoint)
-            return await self._save(run.moved_to(RunStatus.FAILED, error=message), state)
-
-        return await self._with_mail(store)
+        return await self._with_mail(
+            lambda: self._save(self._with_what_was_answered().moved_to(RunStatus.FAILED, error=message))
+        )
 
     async def interrupted(self, team: Team) -> None:
-        """Store what the agents finished before the stretch was cut off. Where that cannot be stored, what was stored
-        before stands."""
-        checkpoint = await self._what_was_done(team)
-        if checkpoint is None:
-            return
-        self._catch_up(checkpoint)
-        # The team may have come to its rest in the moment it was cut off; to run it on would wake the user proxy, or
-        # make an agent speak that has done its work.
-        at_rest = bool(asked_by(self._last, USER)) or (self._resumable and isinstance(self._last, TextMessage))
+        """Give the run back where the stretch is cut off: its journal says what was done. Where the team has come to
+        its rest in that moment, that is stored."""
         with suppress(StoredStateError):
-            if at_rest:
-                await self._rest(checkpoint)
+            if self._finished:
+                await self.rested(team)
             else:
-                await self._with_mail(lambda: self._save(*self._as_it_stands(checkpoint)))
-
-    def _catch_up(self, checkpoint: Checkpoint) -> None:
-        """Note what was said but not heard: a group chat that is cut off drops its events (0.7.5)."""
-        for message in checkpoint.thread():
-            if message["id"] not in self._noted and message["type"] in ("TextMessage", "HandoffMessage"):
-                self._note(_message.validate_python(message))
-
-    async def _what_was_done(self, team: Team) -> Checkpoint | None:
-        """The team's present state, if it can be gone on from; else the last checkpoint stands."""
-        if not self._can_go_on():
-            return None
-        try:
-            return await _checkpoint(team)
-        except Exception:  # noqa: BLE001  (a state that cannot be written must not keep the failure from being stored)
-            _log.warning(
-                "The state of run %s cannot be saved; it goes on from its last rest.", self._run.id, exc_info=True
-            )
-            return None
-
-    def _can_go_on(self) -> bool:
-        """Whether the team's present state can be gone on from: it took its inbox in, it stands still, and whoever was
-        cut off keeps a state for that. A stock agent's may hold half a batch; then the last checkpoint stands and its
-        stretch is done again."""
-        stopped = self._running is not None and self._running.done()
-        return self.started and stopped and (self._resumable or bool(self._interruptions))
+                await self._store.release(self._stored)
 
     async def _run_team(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
         interruptions.set(self._interruptions)
         present.set(self._ladder)
         mailbox.set(self._mailbox)
+        journal.set(self._journal)
         self._speakers = speakers(team)
         inbox = list(self._stored.checkpoint.inbox)
         async for item in team.run_stream(task=inbox or None, cancellation_token=self._token):
@@ -363,6 +324,7 @@ class Stretch:
                 if item.id not in self._given:
                     self._note(item)
                 queue.put_nowait(item)
+        self._finished = not self._token.is_cancelled()
 
     async def _save(self, run: Run, checkpoint: Checkpoint | None = None) -> Run:
         async with self._saving:
@@ -372,7 +334,6 @@ class Stretch:
     def _note(self, event: Event) -> None:
         """Read from an event what it says of the run: tokens, classification, plan, and who has the turn."""
         changes: dict[str, Any] = {}
-        self._noted.add(event.id)
         if event.models_usage is not None:
             changes["usage"] = counted(self._run.usage, "/".join(path_of(event)), event.models_usage)
         said = isinstance(event, BaseChatMessage) and PATH not in event.metadata
@@ -406,27 +367,12 @@ def delivered(
     return checkpoint.model_copy(update={"inbox": (*checkpoint.inbox, message)}), target
 
 
-async def whole(work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is done to its end also if the caller is cancelled meanwhile."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        with suppress(Exception):
-            await task
-        raise
-
-
 async def _all_there(queue: asyncio.Queue[T]) -> list[T]:
     """What is in the queue, at least one."""
     items = [await queue.get()]
     while not queue.empty():
         items.append(queue.get_nowait())
     return items
-
-
-async def _checkpoint(team: Team) -> Checkpoint:
-    return Checkpoint(team_state=dict(await team.save_state()))
 
 
 def _tells_of_an_answer(event: Event) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
@@ -90,6 +91,17 @@ async def cancellable(work: Coroutine[Any, Any, T], token: CancellationToken) ->
     if cancelled.cancelled():
         raise asyncio.CancelledError
     raise RuntimeError("it cancelled itself")
+
+
+async def whole(work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
+    """The result of `work`, which is done to its end also if the caller is cancelled meanwhile."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with suppress(Exception):
+            await task
+        raise
 
 
 async def _contained(work: Coroutine[Any, Any, T]) -> T:

@@ -6,6 +6,7 @@ are shown, not sent, and it is never read as markup.
 
 from __future__ import annotations
 
+import getpass
 import logging
 import shlex
 import sys
@@ -30,6 +31,7 @@ from upcall.errors import AnswerRefused
 from upcall.handoffs import ANSWERS, ERROR, PLAN, QUESTIONS, answers_in, path_of
 from upcall.questions import Answer, AnsweredBy, Outcome, Question
 from upcall.runs import Run, RunStatus
+from upcall.sealing import HIDDEN
 
 _SHOWN_CHARS = 160
 _SKIP, _DECLINE = "/skip", "/decline"
@@ -106,7 +108,7 @@ class Screen:
         while True:
             self.err.print("Your answer: ", end="")
             self.err.file.flush()
-            text = _line()
+            text = getpass.getpass("") if question.secret else _line()
             value: AnswerValue = text
             if text.strip() == _DECLINE:
                 value = Answer(question_id=question.id, outcome=Outcome.DECLINED)
@@ -136,14 +138,19 @@ class Screen:
             console.print(Text(safe(f"\n{told}")))
             return
         several = len(run.questions) > 1
+        secret = any(question.secret for question in run.questions)
         what = (
             f"{len(run.questions)} answers. Give one or more of them with:" if several else "the answer. Give it with:"
         )
         lines = ["", f"Run {run.id} waits for {what}"]
         for question in run.questions:
             example = question.options[0].label if question.options else "your answer"
+            if question.secret:  # On the command line it would stay in the shell's history.
+                example = "-"
             given = f"{question.id}={example}" if several else example
             lines.append(f"  {program} answer {run.id} {shlex.quote(given)}{options}")
+        if secret:
+            lines.append("For - the answer is read from standard input; on a terminal it is not shown.")
         console.print(Text(safe("\n".join(lines))))
 
     def whole(self, run: Run) -> None:
@@ -166,7 +173,7 @@ class Screen:
         for answer in run.answers:
             if question := asked.get(answer.question_id):
                 lines += ["", f"Asked    {question.question} ({' > '.join(question.path)})"]
-            lines += [f"Answer   {answer.text or answer.outcome}"]
+            lines += [f"Answer   {HIDDEN if answer.sealed else answer.text or answer.outcome}"]
             if answer.outcome is not Outcome.CANCELLED:
                 who = answer.by if answer.by is not AnsweredBy.HUMAN else answer.user or answer.by
                 lines += [f"         by {who} at {answer.answered_at.isoformat()}"]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +47,43 @@ class Worker(BaseModel):
             return None
 
     def gone(self) -> bool:
-        """Whether its process is known to have ended. False where that cannot be known from here."""
+        """Whether it is known to have ended. False where that cannot be known from here."""
+        if (self.process, self.started, self.place) == _here():
+            task = _AT_WORK.get(self.id)
+            return task.done() if task is not None else self.id not in _AT_WORK
         if not self.place or not self.started or self.place != _place():
             return False
         return _started(self.process) != self.started
+
+
+_AT_WORK: dict[str, asyncio.Task[Any] | None] = {}
+"""The workers of this process, by id: the task that took the run up, None once the work has begun."""
+
+
+def taken_up(worker: Worker) -> Worker:
+    """The worker, who is about to get a lease: gone if the present task ends before the work begins."""
+    _AT_WORK[worker.id] = asyncio.current_task()
+    return worker
+
+
+@contextmanager
+def at_work(worker: str | None) -> Iterator[None]:
+    """Inside, the worker that a lease names is at work in this process, whatever task that is in; afterwards it is
+    gone."""
+    known = Worker.load(worker) if worker is not None else None
+    if known is None:
+        yield
+        return
+    _AT_WORK[known.id] = None
+    try:
+        yield
+    finally:
+        del _AT_WORK[known.id]
+
+
+def _here() -> tuple[int, str, str]:
+    process = os.getpid()
+    return process, _started(process), _place()
 
 
 def _place() -> str:

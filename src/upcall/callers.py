@@ -1,0 +1,27 @@
+"""On whose behalf the present agent works: the agents above it, each with the tool call that it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+
+Callers = tuple[tuple[str, str], ...]
+
+_callers: ContextVar[Callers] = ContextVar("upcall_callers", default=())
+
+
+def callers() -> Callers:
+    """The agents that the present one works for, outermost first, each with its tool call (empty for a team)."""
+    return _callers.get()
+
+
+@contextmanager
+def below(agent: str, call_id: str) -> Iterator[None]:
+    """Inside, and in the tasks that are started there, the work is for a tool call of `agent`."""
+    token = _callers.set((*_callers.get(), (agent, call_id)))
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # An async generator that is left behind is closed in another context.
+            _callers.reset(token)

@@ -1,0 +1,247 @@
+"""The journal: what a team did since its last rest, so that nothing of it is done again after a kill or a failure.
+
+A run that was cut off begins again at its last rest. Each model call and each tool call is then looked up by who makes
+it (the path, with the tool call at each level) and by what it is; what was recorded is taken from there. Before a tool
+runs, that it will is recorded: a call with no result is in doubt, and nobody but the human can say what became of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
+from hashlib import blake2b
+from typing import Any, TypeAlias, TypeVar
+
+from autogen_core.models import CreateResult, LLMMessage
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from upcall.callers import callers
+from upcall.errors import SchemaMismatch
+from upcall.tasks import whole
+
+Write: TypeAlias = Callable[[Mapping[str, str | None]], Awaitable[None]]
+"""Writes records into the store, by their keys; None takes one out."""
+
+ToolT = TypeVar("ToolT")
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+_IDEMPOTENT = "upcall_idempotent"
+
+
+class ToolOutcome(BaseModel):
+    """What came of a tool call: ``content`` is plain JSON. ``asked`` is the question of a tool that needs the human."""
+
+    model_config = ConfigDict(frozen=True)
+
+    content: Any = None
+    is_error: bool = False
+    asked: dict[str, Any] | None = None
+
+
+class ToolRecord(BaseModel):
+    """A tool call in the journal. Without an ``outcome`` it was begun, and nobody knows what became of it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: tuple[str, ...]
+    calls: tuple[str, ...]
+    tool: str
+    arguments: str
+    idempotent: bool
+    outcome: ToolOutcome | None = None
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether it may have taken effect, and must not be made again without the human's word."""
+        return self.outcome is None and not self.idempotent
+
+
+class Journal:
+    """The journal of one stretch of a run.
+
+    Args:
+        epoch: names the run and its last rest.
+        records: what was recorded since that rest, by key.
+        write: where new records go; it raises where they cannot be kept, and then nothing more may be done.
+    """
+
+    def __init__(self, epoch: str, records: Mapping[str, str], write: Write) -> None:
+        self._epoch, self._records, self._write = epoch, records, write
+        self._taken: set[str] = set()
+        self._begun: dict[str, ToolRecord] = {}
+        self._last: dict[tuple[Any, ...], str] = {}
+
+    async def reply(
+        self,
+        agent: str,
+        messages: Sequence[LLMMessage],
+        options: Sequence[str],
+        fetch: Callable[[], Awaitable[CreateResult]],
+    ) -> CreateResult:
+        """The reply to a model call of `agent`: the recorded one, or what `fetch` gives, recorded.
+
+        The call is told by its messages and its `options`. The order of the messages does not count: members that work
+        at the same time may speak in another order.
+        """
+        request = sorted(_digest(message.model_dump_json()) for message in messages)
+        key = self._key("model", agent, "", [*request, *options])
+        who = (*callers(), agent)
+        self._last.pop(who, None)
+        if (recorded := self._records.get(key)) is not None:
+            reply = _read(CreateResult, recorded)
+        else:
+            try:
+                reply = await fetch()
+            except BaseException:
+                self._taken.discard(key)
+                raise
+            await whole(self._write({key: reply.model_dump_json(exclude_none=True)}))
+        self._last[who] = key
+        return reply
+
+    async def take_back(self, agent: str | None = None) -> None:
+        """Forget the last reply to `agent`, or of all: it could not be used, and is fetched anew when the run goes on.
+        Where the last call brought no reply, or a tool was called since, there is nothing to forget."""
+        who = next(reversed(self._last), None) if agent is None else (*callers(), agent)
+        if who in self._last:
+            key = self._last.pop(who)
+            await whole(self._write({key: None}))
+
+    async def outcome(
+        self,
+        agent: str,
+        call_id: str,
+        tool: str,
+        arguments: Mapping[str, Any],
+        run: Callable[[], Awaitable[ToolOutcome]],
+        *,
+        idempotent: bool,
+    ) -> ToolOutcome:
+        """The outcome of a tool call of `agent`: the recorded one, or what `run` gives, recorded.
+
+        Raises:
+            Whatever `run` raises; the call is in doubt then.
+        """
+        self._last.pop((*callers(), agent), None)
+        given = json.dumps(arguments, sort_keys=True, default=str)
+        key = self._key("tool", agent, call_id, [tool, given])
+        if (text := self._records.get(key)) is not None:
+            record = _read(ToolRecord, text)
+            if record.outcome is not None:
+                return record.outcome
+        above = callers()
+        begun = ToolRecord(
+            path=(*(name for name, _ in above), agent),
+            calls=(*(call for _, call in above), call_id),
+            tool=tool,
+            arguments=given,
+            idempotent=idempotent,
+        )
+        await whole(self._write({key: begun.model_dump_json(exclude_none=True)}))
+        self._begun[key] = begun
+        token = _idempotency_key.set("/".join([self._epoch.partition("/")[0], *begun.path, *begun.calls]))
+        try:
+            outcome = await run()
+        finally:
+            _idempotency_key.reset(token)
+        ended = begun.model_copy(update={"outcome": outcome})
+        await whole(self._write({key: ended.model_dump_json(exclude_none=True)}))
+        del self._begun[key]
+        return outcome
+
+    async def give_up(self, agent: str, call_id: str) -> None:
+        """Forget the calls that were begun for a call of `agent` and cut off: nobody waits for them any more."""
+        above = (*callers(), (agent, call_id))
+        names, calls = tuple(name for name, _ in above), tuple(call for _, call in above)
+        lost = [
+            key
+            for key, begun in self._begun.items()
+            if begun.path[: len(names)] == names and begun.calls[: len(calls)] == calls
+        ]
+        if lost:
+            await whole(self._write(dict.fromkeys(lost)))
+        for key in lost:
+            del self._begun[key]
+
+    def id_of(self, agent: str, call_id: str, text: str) -> str:
+        """The id of a question that a tool call of `agent` asks: the same each time that the call is made."""
+        return self._key("question", agent, call_id, [text]).removeprefix("question:")[:12]
+
+    def _key(self, kind: str, agent: str, call_id: str, of: Sequence[str]) -> str:
+        """A name for this call, the next one of its kind. What is asked for several times is told apart by number."""
+        number, call = 0, [self._epoch, callers(), agent, call_id, *of]
+        while (key := f"{kind}:{_digest(json.dumps([*call, number]))}") in self._taken:
+            number += 1
+        self._taken.add(key)
+        return key
+
+
+journal: ContextVar[Journal | None] = ContextVar("upcall_journal", default=None)
+"""The driver sets it before it runs a team, and the team's tasks inherit it; a plain AutoGen script has none."""
+
+
+def in_doubt(records: Mapping[str, str]) -> dict[str, ToolRecord]:
+    """The tool calls that were begun and whose outcome nobody knows, by their keys."""
+    read = {key: _read(ToolRecord, text) for key, text in records.items() if key.startswith("tool:")}
+    return {key: record for key, record in read.items() if record.in_doubt}
+
+
+async def take_back(agent: str) -> None:
+    """Forget the last reply to `agent`, which could not be used."""
+    if (kept := journal.get()) is not None:
+        await kept.take_back(agent)
+
+
+def question_id(agent: str, call_id: str, text: str) -> dict[str, str]:
+    """The field ``id`` of a question that a tool call asks; nothing without a journal."""
+    kept = journal.get()
+    return {"id": kept.id_of(agent, call_id, text)} if kept is not None else {}
+
+
+# -- what a tool says and is told -------------------------------------------------------------------------------------
+
+
+def idempotent(tool: ToolT) -> ToolT:
+    """Declare that calls of a tool (a function, an AutoGen tool or a whole workbench) may be made again.
+
+    Where a process is killed in the middle of a call, nobody knows whether it took effect. Such a call is made again
+    when the run is resumed; any other is put to the human. Gives the same object back; it can be used as a decorator.
+    """
+    setattr(tool, _IDEMPOTENT, True)
+    return tool
+
+
+def is_idempotent(*tools: object) -> bool:
+    """Whether one of these declares it: a tool, the function that it was made of, the workbench that it is in."""
+    return any(getattr(tool, _IDEMPOTENT, False) is True for tool in tools)
+
+
+_idempotency_key: ContextVar[str | None] = ContextVar("upcall_idempotency_key", default=None)
+
+
+def idempotency_key() -> str:
+    """In a tool that `Upcall` runs: a name for the present call, the same however often it is made again.
+
+    Its form is ``run/path/calls``, for services that do a thing once for each key.
+
+    Raises:
+        LookupError: no tool call of a run is being made.
+    """
+    if (key := _idempotency_key.get()) is None:
+        raise LookupError("There is no idempotency key here: it is for a tool while upcall.Upcall runs it.")
+    return key
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _read(kind: type[ModelT], text: str) -> ModelT:
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        raise SchemaMismatch(
+            "The journal of this run holds a record that cannot be read: it was written by another version of upcall. "
+            "Resume the run with the version that wrote it."
+        ) from error

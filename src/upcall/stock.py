@@ -1,0 +1,314 @@
+"""The journal for stock AutoGen agents: wrappers around their models, their tools and their code executors.
+
+Without a journal the wrappers pass everything through. A dump of a component is that of what is wrapped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from autogen_agentchat.teams import BaseGroupChat
+from autogen_core import CancellationToken, ComponentModel
+from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelCapabilities, ModelInfo
+from autogen_core.models import RequestUsage as Usage
+from autogen_core.tools import BaseTool, StreamTool, ToolResult, ToolSchema, Workbench
+from pydantic import BaseModel
+
+from upcall.insides import Wrappers, function_of, is_static, static_tools, with_tools, wrap_manager, wrap_parts
+from upcall.journal import Journal, ToolOutcome, is_idempotent, journal
+from upcall.tasks import Emit, emitted
+
+
+def with_journal(part: object) -> None:
+    """Let a stock agent, or a stock team and those in it, keep the journal."""
+    wrap_parts(part, _WRAPPERS)
+
+
+def manager_with_journal(team: BaseGroupChat) -> None:
+    """Let the model with which a team itself selects and plans keep the journal."""
+    wrap_manager(team, _WRAPPERS)
+
+
+class JournaledClient(ChatCompletionClient):
+    """A model client of a stock agent."""
+
+    def __init__(self, inner: ChatCompletionClient, agent: str) -> None:
+        self.inner, self._agent = inner, agent
+
+    async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
+        """As the client's; from the journal where it has the reply."""
+        kept = journal.get()
+        if kept is None:
+            return await self.inner.create(messages, **options)
+        form = _form(options)
+        return await kept.reply(self._agent, messages, form, lambda: self.inner.create(messages, **options))
+
+    async def create_stream(
+        self, messages: Sequence[LLMMessage], **options: Any
+    ) -> AsyncGenerator[str | CreateResult, None]:
+        """As the client's. A reply counts when it is complete; one from the journal comes without its pieces."""
+        kept = journal.get()
+        if kept is None:
+            async for item in self.inner.create_stream(messages, **options):
+                yield item
+        else:
+            async for item in self._recorded_stream(kept, messages, options):
+                yield item
+
+    def _recorded_stream(
+        self, kept: Journal, messages: Sequence[LLMMessage], options: dict[str, Any]
+    ) -> AsyncGenerator[str | CreateResult, None]:
+        async def work(emit: Emit[str | CreateResult]) -> None:
+            async def fetch() -> CreateResult:
+                async for item in self.inner.create_stream(messages, **options):
+                    if isinstance(item, CreateResult):
+                        if item.finish_reason == "unknown":  # Cut short (autogen-ext 0.7.5).
+                            raise _Unfinished(item)
+                        return item
+                    emit(item)
+                raise _Unfinished(None)
+
+            try:
+                emit(await kept.reply(self._agent, messages, _form(options), fetch))
+            except _Unfinished as unfinished:
+                if unfinished.reply is not None:
+                    emit(unfinished.reply)
+
+        return emitted([work])
+
+    async def close(self) -> None:
+        """As the client's."""
+        await self.inner.close()
+
+    def actual_usage(self) -> Usage:
+        """As the client's."""
+        return self.inner.actual_usage()
+
+    def total_usage(self) -> Usage:
+        """As the client's."""
+        return self.inner.total_usage()
+
+    def count_tokens(self, messages: Sequence[LLMMessage], **options: Any) -> int:
+        """As the client's."""
+        return self.inner.count_tokens(messages, **options)
+
+    def remaining_tokens(self, messages: Sequence[LLMMessage], **options: Any) -> int:
+        """As the client's."""
+        return self.inner.remaining_tokens(messages, **options)
+
+    @property
+    def capabilities(self) -> ModelCapabilities:
+        """As the client's."""
+        return self.inner.capabilities
+
+    @property
+    def model_info(self) -> ModelInfo:
+        """As the client's."""
+        return self.inner.model_info
+
+    def dump_component(self) -> ComponentModel:
+        """As the client's."""
+        return self.inner.dump_component()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class _Unfinished(Exception):
+    """A streamed reply that ended too soon: it is no reply to record."""
+
+    def __init__(self, reply: CreateResult | None) -> None:
+        self.reply = reply
+
+
+class JournaledTool(BaseTool[BaseModel, Any]):
+    """A tool in a static workbench of a stock agent. Its result is the text that the model is given."""
+
+    def __init__(self, inner: BaseTool[Any, Any], agent: str) -> None:
+        super().__init__(inner.args_type(), inner.return_type(), inner.name, inner.description)
+        self.inner, self._agent = inner, agent
+
+    @property
+    def schema(self) -> ToolSchema:
+        """As the tool's."""
+        return self.inner.schema
+
+    async def run_json(
+        self, args: Mapping[str, Any], cancellation_token: CancellationToken, call_id: str | None = None
+    ) -> Any:
+        """As the tool's; from the journal where it was called already."""
+
+        async def run() -> ToolOutcome:
+            try:
+                value = await self.inner.run_json(args, cancellation_token, call_id=call_id)
+            except Exception as error:  # noqa: BLE001  (raised again below)
+                return ToolOutcome(content=str(error), is_error=True)
+            return ToolOutcome(content=self.inner.return_value_as_string(value))
+
+        kept = journal.get()
+        if kept is None:
+            return self.inner.return_value_as_string(
+                await self.inner.run_json(args, cancellation_token, call_id=call_id)
+            )
+        declared = is_idempotent(self.inner, function_of(self.inner))
+        outcome = await kept.outcome(self._agent, call_id or "", self.name, args, run, idempotent=declared)
+        if outcome.is_error:
+            raise RuntimeError(outcome.content)
+        return outcome.content
+
+    async def run(self, args: BaseModel, cancellation_token: CancellationToken) -> Any:
+        """As the tool's."""
+        return await self.run_json(args.model_dump(), cancellation_token)
+
+    def return_value_as_string(self, value: Any) -> str:
+        """It is one already."""
+        return str(value)
+
+    async def save_state_json(self) -> Mapping[str, Any]:
+        """As the tool's."""
+        return await self.inner.save_state_json()
+
+    async def load_state_json(self, state: Mapping[str, Any]) -> None:
+        """As the tool's."""
+        await self.inner.load_state_json(state)
+
+    def dump_component(self) -> ComponentModel:
+        """As the tool's."""
+        return self.inner.dump_component()
+
+
+class JournaledWorkbench(Workbench):
+    """Any other workbench of a stock agent: an MCP server's, or one of a user's own."""
+
+    def __init__(self, inner: Workbench, agent: str) -> None:
+        self.inner, self._agent = inner, agent
+
+    async def list_tools(self) -> list[ToolSchema]:
+        """As the workbench's."""
+        return await self.inner.list_tools()
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        call_id: str | None = None,
+    ) -> ToolResult:
+        """As the workbench's; from the journal where it was called already."""
+
+        async def run() -> ToolOutcome:
+            made = await self.inner.call_tool(name, arguments, cancellation_token, call_id)
+            return ToolOutcome(content=made.model_dump(mode="json"))
+
+        kept = journal.get()
+        if kept is None:
+            return await self.inner.call_tool(name, arguments, cancellation_token, call_id)
+        declared = is_idempotent(self.inner)
+        outcome = await kept.outcome(self._agent, call_id or "", name, arguments or {}, run, idempotent=declared)
+        if isinstance(outcome.content, str):  # What the human said that it came to.
+            return ToolResult(name=name, result=[{"content": outcome.content}], is_error=outcome.is_error)
+        return ToolResult.model_validate(outcome.content)
+
+    async def start(self) -> None:
+        """As the workbench's."""
+        await self.inner.start()
+
+    async def stop(self) -> None:
+        """As the workbench's."""
+        await self.inner.stop()
+
+    async def reset(self) -> None:
+        """As the workbench's."""
+        await self.inner.reset()
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """As the workbench's."""
+        return await self.inner.save_state()
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """As the workbench's."""
+        await self.inner.load_state(state)
+
+    def dump_component(self) -> ComponentModel:
+        """As the workbench's."""
+        return self.inner.dump_component()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class JournaledExecutor(CodeExecutor):
+    """The code executor of a stock agent. A run of code is a tool call without an id."""
+
+    def __init__(self, inner: CodeExecutor, agent: str) -> None:
+        self.inner, self._agent = inner, agent
+
+    async def execute_code_blocks(
+        self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
+    ) -> CodeResult:
+        """As the executor's; from the journal where it was run already."""
+
+        async def run() -> ToolOutcome:
+            result = await self.inner.execute_code_blocks(code_blocks, cancellation_token)
+            return ToolOutcome(content=result.output, is_error=result.exit_code != 0)
+
+        kept = journal.get()
+        if kept is None:
+            return await self.inner.execute_code_blocks(code_blocks, cancellation_token)
+        blocks = {"code": json.dumps([asdict(block) for block in code_blocks])}
+        declared = is_idempotent(self.inner)
+        outcome = await kept.outcome(self._agent, "", "execute_code", blocks, run, idempotent=declared)
+        return CodeResult(exit_code=int(outcome.is_error), output=str(outcome.content))
+
+    async def start(self) -> None:
+        """As the executor's."""
+        await self.inner.start()
+
+    async def stop(self) -> None:
+        """As the executor's."""
+        await self.inner.stop()
+
+    async def restart(self) -> None:
+        """As the executor's."""
+        await self.inner.restart()
+
+    def dump_component(self) -> ComponentModel:
+        """As the executor's."""
+        return self.inner.dump_component()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def _form(options: Mapping[str, Any]) -> list[str]:
+    """What tells one call from another besides its messages."""
+    tools = [each["name"] if isinstance(each, Mapping) else each.name for each in options.get("tools", ())]
+    form = options.get("json_output")
+    return [*tools, getattr(form, "__name__", str(form))]
+
+
+def _client(client: ChatCompletionClient, agent: str) -> ChatCompletionClient:
+    return client if isinstance(client, JournaledClient) else JournaledClient(client, agent)
+
+
+def _tools(workbench: Workbench, agent: str) -> Workbench:
+    if not is_static(workbench):
+        return workbench if isinstance(workbench, JournaledWorkbench) else JournaledWorkbench(workbench, agent)
+    tools = list(static_tools(workbench).values())
+    return with_tools(workbench, [_tool(each, agent) for each in tools])
+
+
+def _tool(tool: BaseTool[Any, Any], agent: str) -> BaseTool[Any, Any]:
+    """The tool with a journal. One that streams runs an agent or a team, which keep it themselves."""
+    return tool if isinstance(tool, JournaledTool | StreamTool) else JournaledTool(tool, agent)
+
+
+def _code(executor: CodeExecutor, agent: str) -> CodeExecutor:
+    return executor if isinstance(executor, JournaledExecutor) else JournaledExecutor(executor, agent)
+
+
+_WRAPPERS = Wrappers(model=_client, tools=_tools, code=_code)
