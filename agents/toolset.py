@@ -63,6 +63,10 @@ class Toolset:
         self.nested = {name: each for name, each in behind.items() if each is not None} | self.agents
         for each in self.nested.values():
             with_journal(each)
+        self._schemas = [tool.schema for tool in made]  # Made once: a tool makes it anew each time that it is asked.
+        self._own_schemas = [_agent_schema(agent) for agent in self.agents.values()]
+        self._own_schemas += [each.handoff_tool.schema for each in peers]
+        self._own_schemas += [ask_user_schema()] if ask_user else []
         names = [tool.name for tool in made] + [each.name for each in agents] + [each.name for each in peers]
         self._refuse_twice(names + ([ASK_USER] if ask_user else []))
 
@@ -72,12 +76,10 @@ class Toolset:
         Raises:
             AgentFailed: a workbench cannot list its tools.
         """
-        schemas = [tool.schema for tool in self.tools.values()]
+        schemas = list(self._schemas)
         for workbench in self.workbenches:
             schemas.extend(await self._listed(workbench))
-        schemas += [_agent_schema(agent) for agent in self.agents.values()]
-        schemas += [each.handoff_tool.schema for each in self.handoffs.values()]
-        schemas += [ask_user_schema()] if self.ask_user else []
+        schemas += self._own_schemas
         self._refuse_twice([schema["name"] for schema in schemas])
         return schemas
 

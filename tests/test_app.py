@@ -50,9 +50,9 @@ def app_with(*replies: Reply, **options: Any) -> tuple[Upcall, ScriptedModelClie
 async def test_a_team_of_ones_own_pauses_and_goes_on_in_a_new_object() -> None:
     app, model = app_with(ASK, "Done with Express.")
     asked = await app.start("Build it", user="alice")
-    done = await Upcall(store="runs.db", team=lambda: solo(model)).answer(asked.id, "express", user="bob")
+    done = await Upcall(store="runs.db", team=lambda: solo(model)).answer(asked.id, "express", user="alice")
     assert (asked.status, asked.questions[0].path) == (RunStatus.AWAITING_CLARIFICATION, ("solo",))
-    assert (done.status, done.result, done.answers[0].user) == (RunStatus.COMPLETED, "Done with Express.", "bob")
+    assert (done.status, done.result, done.answers[0].user) == (RunStatus.COMPLETED, "Done with Express.", "alice")
     assert len(model.requests) == 2
 
 

@@ -48,7 +48,7 @@ def match_answers(
     earlier = {answer.question_id: answer for answer in answered}
     new: dict[str, Answer] = {}
     for named, value in by_id.items():
-        question_id = _full_id(named, [*open_by_id, *earlier])
+        question_id = full_id(named, [*open_by_id, *earlier])
         if question_id in open_by_id:
             answer = read_plainly(open_by_id[question_id], value, user)
             if question_id in new and not new[question_id].says_the_same(answer):
@@ -165,7 +165,7 @@ def _named(given: AnswerValue, open_questions: Sequence[Question]) -> str:
     )
 
 
-def _full_id(named: str, known: Sequence[str]) -> str:
+def full_id(named: str, known: Sequence[str]) -> str:
     """The one known id that starts with `named`, or `named` itself where none or several do."""
     starting = [known_id for known_id in known if known_id.startswith(named)] if len(named) >= 4 else []
     return starting[0] if len(starting) == 1 else named

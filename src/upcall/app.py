@@ -16,9 +16,11 @@ from autogen_agentchat.messages import TextMessage
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool
 
+from upcall.access import Access, InboxEntry
 from upcall.agents.answering import same_question_judge
 from upcall.agents.toolset import Tool, as_tool
 from upcall.answers import GivenAnswers, is_text, match_answers
+from upcall.assignment import read_rules
 from upcall.checkpoints import Checkpoint
 from upcall.doubts import settled_by, with_doubts
 from upcall.errors import (
@@ -36,10 +38,10 @@ from upcall.journal import in_doubt
 from upcall.ladder import Judge, Ladder, Rules, fanned_out
 from upcall.models import ModelClients, uses_demo
 from upcall.prompts import PROMPTS, Prompts
-from upcall.questions import Answer, AnsweredBy, Outcome
-from upcall.runs import Run, RunStatus
+from upcall.questions import Answer, AnsweredBy, Outcome, Question
+from upcall.runs import Run, RunStatus, recorded_as
 from upcall.settings import DEMO, Settings
-from upcall.store import MailCame, RunStore, StoredRun
+from upcall.store import LogEntry, MailCame, RunStore, StoredRun
 from upcall.stretch import Event, Stretch, delivered
 from upcall.tasks import whole
 from upcall.teams import PHASES, USER, TeamOptions, root_team
@@ -52,8 +54,8 @@ EARLIER = "earlier_assistant"
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
-RUNGS = ("ledger", "ledger_model", "unattended", "max_questions_run")
-"""The settings of who answers before the human is asked, whatever the team."""
+RUNGS = ("ledger", "ledger_model", "unattended", "max_questions_run", "assign")
+"""The settings of who answers before the human is asked, and of which human is, whatever the team."""
 
 KEPT = (
     *RUNGS,
@@ -168,7 +170,8 @@ class Upcall:
                 "The task, its history, user_info or facts hold bytes that are no text in UTF-8. Say it in plain text."
             )
         status = RunStatus.EXECUTING if self._make_team else RunStatus.INITIALIZING
-        run = Run(task=task, status=status, user=user or self.settings.user, **({"id": run_id} if run_id else {}))
+        owner = self._access(user).user
+        run = Run(task=task, status=status, user=owner, **({"id": run_id} if run_id else {}))
         kept = {
             "user_info": None if user_info is None else dict(user_info),
             "data_sources": None if data_sources is None else list(data_sources),
@@ -193,6 +196,7 @@ class Upcall:
 
         Raises:
             UnknownRun, RunNotWaiting, UnknownQuestion, AnswerRefused, AlreadyAnswered: nothing was changed.
+            NotAllowed: a question is somebody else's to answer; nothing was changed.
             TeamMismatch: the run cannot go on with this team; nothing was changed. `check` tells so beforehand.
             RunConflict: another process answered at the same time.
         """
@@ -201,17 +205,27 @@ class Upcall:
     async def answer_stream(
         self, run_id: str, answer: GivenAnswers, *, user: str | None = None
     ) -> AsyncGenerator[Event | Run, None]:
-        """As `answer`, with the events first and the `Run` last."""
-        stored = await self.store.load(run_id)
-        run = stored.run
-        if run.status in (RunStatus.CANCELLED, RunStatus.EXPIRED) or not (run.questions or run.answers):
+        """As `answer`, with the events first and the `Run` last. Whoever sees only questions of the run hears no
+        events."""
+        access = self._access(user)
+        stored = await access.load(self.store, run_id, "answer")
+        await access.check_answer(self.store, stored.run, answer)
+        async with aclosing(access.told(stored.run, self._answered(stored, answer, access))) as items:
+            async for item in items:
+                yield item
+
+    async def _answered(
+        self, stored: StoredRun, answer: GivenAnswers, access: Access
+    ) -> AsyncGenerator[Event | Run, None]:
+        run, known = stored.run, access.shown(stored.run)
+        if run.status in (RunStatus.CANCELLED, RunStatus.EXPIRED) or not (known.questions or known.answers):
             raise RunNotWaiting(f"Run {run.id} is {run.status} and waits for no answer.")
-        if not run.questions and not isinstance(answer, Mapping):
-            humans = [each for each in run.answers if each.by is AnsweredBy.HUMAN]
-            answer = {(humans or run.answers)[-1].question_id: answer}
+        if not known.questions and not isinstance(answer, Mapping):
+            humans = [each for each in known.answers if each.by is AnsweredBy.HUMAN]
+            answer = {(humans or known.answers)[-1].question_id: answer}
         named = isinstance(answer, Mapping) or (isinstance(answer, Answer) and answer.question_id)
-        waiting = run.open_questions if named else run.questions
-        answers = match_answers(answer, waiting, run.answers, user or self.settings.user, run.closed)
+        waiting = known.open_questions if named else access.answerable(known)
+        answers = match_answers(answer, waiting, known.answers, access.user, known.closed)
         if not answers:
             yield run
             return
@@ -221,12 +235,12 @@ class Upcall:
             if await self.store.at_work(stored) is not None:
                 yield run.answered(run.status, answers)
                 return
-            async with aclosing(self.resume_stream(run.id)) as items:
+            async with aclosing(self._resumed(await self.store.load(run.id), access.user)) as items:
                 async for item in items:
                     yield item
             return
         if run.working:  # Its team has come to rest in the meantime.
-            async with aclosing(self.answer_stream(run_id, answer, user=user)) as items:
+            async with aclosing(self.answer_stream(run.id, answer, user=access.user)) as items:
                 async for item in items:
                     yield item
             return
@@ -239,18 +253,25 @@ class Upcall:
             async for item in items:
                 yield item
 
-    async def resume(self, run_id: str) -> Run:
+    async def resume(self, run_id: str, *, user: str | None = None) -> Run:
         """Go on with a run that failed, was interrupted, or whose process ended in the middle.
 
         Raises:
             RunNotWaiting: it waits for an answer instead, or is over.
+            NotAllowed: it is somebody else's.
             TeamMismatch: it cannot go on with this team; nothing was changed. `check` tells so beforehand.
         """
-        return await _last(self.resume_stream(run_id))
+        return await _last(self.resume_stream(run_id, user=user))
 
-    async def resume_stream(self, run_id: str) -> AsyncGenerator[Event | Run, None]:
+    async def resume_stream(self, run_id: str, *, user: str | None = None) -> AsyncGenerator[Event | Run, None]:
         """As `resume`, with the events first and the `Run` last."""
-        stored = await self.store.load(run_id)
+        access = self._access(user)
+        stored = await access.load_whole(self.store, run_id, "resume")
+        async with aclosing(self._resumed(stored, access.user)) as items:
+            async for item in items:
+                yield item
+
+    async def _resumed(self, stored: StoredRun, user: str | None) -> AsyncGenerator[Event | Run, None]:
         run = stored.run
         if run.status is RunStatus.AWAITING_CLARIFICATION:
             ids = ", ".join(question.id for question in run.questions)
@@ -262,7 +283,7 @@ class Upcall:
         async with crew.closed_on_error():
             records = await self.store.journal(run.id)
             while claim is None:
-                with suppress(MailCame):
+                with suppress(MailCame), recorded_as("resumed", user):
                     going_on, checkpoint = self._with_mail(stored, await self.store.mail(run.id))
                     claim = await self.store.claim(stored, with_doubts(going_on, in_doubt(records)), checkpoint)
         for question in claim.run.questions if claim.run.waiting else ():
@@ -305,15 +326,17 @@ class Upcall:
         claimed = run.moved_to(self._phase_reached(run), error=None)
         return claimed.answered(claimed.status, answers), checkpoint
 
-    async def get(self, run_id: str) -> Run:
-        """The run as it is stored. `run_id` may be the first characters of its id, four or more.
+    async def get(self, run_id: str, *, user: str | None = None) -> Run:
+        """The run as it is stored. `run_id` may be the first characters of its id, four or more. To whom only questions
+        of it are assigned, it has these and nothing else of what was said.
 
         Raises:
             UnknownRun: there is no such run.
         """
-        return (await self.store.load(run_id)).run
+        access = self._access(user)
+        return access.shown((await access.load(self.store, run_id, "show")).run)
 
-    async def check(self, run_id: str) -> Sequence[Misfit]:
+    async def check(self, run_id: str, *, user: str | None = None) -> Sequence[Misfit]:
         """What keeps a stored run from going on with this team: a member, a nested agent or a tool that its open work
         needs and that is missing or was changed. Empty where it can go on, or is over. Nothing is changed.
 
@@ -321,8 +344,9 @@ class Upcall:
             UnknownRun: there is no such run.
             SchemaMismatch: what is stored cannot be read by this version of upcall.
             ConfigurationError: the team cannot be built.
+            NotAllowed: it is somebody else's.
         """
-        stored = await self.store.load(run_id)
+        stored = await self._access(user).load_whole(self.store, run_id, "check")
         if stored.run.over:
             return ()
         crew = self._crew(stored.run)
@@ -332,16 +356,56 @@ class Upcall:
             await crew.close()
 
     async def list(self, user: str | None = None) -> list[Run]:
-        """All runs, or those of one user, newest first."""
-        return await self.store.list(user)
+        """All runs, or those that a user sees, newest first."""
+        return self._access(user).all_seen(await self.store.list())
 
-    async def cancel(self, run_id: str) -> Run:
+    async def inbox(self, user: str | None = None) -> Sequence[InboxEntry]:
+        """The open questions of all runs that a user may answer, oldest first."""
+        return self._access(user).inbox(await self.store.list())
+
+    def answerable(self, run: Run, user: str | None = None) -> Sequence[Question]:
+        """The questions that a run shows and a user may answer."""
+        return self._access(user).answerable(run)
+
+    async def assign(self, run_id: str, question_id: str, assignee: str | None, *, user: str | None = None) -> Run:
+        """Say who is to answer an open question: a user's name, ``role:NAME``, or None for the owner of the run. What
+        is shown as one question is assigned as one.
+
+        Raises:
+            UnknownRun, UnknownQuestion, NotAllowed: nothing was changed.
+            ConfigurationError: there is no such role.
+            RunNotWaiting: a team is at work on the run.
+        """
+        access = self._access(user)
+        stored = await access.load_whole(self.store, run_id, "assign")
+        if stored.run.working:
+            raise RunNotWaiting(f"Run {stored.run.id} is being worked on. Assign its questions when it waits.")
+        run, question = access.assign(stored.run, question_id, assignee)
+        with recorded_as("assigned", access.user, question=question.id, to=assignee):
+            return (await self.store.save(stored, run)).run
+
+    async def audit(self, run_id: str | None = None, *, user: str | None = None, after: int = 0) -> Sequence[LogEntry]:
+        """Who did what, oldest first, from the entry that follows the one with the id `after`: who started, answered,
+        resumed, cancelled, assigned, and who was refused. Of one run, or of all that are the user's.
+
+        Raises:
+            UnknownRun: there is no such run.
+            NotAllowed: it is somebody else's.
+        """
+        return await self._access(user).audit(self.store, run_id, after)
+
+    def _access(self, user: str | None) -> Access:
+        return Access.of(user, self.settings)
+
+    async def cancel(self, run_id: str, *, user: str | None = None) -> Run:
         """End a run for good. Its open questions are recorded as cancelled. Cancelling twice is harmless.
 
         Raises:
             RunNotWaiting: it is over already.
+            NotAllowed: it is somebody else's.
         """
-        stored = await self.store.load(run_id)
+        access = self._access(user)
+        stored = await access.load_whole(self.store, run_id, "cancel")
         run = stored.run
         if run.status is RunStatus.CANCELLED:
             return run
@@ -359,7 +423,8 @@ class Upcall:
             closed=(*run.closed, *run.open_questions),
             error=None,
         )
-        return (await self.store.save(stored, cancelled)).run
+        with recorded_as("cancelled", access.user):
+            return (await self.store.save(stored, cancelled)).run
 
     # -- one stretch of a run -----------------------------------------------------------------------------------------
 
@@ -419,7 +484,10 @@ class Upcall:
     def _ladder(self, run: Run, crew: _Crew) -> Ladder:
         settings = self._settings_of(run)
         rules = Rules(
-            ledger=settings.ledger, unattended=settings.unattended, max_questions_run=settings.max_questions_run
+            ledger=settings.ledger,
+            unattended=settings.unattended,
+            max_questions_run=settings.max_questions_run,
+            assign=read_rules(settings.assign),
         )
         facts = [[Fact.model_validate(each) for each in level] for level in run.inputs.get("facts", ())]
         return Ladder(rules, run.clarification_history, run.open_questions, facts, crew.judge)
@@ -514,6 +582,7 @@ class Upcall:
         """What a run keeps from its start, so that it goes on the same in another folder or process; never a key. Its
         own facts come before those of the settings."""
         team = {name: getattr(self.settings, name) for name in (RUNGS if self._make_team is not None else KEPT)}
+        team["assign"] = [rule.model_dump(mode="json", exclude_none=True) for rule in self.settings.assign]
         team |= {name: value for name, value in chosen.items() if value is not None}
         levels = [[fact.model_dump() for fact in level] for level in (facts, self.settings.standing_facts())]
         if self._make_team is not None:

@@ -13,6 +13,7 @@ import signal
 import sys
 import traceback
 from collections.abc import AsyncGenerator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -127,8 +128,8 @@ def answer(
     with command:
         found = command.open(run_id)
         given = _given(found, answers or [], skip or [], decline or [])
-        if not given and command.interactive and found.questions:
-            given = command.screen.ask(found)
+        if not given and command.interactive and (mine := command.answerable(found)).questions:
+            given = command.screen.ask(mine)
         elif not given:
             ids = ", ".join(question.id for question in found.questions)
             raise CallerError(
@@ -172,7 +173,7 @@ def list_runs(
     with command:
         from upcall.terminal import table
 
-        runs = asyncio.run(command.app.list(user))
+        runs = asyncio.run(command.app.list())
         if as_json:
             command.print_json([each.as_json() for each in runs])
         elif runs:
@@ -183,11 +184,82 @@ def list_runs(
 
 
 @app.command()
+def inbox(
+    store: Store = None,
+    config: Config = None,
+    user: User = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """List the open questions of all runs that you may answer, oldest first."""
+    command = _Command(debug, as_json, store=store, config=config, user=user)
+    with command:
+        entries = asyncio.run(command.app.inbox())
+        if as_json:
+            command.print_json([{"run_id": each.run_id, **each.question.as_json()} for each in entries])
+        for each in () if as_json else entries:
+            command.screen.question(each.question, console=command.screen.out)
+            command.screen.result(command.how_to_answer(each.run_id, each.question.id))
+        if not entries and not as_json:
+            command.screen.note("No question waits for you.")
+
+
+@app.command()
+def assign(
+    run_id: RunId,
+    question: Annotated[str, typer.Argument(metavar="ID", help="The open question, or its first characters.")],
+    who: Annotated[
+        str | None, typer.Argument(metavar="[WHO]", help="A user, or role:NAME; without it the owner of the run.")
+    ] = None,
+    store: Store = None,
+    config: Config = None,
+    user: User = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Say who is to answer an open question."""
+    command = _Command(debug, as_json, store=store, config=config, user=user)
+    with command:
+        assigned = asyncio.run(command.app.assign(run_id, question, who))
+        if as_json:
+            command.print_json(assigned.as_json())
+        else:
+            command.screen.note(f"Question {question} of run {assigned.id} is for {who or 'the owner of the run'} now.")
+
+
+@app.command()
+def audit(
+    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="One run; without it all of yours.")] = None,
+    after: Annotated[int, typer.Option(metavar="N", help="Only what follows the entry with this number.")] = 0,
+    store: Store = None,
+    config: Config = None,
+    user: User = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Say who did what, and who was refused, oldest first."""
+    command = _Command(debug, as_json, store=store, config=config, user=user)
+    with command:
+        entries = asyncio.run(command.app.audit(run_id, after=after))
+        if as_json:
+            command.print_json([asdict(each) for each in entries])
+        elif entries:
+            from upcall.terminal import audit_table
+
+            command.screen.result(audit_table(entries))
+
+
+@app.command()
 def show(
-    run_id: RunId, store: Store = None, config: Config = None, as_json: AsJson = False, debug: Debug = False
+    run_id: RunId,
+    store: Store = None,
+    config: Config = None,
+    user: User = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> None:
     """Show a run: plan, answers, tokens, open questions, result."""
-    command = _Command(debug, as_json, store=store, config=config)
+    command = _Command(debug, as_json, store=store, config=config, user=user)
     with command:
         found = asyncio.run(command.app.get(run_id))
         if as_json:
@@ -200,10 +272,15 @@ def show(
 
 @app.command()
 def cancel(
-    run_id: RunId, store: Store = None, config: Config = None, as_json: AsJson = False, debug: Debug = False
+    run_id: RunId,
+    store: Store = None,
+    config: Config = None,
+    user: User = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> None:
     """End a run for good."""
-    command = _Command(debug, as_json, store=store, config=config)
+    command = _Command(debug, as_json, store=store, config=config, user=user)
     with command:
         command.finish(asyncio.run(command.app.cancel(run_id)))
 
@@ -222,7 +299,7 @@ class _Command:
         self.debug, self.as_json = debug, as_json
         self.interactive = not as_json and not detach and sys.stdin.isatty() and sys.stderr.isatty()
         self.program = _program()
-        given = [(name, explicit.get(name)) for name in ("store", "config")]
+        given = [(name, explicit.get(name)) for name in ("store", "config", "user")]
         self.store_option = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in given if value)
         self._explicit = explicit
         self._secrets: list[str] = []
@@ -249,16 +326,26 @@ class _Command:
         """The run, with the model it was started with where the command line names none."""
         found = asyncio.run(self.app.get(run_id))
         if self._explicit.get("model") is None:
-            self._use(self.app.settings.started_with(found.inputs, self._explicit.get("base_url")))
+            # Whoever may only answer a question of it goes on with its model too.
+            inputs = asyncio.run(self.app.store.load(found.id)).run.inputs
+            self._use(self.app.settings.started_with(inputs, self._explicit.get("base_url")))
         return found
+
+    def answerable(self, run: Run) -> Run:
+        """The run with the open questions that the user may answer."""
+        return run.model_copy(update={"questions": tuple(self.app.answerable(run))})
+
+    def how_to_answer(self, run_id: str, question_id: str) -> str:
+        """The command that answers one question."""
+        return f"  {self.program} answer {run_id} {question_id}=...{self.store_option}"
 
     def follow(self, stream: AsyncGenerator[Any, None], run_id: str) -> None:
         """Show the events of a run; on a terminal ask its questions and go on, until it rests for another reason."""
         self._run_id = run_id
         self._announce()
         rest = self._consume(stream)
-        while self.interactive and rest.waiting:
-            answers = self.screen.ask(rest)
+        while self.interactive and rest.waiting and (mine := self.answerable(rest)).questions:
+            answers = self.screen.ask(mine)
             rest = self._consume(self.app.answer_stream(rest.id, answers))
         self.finish(rest)
 
@@ -266,7 +353,7 @@ class _Command:
         """Print how a run rests, and end with the status that goes with it."""
         if self.as_json:
             self.print_json(rest.as_json())
-        elif rest.waiting:
+        elif rest.waiting and rest.questions:
             self.screen.waiting(rest, self.program, self.store_option)
         elif rest.working:
             self.screen.note(

@@ -35,6 +35,10 @@ class UnknownRun(CallerError):
         self.run_id = run_id
 
 
+class NotAllowed(CallerError):
+    """The run or the question is somebody else's to act on. Nothing was changed."""
+
+
 class RunNotWaiting(CallerError):
     """The run has no open question, or is over, so that this command does not apply."""
 

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from autogen_core.models import RequestUsage
 
 from upcall.answers import read_answer, read_plainly
+from upcall.assignment import AssignRule, assignee_by_rule
 from upcall.callers import below, callers
 from upcall.errors import AnswerRefused, ConfigurationError
 from upcall.facts import Fact
@@ -39,11 +40,12 @@ _WORDS_OF_A_STAGE = frozenset({"skip", "done", "exit", "quit", "proceed", "conti
 @dataclass(frozen=True)
 class Rules:
     """Which rungs there are. ``max_questions_run`` counts the questions of tool calls that reach the human (X4): what
-    clarifier and planner may ask has limits of its own."""
+    clarifier and planner may ask has limits of its own. ``assign`` says which human a question is for."""
 
     ledger: bool = True
     unattended: bool = False
     max_questions_run: int = 10
+    assign: tuple[AssignRule, ...] = ()
 
 
 class Ladder:
@@ -81,9 +83,18 @@ class Ladder:
             return already  # The run was cut off after that, and the same call asks again.
         if question.id in self._open or is_risk(question):
             return None
+        (question,) = self.assigned([question])
         # A fact is stored in clear, so that none is a secret.
         answer = await self._from_ledger(question) or (None if question.secret else self._from_facts(question))
         return self.note(question, answer) if answer else None
+
+    def assigned(self, questions: Iterable[Question]) -> tuple[Question, ...]:
+        """The questions, each with whom it is for: as it is open already, else as the first rule that fits says."""
+        return tuple(question.model_copy(update={"assignee": self._assignee(question)}) for question in questions)
+
+    def _assignee(self, question: Question) -> str | None:
+        known = self._open.get(question.id)
+        return known.assignee if known is not None else assignee_by_rule(question, self._rules.assign)
 
     def without_human(self, questions: Sequence[Question]) -> list[Answer]:
         """The answers to those of the open questions that do not go to the human: nobody is there, or too many did."""
@@ -145,6 +156,8 @@ class Ladder:
         return None if number is None else _given_again(*earlier[number], question)
 
     def _from_facts(self, question: Question) -> Answer | None:
+        if question.assignee is not None:
+            return None  # Facts are the word of who runs it, not of whom it is for.
         for level in self._facts:
             found = {fact.answer.casefold(): fact for fact in level if fact.answers(question)}
             if found:
@@ -219,6 +232,12 @@ async def consult(question: Question) -> Answer | None:
         return await ladder.answer_to(raised)
 
 
+def is_assigned(question: Question) -> bool:
+    """Whether a question that the present agent hears of is for somebody in particular."""
+    ladder = present.get()
+    return ladder is not None and ladder.assigned([_raised(question)])[0].assignee is not None
+
+
 def record(question: Question, answer: Answer) -> None:
     """Record what the present agent answered to a nested agent's question."""
     if (ladder := present.get()) is not None:
@@ -240,8 +259,9 @@ def _by_call(question: Question) -> bool:
 
 
 def _shared(one: Question, other: Question) -> bool:
-    """Whether one answer serves both: what is secret is for its asker alone."""
-    return not (is_risk(one) or is_risk(other) or _secret_of_another(one, other)) and same_meaning(one, other)
+    """Whether one answer serves both: what is secret is for its asker alone, what is assigned is for one to answer."""
+    kept_apart = is_risk(one) or is_risk(other) or _secret_of_another(one, other)
+    return not kept_apart and one.assignee == other.assignee and same_meaning(one, other)
 
 
 def _secret_of_another(one: Question, other: Question) -> bool:
@@ -256,6 +276,8 @@ def _may_be_repeated(asked: Question, answer: Answer, question: Question) -> boo
     are no answers to anybody else.
     """
     if is_risk(asked) or _secret_of_another(asked, question):
+        return False
+    if asked.assignee != question.assignee:
         return False
     if answer.outcome is Outcome.DECLINED:
         return answer.by is AnsweredBy.HUMAN

@@ -161,6 +161,9 @@ class Question(BaseModel):
 
     A ``risk_confirmation`` is always ``required`` and never has a ``default``: it takes the human's own choice, and to
     skip it would tell the asker to go on.
+
+    ``assignee`` is who is to answer it, a user's name or ``role:NAME``; without one it is the owner of the run. The
+    driver sets it by the rules of the settings, whatever a model or a message says.
     """
 
     model_config = ConfigDict(
@@ -187,6 +190,7 @@ class Question(BaseModel):
     calls: tuple[str, ...] = ()
     asked_at: datetime = Field(default_factory=lambda: identity.now())
     expires_at: datetime | None = None
+    assignee: str | None = None
 
     @field_validator("options", mode="before")
     @classmethod
@@ -253,6 +257,10 @@ class Question(BaseModel):
         if self.secret:
             lines.append(f"  {words.secret_tool.format(self.tool) if self.tool else words.secret}")
         return lines
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that the command line prints."""
+        return self.model_dump(mode="json", exclude_none=True)
 
     def as_arguments(self) -> dict[str, Any]:
         """The question as the arguments of a call that asks it (S1-11 to S1-16); options are their labels."""

@@ -17,6 +17,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from upcall.assignment import ROLE, AssignRule
 from upcall.errors import ConfigurationError
 from upcall.facts import Fact, FactValue, facts_file, read_facts
 from upcall.functions import AgentName as AgentName
@@ -76,6 +77,9 @@ class Settings(BaseSettings):
     max_state_bytes: AtLeastOne = 100_000_000
     user: str | None = None
     user_info: dict[str, str] = {}
+    admins: list[str] = []
+    roles: dict[str, list[str]] = {}
+    assign: list[AssignRule] = []
     workspace: Path | None = None
     documents: list[Path] = []
     timeout: Seconds = 120
@@ -134,6 +138,7 @@ class Settings(BaseSettings):
         read._strangers = tuple(_strangers(variables))
         read._given = given
         read.standing_facts()
+        read._refuse_unknown_roles()
         read._refuse_unknown_llms(said if "functions" in said.data else given)
         return read
 
@@ -208,6 +213,17 @@ class Settings(BaseSettings):
         own: ModelSettings | None = self.agents.get(agent)  # type: ignore[call-overload]
         return own or self.llms.get(named.get(agent))  # type: ignore[call-overload]
 
+    def _refuse_unknown_roles(self) -> None:
+        """A question for a role that nobody has could be answered by nobody."""
+        for at, rule in enumerate(self.assign):
+            role = rule.to.removeprefix(ROLE)
+            if rule.to.startswith(ROLE) and role not in self.roles:
+                at_line = self._given.at("assign", at, "to") if self._given is not None else "assign"
+                raise ConfigurationError(
+                    f"{at_line}: assign.{at}.to = {rule.to!r} is a role that is not defined under "
+                    f"roles{near(role, self.roles)} Defined: {', '.join(self.roles) or 'none'}."
+                )
+
     def _refuse_unknown_llms(self, given: Given) -> None:
         for name, block in self.functions.items() if self.llms else ():
             for field in ("llm", "planner_llm"):
@@ -264,6 +280,9 @@ def _refuse_unknown(given: Given) -> None:
         named = given.data.get(table)
         for name in named if isinstance(named, dict) else ():
             given.refuse_unknown((table, name), ModelSettings.model_fields, listed=ModelSettings.model_fields)
+    rules = given.data.get("assign")
+    for at in range(len(rules)) if isinstance(rules, list) else ():
+        given.refuse_unknown(("assign", at), AssignRule.model_fields)
     tools = given.data.get("tools")
     for at, tool in enumerate(tools if isinstance(tools, list) else ()):
         if isinstance(tool, dict) and not isinstance(tool.get("provider"), str):
@@ -310,8 +329,8 @@ def _problem(error: ValidationError, given: Given) -> str:
     first = max(errors, key=lambda each: len(each["loc"]))
     place, value = _place(first["loc"]), first["input"]
     if first["type"] == "extra_forbidden":
-        known = ", ".join(ModelSettings.model_fields)
-        text = f"{dotted(place)} is unknown{near(str(place[-1]), ModelSettings.model_fields)} Known: {known}."
+        fields = AssignRule.model_fields if place[0] == "assign" else ModelSettings.model_fields
+        text = f"{dotted(place)} is unknown{near(str(place[-1]), fields)} Known: {', '.join(fields)}."
     else:
         text = wrong(place, value, ", or ".join(each["msg"] for each in errors if _place(each["loc"]) == place))
     if given.holds(place, value):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import select
+from sqlalchemy import Select, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DatabaseError, IntegrityError
 
@@ -335,9 +335,13 @@ class RunStore:
 
     async def log(self, run_id: str, after: int = 0) -> Sequence[LogEntry]:
         """The log of a run, oldest first, from the entry that follows the one with the id `after`."""
-        query = select(log).where(log.c.run_id == run_id, log.c.id > after).order_by(log.c.id)
-        rows = await self.database.read(lambda connection: connection.execute(query).all())
-        return [LogEntry(row.id, row.run_id, row.at, row.kind, row.user, json.loads(row.detail)) for row in rows]
+        return await self.database.read(partial(_entries, select(log).where(log.c.run_id == run_id, log.c.id > after)))
+
+    async def trail(self, after: int = 0) -> Sequence[LogEntry]:
+        """The logs of all runs in one, oldest first, from the entry that follows the one with the id `after`."""
+        if not await self.exists():
+            return []
+        return await self.database.read(partial(_entries, select(log).where(log.c.id > after)))
 
     # -- mail ---------------------------------------------------------------------------------------------------------
 
@@ -486,6 +490,11 @@ def _post(connection: Connection, *, run_id: str, answers: Sequence[Answer], nam
         elif not before.says_the_same(answer):
             raise AlreadyAnswered(f"Question {answer.question_id} has another answer already; that one stands.")
     return True
+
+
+def _entries(query: Select[Any], connection: Connection) -> list[LogEntry]:
+    rows = connection.execute(query.order_by(log.c.id))
+    return [LogEntry(row.id, row.run_id, row.at, row.kind, row.user, json.loads(row.detail)) for row in rows]
 
 
 def _renew(connection: Connection, stored: StoredRun) -> None:

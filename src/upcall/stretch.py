@@ -174,6 +174,7 @@ class Stretch:
         new = [question for event in requests for question in questions_of(event) if question.id not in known]
         if not new:
             return
+        new = list(self._ladder.assigned(new))
         open_now = (*self._run.open_questions, *new)
         not_put = {answer.question_id for answer in self._ladder.without_human(open_now)}
         put = [question for question in open_now if question.id not in not_put]
@@ -257,6 +258,7 @@ class Stretch:
     def _put(self, run: Run, questions: tuple[Question, ...], checkpoint: Checkpoint) -> tuple[Run, Checkpoint]:
         """The run waiting for its questions, one of each meaning. Where some of them do not go to the human, or were
         answered too late for the team to hear it, it is to go on at once with that."""
+        questions = self._ladder.assigned(questions)
         by_id = {question.id: question for question in questions}
         late, left = self._late(questions)
         told = {question.id for question in self._run.questions}

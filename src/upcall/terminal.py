@@ -32,6 +32,7 @@ from upcall.handoffs import ANSWERS, ERROR, PLAN, QUESTIONS, answers_in, path_of
 from upcall.questions import Answer, AnsweredBy, Outcome, Question
 from upcall.runs import Run, RunStatus
 from upcall.sealing import HIDDEN
+from upcall.store import LogEntry
 
 _SHOWN_CHARS = 160
 _SKIP, _DECLINE = "/skip", "/decline"
@@ -86,7 +87,8 @@ class Screen:
         head = f"{number}{question.asked_by()}: "
         console.print(Text.assemble((safe(head), "bold"), (safe(question.question), "bold yellow")))
         others = [f"  {', '.join(each.asker_for_whom() for each in also)} waits for this too."] if also else []
-        for line in [*question.details(), *others]:
+        whose = [f"  For {question.assignee}."] if question.assignee else []
+        for line in [*question.details(), *others, *whose]:
             console.print(Text(safe(line)))
 
     def ask(self, run: Run) -> Mapping[str, AnswerValue]:
@@ -209,6 +211,15 @@ def table(runs: Sequence[Run]) -> str:
     wide = max(len(status) for status in RunStatus)
     return "\n".join(
         f"{run.id}  {run.status:<{wide}}  {run.updated_at:%Y-%m-%d %H:%M}  {_short(run.task)}" for run in runs
+    )
+
+
+def audit_table(entries: Sequence[LogEntry]) -> str:
+    """One line an entry: number, time, run, who, what, and its details."""
+    return "\n".join(
+        f"{entry.id:>5}  {entry.at}  {entry.run_id or '-':<12}  {_short(entry.user or '-', 40):<12}  {entry.kind:<9}  "
+        + " ".join(f"{name}={_short(str(value))}" for name, value in entry.detail.items())
+        for entry in entries
     )
 
 
