@@ -10,6 +10,7 @@ from autogen_agentchat.messages import TextMessage
 
 from upcall import packing
 from upcall.checkpoints import Checkpoint
+from upcall.store import RunStore
 
 FIRST = Checkpoint(inbox=(TextMessage(source="user", content="do it"),))
 
@@ -35,6 +36,16 @@ def rewrite(location: str, table: str, column: str, change: Callable[[Any], Any]
     for (stored,) in execute(location, f"select {column} from {table}"):
         value = packing.unpacked(packing.unseal(bytes(stored)), {}.__getitem__)
         execute(location, f"update {table} set {column} = ?", packing.seal(packing.packed(change(value)).root))
+
+
+async def change_checkpoint(location: str, run_id: str, change: Callable[[Any], Any]) -> Checkpoint:
+    """Store the run's last checkpoint as another version, or somebody else, would have written it. Gives the former."""
+    store = RunStore(location)
+    stored = await store.load(run_id)
+    state = stored.checkpoint.as_json()
+    await store.save(stored, stored.run, Checkpoint.from_json(change(state) or state, run_id))
+    await store.close()
+    return stored.checkpoint
 
 
 def message(number: int, text: str = "and so on ") -> dict[str, Any]:

@@ -9,13 +9,11 @@ import sys
 from pathlib import Path
 
 import mail_process
-import pytest
 from conversation import soon
 
 from upcall import RunStatus
 
 
-@pytest.mark.xfail(strict=True, reason="the answer is delivered once more at the rest, so that the lead speaks again")
 async def test_the_team_is_not_run_again_when_it_is_done(tmp_path: Path) -> None:
     """The writer gets its answer in the middle of the work; when the lead is done, nobody makes one more model call."""
     world = mail_process.World(tmp_path, waits=True)
@@ -25,7 +23,6 @@ async def test_the_team_is_not_run_again_when_it_is_done(tmp_path: Path) -> None
     assert world.noted() == 1
 
 
-@pytest.mark.xfail(strict=True, reason="resume forgets the answer, and the rest that follows ends the journal")
 async def test_what_followed_the_answer_is_not_done_again_after_a_kill(tmp_path: Path) -> None:
     """The writer took its note on the answer that came by mail; after the kill nobody asks or takes it again."""
     command = [sys.executable, mail_process.__file__, str(tmp_path)]

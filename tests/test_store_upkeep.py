@@ -262,6 +262,22 @@ async def test_a_damaged_store_is_checked_with_status_1(tmp_path: Path) -> None:
     assert upcall("store", "check").status == 0
 
 
+def test_a_run_that_was_taken_back_waits_for_what_was_asked_then() -> None:
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    question = upcall("show", run_id, "--json").json["questions"][0]
+    assert upcall("answer", run_id, "Express", "--json").json["status"] == "completed"
+    last = execute("upcall.db", "select max(version) from upcall_checkpoints")[0][0]
+    execute("upcall.db", "update upcall_checkpoints set state = ? where version = ?", b"\x00" * 40, last)
+    assert "upcall store restore" in upcall("show", run_id).error
+    back = upcall("store", "restore", run_id, "--json").json
+    while back["status"] == "awaiting_clarification" and back["questions"][0]["id"] != question["id"]:
+        raise AssertionError(back)
+    done = upcall(
+        "answer" if back["questions"] else "resume", run_id, *(["Django"] if back["questions"] else []), "--json"
+    )
+    assert done.json["status"] == "completed"
+
+
 def test_a_password_is_never_shown() -> None:
     ended = upcall("store", "check", "--store", "postgresql://me:hush-hush@127.0.0.1:1/db?password=hush-hush")
     assert "postgresql://me@127.0.0.1:1/db" in ended.error

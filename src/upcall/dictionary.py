@@ -42,11 +42,11 @@ _QUESTIONS = (
     '{"id":"","status":"awaiting_clarification","task":"","user":"","questions":[{"id":"","question":"Which ","header":"",'
     '"clarification_type":"approach_choice","context":"","options":[{"label":"","description":""},{"label":"Express"},'
     '{"label":"FastAPI"}],"allow_free_text":true,"multi_select":false,"required":true,"default":"","secret":false,"path":'
-    '["lead","coder"],"calls":["call_1_1","call_1_1"],"asked_at":"2026-11-22T08:28:35Z"}],"repeated":[],"early":[],'
+    '["lead","coder"],"calls":["call_1_1","call_1_1"],"asked_at":"2026-11-22T08:28:35Z"}],"repeated":[],"early":[],"doubts":{},'
     '"answers":[],"closed":[],"clarifier_log":"","execution_path":["classifier","clarifier","planner","lead"],"usage":{'
     '"lead":{"prompt_tokens":102,"completion_tokens":1,"model_calls":1},"lead/coder":{"prompt_tokens":99,'
     '"completion_tokens":1,"model_calls":1},"classifier":{"prompt_tokens":9,"completion_tokens":10,"model_calls":2}},'
-    '"inputs":{"team":{"ledger":true,"ledger_model":false,"unattended":false,"max_questions_run":10},"facts":[[],[]],'
+    '"inputs":{"team":{"ledger":true,"ledger_model":false,"unattended":false,"max_questions_run":10,"assign":[]},"facts":[[],[]],'
     '"own_team":true},"created_at":"2026-11-22T08:28:34Z","updated_at":"2026-11-22T08:28:35Z"}',
     '"upcall.path":"lead/coder","upcall.error":"","upcall.questions":"[{\\"id\\":\\"\\",\\"question\\":\\"Which ?\\",'
     '\\"clarification_type\\":\\"missing_info\\",\\"options\\":[{\\"label\\":\\"Express\\"},{\\"label\\":\\"FastAPI\\"}],'
@@ -64,23 +64,25 @@ _STATE = (
     '\\"}","name":"coder"},"result":null,"questions":[{"id":"08ce607be460","question":"Which ?","header":null,'
     '"clarification_type":"missing_info","context":null,"options":[{"label":"Express","description":null,"id":null},'
     '{"label":"FastAPI","description":null,"id":null}],"allow_free_text":true,"multi_select":false,"required":true,'
-    '"default":null,"secret":false,"path":["lead","coder"],"calls":["call_1_1","call_1_1"],"asked_at":'
-    '"2026-11-22T08:28:35Z","expires_at":null}],"answers":[],"nested":{"version":1,"seen":[""],"messages":[{"content":'
+    '"default":null,"secret":false,"tool":null,"path":["lead","coder"],"calls":["call_1_1","call_1_1"],"asked_at":'
+    '"2026-11-22T08:28:35Z","expires_at":null,"assignee":null}],"answers":[],"nested":{"version":1,"seen":[""],"messages":[{"content":'
     '"","source":"lead","type":"UserMessage"}],"arrived":[],"frames":[{"call":{"id":"call_1_1","arguments":'
     '"{\\"question\\": \\"Which ?\\", \\"options\\": [\\"Express\\", \\"FastAPI\\"]}","name":"ask_user"},"result":null,'
     '"questions":[{"id":"","question":"","header":null,"clarification_type":"missing_info","context":null,"options":[],'
-    '"allow_free_text":true,"multi_select":false,"required":true,"default":null,"secret":false,"path":["coder"],"calls":'
-    '["call_1_1"],"asked_at":"2026-11-22T08:28:35Z","expires_at":null}],"answers":[],"nested":null,"interrupted":false,'
-    '"passed_up":[],"problem":null,"invalid":null}],"thought":null,"rounds":1,"repairs":0,"asked":1,"remembered":false,'
+    '"allow_free_text":true,"multi_select":false,"required":true,"default":null,"secret":false,"tool":null,"path":["coder"],"calls":'
+    '["call_1_1"],"asked_at":"2026-11-22T08:28:35Z","expires_at":null,"assignee":null}],"answers":[],"nested":null,"interrupted":false,'
+    '"passed_up":[],"problem":null,"invalid":null,"secrets":{}}],"thought":null,"rounds":1,"repairs":0,"asked":1,"remembered":false,'
     '"usage":{"coder":{"prompt_tokens":99,"completion_tokens":1,"model_calls":1}}},"interrupted":false,"passed_up":[],'
-    '"problem":null,"invalid":null}],"thought":null,"rounds":1,"repairs":0,"asked":0,"remembered":false,"usage":{"lead":{'
+    '"problem":null,"invalid":null,"secrets":{}}],"thought":null,"rounds":1,"repairs":0,"asked":0,"remembered":false,"usage":{"lead":{'
     '"prompt_tokens":102,"completion_tokens":1,"model_calls":1},"lead/coder":{"prompt_tokens":99,"completion_tokens":1,'
     '"model_calls":1}}},"message_buffer":[]},"user":{"type":"ChatAgentContainerState","version":"1.0.0","agent_state":{'
     '"type":"BaseState","version":"1.0.0"},"message_buffer":[{"$":0},{"$":0}]},"SwarmGroupChatManager":{"type":'
     '"SwarmManagerState","version":"1.0.0","message_thread":[{"$":[[{"$":0}],{"$":0}]},{"$":0}],"current_turn":0,'
-    '"current_speaker":"lead","upcall":{"speaking":[],"given":["-4d75-"],"since":0}}}},"inbox":[]}',
+    '"current_speaker":"lead","upcall":{"speaking":[],"given":["-4d75-"],"since":0}}}},"inbox":[],"so_far":{"rests":1,"classification":null,"clarifier_log":"","plan":null,"execution_path":['
+    '"lead"],"usage":{"lead":{"prompt_tokens":89,"completion_tokens":1,"model_calls":1}}}}',
     '{"version":1,"team_state":null,"inbox":[{"id":"-4c27-","source":"user","models_usage":{"prompt_tokens":1,'
-    '"completion_tokens":1},"metadata":{},"created_at":"2026-11-22T08:28:34.960148Z","content":"","type":"TextMessage"}]}',
+    '"completion_tokens":1},"metadata":{},"created_at":"2026-11-22T08:28:34.960148Z","content":"","type":"TextMessage"}],"so_far":{"rests":0,"classification":null,"clarifier_log":"","plan":null,'
+    '"execution_path":[],"usage":{}}}',
 )
 
 DICTIONARY = "".join((*_RARE, *_ANSWERS, *_QUESTIONS, *_STATE)).encode()

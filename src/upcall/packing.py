@@ -31,12 +31,14 @@ SEAL_BYTES = 8
 
 TEXT_MIN = 500
 """From this many characters on a text is a node: it may stand in a message, in a context and in a result."""
-ELEMENT_MIN = 480
+ELEMENT_MIN = 640
 """The same for an object in a list: messages, questions, plan steps."""
 BRANCH_MIN = 1200
 """The same for any other object. The state of an agent that did nothing is the same at the next pause."""
-LIST_MIN = 200
+LIST_MIN = 400
 """A list with less than this is not cut into groups."""
+GROUPS_MIN = 200
+"""The same for a list of groups: references cannot be compressed."""
 FAN_OUT = 4
 """How many elements a group has in the middle."""
 LARGE = 64_000
@@ -144,15 +146,15 @@ class _Packer:
             return self._apart(part) if _weight(part) >= ELEMENT_MIN else part
         return self.shrunk(value)
 
-    def _list(self, elements: list[Node]) -> Node:
+    def _list(self, elements: list[Node], least: int = LIST_MIN) -> Node:
         self.size += len(elements)
-        if sum(map(_weight, elements)) < LIST_MIN:
+        if sum(map(_weight, elements)) < least:
             return _joined(elements)
         groups, tail = _grouped(elements)
         if not groups:
             return _joined(elements)
         # Its groups are a list as well, and may be long.
-        first = self._list([self._apart(_joined(group)) for group in groups])
+        first = self._list([self._apart(_joined(group)) for group in groups], GROUPS_MIN)
         inner = _joined([first, *tail])
         return Node(_MARKED + inner.text + b"}", inner.references)
 

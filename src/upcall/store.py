@@ -122,13 +122,14 @@ class RunStore:
         """
         worker = taken_up(Worker()).dump() if run.working else None
         record, state = self.packed_record(run), self.packed_state(run, checkpoint)
+        entries = changes(None, run)
 
         def work(connection: Connection) -> None:
             row = {"version": 1, "worker": worker, "beat": time.time(), **columns_of(run, record)}
             insert_run(connection, run, row)
             insert_missing(connection, {**record.nodes, **state.nodes})
             connection.execute(checkpoints.insert().values(run_id=run.id, version=1, state=packing.seal(state.root)))
-            add_to_log(connection, run.id, changes(None, run))
+            add_to_log(connection, run.id, entries)
 
         await self.database.write(work)
         return StoredRun(run, checkpoint, 1, worker, frozenset(record.nodes), frozenset(state.nodes))
@@ -207,6 +208,7 @@ class RunStore:
         version = stored.version + 1
         record = self.packed_record(run)
         state = None if checkpoint is None else self.packed_state(run, checkpoint)
+        entries = changes(stored.run, run)
 
         def work(connection: Connection) -> None:
             row = {"version": version, "worker": worker, "beat": time.time(), **columns_of(run, record)}
@@ -221,7 +223,7 @@ class RunStore:
             if state is not None:
                 row = {"run_id": run.id, "version": version, "state": packing.seal(state.root)}
                 connection.execute(checkpoints.insert().values(**row))
-            add_to_log(connection, run.id, changes(stored.run, run))
+            add_to_log(connection, run.id, entries)
             after(connection)
 
         await self.database.write(work)

@@ -101,7 +101,7 @@ class Stretch:
         self.held: list[Event] = []
         """Events that tell of a question; nobody hears of one before it is stored."""
         self._settled: set[tuple[tuple[str, ...], str]] = set()
-        self._mailbox = Mailbox()
+        self._mailbox = Mailbox(stored.run.answers)
         self._speakers: frozenset[str] | None = None
         self._saving = asyncio.Lock()
 

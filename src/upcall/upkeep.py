@@ -7,8 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
+from autogen_agentchat.messages import HandoffMessage, TextMessage
+from pydantic import Field, TypeAdapter
 from sqlalchemy import func, inspect, select, text
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SQLAlchemyError
@@ -19,10 +21,12 @@ from upcall.blobs import batches, insert_missing, references_or_none
 from upcall.checkpoints import Checkpoint
 from upcall.databases import schema_version
 from upcall.errors import SchemaMismatch, UnknownRun, first_line
+from upcall.group_chats import Waiting
 from upcall.packing import DamagedNode
 from upcall.runs import Run, RunStatus
 from upcall.store import RunStore
 from upcall.tables import OF_A_RUN, blobs, checkpoints, journal, log, mail, metadata, runs
+from upcall.teams import USER
 
 
 @dataclass(frozen=True)
@@ -270,8 +274,8 @@ def _check_owners(connection: Connection, table: Any, ids: dict[str, int], probl
 
 
 async def restore(store: RunStore, run_id: str) -> Run:
-    """Go back to the last checkpoint of a run that is whole, and drop the damaged ones after it. The run is as it was
-    then, where the checkpoint knows that; else it has failed, and can be resumed.
+    """Go back to the last checkpoint of a run that is whole, and drop the damaged ones after it. The run waits for what
+    its team had asked then, or else has failed and can be resumed.
 
     Raises:
         UnknownRun: there is no such run, or none of its checkpoints is whole.
@@ -305,14 +309,31 @@ def _restore(connection: Connection, *, store: RunStore, run_id: str) -> Run:
 
 
 def _as_it_was(connection: Connection, checkpoint: Checkpoint, record: bytes, run_id: str) -> Run:
-    then = getattr(checkpoint, "run", None)
-    if isinstance(then, Run):
-        return then
+    """The run as far as its checkpoint tells: waiting for what the team had asked, or to be resumed."""
     run, _ = stores.run_of(connection, record, run_id)
-    error = "What was stored last was damaged; the run was taken back to an older checkpoint."
+    if checkpoint.so_far is not None:
+        run = run.back_to(checkpoint.so_far)
+    messages = [_message.validate_python(each) for each in checkpoint.thread() if each["type"] in _SAID]
+    asked = {} if checkpoint.inbox else Waiting.in_thread(messages, (), USER).questions
     # Not by its table of transitions: a run that was over is to go on from there as well.
-    changed = {"status": RunStatus.FAILED, "error": error, "result": None, "questions": (), "repeated": (), "early": ()}
-    return run.model_copy(update={**changed, "updated_at": identity.now()})
+    return run.model_copy(
+        update={
+            "status": RunStatus.AWAITING_CLARIFICATION if asked else RunStatus.FAILED,
+            "error": None if asked else "What was stored last was damaged; the run is back at an older checkpoint.",
+            "result": None,
+            "questions": tuple(asked.values()),
+            "repeated": (),
+            "early": (),
+            "doubts": {},
+            "answers": tuple(each for each in run.answers if each.question_id not in asked),
+            "closed": tuple(each for each in run.closed if each.id not in asked),
+            "updated_at": identity.now(),
+        }
+    )
+
+
+_SAID = ("TextMessage", "HandoffMessage")
+_message: TypeAdapter[Any] = TypeAdapter(Annotated[TextMessage | HandoffMessage, Field(discriminator="type")])
 
 
 # -- pruning ----------------------------------------------------------------------------------------------------------
