@@ -114,7 +114,11 @@ class Upcall:
             )
         self.settings = settings or Settings.read()
         if not isinstance(store, RunStore):
-            store = RunStore(store or self.settings.store, max_state_bytes=self.settings.max_state_bytes)
+            store = RunStore(
+                store or self.settings.store,
+                lease_seconds=self.settings.lease_seconds,
+                max_state_bytes=self.settings.max_state_bytes,
+            )
         self.store = store
         self._make_team = team
         self._model_client = model_client
