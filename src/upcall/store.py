@@ -31,7 +31,7 @@ from upcall.errors import (
     UnknownRun,
 )
 from upcall.questions import Answer
-from upcall.runs import Run, changes
+from upcall.runs import Run, RunStatus, changes
 from upcall.workers import Worker, taken_up
 
 SCHEMA_VERSION = 3
@@ -349,13 +349,15 @@ class RunStore:
         async with self._reading() as connection:
             return await _left(connection, run_id)
 
-    async def list(self, user: str | None = None) -> list[Run]:
-        """All runs, or those of one user, newest first."""
+    async def list(self, user: str | None = None, *, statuses: Sequence[RunStatus] | None = None) -> list[Run]:
+        """All runs, or those of one user or in one of some statuses, newest first."""
         if not self.path.exists():
             return []
         query = select(_runs.c.id, _runs.c.record).order_by(_runs.c.created_at.desc(), _runs.c.id)
         if user is not None:
             query = query.where(_runs.c.user == user)
+        if statuses is not None:
+            query = query.where(_runs.c.status.in_([status.value for status in statuses]))
         async with self._reading() as connection:
             return [_run(row.record, row.id) for row in await connection.execute(query)]
 
