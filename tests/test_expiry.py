@@ -13,11 +13,18 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import UserProxyAgent
-from autogen_agentchat.base import Team
+from autogen_agentchat.agents import BaseChatAgent, UserProxyAgent
+from autogen_agentchat.base import Response, Team
 from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
-from autogen_agentchat.messages import ThoughtEvent, UserInputRequestedEvent
+from autogen_agentchat.messages import (
+    BaseChatMessage,
+    HandoffMessage,
+    TextMessage,
+    ThoughtEvent,
+    UserInputRequestedEvent,
+)
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
+from autogen_core import CancellationToken
 from conversation import soon
 from scenario import TASK, script, upcall
 
@@ -25,7 +32,7 @@ from upcall import AnsweredBy, Outcome, PausableAgent, Question, Run, RunStatus,
 from upcall.durations import seconds_of
 from upcall.errors import AlreadyAnswered, ConfigurationError, QuestionExpired, RunNotWaiting
 from upcall.expiry import EXPIRED, EXPIRY, OVERDUE, REMINDED
-from upcall.handoffs import questions_of
+from upcall.handoffs import answers_in, asking, questions_of
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
 from upcall.testing.server import LoopbackServer
 
@@ -177,17 +184,35 @@ def test_a_time_of_another_zone_is_kept_in_utc_and_one_without_is_utc() -> None:
     )
 
 
+class Patient(BaseChatAgent):
+    """An agent of somebody else's that says itself how long its question waits."""
+
+    produced_message_types = (HandoffMessage, TextMessage)
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        if said := [answer.as_text() for message in messages for answer in answers_in(message)]:
+            return Response(chat_message=TextMessage(source=self.name, content=said[0]))
+        question = Question(id="own", question="Which?", default="That", expires_at=NOON + 5 * HOUR)
+        return Response(chat_message=asking([question], source=self.name, user_proxy="user"))
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        """It keeps nothing."""
+
+
 async def test_a_question_that_says_its_own_time_keeps_it(clock: Clock) -> None:
-    solo = Solo(asks(FRAMEWORK), "Done.", **ASSUME)
-    before = await solo.app.start("Build it")
-    store = solo.app.store
-    stored = await store.load(before.id)
-    own = before.questions[0].model_copy(update={"expires_at": NOON + 5 * HOUR})
-    await store.save(stored, stored.run.model_copy(update={"questions": (own,)}))
+    def team() -> Team:
+        stops = HandoffTermination("user") | TextMessageTermination("patient")
+        return Swarm([Patient("patient", "Asks.")], termination_condition=stops)
+
+    app = Upcall(store="runs.db", team=team, settings=Settings.read(None, **ASSUME))
+    asked = await app.start("Build it")
+    assert asked.questions[0].expires_at == NOON + 5 * HOUR
     clock.now += 4 * HOUR
-    assert await solo.app.expire() == []
+    assert await app.expire() == []
     clock.now += HOUR
-    assert [run.result for run in await solo.app.expire()] == ["Done."]
+    assert [run.result for run in await app.expire()] == [
+        "Nobody answered by 2026-01-31 17:00 UTC; assumed: That. Go on with this and list it as an assumption."
+    ]
 
 
 # -- on_expiry --------------------------------------------------------------------------------------------------------
@@ -237,10 +262,9 @@ async def test_wait_notes_it_once_and_takes_the_answer_all_the_same(clock: Clock
     solo = Solo(asks(FRAMEWORK), "Done.", expires_after=3600)
     asked = await solo.app.start("Build it")
     clock.now += HOUR
-    told = [item async for item in solo.app.expire_stream()]
-    assert [
-        (event.request_id, event.metadata[EXPIRY]) for event in told if isinstance(event, UserInputRequestedEvent)
-    ] == [(asked.questions[0].id, OVERDUE)]
+    (told,) = [item async for item in solo.app.expire_stream()]
+    assert isinstance(told, UserInputRequestedEvent)
+    assert (told.request_id, told.metadata[EXPIRY]) == (asked.questions[0].id, OVERDUE)
     assert [item async for item in solo.app.expire_stream()] == []
     assert (await solo.log(asked)).count("overdue") == 1
     with pytest.raises(RunNotWaiting, match="waits for an answer"):
@@ -503,10 +527,13 @@ async def test_a_run_of_another_programs_team_is_left_as_it_is_and_told_of_once(
     for _ in range(2):
         assert await other.expire() == []
     assert [record.getMessage() for record in caplog.records if record.name == "upcall"] == [
-        f"Run {asked.id} has expired questions and cannot go on here: Run {asked.id} has a team of its own: go on with it "
-        "in the program that started it, Upcall(team=...)."
+        f"Run {asked.id} has expired questions and cannot go on here: Run {asked.id} has a team of its own: go on with "
+        "it in the program that started it, Upcall(team=...)."
     ]
     assert [run.result for run in await solo.app.expire()] == ["Done."]
+
+
+ASKS_ONLY = script(lead=[Call("coder", {"task": "Build it"})], coder=[Call("ask_user", FRAMEWORK)])
 
 
 def started_long_ago(server: LoopbackServer, *options: str) -> str:
@@ -537,7 +564,7 @@ def test_two_processes_expire_a_run_at_once_and_it_is_done_once() -> None:
 
 
 def test_the_command_line_says_a_line_for_what_it_did_and_a_late_answer_is_wrong_use() -> None:
-    with LoopbackServer(script()) as server:
+    with LoopbackServer(ASKS_ONLY) as server:
         run_id = started_long_ago(server, "--on-expiry", "fail")
         shown = upcall("show", run_id)
         ended = upcall("expire")
@@ -551,7 +578,7 @@ def test_the_command_line_says_a_line_for_what_it_did_and_a_late_answer_is_wrong
 
 
 def test_watching_tells_of_a_question_that_waits_too_long_until_it_is_stopped() -> None:
-    with LoopbackServer(script()) as server:
+    with LoopbackServer(ASKS_ONLY) as server:
         run_id = started_long_ago(server)
         watching = subprocess.Popen(
             [sys.executable, "-m", "upcall.cli", "expire", "--watch"],
