@@ -219,6 +219,7 @@ async def test_a_question_that_says_its_own_time_keeps_it(clock: Clock) -> None:
 
 
 async def test_assume_takes_the_default_says_so_and_the_run_goes_on(clock: Clock) -> None:
+    """S4-50."""
     solo = Solo(asks(FRAMEWORK), "Done.", **ASSUME)
     asked = await solo.app.start("Build it")
     clock.now += HOUR - timedelta(seconds=1)
@@ -302,6 +303,7 @@ async def test_fail_ends_the_run_as_expired_with_an_error_that_says_which_questi
 
 
 async def test_a_late_answer_is_refused_with_what_is_assumed_instead_and_a_resume_acts(clock: Clock) -> None:
+    """S4-50."""
     solo = Solo(asks(FRAMEWORK), "Done.", **ASSUME)
     asked = await solo.app.start("Build it")
     clock.now += HOUR
@@ -438,43 +440,68 @@ async def test_a_failure_beside_an_expired_question_is_resumed_with_what_is_assu
     assert (done.result, [answer.text for _, answer in done.assumptions]) == ("All done.", ["SQLite"])
 
 
-async def test_a_question_beside_others_at_work_expires_while_they_work(clock: Clock) -> None:
-    searched = asyncio.Event()
+class AtWork:
+    """A run whose question is open while a sibling of its asker searches for as long as the test wants."""
 
-    async def search() -> str:
-        """Search slowly."""
-        await searched.wait()
-        return "Found."
+    def __init__(self, *said: Reply, on_expiry: str) -> None:
+        asker: list[Reply] = [Call("ask_user", FRAMEWORK), *said]
+        self.model = replies(lead=[BOTH, "All done."], one=asker, two=[Call("search"), "2"])
+        self.searched = asyncio.Event()
+        self.settings = Settings.read(None, expires_after=3600, on_expiry=on_expiry)
+        self.stream = self.app.start_stream("Build it", run_id="a-run")
 
-    model = replies(lead=[BOTH, "All done."], one=[Call("ask_user", FRAMEWORK), "One."], two=[Call("search"), "Two."])
+    @property
+    def app(self) -> Upcall:
+        return Upcall(store="runs.db", team=self.team, settings=self.settings)
 
-    def make() -> Team:
-        one = PausableAgent("one", model, system_message="<one>")
-        two = PausableAgent("two", model, system_message="<two>", tools=[search])
-        lead = PausableAgent("lead", model, system_message="<lead>", agents=[one, two])
+    def team(self) -> Team:
+        one = PausableAgent("one", self.model, system_message="<one>")
+        two = PausableAgent("two", self.model, system_message="<two>", tools=[self.search])
+        lead = PausableAgent("lead", self.model, system_message="<lead>", agents=[one, two])
         return RoundRobinGroupChat([lead], max_turns=1)
 
-    def app() -> Upcall:
-        return Upcall(store="runs.db", team=make, settings=Settings.read(None, **ASSUME))
+    async def search(self) -> str:
+        """Search slowly."""
+        await self.searched.wait()
+        return "Found."
 
-    async def one_goes_on() -> None:
-        while sum("<one>" in request.system for request in model.requests) < 2:
+    async def asked(self) -> None:
+        async for event in self.stream:
+            if isinstance(event, UserInputRequestedEvent):
+                return
+
+    async def one_goes_on(self) -> None:
+        while sum("<one>" in request.system for request in self.model.requests) < 2:
             await asyncio.sleep(0.01)
 
-    stream = app().start_stream("Build it", run_id="a-run")
-    while not isinstance(await soon(anext(stream)), UserInputRequestedEvent):
-        pass
+
+async def test_a_question_beside_others_at_work_expires_while_they_work(clock: Clock) -> None:
+    work = AtWork("One.", on_expiry="assume")
+    await soon(work.asked())
     clock.now += HOUR
     with pytest.raises(QuestionExpired, match=r"What is assumed instead: Express\.$"):
-        await app().answer("a-run", "FastAPI")
-    assert await app().expire() == []
-    rest = asyncio.create_task(_last(stream))
-    await soon(one_goes_on())
+        await work.app.answer("a-run", "FastAPI")
+    told = [item async for item in work.app.expire_stream()]
+    assert [item.metadata[EXPIRY] for item in told if isinstance(item, ThoughtEvent)] == [EXPIRED]
+    rest = asyncio.create_task(_last(work.stream))
+    await soon(work.one_goes_on())
     assert not rest.done()
-    searched.set()
+    work.searched.set()
     done = await soon(rest)
     assert (done.result, [answer.text for _, answer in done.assumptions]) == ("All done.", ["Express"])
-    model.assert_used_up()
+    work.model.assert_used_up()
+
+
+async def test_a_question_beside_others_at_work_takes_the_run_with_it_once_they_are_done(clock: Clock) -> None:
+    work = AtWork(on_expiry="cancel")
+    await soon(work.asked())
+    clock.now += HOUR
+    with pytest.raises(QuestionExpired, match=r"The run ends \(cancel\) as soon as its team rests\.$"):
+        await work.app.answer("a-run", "FastAPI")
+    assert await work.app.expire() == []
+    work.searched.set()
+    assert (await soon(_last(work.stream))).waiting
+    assert [run.status for run in await work.app.expire()] == [RunStatus.CANCELLED]
 
 
 async def _last(stream: AsyncIterator[Any]) -> Run:
@@ -552,6 +579,7 @@ def started_long_ago(server: LoopbackServer, *options: str) -> str:
 
 
 def test_two_processes_expire_a_run_at_once_and_it_is_done_once() -> None:
+    """S4-50."""
     with LoopbackServer(script()) as server:
         run_id = started_long_ago(server, "--on-expiry", "assume")
         before = len(server.requests)

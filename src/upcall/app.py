@@ -261,8 +261,8 @@ class Upcall:
         stored, crew = await self._checked(stored)
         async with crew.closed_on_error():
             claim, records = await self._claim_with(stored, answers)
-        for event in told:
-            yield event
+            for event in told:
+                yield event
         async with aclosing(self._advance(claim, crew, records)) as items:
             async for item in items:
                 yield item

@@ -262,8 +262,8 @@ class Expiry:
         run = stored.run
         if not acts(run):
             return
-        given = {answer.question_id for answer in answers}
-        ends = run.waiting and Policy.of(run).on_expiry in ("cancel", "fail")
+        given, how = {answer.question_id for answer in answers}, Policy.of(run).on_expiry
+        ends = run.waiting and how in ("cancel", "fail")
         late = next((each for each in run.lapsed() if ends or each.id in given), None)
         if late is None:
             return
@@ -273,7 +273,8 @@ class Expiry:
             raise QuestionExpired(f"{over} Run {run.id} is {ended.status}.")
         if run.waiting and late.id not in run.overdue:
             await self._store.save(stored, run.model_copy(update={"overdue": (*run.overdue, late.id)}))
-        raise QuestionExpired(f"{over} {_assumed(late)}{'' if run.working else f' Go on with: upcall resume {run.id}'}")
+        instead = _assumed(late) if how == "assume" else f"The run ends ({how}) as soon as its team rests."
+        raise QuestionExpired(f"{over} {instead}{'' if run.working else f' Go on with: upcall resume {run.id}'}")
 
     async def _note(self, stored: StoredRun, now: datetime) -> AsyncGenerator[Event, None]:
         noted, events = _noted(stored.run, now)
