@@ -17,7 +17,7 @@ from upcall.agents.reading import UnreadableReply, read_reply, schema_text
 from upcall.agents.structured import JsonForm, in_strongest_form, json_forms
 from upcall.answers import read_answer
 from upcall.errors import AnswerRefused, ModelError
-from upcall.ladder import Answered, Judge, is_risk
+from upcall.ladder import Answered, Judge, is_assigned, is_risk
 from upcall.model_calls import call_model, result_of
 from upcall.prompts import PROMPTS, Context, Prompts, ReplyFormatContext
 from upcall.prompts.contexts import ParentAnswerContext, SameQuestionContext
@@ -31,8 +31,9 @@ MAX_JUDGED = 30
 
 
 def may_answer(question: Question) -> bool:
-    """Whether an agent may answer it in the user's place: a risk is the user's to take, a secret the user's to tell."""
-    return not is_risk(question) and not question.secret
+    """Whether an agent may answer it in the user's place: a risk is the user's to take, a secret the user's to tell,
+    and what is assigned is for the assignee."""
+    return not is_risk(question) and not question.secret and not is_assigned(question)
 
 
 async def answer_for_nested(

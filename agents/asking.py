@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Any
 
 from autogen_core.tools import ParametersSchema, ToolSchema
@@ -43,8 +44,9 @@ class AskUserArguments(BaseModel):
     header: Annotated[str | None, Field(description="A label of one to three words.")] = None
 
 
+@cache
 def ask_user_schema() -> ToolSchema:
-    """The tool as a model sees it (description: S4-36)."""
+    """The tool as a model sees it (description: S4-36); the same object each time."""
     properties = AskUserArguments.model_json_schema()
     kinds = properties["$defs"]["ClarificationType"]["enum"]
     fields = properties["properties"]

@@ -15,9 +15,10 @@ from upcall.agents.nested_team import NestedTeam
 from upcall.agents.turns import Frame
 from upcall.errors import AgentFailed, ConfigurationError, UserInputRequired
 from upcall.handoffs import answered_event, asked_event
-from upcall.insides import agent_of, function_of, static_tools, team_of
+from upcall.insides import agent_of, function_of, in_this_context, static_tools, team_of
 from upcall.journal import ToolOutcome, is_idempotent, journal
 from upcall.ladder import consult
+from upcall.sealing import NO_KEY, can_seal, given, hidden
 from upcall.stock import with_journal
 from upcall.tasks import Emit, cancellable
 
@@ -62,6 +63,10 @@ class Toolset:
         self.nested = {name: each for name, each in behind.items() if each is not None} | self.agents
         for each in self.nested.values():
             with_journal(each)
+        self._schemas = [tool.schema for tool in made]  # Made once: a tool makes it anew each time that it is asked.
+        self._own_schemas = [_agent_schema(agent) for agent in self.agents.values()]
+        self._own_schemas += [each.handoff_tool.schema for each in peers]
+        self._own_schemas += [ask_user_schema()] if ask_user else []
         names = [tool.name for tool in made] + [each.name for each in agents] + [each.name for each in peers]
         self._refuse_twice(names + ([ASK_USER] if ask_user else []))
 
@@ -71,43 +76,56 @@ class Toolset:
         Raises:
             AgentFailed: a workbench cannot list its tools.
         """
-        schemas = [tool.schema for tool in self.tools.values()]
+        schemas = list(self._schemas)
         for workbench in self.workbenches:
             schemas.extend(await self._listed(workbench))
-        schemas += [_agent_schema(agent) for agent in self.agents.values()]
-        schemas += [each.handoff_tool.schema for each in self.handoffs.values()]
-        schemas += [ask_user_schema()] if self.ask_user else []
+        schemas += self._own_schemas
         self._refuse_twice([schema["name"] for schema in schemas])
         return schemas
 
     async def serve(self, frame: Frame, token: CancellationToken, emit: Emit[BaseAgentEvent]) -> None:
         """Make the frame's call of a tool: afterwards it has a result, an error's text among them, or a question that
-        the tool asked (told of as an event)."""
-        outcome = await self._outcome(frame, token)
-        if outcome.asked is not None:
-            self._wait_for(frame, outcome.asked)
+        the tool asked (told of as an event).
+
+        Raises:
+            ConfigurationError: a secret that the call was given cannot be opened, or the key is none.
+        """
+        while frame.runnable:  # Once more at once where a secret that it asks for was told in this run already.
+            with given(frame.secrets):
+                outcome = await self._outcome(frame, token)
+            if outcome.asked is not None:
+                self._wait_for(frame, outcome.asked)
+            else:
+                frame.finish(outcome.content, is_error=outcome.is_error)
             for event in await put(frame, self._agent, token):
                 emit(event)
-        else:
-            frame.finish(outcome.content, is_error=outcome.is_error)
 
     async def _outcome(self, frame: Frame, token: CancellationToken) -> ToolOutcome:
-        """What comes of the call, from the journal where it was made already."""
+        """What comes of the call, from the journal where it was made already. A call that names no tool is none."""
         name, arguments, call_id = frame.call.name, frame.arguments(), frame.call.id
-        home = await cancellable(self._home(name), token)
+        try:
+            home = await cancellable(self._home(name), token)
+        except Exception as error:  # noqa: BLE001  (a workbench too; nothing was begun)
+            return ToolOutcome(content=f"Error: {str(error) or type(error).__name__}", is_error=True)
+        if home is None:
+            known = ", ".join(schema["name"] for schema in await self.schemas())
+            text = f"Error: there is no tool {name!r}. Your tools: {known or 'none'}."
+            return ToolOutcome(content=text, is_error=True)
 
         async def run() -> ToolOutcome:
             try:
                 return await cancellable(self._run(home, name, arguments, call_id, token), token)
             except UserInputRequired as needed:
+                options = list(needed.options)
+                own = {"secret": True, "tool": name} if needed.secret else {}
                 return ToolOutcome(
-                    asked={"question": needed.question, "options": list(needed.options), "id": needed.request_id}
+                    asked={"question": needed.question, "options": options, "id": needed.request_id, **own}
                 )
             except Exception as error:  # noqa: BLE001  (a tool may raise anything; the model is told and can react)
-                return ToolOutcome(content=f"Error: {str(error) or type(error).__name__}", is_error=True)
+                return ToolOutcome(content=hidden(f"Error: {str(error) or type(error).__name__}"), is_error=True)
 
         kept = journal.get()
-        if kept is None or home is None:
+        if kept is None:
             return await run()
         declared = is_idempotent(home, function_of(home))
         return await kept.outcome(self._agent, call_id, name, arguments, run, idempotent=declared)
@@ -123,24 +141,30 @@ class Toolset:
 
     async def _run(
         self,
-        home: BaseTool[Any, Any] | Workbench | None,
+        home: BaseTool[Any, Any] | Workbench,
         name: str,
         arguments: dict[str, Any],
         call_id: str,
         token: CancellationToken,
     ) -> ToolOutcome:
         if isinstance(home, BaseTool):
-            value = await home.run_json(arguments, token, call_id=call_id)
-            return ToolOutcome(content=home.return_value_as_string(value))
-        if home is not None:
-            result = await home.call_tool(name, arguments, token, call_id=call_id)
-            return ToolOutcome(content=result.to_text(replace_image="[image]"), is_error=result.is_error)
-        known = ", ".join(schema["name"] for schema in await self.schemas())
-        return ToolOutcome(content=f"Error: there is no tool {name!r}. Your tools: {known or 'none'}.", is_error=True)
+            value = await in_this_context(home).run_json(arguments, token, call_id=call_id)
+            return ToolOutcome(content=hidden(home.return_value_as_string(value)))
+        result = await home.call_tool(name, arguments, token, call_id=call_id)
+        return ToolOutcome(content=hidden(result.to_text(replace_image="[image]")), is_error=result.is_error)
 
     def _wait_for(self, frame: Frame, asked: Mapping[str, Any]) -> None:
+        own = {name: asked[name] for name in ("id", "secret", "tool") if name in asked}
+        fields = {name: asked[name] for name in ("question", "options")}
+        if "secret" in own and not can_seal():
+            frame.finish(f"Error: {NO_KEY}", is_error=True)
+            return
+        if asked["question"] in frame.secrets:
+            told = "asked again for a secret that it was given; it takes it with upcall.ask_secret"
+            frame.finish(f"Error: the tool {told}.", is_error=True)
+            return
         try:
-            frame.questions = [question_from(dict(asked), agent=self._agent, call_id=frame.call.id, id=asked["id"])]
+            frame.questions = [question_from(fields, agent=self._agent, call_id=frame.call.id, **own)]
         except InvalidQuestion as refusal:
             frame.finish(f"Error: the tool asked for input in a way that cannot be shown. {refusal}", is_error=True)
 
@@ -171,11 +195,11 @@ class Toolset:
 
 async def put(frame: Frame, agent: str, token: CancellationToken) -> list[BaseAgentEvent]:
     """The events that tell of the questions of a call that `agent` made. One whose answer is known already closes the
-    call at once."""
+    call at once, or lets its tool go on."""
     events: list[BaseAgentEvent] = []
     for question in frame.questions:
         if answer := await cancellable(consult(question), token):
-            frame.finish(answer.as_text())
+            frame.take(answer)
             events.append(answered_event(question, answer, source=agent))
         else:
             events.append(asked_event(question, source=agent))

@@ -20,6 +20,7 @@ from upcall.agents.resumable import AgentState
 from upcall.questions import Answer, Question, sendable
 from upcall.replies import MadeCall
 from upcall.runs import Usage
+from upcall.sealing import hidden
 
 
 class Frame(BaseModel):
@@ -29,7 +30,8 @@ class Frame(BaseModel):
     one batch, and between calls it holds nothing. ``answers`` are on their way to that nested agent. ``interrupted``:
     its work was cut off by an error or a cancellation and goes on from ``nested``. ``passed_up`` are the questions that
     the agent looked at and left to the user, by id. ``problem`` says why the call cannot be made at all, ``invalid``
-    why the question of an `ask_user` call cannot be put.
+    why the question of an `ask_user` call cannot be put. ``secrets`` are the sealed answers that the call's tool gets
+    when it is called again, by question.
     """
 
     call: FunctionCall
@@ -41,6 +43,7 @@ class Frame(BaseModel):
     passed_up: list[str] = []
     problem: str | None = None
     invalid: str | None = None
+    secrets: dict[str, str] = {}
 
     @property
     def runnable(self) -> bool:
@@ -48,11 +51,20 @@ class Frame(BaseModel):
         return self.result is None and (not self.questions or bool(self.answers) or self.interrupted)
 
     def finish(self, content: str, *, is_error: bool = False) -> None:
-        """Close the call with its result."""
+        """Close the call with its result; what the call was given as a secret stays out of it."""
         self.result = FunctionExecutionResult(
-            content=sendable(content), name=self.call.name, call_id=self.call.id, is_error=is_error
+            content=sendable(hidden(content)), name=self.call.name, call_id=self.call.id, is_error=is_error
         )
-        self.questions, self.answers, self.nested = [], [], None
+        self.questions, self.answers, self.nested, self.secrets = [], [], None, {}
+
+    def take(self, answer: Answer) -> None:
+        """Take the answer to the call's own question: it is the result. A secret is for the tool that asked, which can
+        go on with it."""
+        asked = next(each for each in self.questions if each.id == answer.question_id)
+        if answer.sealed and asked.tool:
+            self.questions, self.secrets = [], {**self.secrets, asked.question: answer.text}
+        else:
+            self.finish(answer.as_text())
 
     def arguments(self) -> dict[str, Any]:
         """The call's arguments. `open_frames` has checked that they are a JSON object."""
@@ -119,7 +131,7 @@ class Turn(AgentState):
             waiting = {question.id for question in frame.questions}
             mine = [answer for answer in answers if answer.question_id in waiting]
             if mine and frame.nested is None:
-                frame.finish(mine[0].as_text())
+                frame.take(mine[0])
             else:
                 frame.answers.extend(mine)
 

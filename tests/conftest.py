@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from postgres import NoPostgres, Server, running
 
 
 @pytest.fixture(autouse=True)
@@ -17,3 +19,30 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
     # A script has the replies of the agents; what the second look at a question does has tests of its own.
     monkeypatch.setenv("UPCALL_CHECK_QUESTIONS", "false")
+
+
+@pytest.fixture(scope="session")
+def _postgres() -> Iterator[Server | str]:
+    """A private PostgreSQL, started when the first test needs it; or why there is none."""
+    try:
+        with running() as server:
+            yield server
+    except NoPostgres as reason:
+        yield str(reason)
+
+
+@pytest.fixture
+def postgres(_postgres: Server | str) -> Server:
+    """The PostgreSQL server of the tests."""
+    if isinstance(_postgres, str):
+        pytest.skip(f"no PostgreSQL: {_postgres}")
+    return _postgres
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def location(request: pytest.FixtureRequest) -> str:
+    """Where a new store can be: each test that asks for it runs on both databases."""
+    if request.param == "sqlite":
+        return "runs.db"
+    server: Server = request.getfixturevalue("postgres")
+    return server.new_database()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sqlite3
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from autogen_core import CancellationToken
 
 from upcall import Answer, Outcome, PausableAgent, Run, RunStatus, Settings, Upcall
 from upcall.agents.toolset import Tool
+from upcall.checkpoints import Checkpoint
 from upcall.errors import (
     AlreadyAnswered,
     AnswerRefused,
@@ -50,9 +50,9 @@ def app_with(*replies: Reply, **options: Any) -> tuple[Upcall, ScriptedModelClie
 async def test_a_team_of_ones_own_pauses_and_goes_on_in_a_new_object() -> None:
     app, model = app_with(ASK, "Done with Express.")
     asked = await app.start("Build it", user="alice")
-    done = await Upcall(store="runs.db", team=lambda: solo(model)).answer(asked.id, "express", user="bob")
+    done = await Upcall(store="runs.db", team=lambda: solo(model)).answer(asked.id, "express", user="alice")
     assert (asked.status, asked.questions[0].path) == (RunStatus.AWAITING_CLARIFICATION, ("solo",))
-    assert (done.status, done.result, done.answers[0].user) == (RunStatus.COMPLETED, "Done with Express.", "bob")
+    assert (done.status, done.result, done.answers[0].user) == (RunStatus.COMPLETED, "Done with Express.", "alice")
     assert len(model.requests) == 2
 
 
@@ -327,10 +327,9 @@ async def test_a_run_that_another_team_cannot_go_on_with_takes_its_answer_from_i
 async def test_an_agent_state_of_another_version_is_refused_with_what_to_do() -> None:
     app, _ = app_with(ASK, "Done.")
     asked = await app.start("Build it")
-    with sqlite3.connect("runs.db") as connection:
-        connection.execute(
-            'update upcall_checkpoints set state = replace(state, \'"version":1,"seen"\', \'"version":9,"seen"\')'
-        )
+    stored = await app.store.load(asked.id)
+    changed = stored.checkpoint.dump().replace('"version":1,"seen"', '"version":9,"seen"')
+    await app.store.save(stored, stored.run, Checkpoint.load(changed, asked.id))
     with pytest.raises(TeamMismatch, match="solo: its state has version 9, and this version of upcall reads version 1"):
         await app.answer(asked.id, "Express")
 

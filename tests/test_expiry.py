@@ -26,12 +26,20 @@ from autogen_agentchat.messages import (
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 from autogen_core import CancellationToken
 from conversation import soon
+from cryptography.fernet import Fernet
 from scenario import TASK, script, upcall
 
 from upcall import AnsweredBy, Outcome, PausableAgent, Question, Run, RunStatus, Settings, Upcall, identity
 from upcall.durations import seconds_of
-from upcall.errors import AlreadyAnswered, ConfigurationError, QuestionExpired, RunNotWaiting
-from upcall.expiry import EXPIRED, EXPIRY, OVERDUE, REMINDED
+from upcall.errors import (
+    AlreadyAnswered,
+    ConfigurationError,
+    NotAllowed,
+    QuestionExpired,
+    RunNotWaiting,
+    UpcallError,
+)
+from upcall.expiry import EXPIRED, EXPIRY, OVERDUE, REMINDED, what_now
 from upcall.handoffs import answers_in, asking, questions_of
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
 from upcall.testing.server import LoopbackServer
@@ -189,10 +197,14 @@ class Patient(BaseChatAgent):
 
     produced_message_types = (HandoffMessage, TextMessage)
 
+    def __init__(self, name: str, description: str, default: str | None = "That", *, secret: bool = False) -> None:
+        super().__init__(name, description)
+        self._asked: dict[str, Any] = {"default": default, "secret": secret}
+
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
         if said := [answer.as_text() for message in messages for answer in answers_in(message)]:
             return Response(chat_message=TextMessage(source=self.name, content=said[0]))
-        question = Question(id="own", question="Which?", default="That", expires_at=NOON + 5 * HOUR)
+        question = Question(id="own", question="Which?", expires_at=NOON + 5 * HOUR, **self._asked)
         return Response(chat_message=asking([question], source=self.name, user_proxy="user"))
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
@@ -523,6 +535,97 @@ async def test_a_question_about_a_call_in_doubt_never_expires(clock: Clock) -> N
     assert (await solo.app.expire(), (await solo.app.get(asked.id)).waiting) == ([], True)
 
 
+# -- users and secrets ------------------------------------------------------------------------------------------------
+
+
+async def asked_of_two(on_expiry: str) -> tuple[Upcall, ScriptedModelClient, Run, dict[str, Question]]:
+    """Alice's run: the framework is hers to say, the database is Bob's."""
+    model = replies(
+        lead=[BOTH, "All done."], one=[Call("ask_user", FRAMEWORK), "1"], two=[Call("ask_user", DATABASE), "2"]
+    )
+    rules = [{"to": "bob", "words": "database"}]
+    settings = Settings.read(None, expires_after=3600, on_expiry=on_expiry, assign=rules)
+    app = Upcall(store="runs.db", team=pair(model), settings=settings)
+    asked = await app.start("Build it", user="alice")
+    return app, model, asked, {question.asker: question for question in asked.questions}
+
+
+async def with_more_time(app: Upcall, run: Run, question: Question) -> None:
+    stored = await app.store.load(run.id)
+    longer = question.model_copy(update={"expires_at": NOON + 9 * HOUR})
+    asked = tuple(longer if each.id == question.id else each for each in run.questions)
+    await app.store.save(stored, stored.run.model_copy(update={"questions": asked}))
+
+
+async def test_a_late_assignee_hears_of_their_own_question_and_cannot_resume(clock: Clock) -> None:
+    app, _, asked, by = await asked_of_two("assume")
+    clock.now += HOUR
+    with pytest.raises(QuestionExpired, match=f"{by['two'].id} expired.*{LATE}. What is assumed instead: SQLite.$"):
+        await app.answer(asked.id, {by["two"].id: "PostgreSQL"}, user="bob")
+    with pytest.raises(NotAllowed):
+        await app.resume(asked.id, user="bob")
+    seen = await app.get(asked.id, user="bob")
+    assert what_now(seen) == [f"The time of question {by['two'].id} is over. {LATE}."]
+    done = await app.resume(asked.id, user="alice")
+    entries = [entry for entry in await app.store.log(asked.id) if entry.kind == "resumed"]
+    assert (done.result, [entry.user for entry in entries]) == ("All done.", ["alice"])
+
+
+@pytest.mark.parametrize(("how", "status"), [("cancel", "cancelled"), ("fail", "expired")])
+async def test_that_a_run_ended_with_anothers_question_is_told_without_naming_it(
+    clock: Clock, how: str, status: str
+) -> None:
+    app, _, asked, by = await asked_of_two(how)
+    await with_more_time(app, asked, by["two"])
+    clock.now += HOUR
+    with pytest.raises(RunNotWaiting) as refused:
+        await app.answer(asked.id, {by["two"].id: "PostgreSQL"}, user="bob")
+    assert str(refused.value) == f"Run {asked.id} is {status} and waits for no answer."
+    assert (await app.get(asked.id)).status == status
+    with pytest.raises(UpcallError) as again:
+        await app.answer(asked.id, "PostgreSQL", user="bob")
+    assert by["one"].id not in str(again.value)
+
+
+async def test_what_is_assumed_beside_an_assignees_answer_is_not_theirs_to_see(clock: Clock) -> None:
+    app, model, asked, by = await asked_of_two("assume")
+    await with_more_time(app, asked, by["two"])
+    clock.now += HOUR
+    items = [item async for item in app.answer_stream(asked.id, "PostgreSQL", user="bob")]
+    (seen,) = items
+    assert isinstance(seen, Run)
+    assert [answer.text for answer in seen.answers] == ["PostgreSQL"]
+    assert {answer.text for answer in (await app.get(asked.id)).answers} == {"PostgreSQL", "Express"}
+    model.assert_used_up()
+
+
+async def test_runs_of_all_users_expire_whoever_the_user_of_the_settings_is(clock: Clock) -> None:
+    _, model, asked, _ = await asked_of_two("assume")
+    clock.now += HOUR
+    app = Upcall(store="runs.db", team=pair(model), settings=Settings.read(None, user="mallory"))
+    (done,) = await app.expire()
+    assert (done.id, done.result) == (asked.id, "All done.")
+
+
+@pytest.mark.parametrize("default", [None, "none"])
+async def test_a_secret_that_nobody_told_in_time_leaves_no_sealed_text(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, default: str | None
+) -> None:
+    monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
+
+    def team() -> Team:
+        stops = HandoffTermination("user") | TextMessageTermination("patient")
+        return Swarm([Patient("patient", "Asks.", default=default, secret=True)], termination_condition=stops)
+
+    app = Upcall(store="runs.db", team=team, settings=Settings.read(None, **ASSUME))
+    await app.start("Build it")
+    clock.now += 5 * HOUR
+    (done,) = await app.expire()
+    (answer,) = done.answers
+    outcome = Outcome.EXPIRED if default is None else Outcome.ASSUMED
+    assert (done.status, answer.outcome, answer.sealed, answer.text) == ("completed", outcome, False, default or "")
+
+
 # -- reminders --------------------------------------------------------------------------------------------------------
 
 
@@ -589,6 +692,14 @@ def test_two_processes_expire_a_run_at_once_and_it_is_done_once() -> None:
     assert [each.status for each in ended] == [0, 0, 0]
     assert [run["run_id"] for each in ended for run in each.json] == [run_id]
     assert (after - before, upcall("show", run_id, "--json").json["status"]) == (3, "completed")
+
+
+def test_the_command_line_expires_the_runs_of_all_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    with LoopbackServer(script()) as server:
+        run_id = started_long_ago(server, "--on-expiry", "assume", "--user", "alice")
+        monkeypatch.setenv("UPCALL_USER", "mallory")
+        ended = upcall("expire", "--json")
+    assert (ended.status, [(run["run_id"], run["status"]) for run in ended.json]) == (0, [(run_id, "completed")])
 
 
 def test_the_command_line_says_a_line_for_what_it_did_and_a_late_answer_is_wrong_use() -> None:

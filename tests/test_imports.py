@@ -37,6 +37,21 @@ def test_the_driver_loads_no_model_client_before_one_is_needed() -> None:
     assert not packages_loaded_by("from upcall import Upcall") & {"openai", "autogen_ext"}
 
 
+def test_the_driver_loads_no_cryptography_before_there_is_a_secret() -> None:
+    assert "cryptography" not in packages_loaded_by("from upcall import Upcall, ask_secret")
+
+
+def test_a_store_of_the_present_version_needs_neither_alembic_nor_a_driver_for_postgresql() -> None:
+    code = """
+import asyncio
+from upcall.store import RunStore
+from upcall.checkpoints import Checkpoint
+from upcall.runs import Run
+asyncio.run(RunStore("runs.db").create(Run(task="do it"), Checkpoint()))
+"""
+    assert not packages_loaded_by(code) & {"alembic", "psycopg", "mako"}
+
+
 def test_every_exported_name_resolves() -> None:
     assert all(getattr(upcall, name).__name__ == name for name in upcall.__all__)
 

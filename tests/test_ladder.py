@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,14 @@ from autogen_agentchat.base import Team
 from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
 from autogen_agentchat.messages import BaseChatMessage, ThoughtEvent, UserInputRequestedEvent
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
+from cryptography.fernet import Fernet
 from scenario import CLEAR, PLAN, TASK, script, upcall
 
 from upcall import Answer, AnsweredBy, Outcome, PausableAgent, Question, Run, RunStatus, Settings, Upcall
 from upcall.agents import NestedTeam
+from upcall.answers import read_answer
 from upcall.errors import AlreadyAnswered, ConfigurationError, UserInputRequired
+from upcall.facts import read_facts
 from upcall.ladder import Ladder, Rules, when_nobody_answers
 from upcall.testing import Call, Calls, Fail, Reply, Request, ScriptedModelClient
 from upcall.testing.server import LoopbackServer
@@ -91,8 +94,8 @@ async def test_four_agents_that_work_at_once_need_the_same_fact_and_the_human_is
     replies = {name: [ask(text, options=FRAMEWORKS), f"{name} is done."] for name, text in WORDINGS.items()}
     model = model_of(lead=[at_once(*FOUR), "All done."], **replies)
     asked = await app_of(tree(model, *FOUR)).start("Build it")
-    assert [question.path for question in asked.questions] == [("lead", "one")]
-    assert [question.path[-1] for question in asked.repeated] == ["two", "three", "four"]
+    assert (len(asked.questions), len(asked.repeated)) == (1, 3)
+    assert {question.path for question in asked.open_questions} == {("lead", name) for name in FOUR}
     done = await app_of(tree(model, *FOUR)).answer(asked.id, "express")
     assert (done.status, done.result) == (RunStatus.COMPLETED, "All done.")
     assert [told(model, f"<{name}>") for name in FOUR] == [["Express"]] * 4
@@ -174,17 +177,32 @@ async def test_a_risk_confirmation_is_asked_every_time() -> None:
     assert [question.path for question in again.questions] == [("lead",)]
 
 
-async def test_a_secret_is_given_again_to_its_own_asker_alone() -> None:
-    def question(*path: str) -> Question:
-        return Question(question="Which password should I use?", secret=True, path=path, calls=path)
+async def test_a_secret_is_given_again_to_its_own_asker_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
+
+    def question(*path: str, secret: bool = True, tool: str | None = "deploy") -> Question:
+        text = "Which password should I use?"
+        return Question(question=text, secret=secret, tool=tool, path=path, calls=path)
 
     asked = question("lead", "one")
-    ladder = Ladder(Rules(), [(asked, Answer(question_id=asked.id, text="hunter2"))])
+    facts = [read_facts({"password": "swordfish"}, lambda _: "a file")]
+    ladder = Ladder(Rules(), [(asked, read_answer(asked, "hunter2"))], facts=facts)
     again = await ladder.answer_to(question("lead", "one"))
     assert again is not None
-    assert again.text == "hunter2"
+    assert (again.sealed, again.opened().text) == (True, "hunter2")
     assert await ladder.answer_to(question("lead", "two")) is None
+    assert await ladder.answer_to(question("lead", "one", tool="mail")) is None
+    in_clear = await ladder.answer_to(question("lead", "one", secret=False, tool=None))
+    assert in_clear is not None
+    assert in_clear.text == "swordfish"
     assert len(ladder.shown([question("lead", "one"), question("lead", "two")])[0]) == 2
+    monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
+    assert await ladder.answer_to(question("lead", "one")) is None
+
+
+def test_the_default_of_a_secret_question_is_no_secret() -> None:
+    assumed = when_nobody_answers(Question(question="Which account?", secret=True, default="guest"), "Nobody is there.")
+    assert (assumed.outcome, assumed.text, assumed.sealed) == (Outcome.ASSUMED, "guest", False)
 
 
 async def test_a_tool_that_needs_the_user_gets_what_was_answered_already() -> None:
@@ -204,26 +222,6 @@ async def test_an_answer_outlives_a_failure_of_the_stretch_in_which_it_was_given
     done = await app_of(team).resume(failed.id)
     assert (failed.status, by_whom(failed)) == (RunStatus.FAILED, ["facts"])
     assert (done.result, by_whom(done), told(model)) == ("Done.", ["facts"], ["Express"])
-
-
-async def test_where_the_last_checkpoint_stands_what_was_answered_since_is_forgotten_with_the_work() -> None:
-    model = ScriptedModelClient([ask(), Fail(500), ask(), "Done."])
-    broken = [True]
-
-    class Unsaved(PausableAgent):
-        async def save_state(self) -> Mapping[str, Any]:
-            if broken:
-                raise ValueError("cannot be saved")
-            return await super().save_state()
-
-    def team() -> Team:
-        return Swarm([Unsaved("solo", model)], termination_condition=TextMessageTermination("solo"))
-
-    failed = await app_of(team, facts={"framework": "Express"}).start("Build it")
-    assert (failed.status, failed.answers) == (RunStatus.FAILED, ())
-    broken.clear()
-    done = await app_of(team).resume(failed.id)
-    assert (done.result, by_whom(done)) == ("Done.", ["facts"])
 
 
 # -- a model judges ---------------------------------------------------------------------------------------------------

@@ -219,6 +219,19 @@ def test_own_words_are_offered_only_where_they_are_allowed() -> None:
     assert "own words" not in question(options=["A"], allow_free_text=False).as_text()
 
 
+@pytest.mark.parametrize(
+    ("asked", "tool", "line"),
+    [
+        ("Which password?", None, "goes to who asks only"),
+        ("Which password?", "deploy", "goes to the tool deploy only"),
+        ("密码是什么？", "deploy", "只交给工具 deploy"),
+    ],
+)
+def test_a_secret_question_says_who_gets_the_answer(asked: str, tool: str | None, line: str) -> None:
+    assert line in question(question=asked, secret=True, tool=tool).as_text()
+    assert line not in question(question=asked, tool=tool).as_text()
+
+
 def test_everybody_on_whose_behalf_is_asked_is_named() -> None:
     assert question(path=("root", "lead", "coder")).asked_by() == "coder (for root > lead) needs to know"
 
@@ -228,12 +241,12 @@ def test_everybody_on_whose_behalf_is_asked_is_named() -> None:
 
 def test_a_question_in_json_has_the_fields_of_the_contract() -> None:
     contract = """id question header clarification_type context options allow_free_text multi_select required default
-    secret path calls asked_at expires_at"""
+    secret tool path calls asked_at expires_at assignee"""
     assert list(question().model_dump(mode="json")) == contract.split()
 
 
 def test_an_answer_in_json_has_the_fields_of_the_contract() -> None:
-    contract = "question_id outcome text selected by user answered_at reason"
+    contract = "question_id outcome text selected by user answered_at reason sealed"
     assert list(answer().model_dump(mode="json")) == contract.split()
 
 

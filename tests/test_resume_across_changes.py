@@ -20,6 +20,7 @@ from autogen_core.tools import StaticWorkbench, ToolResult, ToolSchema, Workbenc
 from pydantic import BaseModel
 from scenario import TASK, script, upcall
 from shapes import ask, said_to, task
+from stores import change_checkpoint
 
 from upcall import PausableAgent, Run, RunStatus, Upcall
 from upcall.agents import Clarifier, NestedTeam
@@ -410,15 +411,15 @@ async def test_states_of_another_version_are_listed_at_any_depth() -> None:
         return swarm(agent("lead", client, agent("coder", client)), agent("idle", client))
 
     run = await begun(team)
-    versioned = "update upcall_checkpoints set state = replace(state, ?, ?)"
-    now, then = '"version":1,"seen"', '"version":9,"seen"'
-    with sqlite3.connect(STORE) as connection:
-        connection.execute(versioned, (now, then))
+
+    def later(state: Any) -> Any:
+        return json.loads(json.dumps(state).replace('"version": 1, "seen"', '"version": 9, "seen"'))
+
+    before = await change_checkpoint(STORE, run.id, later)
     assert [line.split(";")[0] for line in await refused(team, run)] == [
         "lead: its state has version 9, and this version of upcall reads version 1"
     ]
-    with sqlite3.connect(STORE) as connection:
-        connection.execute(versioned, (then, now))
+    await change_checkpoint(STORE, run.id, lambda _: before.as_json())
     assert (await gone_on(team, run)).result == "Done."
 
 
@@ -429,17 +430,15 @@ async def test_a_nested_state_of_another_version_is_told() -> None:
         return swarm(agent("lead", client, agent("coder", client)))
 
     run = await begun(team)
-    with sqlite3.connect(STORE) as connection:
-        (text,) = connection.execute("select state from upcall_checkpoints").fetchone()
-        state = json.loads(text)
-        frame = state["team_state"]["agent_states"]["lead"]["agent_state"]["frames"][0]
-        frame["nested"]["version"] = 2
-        connection.execute("update upcall_checkpoints set state = ?", (json.dumps(state),))
+
+    def later(state: Any) -> None:
+        state["team_state"]["agent_states"]["lead"]["agent_state"]["frames"][0]["nested"]["version"] = 2
+
+    before = await change_checkpoint(STORE, run.id, later)
     (line,) = await refused(team, run)
     assert line.startswith("lead/coder: its state has version 2, and this version of upcall reads version 1; its call")
     assert line.endswith("Go on with the version of upcall that stored it.")
-    with sqlite3.connect(STORE) as connection:
-        connection.execute("update upcall_checkpoints set state = ?", (text,))
+    await change_checkpoint(STORE, run.id, lambda _: before.as_json())
     assert (await gone_on(team, run)).result == "Done."
 
 
@@ -625,16 +624,15 @@ def test_the_command_line_prints_the_list_and_changes_nothing(as_json: bool) -> 
     with LoopbackServer(script()) as server:
         options = ("--model", "scripted", "--base-url", server.base_url, "--store", STORE)
         run_id = upcall("run", TASK, "--detach", "--json", *options).json["run_id"]
-        with sqlite3.connect(STORE) as connection:
-            (text,) = connection.execute("select state from upcall_checkpoints").fetchone()
-            state = json.loads(text)
+
+        def by_engineer(state: Any) -> None:
             state["team_state"]["agent_states"]["lead"]["agent_state"]["frames"][0]["call"]["name"] = "engineer"
-            connection.execute("update upcall_checkpoints set state = ?", (json.dumps(state),))
+
+        stored = asyncio.run(change_checkpoint(STORE, run_id, by_engineer))
         before = rows()
         ended = upcall("answer", run_id, "Express", *options, *(["--json"] if as_json else []))
         assert rows() == before
-        with sqlite3.connect(STORE) as connection:
-            connection.execute("update upcall_checkpoints set state = ?", (text,))
+        asyncio.run(change_checkpoint(STORE, run_id, lambda _: stored.as_json()))
         done = upcall("answer", run_id, "Express", "--json", *options)
     assert ended.status == 1
     summary = f"Run {run_id} cannot go on with this team: 1 thing does not fit. The run was left as it is."

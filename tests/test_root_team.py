@@ -189,14 +189,14 @@ async def test_a_run_keeps_what_became_of_it() -> None:
     """Classification, plan, answers, and the tokens of each agent under its path."""
     with scripted(coder=[ASK, WRITE, CODED]) as client:
         asked = await new_app(client).start(TASK, user="alice")
-        done = await new_app(client).answer(asked.id, "express", user="bob")
+        done = await new_app(client).answer(asked.id, "express", user="alice")
         run = await new_app(client).get(asked.id[:8])
     assert run == done
     assert run.classification is not None
     assert (run.classification.intent, run.classification.depth) == (Intent.CODING, Depth.DEEP)
     assert run.plan is not None
     assert run.plan.title == "Login"
-    assert [(answer.text, answer.user) for answer in run.answers] == [("Express", "bob")]
+    assert [(answer.text, answer.user) for answer in run.answers] == [("Express", "alice")]
     assert {agent: used.model_calls for agent, used in run.usage.items()} == {
         "classifier": 1,
         "clarifier": 1,

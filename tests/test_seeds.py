@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +12,7 @@ from autogen_agentchat.messages import HandoffMessage
 from scenario import upcall
 from seed_texts import AMBIGUITY
 
-from upcall import Run, RunStatus, Settings, Upcall
+from upcall import Run, RunStatus, RunStore, Settings, Upcall
 from upcall.answers import GivenAnswers
 from upcall.handoffs import path_of
 from upcall.plans import ClarifierResult, PlanStatus, ReviewedPlan
@@ -315,16 +315,14 @@ async def test_while_it_waits_everything_is_in_the_file() -> None:
     """S3-14 to S3-17, S3-21 to S3-24, S3-35: status, path and history, and what the team needs to go on."""
     with scripted(clarifier=[asks(WHICH), CLEAR], planner=[AMBIGUITY, CLEAR, plan()]) as client:
         asked = await answered(client, await app(client).start(G7), FOCUS)
-        with sqlite3.connect(STORE) as connection:
-            ((stored,),) = connection.execute("select record from upcall_runs").fetchall()
-            ((state,),) = connection.execute("select state from upcall_checkpoints").fetchall()
-        kept = Run.model_validate_json(stored)
+        stored = await RunStore(STORE).load(asked.id)
+        kept = stored.run
         done = await answered(client, asked, by_words(asked, {SCOPE: "1", FORMAT: "1"}))
     assert kept == asked
     assert kept.status is RunStatus.AWAITING_CLARIFICATION
     assert kept.execution_path == ("classifier", "clarifier", "planner")
     assert [(question.question, answer.text) for question, answer in kept.clarification_history] == [(WHICH, FOCUS)]
-    assert FORMAT in state
+    assert FORMAT in stored.checkpoint.dump()
     assert done.clarification_count == 3
     assert done.execution_path == (*kept.execution_path, "lead")
 
@@ -399,7 +397,6 @@ def test_a_plan_under_review_survives_the_process_and_stays_under_review() -> No
     assert f"Title: {TITLE}" in proposed["questions"][0]["question"]
     assert "- Policy Frameworks" in again["questions"][0]["question"]
     assert (done["status"], done["result"]) == ("completed", "Here is the report.")
-    with sqlite3.connect("upcall.db") as connection:
-        ((stored,),) = connection.execute("select record from upcall_runs").fetchall()
-    result = Run.model_validate_json(stored).clarifier_result
+    (stored,) = asyncio.run(RunStore("upcall.db").list())
+    result = stored.clarifier_result
     assert (result.plan_approved, result.plan_sections) == (True, MORE)

@@ -52,9 +52,9 @@ def test_the_key_is_not_shown() -> None:
     [
         (
             "modle: gpt-4o\n",
-            "upcall.yaml, line 1: unknown setting 'modle'; did you mean 'model'? Known: agents, api_key, ",
+            "upcall.yaml, line 1: unknown setting 'modle'; did you mean 'model'? Known: admins, agents, ",
         ),
-        ("stream: true\nzzz: 1\n", "line 2: unknown setting 'zzz'. Known: agents"),
+        ("stream: true\nzzz: 1\n", "line 2: unknown setting 'zzz'. Known: admins"),
         ("store: s\ntimeout: soon\n", "upcall.yaml, line 2: timeout = 'soon' is wrong: Input should be a valid number"),
         ("max_rounds: 0\n", "line 1: max_rounds = 0 is wrong: Input should be greater than or equal to 1"),
         ("max_turns: yes\n", "max_turns = True is wrong: Input should be a number"),

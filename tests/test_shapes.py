@@ -21,6 +21,7 @@ from autogen_agentchat.conditions import TextMessageTermination
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage
 from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat, Swarm
 from autogen_core import CancellationToken
+from cryptography.fernet import Fernet
 from shapes import (
     PLACES,
     SCENARIOS,
@@ -299,7 +300,8 @@ class Keeper(BaseChatAgent):
     produced_message_types = (TextMessage, HandoffMessage)
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        if any(answers_in(message) for message in messages):
+        if given := [answer for message in messages for answer in answers_in(message)]:
+            assert given[0].opened().text == "hunter2"
             return Response(chat_message=TextMessage(source=self.name, content="Logged in."))
         question = Question(question="What is the password?", secret=True, path=(self.name,))
         return Response(chat_message=asking([question], source=self.name, user_proxy="user"))
@@ -308,7 +310,8 @@ class Keeper(BaseChatAgent):
         pass
 
 
-async def test_the_other_members_of_a_nested_team_do_not_read_a_secret() -> None:
+async def test_the_other_members_of_a_nested_team_do_not_read_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
     replies = {"You are the lead": [task("crew"), "Done."], "You are the writer": ["Written."]}
     with ScriptedModelClient(replies) as client:
 

@@ -6,8 +6,11 @@ The model's script is strict, as in `test_shapes`: a call that is made again fin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import itertools
+import re
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +20,11 @@ from autogen_agentchat.messages import BaseChatMessage, TextMessage
 from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat
 from autogen_core import CancellationToken
 from conversation import answers, cancelled_while, carried, impatient, say, soon
-from shapes import PLACES, SHAPES, SIDES, TWO, Make, World, ask, note, said_to, script, some_slow, task
+from shapes import PLACES, SHAPES, SIDES, TWO, Make, Replies, World, ask, note, said_to, script, some_slow, task
 
-from upcall import Run, RunStatus, Upcall
+from upcall import Run, RunStatus, Upcall, idempotent
 from upcall.agents import NestedTeam
-from upcall.testing import Calls, Fail, Hang
+from upcall.testing import Calls, Fail, Hang, Reply, Request, ScriptedModelClient
 
 pytestmark = pytest.mark.usefixtures(impatient.__name__)
 
@@ -192,7 +195,7 @@ async def cut_off(app: Upcall, how: str, busy: Any, **given: Any) -> None:
 
 
 @pytest.mark.parametrize("place", some_slow(LEVELS))
-@pytest.mark.parametrize("at", ["the model", "a tool"])
+@pytest.mark.parametrize("at", ["the model", "a tool", "an idempotent tool"])
 async def test_a_run_whose_task_is_cancelled_goes_on_with_what_was_in_flight(at: str, place: str) -> None:
     hanging: list[bool] = [True]
     tried: list[str] = []
@@ -205,7 +208,8 @@ async def test_a_run_whose_task_is_cancelled_goes_on_with_what_was_in_flight(at:
         return "done"
 
     def make(world: World) -> Team:
-        return crew_of(world.agent("coder", tools=[world.note, slow]), world.agent("tester"))
+        tools = [world.note, idempotent(slow) if at == "an idempotent tool" else slow]
+        return crew_of(world.agent("coder", tools=tools), world.agent("tester"))
 
     waits = [Hang(), "Coded."] if at == "the model" else [task("slow"), "Coded."]
     said = {"coder": [note("began"), *waits], "tester": [note("tested"), "Tested."]}
@@ -214,14 +218,20 @@ async def test_a_run_whose_task_is_cancelled_goes_on_with_what_was_in_flight(at:
         begun = len(PLACES[place].others and {"lead"} & set(PLACES[place].others))
 
         def busy(_: Any) -> bool:
-            return bool(tried) if at == "a tool" else len(client.requests) == 2 + begun
+            return len(client.requests) == 2 + begun if at == "the model" else bool(tried)
 
         await cut_off(app(put, world), "task", busy)
         hanging.clear()
         (run,) = await app(put, world).list()
         assert run.status is RunStatus.EXECUTING
-        completed(await app(put, world).resume(run.id), place, "Tested.")
+        run = await app(put, world).resume(run.id)
+        if at == "a tool":
+            (doubt,) = by_name(run)
+            assert "coder was calling slow when its process ended" in doubt
+            run = await app(put, world).answer(run.id, "Run it again")
+        completed(run, place, "Tested.")
     once(world, "began", "tested")
+    assert len(tried) == (0 if at == "the model" else 2)
 
 
 @pytest.mark.parametrize("how", ["token", "task"])
@@ -288,3 +298,71 @@ async def test_a_question_of_one_branch_stays_open_when_another_branch_fails(ord
         run = await app(put, world).answer(run.id, {by_name(run)["Which red?"]: "Ruby"})
     completed(run, place, "Tested.")
     once(world, "red", "blue", "blue2", "later", "latest")
+
+
+# -- a reader who leaves ----------------------------------------------------------------------------------------------
+
+
+def by_progress(*parts: Replies) -> ScriptedModelClient:
+    """A model that says what comes next in its context, so that a call that was in flight can be made again."""
+    replies = {said_to(name): said for part in parts for name, said in part.items()}
+
+    def respond(request: Request) -> Reply:
+        (said,) = (said for system, said in replies.items() if request.system.startswith(system))
+        return said[len([message for message in request.messages if message["role"] == "assistant"])]
+
+    return ScriptedModelClient(respond)
+
+
+async def leaving(stream: AsyncGenerator[Any, None], at: int) -> bool:
+    """Leave a stream at one of its events. Gives whether it had so many."""
+    async with aclosing(stream) as items:
+        async for item in items:
+            at -= not isinstance(item, Run)
+            if at == 0:
+                return True
+    return False
+
+
+async def sure(app: Upcall, world: World, run: Run) -> Run:
+    """The run when no call is in doubt: the notes tell whether it took effect."""
+    while run.doubts:
+        asked = next(question for question in run.questions if question.id in run.doubts)
+        (text,) = re.findall('"text": "(.*?)"', str(asked.context))
+        said = f"noted {text}" if text in world.noted() else "Run it again"
+        run = await app.answer(run.id, {asked.id: said})
+    return run
+
+
+LEFT = [
+    pytest.param(shape, place, marks=[] if (shape, place) == ("graph", "as a team") else [pytest.mark.slow])
+    for shape in ("agent as tool", "round robin", "swarm", "graph")
+    for place in LEVELS
+]
+
+
+@pytest.mark.parametrize(("shape", "place"), LEFT)
+async def test_a_reader_who_leaves_at_any_event_has_only_what_was_in_flight_done_again(shape: str, place: str) -> None:
+    make = PLACES[place].put(SHAPES[shape].make)
+    coder: list[Reply] = [note("began"), note("went_on"), ask("Which?"), "Coded."]
+    parts: list[Replies] = [SHAPES[shape].others, PLACES[place].others, {"coder": coder}]
+    needed = sum(len(said) for part in parts for said in part.values())
+    for at in itertools.count(1):
+        client = by_progress(*parts)
+        world = World(client, notes=Path(f"notes{at}.txt"))
+        now = Upcall(team=lambda world=world: make(world), store=f"{at}.db")
+        left = await leaving(now.start_stream("Build it"), at)
+        (run,) = await now.list()
+        if run.working:
+            run = await sure(now, world, await now.resume(run.id))
+        left_again = await leaving(now.answer_stream(run.id, {by_name(run)["Which?"]: "This"}), at)
+        run = await now.get(run.id)
+        if run.working:
+            run = await sure(now, world, await now.resume(run.id))
+        completed(run, place, SHAPES[shape].result)
+        assert len(world.noted()) == len(set(world.noted())) == SHAPES[shape].notes + 2
+        branches = 2 if shape == "graph" else 1
+        assert needed <= len(client.requests) <= needed + branches * (left + left_again)
+        if not (left or left_again):
+            break
+    assert at >= 5

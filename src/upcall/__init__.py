@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from upcall.app import Upcall
     from upcall.errors import UpcallError, UserInputRequired
     from upcall.group_chats import keep_turns
+    from upcall.journal import idempotency_key, idempotent
     from upcall.plans import ClarifierResult, PlanStatus
     from upcall.prompts import Prompts
     from upcall.questions import Answer, AnsweredBy, ClarificationType, Option, Outcome, Question
     from upcall.runs import Run, RunStatus
+    from upcall.sealing import ask_secret
     from upcall.settings import Settings
     from upcall.store import RunStore
 
@@ -39,8 +41,11 @@ _HOMES = {
     "RunStore": "store",
     "Settings": "settings",
     "Upcall": "app",
+    "idempotency_key": "journal",
+    "idempotent": "journal",
     "UpcallError": "errors",
     "UserInputRequired": "errors",
+    "ask_secret": "sealing",
     "keep_turns": "group_chats",
     "with_questions": "agents",
 }
@@ -64,6 +69,9 @@ __all__ = [
     "Upcall",
     "UpcallError",
     "UserInputRequired",
+    "ask_secret",
+    "idempotency_key",
+    "idempotent",
     "keep_turns",
     "with_questions",
 ]

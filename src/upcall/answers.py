@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from upcall.errors import AlreadyAnswered, AnswerRefused, UnknownQuestion
 from upcall.questions import Answer, AnsweredBy, Option, Outcome, Question
+from upcall.sealing import HIDDEN, seal
 
 AnswerValue: TypeAlias = str | Sequence[str] | Answer
 """An option (label, number or id), several of them, free text, or a whole `Answer` (to skip or decline)."""
@@ -31,13 +32,15 @@ def match_answers(
 ) -> list[Answer]:
     """The new answers, one for each question that `given` names and that is still open.
 
-    An answer that was given before, with the same content, is left out: giving it twice is harmless. `closed` are the
+    An answer that was given before, with the same content, is left out: giving it twice is harmless. Those to secret
+    questions are sealed. `closed` are the
     questions behind `answered`, so that the same option is known by its number too.
 
     Raises:
         UnknownQuestion: an id that is neither open nor answered (with the list of open ids).
         AnswerRefused: a value the question does not accept, or one value where several questions are open.
         AlreadyAnswered: a different second answer to a question.
+        ConfigurationError: a question is secret, and there is no key to seal its answer with.
     """
     by_id = given if isinstance(given, Mapping) else {_named(given, open_questions): given}
     open_by_id = {question.id: question for question in open_questions}
@@ -45,9 +48,9 @@ def match_answers(
     earlier = {answer.question_id: answer for answer in answered}
     new: dict[str, Answer] = {}
     for named, value in by_id.items():
-        question_id = _full_id(named, [*open_by_id, *earlier])
+        question_id = full_id(named, [*open_by_id, *earlier])
         if question_id in open_by_id:
-            answer = read_answer(open_by_id[question_id], value, user)
+            answer = read_plainly(open_by_id[question_id], value, user)
             if question_id in new and not new[question_id].says_the_same(answer):
                 raise AnswerRefused(f"Question {question_id} was given two different answers at once; give one.")
             new[question_id] = answer
@@ -55,7 +58,7 @@ def match_answers(
             _same_as_before(earlier[question_id], value, closed_by_id.get(question_id))
         else:
             raise UnknownQuestion(named, list(open_by_id))
-    return list(new.values())
+    return [_sealed(open_by_id[question_id], answer) for question_id, answer in new.items()]
 
 
 def is_text(value: str) -> bool:
@@ -68,7 +71,18 @@ def is_text(value: str) -> bool:
 
 
 def read_answer(question: Question, value: AnswerValue, user: str | None = None) -> Answer:
-    """The answer that `value` gives to `question`, recorded as the human's, whatever a whole `Answer` says of itself.
+    """The answer that `value` gives to `question`, recorded as the human's, whatever a whole `Answer` says of itself;
+    sealed, if the question is secret.
+
+    Raises:
+        AnswerRefused: as `read_plainly`.
+        ConfigurationError: the question is secret, and there is no key to seal its answer with.
+    """
+    return _sealed(question, read_plainly(question, value, user))
+
+
+def read_plainly(question: Question, value: AnswerValue, user: str | None = None) -> Answer:
+    """As `read_answer`, but in clear also where the question is secret: to check it, never to keep it.
 
     Raises:
         AnswerRefused: no text or an empty one, something that is not an option where only options count, several
@@ -77,7 +91,7 @@ def read_answer(question: Question, value: AnswerValue, user: str | None = None)
     """
     if isinstance(value, Answer):
         return _read_outcome(question, value, user)
-    parts = _parts(question.id, value)
+    parts = _parts(question.id, value, secret=question.secret)
     if not parts:
         raise AnswerRefused(f"The answer to {question.id} is empty. {_expected(question)}")
     if question.multi_select and len(parts) == 1 and _find_option(question, parts[0]) is None:
@@ -89,16 +103,24 @@ def read_answer(question: Question, value: AnswerValue, user: str | None = None)
         raise AnswerRefused(f"Question {question.id} takes one option, not {len(labels)}. {_expected(question)}")
     if wrong and not question.allow_free_text:
         raise AnswerRefused(
-            f"{', '.join(map(_quoted, wrong))} is not an option of {question.id}. {_expected(question)}"
+            f"{HIDDEN if question.secret else ', '.join(map(_quoted, wrong))} is not an option of {question.id}. "
+            f"{_expected(question)}"
         )
     return Answer(question_id=question.id, text=", ".join([*labels, *wrong]), selected=labels, user=user)
 
 
-def _parts(question_id: str, value: str | Sequence[str]) -> list[str]:
+def _sealed(question: Question, answer: Answer) -> Answer:
+    if not question.secret or answer.outcome is not Outcome.ANSWERED:
+        return answer
+    return answer.model_copy(update={"text": seal(answer.text), "selected": (), "sealed": True})
+
+
+def _parts(question_id: str, value: str | Sequence[str], *, secret: bool = False) -> list[str]:
     """The texts in `value`, trimmed, without empty ones."""
     parts = [value] if isinstance(value, str) else value
     if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
-        raise AnswerRefused(f"The answer to {question_id} is {value!r}; give text, a list of texts, or an Answer.")
+        shown = HIDDEN if secret else repr(value)
+        raise AnswerRefused(f"The answer to {question_id} is {shown}; give text, a list of texts, or an Answer.")
     if not all(map(is_text, parts)):
         raise AnswerRefused(f"The answer to {question_id} is not valid text (UTF-8); type it again.")
     return [part.strip() for part in parts if part.strip()]
@@ -110,7 +132,7 @@ def _read_outcome(question: Question, answer: Answer, user: str | None) -> Answe
         raise AnswerRefused(f"This answers question {answer.question_id}, not {question.id}; give it to that one.")
     match answer.outcome:
         case Outcome.ANSWERED:
-            return read_answer(question, _said(answer), user or answer.user)
+            return read_plainly(question, _said(answer), user or answer.user)
         case Outcome.SKIPPED if question.required:
             raise AnswerRefused(f"Question {question.id} is required and cannot be skipped; answer it or decline it.")
         case Outcome.SKIPPED | Outcome.DECLINED:
@@ -143,7 +165,7 @@ def _named(given: AnswerValue, open_questions: Sequence[Question]) -> str:
     )
 
 
-def _full_id(named: str, known: Sequence[str]) -> str:
+def full_id(named: str, known: Sequence[str]) -> str:
     """The one known id that starts with `named`, or `named` itself where none or several do."""
     starting = [known_id for known_id in known if known_id.startswith(named)] if len(named) >= 4 else []
     return starting[0] if len(starting) == 1 else named
@@ -151,17 +173,18 @@ def _full_id(named: str, known: Sequence[str]) -> str:
 
 def _same_as_before(earlier: Answer, value: AnswerValue, question: Question | None) -> None:
     """Accept what was said before once more. Where the question is not known, an option counts by its label only."""
-    if not _says_again(earlier, value, question):
+    if not _says_again(earlier.opened(), value, question):
+        said = repr(HIDDEN if earlier.sealed else earlier.text or earlier.outcome.value)
         if earlier.by is not AnsweredBy.HUMAN and earlier.outcome is not Outcome.CANCELLED:
             raise AlreadyAnswered(
                 f"Question {earlier.question_id} was answered by {earlier.by.value} ({earlier.reason}): "
-                f"{earlier.text or earlier.outcome.value!r}. To overrule that, the run has to go on from there anew, "
+                f"{said}. To overrule that, the run has to go on from there anew, "
                 "which comes with forks; until then that answer stands."
             )
         who = earlier.user or earlier.by.value
         raise AlreadyAnswered(
             f"Question {earlier.question_id} was answered by {who} at {earlier.answered_at.isoformat()}: "
-            f"{earlier.text or earlier.outcome.value!r}. That answer stands."
+            f"{said}. That answer stands."
         )
 
 
@@ -170,10 +193,11 @@ def _says_again(earlier: Answer, value: AnswerValue, question: Question | None) 
         return earlier.says_the_same(value)
     if question is not None:
         try:
-            value = read_answer(question, value).text
+            value = read_plainly(question, value).text
         except AnswerRefused:
             return False
-    parts = _parts(earlier.question_id, _said(value) if isinstance(value, Answer) else value)
+    secret = question is not None and question.secret
+    parts = _parts(earlier.question_id, _said(value) if isinstance(value, Answer) else value, secret=secret)
     said, before = ", ".join(parts).casefold(), earlier.text.casefold()
     any_order = bool(earlier.selected) and _choices(said) == _choices(before)
     return earlier.outcome is Outcome.ANSWERED and (said == before or any_order)

@@ -18,9 +18,11 @@ from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool
 
 from upcall import identity
+from upcall.access import Access, InboxEntry
 from upcall.agents.answering import same_question_judge
 from upcall.agents.toolset import Tool, as_tool
 from upcall.answers import GivenAnswers, is_text, match_answers
+from upcall.assignment import read_rules
 from upcall.checkpoints import Checkpoint
 from upcall.doubts import settled_by, with_doubts
 from upcall.errors import (
@@ -39,10 +41,10 @@ from upcall.journal import in_doubt
 from upcall.ladder import Judge, Ladder, Rules, fanned_out
 from upcall.models import ModelClients, uses_demo
 from upcall.prompts import PROMPTS, Prompts
-from upcall.questions import Answer, AnsweredBy, Outcome
-from upcall.runs import Run, RunStatus
+from upcall.questions import Answer, AnsweredBy, Outcome, Question
+from upcall.runs import Run, RunStatus, recorded_as
 from upcall.settings import DEMO, OnExpiry, Settings
-from upcall.store import MailCame, RunStore, StoredRun
+from upcall.store import LogEntry, MailCame, RunStore, StoredRun
 from upcall.stretch import Event, Stretch, delivered
 from upcall.tasks import whole
 from upcall.teams import PHASES, USER, TeamOptions, root_team
@@ -60,11 +62,12 @@ RUNGS = (
     "ledger_model",
     "unattended",
     "max_questions_run",
+    "assign",
     "expires_after",
     "on_expiry",
     "remind_after",
 )
-"""The settings of who answers before the human is asked, whatever the team."""
+"""The settings of who answers before the human is asked, of which human is, and how long, whatever the team."""
 
 KEPT = (
     *RUNGS,
@@ -90,7 +93,7 @@ class Upcall:
 
     Args:
         model_client: the model of all agents of the root team; without it the settings say which.
-        store: the SQLite file that holds the runs.
+        store: the SQLite file or PostgreSQL URL that holds the runs.
         team: a function that builds any AutoGen team, instead of the root team. It is called anew for every stretch of
             a run: after an exception an AutoGen team is broken for good.
         tools: functions or AutoGen tools for the root team's researcher, and for its clarifier to look things up with
@@ -119,7 +122,9 @@ class Upcall:
                 "new one. Say team=make_team, or team=lambda: ..."
             )
         self.settings = settings or Settings.read()
-        self.store = store if isinstance(store, RunStore) else RunStore(store or self.settings.store)
+        if not isinstance(store, RunStore):
+            store = RunStore(store or self.settings.store, max_state_bytes=self.settings.max_state_bytes)
+        self.store = store
         self._make_team = team
         self._model_client = model_client
         self._tools = tuple(tools)
@@ -181,7 +186,8 @@ class Upcall:
                 "The task, its history, user_info or facts hold bytes that are no text in UTF-8. Say it in plain text."
             )
         status = RunStatus.EXECUTING if self._make_team else RunStatus.INITIALIZING
-        run = Run(task=task, status=status, user=user or self.settings.user, **({"id": run_id} if run_id else {}))
+        owner = self._access(user).user
+        run = Run(task=task, status=status, user=owner, **({"id": run_id} if run_id else {}))
         kept = {
             "user_info": None if user_info is None else dict(user_info),
             "data_sources": None if data_sources is None else list(data_sources),
@@ -208,6 +214,7 @@ class Upcall:
         Raises:
             UnknownRun, RunNotWaiting, UnknownQuestion, AnswerRefused, AlreadyAnswered: nothing was changed.
             QuestionExpired: the time of the question is over; `on_expiry` says what comes instead.
+            NotAllowed: a question is somebody else's to answer; nothing was changed.
             TeamMismatch: the run cannot go on with this team; nothing was changed. `check` tells so beforehand.
             RunConflict: another process answered at the same time.
         """
@@ -216,21 +223,31 @@ class Upcall:
     async def answer_stream(
         self, run_id: str, answer: GivenAnswers, *, user: str | None = None
     ) -> AsyncGenerator[Event | Run, None]:
-        """As `answer`, with the events first and the `Run` last."""
-        stored = await self.store.load(run_id)
-        run = stored.run
-        if run.status in (RunStatus.CANCELLED, RunStatus.EXPIRED) or not (run.questions or run.answers):
-            raise RunNotWaiting(f"Run {run.id} is {run.status} and waits for no answer.{why_over(run)}")
-        if not run.questions and not isinstance(answer, Mapping):
-            humans = [each for each in run.answers if each.by is AnsweredBy.HUMAN]
-            answer = {(humans or run.answers)[-1].question_id: answer}
+        """As `answer`, with the events first and the `Run` last. Whoever sees only questions of the run hears no
+        events."""
+        access = self._access(user)
+        stored = await access.load(self.store, run_id, "answer")
+        await access.check_answer(self.store, stored.run, answer)
+        async with aclosing(access.told(stored.run, self._answered(stored, answer, access))) as items:
+            async for item in items:
+                yield item
+
+    async def _answered(
+        self, stored: StoredRun, answer: GivenAnswers, access: Access
+    ) -> AsyncGenerator[Event | Run, None]:
+        run, known = stored.run, access.shown(stored.run)
+        if run.status in (RunStatus.CANCELLED, RunStatus.EXPIRED) or not (known.questions or known.answers):
+            raise RunNotWaiting(f"Run {run.id} is {run.status} and waits for no answer.{why_over(known)}")
+        if not known.questions and not isinstance(answer, Mapping):
+            humans = [each for each in known.answers if each.by is AnsweredBy.HUMAN]
+            answer = {(humans or known.answers)[-1].question_id: answer}
         named = isinstance(answer, Mapping) or (isinstance(answer, Answer) and answer.question_id)
-        waiting = run.open_questions if named else run.questions
-        answers = match_answers(answer, waiting, run.answers, user or self.settings.user, run.closed)
+        waiting = known.open_questions if named else access.answerable(known)
+        answers = match_answers(answer, waiting, known.answers, access.user, known.closed)
         if not answers:
             yield run
             return
-        await self._expiry.refuse_late(stored, answers)
+        await self._expiry.refuse_late(stored, answers, known)
         if run.repeated:
             answers = fanned_out(answers, run.open_questions)
         if run.waiting:
@@ -239,12 +256,12 @@ class Upcall:
             if await self.store.at_work(stored) is not None:
                 yield run.answered(run.status, answers)
                 return
-            async with aclosing(self.resume_stream(run.id)) as items:
+            async with aclosing(self._resumed(await self.store.load(run.id), access.user)) as items:
                 async for item in items:
                     yield item
             return
         if run.working:  # Its team has come to rest in the meantime.
-            async with aclosing(self.answer_stream(run_id, answer, user=user)) as items:
+            async with aclosing(self.answer_stream(run.id, answer, user=access.user)) as items:
                 async for item in items:
                     yield item
             return
@@ -267,22 +284,32 @@ class Upcall:
             async for item in items:
                 yield item
 
-    async def resume(self, run_id: str) -> Run:
+    async def resume(self, run_id: str, *, user: str | None = None) -> Run:
         """Go on with a run that failed, was interrupted, or whose process ended in the middle, or that waits for an
         answer whose time is over (see `expire`).
 
         Raises:
             RunNotWaiting: it waits for an answer instead, or is over.
+            NotAllowed: it is somebody else's.
             TeamMismatch: it cannot go on with this team; nothing was changed. `check` tells so beforehand.
         """
-        return await _last(self.resume_stream(run_id))
+        return await _last(self.resume_stream(run_id, user=user))
 
-    async def resume_stream(self, run_id: str) -> AsyncGenerator[Event | Run, None]:
+    async def resume_stream(self, run_id: str, *, user: str | None = None) -> AsyncGenerator[Event | Run, None]:
         """As `resume`, with the events first and the `Run` last."""
-        stored = await self.store.load(run_id)
+        access = self._access(user)
+        stored = await access.load_whole(self.store, run_id, "resume")
+        async with aclosing(self._resumed(stored, access.user)) as items:
+            async for item in items:
+                yield item
+
+    async def _resumed(self, stored: StoredRun, user: str | None) -> AsyncGenerator[Event | Run, None]:
         run = stored.run
         if run.waiting and acts(run):
             async with aclosing(self._expiry.act(stored)) as items:
+                with recorded_as("resumed", user):  # Its one write is made before the first item.
+                    first = await anext(items)
+                yield first
                 async for item in items:
                     yield item
             return
@@ -296,7 +323,7 @@ class Upcall:
         async with crew.closed_on_error():
             records = await self.store.journal(run.id)
             while claim is None:
-                with suppress(MailCame):
+                with suppress(MailCame), recorded_as("resumed", user):
                     going_on, checkpoint = self._with_mail(stored, await self.store.mail(run.id))
                     claim = await self.store.claim(stored, with_doubts(going_on, in_doubt(records)), checkpoint)
         for question in claim.run.questions if claim.run.waiting else ():
@@ -341,7 +368,8 @@ class Upcall:
 
     async def expire(self, now: datetime | None = None) -> list[Run]:
         """Act on all runs that have questions whose time is over, and remind of those that wait; to be called now and
-        then, by any number of processes. The runs that expired and went on or ended, each at its next rest.
+        then, by any number of processes. The runs that expired and went on or ended, each at its next rest. It is for
+        who runs the program: it acts without a user, on the runs of all.
 
         What a run's `on_expiry` says is done: ``wait`` notes that the question is overdue, it can still be answered;
         ``assume`` takes the question's own default as an assumption, and without one, or for a risk confirmation, tells
@@ -365,15 +393,17 @@ class Upcall:
                 async for item in items:
                     yield item
 
-    async def get(self, run_id: str) -> Run:
-        """The run as it is stored. `run_id` may be the first characters of its id, four or more.
+    async def get(self, run_id: str, *, user: str | None = None) -> Run:
+        """The run as it is stored. `run_id` may be the first characters of its id, four or more. To whom only questions
+        of it are assigned, it has these and nothing else of what was said.
 
         Raises:
             UnknownRun: there is no such run.
         """
-        return (await self.store.load(run_id)).run
+        access = self._access(user)
+        return access.shown((await access.load(self.store, run_id, "show")).run)
 
-    async def check(self, run_id: str) -> Sequence[Misfit]:
+    async def check(self, run_id: str, *, user: str | None = None) -> Sequence[Misfit]:
         """What keeps a stored run from going on with this team: a member, a nested agent or a tool that its open work
         needs and that is missing or was changed. Empty where it can go on, or is over. Nothing is changed.
 
@@ -381,8 +411,9 @@ class Upcall:
             UnknownRun: there is no such run.
             SchemaMismatch: what is stored cannot be read by this version of upcall.
             ConfigurationError: the team cannot be built.
+            NotAllowed: it is somebody else's.
         """
-        stored = await self.store.load(run_id)
+        stored = await self._access(user).load_whole(self.store, run_id, "check")
         if stored.run.over:
             return ()
         crew = self._crew(stored.run)
@@ -392,16 +423,56 @@ class Upcall:
             await crew.close()
 
     async def list(self, user: str | None = None) -> list[Run]:
-        """All runs, or those of one user, newest first."""
-        return await self.store.list(user)
+        """All runs, or those that a user sees, newest first."""
+        return self._access(user).all_seen(await self.store.list())
 
-    async def cancel(self, run_id: str) -> Run:
+    async def inbox(self, user: str | None = None) -> Sequence[InboxEntry]:
+        """The open questions of all runs that a user may answer, oldest first."""
+        return self._access(user).inbox(await self.store.list())
+
+    def answerable(self, run: Run, user: str | None = None) -> Sequence[Question]:
+        """The questions that a run shows and a user may answer."""
+        return self._access(user).answerable(run)
+
+    async def assign(self, run_id: str, question_id: str, assignee: str | None, *, user: str | None = None) -> Run:
+        """Say who is to answer an open question: a user's name, ``role:NAME``, or None for the owner of the run. What
+        is shown as one question is assigned as one.
+
+        Raises:
+            UnknownRun, UnknownQuestion, NotAllowed: nothing was changed.
+            ConfigurationError: there is no such role.
+            RunNotWaiting: a team is at work on the run.
+        """
+        access = self._access(user)
+        stored = await access.load_whole(self.store, run_id, "assign")
+        if stored.run.working:
+            raise RunNotWaiting(f"Run {stored.run.id} is being worked on. Assign its questions when it waits.")
+        run, question = access.assign(stored.run, question_id, assignee)
+        with recorded_as("assigned", access.user, question=question.id, to=assignee):
+            return (await self.store.save(stored, run)).run
+
+    async def audit(self, run_id: str | None = None, *, user: str | None = None, after: int = 0) -> Sequence[LogEntry]:
+        """Who did what, oldest first, from the entry that follows the one with the id `after`: who started, answered,
+        resumed, cancelled, assigned, and who was refused. Of one run, or of all that are the user's.
+
+        Raises:
+            UnknownRun: there is no such run.
+            NotAllowed: it is somebody else's.
+        """
+        return await self._access(user).audit(self.store, run_id, after)
+
+    def _access(self, user: str | None) -> Access:
+        return Access.of(user, self.settings)
+
+    async def cancel(self, run_id: str, *, user: str | None = None) -> Run:
         """End a run for good. Its open questions are recorded as cancelled. Cancelling twice is harmless.
 
         Raises:
             RunNotWaiting: it is over already.
+            NotAllowed: it is somebody else's.
         """
-        stored = await self.store.load(run_id)
+        access = self._access(user)
+        stored = await access.load_whole(self.store, run_id, "cancel")
         run = stored.run
         if run.status is RunStatus.CANCELLED:
             return run
@@ -419,7 +490,8 @@ class Upcall:
             closed=(*run.closed, *run.open_questions),
             error=None,
         )
-        return (await self.store.save(stored, cancelled)).run
+        with recorded_as("cancelled", access.user):
+            return (await self.store.save(stored, cancelled)).run
 
     # -- one stretch of a run -----------------------------------------------------------------------------------------
 
@@ -479,7 +551,10 @@ class Upcall:
     def _ladder(self, run: Run, crew: _Crew) -> Ladder:
         settings = self._settings_of(run)
         rules = Rules(
-            ledger=settings.ledger, unattended=settings.unattended, max_questions_run=settings.max_questions_run
+            ledger=settings.ledger,
+            unattended=settings.unattended,
+            max_questions_run=settings.max_questions_run,
+            assign=read_rules(settings.assign),
         )
         facts = [[Fact.model_validate(each) for each in level] for level in run.inputs.get("facts", ())]
         return Ladder(rules, run.clarification_history, run.open_questions, facts, crew.judge)
@@ -574,6 +649,7 @@ class Upcall:
         """What a run keeps from its start, so that it goes on the same in another folder or process; never a key. Its
         own facts come before those of the settings."""
         team = {name: getattr(self.settings, name) for name in (RUNGS if self._make_team is not None else KEPT)}
+        team["assign"] = [rule.model_dump(mode="json", exclude_none=True) for rule in self.settings.assign]
         team |= {name: value for name, value in chosen.items() if value is not None}
         levels = [[fact.model_dump() for fact in level] for level in (facts, self.settings.standing_facts())]
         if self._make_team is not None:

@@ -42,6 +42,10 @@ class Checkpoint(BaseModel):
         """The checkpoint as JSON text."""
         return self.model_dump_json()
 
+    def as_json(self) -> dict[str, Any]:
+        """The checkpoint as plain JSON values."""
+        return self.model_dump(mode="json")
+
     @classmethod
     def load(cls, text: str, run_id: str) -> Checkpoint:
         """The checkpoint that `text` holds.
@@ -50,16 +54,31 @@ class Checkpoint(BaseModel):
             SchemaMismatch: it has another version, or is damaged.
         """
         try:
-            data = json.loads(text)
-            version = data.get("version") if isinstance(data, Mapping) else None
-            if version == CHECKPOINT_VERSION:
+            return cls.from_json(json.loads(text), run_id)
+        except json.JSONDecodeError as error:
+            raise _damaged(run_id) from error
+
+    @classmethod
+    def from_json(cls, data: Any, run_id: str) -> Checkpoint:
+        """The checkpoint that was given as plain JSON values by `as_json`.
+
+        Raises:
+            SchemaMismatch: it has another version, or is damaged.
+        """
+        version = data.get("version") if isinstance(data, Mapping) else None
+        if version == CHECKPOINT_VERSION:
+            try:
                 return cls.model_validate(data)
-        except (json.JSONDecodeError, ValidationError) as error:
-            raise SchemaMismatch(
-                f"The checkpoint of run {run_id} is damaged and cannot be read. Start the task again, or restore the "
-                "database from a backup."
-            ) from error
+            except ValidationError as error:
+                raise _damaged(run_id) from error
         raise SchemaMismatch(
             f"The checkpoint of run {run_id} has version {version!r}; this version of upcall reads version "
             f"{CHECKPOINT_VERSION}. Go on with the version of upcall that stored it."
         )
+
+
+def _damaged(run_id: str) -> SchemaMismatch:
+    return SchemaMismatch(
+        f"The checkpoint of run {run_id} is damaged and cannot be read. See what can: upcall store check. Start the "
+        "task again, or restore the database from a backup."
+    )

@@ -14,11 +14,13 @@ import sys
 import time
 import traceback
 from collections.abc import AsyncGenerator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from upcall import cli_store
 from upcall.errors import AnswerError, CallerError, TeamMismatch, UpcallError
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ app = typer.Typer(
 
 Model = Annotated[str | None, typer.Option(help="Model name, or 'demo' for scripted replies.")]
 BaseUrl = Annotated[str | None, typer.Option(help="Address of any OpenAI-compatible server, ending in /v1.")]
-Store = Annotated[str | None, typer.Option(help="SQLite file or sqlite:/// URL that holds the runs [upcall.db].")]
+Store = Annotated[str | None, typer.Option(help="SQLite file or PostgreSQL URL that holds the runs [upcall.db].")]
 Config = Annotated[Path | None, typer.Option(help="YAML file with settings [upcall.yaml if it is there].")]
 User = Annotated[str | None, typer.Option(help="Who you are: kept with runs and answers.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
@@ -115,7 +117,10 @@ def answer(
     run_id: RunId,
     answers: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ANSWER | ID=ANSWER ...]", help="The answer, or one for each question by its id."),
+        typer.Argument(
+            metavar="[ANSWER | ID=ANSWER ...]",
+            help="The answer, or one for each question by its id; - reads it from standard input (for secrets).",
+        ),
     ] = None,
     skip: Annotated[list[str] | None, typer.Option(metavar="ID", help="Skip this question; repeatable.")] = None,
     decline: Annotated[list[str] | None, typer.Option(metavar="ID", help="Decline this question.")] = None,
@@ -135,8 +140,8 @@ def answer(
     with command:
         found = command.open(run_id)
         given = _given(found, answers or [], skip or [], decline or [])
-        if not given and command.interactive and found.questions:
-            given = command.screen.ask(found)
+        if not given and command.interactive and (mine := command.answerable(found)).questions:
+            given = command.screen.ask(mine)
         elif not given:
             ids = ", ".join(question.id for question in found.questions)
             raise CallerError(
@@ -180,22 +185,93 @@ def list_runs(
     with command:
         from upcall.terminal import table
 
-        runs = asyncio.run(command.app.list(user))
+        runs = asyncio.run(command.app.list())
         if as_json:
             command.print_json([each.as_json() for each in runs])
         elif runs:
             command.screen.result(table(runs))
         else:
-            there = "" if command.app.store.path.exists() else ": the file does not exist"
-            command.screen.note(f"No runs in {command.app.store.path}{there}.")
+            there = "" if asyncio.run(command.app.store.exists()) else ": the file does not exist"
+            command.screen.note(f"No runs in {command.app.store.name}{there}.")
+
+
+@app.command()
+def inbox(
+    store: Store = None,
+    config: Config = None,
+    user: User = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """List the open questions of all runs that you may answer, oldest first."""
+    command = _Command(debug, as_json, store=store, config=config, user=user)
+    with command:
+        entries = asyncio.run(command.app.inbox())
+        if as_json:
+            command.print_json([{"run_id": each.run_id, **each.question.as_json()} for each in entries])
+        for each in () if as_json else entries:
+            command.screen.question(each.question, console=command.screen.out)
+            command.screen.result(command.how_to_answer(each.run_id, each.question.id))
+        if not entries and not as_json:
+            command.screen.note("No question waits for you.")
+
+
+@app.command()
+def assign(
+    run_id: RunId,
+    question: Annotated[str, typer.Argument(metavar="ID", help="The open question, or its first characters.")],
+    who: Annotated[
+        str | None, typer.Argument(metavar="[WHO]", help="A user, or role:NAME; without it the owner of the run.")
+    ] = None,
+    store: Store = None,
+    config: Config = None,
+    user: User = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Say who is to answer an open question."""
+    command = _Command(debug, as_json, store=store, config=config, user=user)
+    with command:
+        assigned = asyncio.run(command.app.assign(run_id, question, who))
+        if as_json:
+            command.print_json(assigned.as_json())
+        else:
+            command.screen.note(f"Question {question} of run {assigned.id} is for {who or 'the owner of the run'} now.")
+
+
+@app.command()
+def audit(
+    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="One run; without it all of yours.")] = None,
+    after: Annotated[int, typer.Option(metavar="N", help="Only what follows the entry with this number.")] = 0,
+    store: Store = None,
+    config: Config = None,
+    user: User = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Say who did what, and who was refused, oldest first."""
+    command = _Command(debug, as_json, store=store, config=config, user=user)
+    with command:
+        entries = asyncio.run(command.app.audit(run_id, after=after))
+        if as_json:
+            command.print_json([asdict(each) for each in entries])
+        elif entries:
+            from upcall.terminal import audit_table
+
+            command.screen.result(audit_table(entries))
 
 
 @app.command()
 def show(
-    run_id: RunId, store: Store = None, config: Config = None, as_json: AsJson = False, debug: Debug = False
+    run_id: RunId,
+    store: Store = None,
+    config: Config = None,
+    user: User = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> None:
     """Show a run: plan, answers, tokens, open questions, result."""
-    command = _Command(debug, as_json, store=store, config=config)
+    command = _Command(debug, as_json, store=store, config=config, user=user)
     with command:
         found = asyncio.run(command.app.get(run_id))
         if as_json:
@@ -208,10 +284,15 @@ def show(
 
 @app.command()
 def cancel(
-    run_id: RunId, store: Store = None, config: Config = None, as_json: AsJson = False, debug: Debug = False
+    run_id: RunId,
+    store: Store = None,
+    config: Config = None,
+    user: User = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> None:
     """End a run for good."""
-    command = _Command(debug, as_json, store=store, config=config)
+    command = _Command(debug, as_json, store=store, config=config, user=user)
     with command:
         command.finish(asyncio.run(command.app.cancel(run_id)))
 
@@ -234,6 +315,10 @@ def expire(
         command.expire(watch=watch)
 
 
+app.command("log")(cli_store.show_log)
+app.add_typer(cli_store.app, name="store")
+
+
 class _Command:
     """One call of the command line: its settings, its screen, and the one place where its errors end."""
 
@@ -245,7 +330,7 @@ class _Command:
         self.watching = False
         self.interactive = not as_json and not detach and sys.stdin.isatty() and sys.stderr.isatty()
         self.program = _program()
-        given = [(name, explicit.get(name)) for name in ("store", "config")]
+        given = [(name, explicit.get(name)) for name in ("store", "config", "user")]
         self.store_option = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in given if value)
         self._explicit = explicit
         self._secrets: list[str] = []
@@ -271,17 +356,30 @@ class _Command:
     def open(self, run_id: str) -> Run:
         """The run, with the model it was started with where the command line names none."""
         found = asyncio.run(self.app.get(run_id))
-        if self._explicit.get("model") is None:
-            self._use(self.app.settings.started_with(found.inputs, self._explicit.get("base_url")))
+        self._use_model_of(found.id)
         return found
+
+    def _use_model_of(self, run_id: str) -> None:
+        """Go on with the model of the run, whoever sees how much of it, where the command line names none."""
+        if self._explicit.get("model") is None:
+            inputs = asyncio.run(self.app.store.load(run_id)).run.inputs
+            self._use(self.app.settings.started_with(inputs, self._explicit.get("base_url")))
+
+    def answerable(self, run: Run) -> Run:
+        """The run with the open questions that the user may answer."""
+        return run.model_copy(update={"questions": tuple(self.app.answerable(run))})
+
+    def how_to_answer(self, run_id: str, question_id: str) -> str:
+        """The command that answers one question."""
+        return f"  {self.program} answer {run_id} {question_id}=...{self.store_option}"
 
     def follow(self, stream: AsyncGenerator[Any, None], run_id: str) -> None:
         """Show the events of a run; on a terminal ask its questions and go on, until it rests for another reason."""
         self._run_id = run_id
         self._announce()
         rest = self._consume(stream)
-        while self.interactive and rest.waiting:
-            answers = self.screen.ask(rest)
+        while self.interactive and rest.waiting and (mine := self.answerable(rest)).questions:
+            answers = self.screen.ask(mine)
             rest = self._consume(self.app.answer_stream(rest.id, answers))
         self.finish(rest)
 
@@ -289,7 +387,7 @@ class _Command:
         """Print how a run rests, and end with the status that goes with it."""
         if self.as_json:
             self.print_json(rest.as_json())
-        elif rest.waiting:
+        elif rest.waiting and rest.questions:
             self.screen.waiting(rest, self.program, self.store_option)
         elif rest.working:
             self.screen.note(
@@ -320,7 +418,7 @@ class _Command:
         while True:
             for run_id in asyncio.run(looked_at(self.app.store, now())):
                 self._use(settings)
-                self.open(run_id)
+                self._use_model_of(run_id)
                 rests += asyncio.run(self._expired(run_id))
             if not watch:
                 break
@@ -381,9 +479,11 @@ class _Command:
 
     def _use(self, settings: Settings) -> None:
         from upcall.app import Upcall
+        from upcall.sealing import KEY
 
         models: list[Settings | ModelSettings] = [settings, *settings.agents.values(), *settings.llms.values()]
         self._secrets = [key.get_secret_value() for each in models if (key := each.api_key) is not None]
+        self._secrets += os.environ.get(KEY, "").split(",")
         for component in (*(each.model_client for each in models), *settings.tools):
             self._secrets += _texts_in(component)
         self.app = Upcall(settings=settings)
@@ -457,7 +557,7 @@ _LIKE_AN_ID = re.compile(r"[0-9a-f]{12}")
 
 
 def _given(found: Run, answers: list[str], skip: list[str], decline: list[str]) -> Any:
-    """What the command line says, by question id where it names one."""
+    """What the command line says, by question id where it names one. ``-`` is what standard input says."""
     from upcall.questions import Answer, Outcome
 
     known = [question.id for question in found.questions] + [each.question_id for each in found.answers]
@@ -471,18 +571,31 @@ def _given(found: Run, answers: list[str], skip: list[str], decline: list[str]) 
     for text in answers:
         named, equals, value = text.partition("=")
         if equals and any(each.startswith(named) for each in known if len(named) >= 4):
-            give(named, value)
+            give(named, _from_input(value))
         elif len(answers) == 1 and not skip and not decline and not (equals and _LIKE_AN_ID.fullmatch(named)):
-            return text
+            return _from_input(text)
         else:
+            shown = "What was given" if any(question.secret for question in found.questions) else repr(text)
             raise CallerError(
-                f"{text!r} names no question of run {found.id}. Say ID=ANSWER, an answer of several words in quotes; "
+                f"{shown} names no question of run {found.id}. Say ID=ANSWER, an answer of several words in quotes; "
                 f"ids: {', '.join(known)}."
             )
     for outcome, ids in ((Outcome.SKIPPED, skip), (Outcome.DECLINED, decline)):
         for each in ids:
             give(each, Answer(question_id=each, outcome=outcome))
     return by_id
+
+
+def _from_input(value: str) -> str:
+    """The value, or for ``-`` all of standard input, on a terminal a line that is not shown. What is on the command
+    line stays in the shell's history, and other users of the machine can see it."""
+    if value != "-":
+        return value
+    if sys.stdin.isatty():
+        from getpass import getpass
+
+        return getpass("Answer (not shown): ")
+    return sys.stdin.read().rstrip("\r\n")
 
 
 def _program() -> str:

@@ -35,6 +35,10 @@ class UnknownRun(CallerError):
         self.run_id = run_id
 
 
+class NotAllowed(CallerError):
+    """The run or the question is somebody else's to act on. Nothing was changed."""
+
+
 class RunNotWaiting(CallerError):
     """The run has no open question, or is over, so that this command does not apply."""
 
@@ -137,6 +141,28 @@ class RunConflict(StoredStateError):
         self.run_id = run_id
 
 
+class RunGone(RunConflict):
+    """The run was removed from the store in the meantime. Nothing was written."""
+
+    def __init__(self, run_id: str, store: str) -> None:
+        StoredStateError.__init__(
+            self,
+            f"Run {run_id} is no longer in the store {store}: it was removed, or the database was replaced. Nothing "
+            "was written.",
+        )
+        self.run_id = run_id
+
+
+class TooLarge(StoredStateError):
+    """What is to be stored is larger than the store takes. Nothing was written."""
+
+    def __init__(self, what: str, size: int, limit: int) -> None:
+        super().__init__(
+            f"{what} has {size / 1e6:.1f} MB, more than the {limit / 1e6:.1f} MB that the store takes; nothing was "
+            "written. Raise the setting max_state_bytes, or keep less in the team's state."
+        )
+
+
 class RunBusy(RunConflict):
     """Another process works on this run. Nothing was written."""
 
@@ -154,13 +180,17 @@ class UserInputRequired(Exception):
 
     Source: seed S4 (``UserInputRequiredException``). The question is checked like any other; an invalid one becomes an
     error result of the call. ``request_id`` is the id of the question in events and state too (S4-32).
+
+    The answer to a `secret` question is no result: the tool is called again and gets it from `upcall.ask_secret`, which
+    is also the way to ask for one.
     """
 
-    def __init__(self, question: str, options: Sequence[str] | None = None) -> None:
+    def __init__(self, question: str, options: Sequence[str] | None = None, *, secret: bool = False) -> None:
         super().__init__(f"User input required: {question}")
         self.request_id = identity.new_id()
         self.question = question
         self.options = tuple(options or ())
+        self.secret = secret
 
 
 def first_line(error: BaseException | str) -> str:

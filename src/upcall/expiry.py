@@ -19,7 +19,7 @@ from autogen_agentchat.messages import UserInputRequestedEvent
 
 from upcall import identity
 from upcall.durations import seconds_of
-from upcall.errors import AlreadyAnswered, ConfigurationError, QuestionExpired, RunConflict, TeamMismatch
+from upcall.errors import AlreadyAnswered, ConfigurationError, QuestionExpired, RunConflict, RunNotWaiting, TeamMismatch
 from upcall.handoffs import PATH, Event, answered_event, asked_event
 from upcall.ladder import when_nobody_answers
 from upcall.questions import Answer, AnsweredBy, Outcome, Question, moment
@@ -119,26 +119,34 @@ def with_expired(run: Run, answers: Sequence[Answer]) -> list[Answer]:
 
 
 def why_over(run: Run) -> str:
-    """Why a run ended that a question took with it, with a blank before it; empty for any other run."""
-    if run.status is RunStatus.EXPIRED:
+    """Why a run ended that a question took with it, with a blank before it; empty for any other run, and for who may
+    not see why."""
+    if run.status is RunStatus.EXPIRED and run.error:
         return f" {run.error}"
     reasons = (each.reason for each in run.answers if each.outcome is Outcome.CANCELLED and each.reason)
     return f" {next(reasons, '')}".rstrip()
 
 
 def what_now(run: Run) -> list[str]:
-    """Lines about the questions whose time is over, for who looks at a waiting run."""
+    """Lines about the questions whose time is over, for who looks at a waiting run. Who sees only some of its questions
+    does not see how the run takes it, and cannot resume it."""
     lines = []
     for question in run.lapsed() if run.waiting else ():
         match Policy.of(run).on_expiry:
+            case _ if "team" not in run.inputs:
+                now = ""
             case "wait":
-                now = "It can still be answered."
+                now = " It can still be answered."
             case "assume":
-                now = f"{_assumed(question)} Go on with: upcall resume {run.id}"
+                now = f" {_assumed(question)} Go on with: upcall resume {run.id}"
             case how:
-                now = f"The run ends ({how}) with: upcall expire"
-        lines.append(f"The time of question {question.id} is over. {nobody_answered(question)} {now}")
+                now = f" The run ends ({how}) with: upcall expire"
+        lines.append(f"The time of question {question.id} is over. {nobody_answered(question)}{now}")
     return lines
+
+
+def _refused(question: Question) -> str:
+    return f"Question {question.id} expired; the answer is refused. {nobody_answered(question)}"
 
 
 def _assumed(question: Question) -> str:
@@ -253,28 +261,34 @@ class Expiry:
             yield event
         yield ended
 
-    async def refuse_late(self, stored: StoredRun, answers: Sequence[Answer]) -> None:
-        """Refuse answers to questions whose time is over, and note that it is.
+    async def refuse_late(self, stored: StoredRun, answers: Sequence[Answer], seen: Run) -> None:
+        """Refuse answers to questions whose time is over, and note that it is. `seen` is the run as who answers sees
+        it: no other question of it is named to them.
 
         Raises:
             QuestionExpired: one of them is late. Where the run ends with its question, it has ended now.
+            RunNotWaiting: the run has ended now, with a question that they do not see.
         """
         run = stored.run
         if not acts(run):
             return
         given, how = {answer.question_id for answer in answers}, Policy.of(run).on_expiry
         ends = run.waiting and how in ("cancel", "fail")
-        late = next((each for each in run.lapsed() if ends or each.id in given), None)
-        if late is None:
-            return
-        over = f"Question {late.id} expired; the answer is refused. {nobody_answered(late)}"
+        shown = {question.id for question in seen.open_questions}
+        late = next((each for each in run.lapsed() if each.id in (shown if ends else given)), None)
         if ends:
             ended = (await self._store.save(stored, _ended(run, None))).run
-            raise QuestionExpired(f"{over} Run {run.id} is {ended.status}.")
+            if late is None:
+                raise RunNotWaiting(f"Run {run.id} is {ended.status} and waits for no answer.")
+            raise QuestionExpired(f"{_refused(late)} Run {run.id} is {ended.status}.")
+        if late is None:
+            return
         if run.waiting and late.id not in run.overdue:
             await self._store.save(stored, run.model_copy(update={"overdue": (*run.overdue, late.id)}))
         instead = _assumed(late) if how == "assume" else f"The run ends ({how}) as soon as its team rests."
-        raise QuestionExpired(f"{over} {instead}{'' if run.working else f' Go on with: upcall resume {run.id}'}")
+        resumable = seen is run and not run.working  # Who sees only some of its questions cannot resume it.
+        go_on = f" Go on with: upcall resume {run.id}" if resumable else ""
+        raise QuestionExpired(f"{_refused(late)} {instead}{go_on}")
 
     async def _note(self, stored: StoredRun, now: datetime) -> AsyncGenerator[Event, None]:
         noted, events = _noted(stored.run, now)

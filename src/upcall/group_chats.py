@@ -87,6 +87,8 @@ class Waiting:
             # The members of an inner team speak in their own names; then it is the one team that has the turn.
             known = message.source in members
             self.answered = [each for each in self.answered if known and each != message.source]
+            # Who ends its turn waits for nothing more: the answer came while it worked, and no message told of it.
+            self.questions = {key: each for key, each in self.questions.items() if each.path[0] != message.source}
 
     def _first(self, target: str) -> str:
         """The question that bare text answers: the first of its target, else the first of all."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from autogen_agentchat.messages import (
@@ -43,6 +44,17 @@ _questions = TypeAdapter(list[Question])
 _answers = TypeAdapter(list[Answer])
 
 
+@lru_cache(maxsize=512)
+def _read_questions(text: str) -> tuple[Question, ...]:
+    """A thread is read again at each turn, and holds all questions that were ever asked."""
+    return tuple(_questions.validate_json(text))
+
+
+@lru_cache(maxsize=512)
+def _read_answers(text: str) -> tuple[Answer, ...]:
+    return tuple(_answers.validate_json(text))
+
+
 def asking(questions: Sequence[Question], *, source: str, user_proxy: str, note: str = "") -> HandoffMessage:
     """The message that ends a turn because `questions` are open. Its content is readable without its metadata."""
     lines = ([note] if note else []) + [question.as_text() for question in questions]
@@ -62,7 +74,7 @@ def questions_in(message: object) -> list[Question]:
     if not isinstance(message, HandoffMessage) or QUESTIONS not in message.metadata:
         return []
     try:
-        return _questions.validate_json(message.metadata[QUESTIONS])
+        return list(_read_questions(message.metadata[QUESTIONS]))
     except ValidationError as error:
         raise SchemaMismatch(
             f"The questions that {message.source!r} handed over cannot be read ({error.error_count()} problems): "
@@ -126,7 +138,7 @@ def answers_in(message: BaseChatMessage) -> list[Answer]:
     if ANSWERS not in message.metadata:
         return []
     try:
-        return _answers.validate_json(message.metadata[ANSWERS])
+        return list(_read_answers(message.metadata[ANSWERS]))
     except ValidationError as error:
         raise SchemaMismatch(
             f"The answers that {message.source!r} handed over cannot be read ({error.error_count()} problems): "
@@ -158,7 +170,7 @@ def executed_event(
 def answered_event(question: Question, answer: Answer, *, source: str) -> ThoughtEvent:
     """The event that tells a stream of a question that was answered before anybody was asked: who answered, and why."""
     secret = question.secret and answer.outcome is Outcome.ANSWERED
-    told = answer.model_copy(update={"text": "", "selected": ()}) if secret else answer
+    told = answer.model_copy(update={"text": "", "selected": (), "sealed": False}) if secret else answer
     return ThoughtEvent(
         source=source,
         content=_said(answer, question) + (f" ({answer.by.value}: {answer.reason})" if answer.by in _RUNGS else ""),

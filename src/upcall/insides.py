@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from autogen_agentchat.agents import (
@@ -79,6 +83,16 @@ def with_agent(tool: BaseTool[Any, Any], agent: BaseChatAgent) -> AgentTool:
 def is_static(workbench: Workbench) -> bool:
     """Whether it is a stock static workbench; a subclass may do more than to hold tools."""
     return type(workbench) in (StaticWorkbench, StaticStreamWorkbench)
+
+
+def in_this_context(tool: BaseTool[Any, Any]) -> BaseTool[Any, Any]:
+    """The same tool, its function called with the present context variables: a `FunctionTool` runs a plain function in
+    a thread that has none of them (autogen-core 0.7.5)."""
+    if not isinstance(tool, FunctionTool) or asyncio.iscoroutinefunction(tool._func):
+        return tool
+    twin = copy(tool)
+    twin._func = partial(copy_context().run, tool._func)
+    return twin
 
 
 def static_tools(workbench: Workbench) -> dict[str, BaseTool[Any, Any]]:

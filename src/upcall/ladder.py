@@ -14,12 +14,14 @@ from typing import TypeAlias
 
 from autogen_core.models import RequestUsage
 
-from upcall.answers import read_answer
+from upcall.answers import read_answer, read_plainly
+from upcall.assignment import AssignRule, assignee_by_rule
 from upcall.callers import below, callers
-from upcall.errors import AnswerRefused
+from upcall.errors import AnswerRefused, ConfigurationError
 from upcall.facts import Fact
 from upcall.meaning import Meaning, meaning, same_meaning
 from upcall.questions import Answer, AnsweredBy, ClarificationType, Outcome, Question
+from upcall.sealing import NO_KEY, can_seal
 
 Answered: TypeAlias = tuple[Question, Answer]
 
@@ -38,11 +40,12 @@ _WORDS_OF_A_STAGE = frozenset({"skip", "done", "exit", "quit", "proceed", "conti
 @dataclass(frozen=True)
 class Rules:
     """Which rungs there are. ``max_questions_run`` counts the questions of tool calls that reach the human (X4): what
-    clarifier and planner may ask has limits of its own."""
+    clarifier and planner may ask has limits of its own. ``assign`` says which human a question is for."""
 
     ledger: bool = True
     unattended: bool = False
     max_questions_run: int = 10
+    assign: tuple[AssignRule, ...] = ()
 
 
 class Ladder:
@@ -80,8 +83,18 @@ class Ladder:
             return already  # The run was cut off after that, and the same call asks again.
         if question.id in self._open or is_risk(question):
             return None
-        answer = await self._from_ledger(question) or self._from_facts(question)
+        (question,) = self.assigned([question])
+        # A fact is stored in clear, so that none is a secret.
+        answer = await self._from_ledger(question) or (None if question.secret else self._from_facts(question))
         return self.note(question, answer) if answer else None
+
+    def assigned(self, questions: Iterable[Question]) -> tuple[Question, ...]:
+        """The questions, each with whom it is for: as it is open already, else as the first rule that fits says."""
+        return tuple(question.model_copy(update={"assignee": self._assignee(question)}) for question in questions)
+
+    def _assignee(self, question: Question) -> str | None:
+        known = self._open.get(question.id)
+        return known.assignee if known is not None else assignee_by_rule(question, self._rules.assign)
 
     def without_human(self, questions: Sequence[Question]) -> list[Answer]:
         """The answers to those of the open questions that do not go to the human: nobody is there, or too many did."""
@@ -115,6 +128,8 @@ class Ladder:
         return shown_once(questions) if self._rules.ledger else (tuple(questions), ())
 
     def _why_not_put(self, question: Question, waiting: Sequence[Question]) -> str | None:
+        if question.secret and not can_seal():
+            return NO_KEY
         if self._rules.unattended:
             given = sum(answer.by is AnsweredBy.POLICY for _, answer in self._answered)
             return None if is_risk(question) or given >= MAX_WITHOUT_HUMAN else NOBODY_THERE
@@ -141,6 +156,8 @@ class Ladder:
         return None if number is None else _given_again(*earlier[number], question)
 
     def _from_facts(self, question: Question) -> Answer | None:
+        if question.assignee is not None:
+            return None  # Facts are the word of who runs it, not of whom it is for.
         for level in self._facts:
             found = {fact.answer.casefold(): fact for fact in level if fact.answers(question)}
             if found:
@@ -161,7 +178,7 @@ def when_nobody_answers(question: Question, reason: str) -> Answer:
     if question.default is None or not question.default.strip() or is_risk(question):
         return answer
     try:
-        assumed = read_answer(question, question.default)
+        assumed = read_plainly(question, question.default)
     except AnswerRefused:
         return answer
     return answer.model_copy(update={"outcome": Outcome.ASSUMED, "text": assumed.text, "selected": assumed.selected})
@@ -215,6 +232,12 @@ async def consult(question: Question) -> Answer | None:
         return await ladder.answer_to(raised)
 
 
+def is_assigned(question: Question) -> bool:
+    """Whether a question that the present agent hears of is for somebody in particular."""
+    ladder = present.get()
+    return ladder is not None and ladder.assigned([_raised(question)])[0].assignee is not None
+
+
 def record(question: Question, answer: Answer) -> None:
     """Record what the present agent answered to a nested agent's question."""
     if (ladder := present.get()) is not None:
@@ -236,9 +259,14 @@ def _by_call(question: Question) -> bool:
 
 
 def _shared(one: Question, other: Question) -> bool:
-    """Whether one answer serves both: what is secret is for its asker alone."""
-    kept_apart = is_risk(one) or is_risk(other) or ((one.secret or other.secret) and one.path != other.path)
-    return not kept_apart and same_meaning(one, other)
+    """Whether one answer serves both: what is secret is for its asker alone, what is assigned is for one to answer."""
+    kept_apart = is_risk(one) or is_risk(other) or _secret_of_another(one, other)
+    return not kept_apart and one.assignee == other.assignee and same_meaning(one, other)
+
+
+def _secret_of_another(one: Question, other: Question) -> bool:
+    """Whether one of them is secret and the other is not the same asker's secret: the same tool of the same agent."""
+    return (one.secret or other.secret) and ((one.secret, one.path, one.tool) != (other.secret, other.path, other.tool))
 
 
 def _may_be_repeated(asked: Question, answer: Answer, question: Question) -> bool:
@@ -247,7 +275,9 @@ def _may_be_repeated(asked: Question, answer: Answer, question: Question) -> boo
     What an agent answered is for those it speaks for. A counter-question, and a word that only ended a clarification,
     are no answers to anybody else.
     """
-    if is_risk(asked) or ((asked.secret or question.secret) and asked.path != question.path):
+    if is_risk(asked) or _secret_of_another(asked, question):
+        return False
+    if asked.assignee != question.assignee:
         return False
     if answer.outcome is Outcome.DECLINED:
         return answer.by is AnsweredBy.HUMAN
@@ -260,11 +290,11 @@ def _may_be_repeated(asked: Question, answer: Answer, question: Question) -> boo
 
 
 def _given_again(asked: Question, answer: Answer, question: Question) -> Answer | None:
-    """The same answer to another question, if that one accepts it."""
+    """The same answer to another question, if that one accepts it; a secret only if the key opens it."""
     by = "the user" if answer.by is AnsweredBy.HUMAN else answer.by.value
     try:
-        again = read_answer(question, answer.model_copy(update={"question_id": question.id}))
-    except AnswerRefused:
+        again = read_answer(question, answer.opened().model_copy(update={"question_id": question.id}))
+    except (AnswerRefused, ConfigurationError):
         return None
     reason = f"{by} answered {' > '.join(asked.path) or 'another agent'} the same: {asked.id}"
     return again.model_copy(update={"by": AnsweredBy.LEDGER, "user": answer.user, "reason": reason})

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
 
 from upcall.questions import Answer
 
 
 class Mailbox:
-    """The answers that came in one stretch of a run, for whoever waits for them while others work."""
+    """The answers that came in one stretch of a run, for whoever waits for them while others work.
 
-    def __init__(self) -> None:
-        self.answers: dict[str, Answer] = {}
+    Args:
+        answers: those of the run by now. Where the stretch was cut off before, some were not in its checkpoint.
+    """
+
+    def __init__(self, answers: Iterable[Answer] = ()) -> None:
+        self.answers = {answer.question_id: answer for answer in answers}
         self._came = asyncio.Event()
 
     def put(self, answers: Sequence[Answer]) -> None:

@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from upcall import identity
+from upcall.sealing import HIDDEN, unseal
 
 MAX_QUESTION_CHARS = 4_000
 """A question longer than this is refused: nobody reads it, and it would be copied through every level."""
@@ -50,6 +51,8 @@ class _Words(NamedTuple):
     skip: str
     default: str
     until: str
+    secret: str
+    secret_tool: str
 
 
 _ENGLISH = _Words(
@@ -61,6 +64,8 @@ _ENGLISH = _Words(
     skip="This question may be skipped.",
     default="If nobody answers: ",
     until="Answer by {}.",
+    secret="The answer is stored encrypted, and goes to who asks only.",
+    secret_tool="The answer is stored encrypted, and goes to the tool {} only; no model reads it.",
 )
 _CHINESE = _Words(
     behalf="（代 {}）",
@@ -71,6 +76,8 @@ _CHINESE = _Words(
     skip="这个问题可以跳过。",
     default="如果没有人回答：",
     until="请在 {} 之前回答。",
+    secret="回答会加密保存，只交给提问者。",
+    secret_tool="回答会加密保存，只交给工具 {}，模型不会读到。",
 )
 _HAN = re.compile("[\u4e00-\u9fff]")
 _OTHER_WORDS = re.compile("[A-Za-z]+|[\u3040-\u30ff]|[\uac00-\ud7af]+")
@@ -157,8 +164,14 @@ class Question(BaseModel):
     the path, so that two calls of one agent are told apart. The last entry of ``calls`` is missing where the asker
     needed no tool call to ask (classifier, clarifier and planner ask in structured output).
 
+    The answer to a ``secret`` question is sealed where it comes in (`Answer.sealed`). ``tool`` names the function tool
+    that asks for it, where one does.
+
     A ``risk_confirmation`` is always ``required`` and never has a ``default``: it takes the human's own choice, and to
     skip it would tell the asker to go on.
+
+    ``assignee`` is who is to answer it, a user's name or ``role:NAME``; without one it is the owner of the run. The
+    driver sets it by the rules of the settings, whatever a model or a message says.
     """
 
     model_config = ConfigDict(
@@ -180,10 +193,12 @@ class Question(BaseModel):
     required: bool = True
     default: Annotated[Shown, Field(max_length=MAX_QUESTION_CHARS)] | None = None
     secret: bool = False
+    tool: str | None = None
     path: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     asked_at: datetime = Field(default_factory=lambda: identity.now())
     expires_at: datetime | None = None
+    assignee: str | None = None
 
     @field_validator("options", mode="before")
     @classmethod
@@ -255,7 +270,13 @@ class Question(BaseModel):
             lines.append(f"  {words.default}{self.default}")
         if self.expires_at:
             lines.append(f"  {words.until.format(moment(self.expires_at))}")
+        if self.secret:
+            lines.append(f"  {words.secret_tool.format(self.tool) if self.tool else words.secret}")
         return lines
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that the command line prints."""
+        return self.model_dump(mode="json", exclude_none=True)
 
     def as_arguments(self) -> dict[str, Any]:
         """The question as the arguments of a call that asks it (S1-11 to S1-16); options are their labels."""
@@ -288,7 +309,8 @@ def _one_line(option: Option) -> str:
 class Answer(BaseModel):
     """What came back to a question: by whom, when, and with which outcome. ``selected`` holds option labels.
 
-    ``reason`` says why it was answered so where no human did: which fact, which earlier answer, which limit.
+    ``reason`` says why it was answered so where no human did: which fact, which earlier answer, which limit. Where it
+    is ``sealed``, ``text`` is a secret, encrypted; the labels of chosen options are in it and not in ``selected``.
     """
 
     model_config = ConfigDict(
@@ -307,14 +329,28 @@ class Answer(BaseModel):
     user: str | None = None
     answered_at: datetime = Field(default_factory=lambda: identity.now())
     reason: str | None = None
+    sealed: bool = False
 
     def says_the_same(self, other: Answer) -> bool:
         """Whether both answers mean the same to the asker; who gave them, when and why does not count."""
-        return (self.outcome, self.text, self.selected) == (other.outcome, other.text, other.selected)
+        mine, others = self.opened(), other.opened()
+        return (mine.outcome, mine.text, mine.selected) == (others.outcome, others.text, others.selected)
+
+    def opened(self) -> Answer:
+        """The same answer, a secret in clear: for its asker, who must neither show nor store it.
+
+        Raises:
+            ConfigurationError: it is sealed, and the key is missing or another one.
+        """
+        if not self.sealed:
+            return self
+        return self.model_copy(update={"text": unseal(self.text, f"question {self.question_id}"), "sealed": False})
 
     def as_text(self) -> str:
         """What the asking model reads as the result of its call: for every outcome text that it can act on."""
         match self.outcome:
+            case Outcome.ANSWERED if self.sealed:
+                return HIDDEN
             case Outcome.ANSWERED:
                 return self.text or ", ".join(self.selected) or "The user gave an empty answer."
             case Outcome.SKIPPED:

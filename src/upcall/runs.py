@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -235,7 +237,7 @@ class Run(BaseModel):
     def as_json(self) -> dict[str, Any]:
         """The object that the command line prints: run_id, status, result, error, the open questions, and what was
         assumed."""
-        asked = [question.model_dump(mode="json", exclude_none=True) for question in self.questions]
+        asked = [question.as_json() for question in self.questions]
         return {
             "run_id": self.id,
             "status": self.status.value,
@@ -249,9 +251,24 @@ class Run(BaseModel):
         }
 
 
+_act: ContextVar[tuple[str, str | None, dict[str, Any]] | None] = ContextVar("upcall_act", default=None)
+
+
+@contextmanager
+def recorded_as(kind: str, user: str | None, **detail: Any) -> Iterator[None]:
+    """Inside, a write of a run is logged as what `user` did, in the same transaction: an act and its entry are stored
+    both or not at all. For one write."""
+    token = _act.set((kind, user, detail))
+    try:
+        yield
+    finally:
+        _act.reset(token)
+
+
 def changes(before: Run | None, after: Run) -> list[tuple[str, str | None, dict[str, Any]]]:
     """What a log says of a run that was moved on: kind, user, detail. What was asked or answered is not in it."""
-    found: list[tuple[str, str | None, dict[str, Any]]] = []
+    act = _act.get()
+    found: list[tuple[str, str | None, dict[str, Any]]] = [act] if act is not None else []
     if before is None:
         found.append(("started", after.user, {"status": after.status.value}))
     elif before.status is not after.status:
@@ -259,7 +276,8 @@ def changes(before: Run | None, after: Run) -> list[tuple[str, str | None, dict[
     known = {question.id for question in before.open_questions} if before else set()
     for question in after.open_questions:
         if question.id not in known:
-            found.append(("asked", None, {"question": question.id, "path": list(question.path)}))
+            whom = {"assignee": question.assignee} if question.assignee is not None else {}
+            found.append(("asked", None, {"question": question.id, "path": list(question.path), **whom}))
     given = {answer.question_id for answer in before.answers} if before else set()
     for answer in after.answers:
         if answer.question_id not in given:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
@@ -16,11 +17,13 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from upcall.assignment import ROLE, AssignRule
 from upcall.durations import Duration
 from upcall.errors import ConfigurationError
 from upcall.facts import Fact, FactValue, facts_file, read_facts
 from upcall.functions import AgentName as AgentName
 from upcall.functions import AtLeastOne, Count, FunctionConfig, Seconds, no_flag, with_blocks
+from upcall.sealing import KEY
 from upcall.yaml_files import Given, Place, closest, dotted, near, wrong
 
 DEMO = "demo"
@@ -28,7 +31,8 @@ OnExpiry = Literal["wait", "assume", "cancel", "fail"]
 DEFAULT_CONFIG = Path("upcall.yaml")
 
 PREFIX = "UPCALL_"
-_OF_OUR_TESTS = {"UPCALL_UPDATE_GOLDEN", "UPCALL_UPDATE_DOCS"}
+_NO_SETTINGS = {KEY, "UPCALL_UPDATE_GOLDEN", "UPCALL_UPDATE_DOCS"}
+"""Variables that others read: what is secret, and our tests."""
 
 
 class ModelSettings(BaseModel):
@@ -72,8 +76,12 @@ class Settings(BaseSettings):
     data_sources: list[str] | None = None
     prompts: Path | None = None
     store: str = "upcall.db"
+    max_state_bytes: AtLeastOne = 100_000_000
     user: str | None = None
     user_info: dict[str, str] = {}
+    admins: list[str] = []
+    roles: dict[str, list[str]] = {}
+    assign: list[AssignRule] = []
     workspace: Path | None = None
     documents: list[Path] = []
     timeout: Seconds = 120
@@ -135,6 +143,7 @@ class Settings(BaseSettings):
         read._strangers = tuple(_strangers(variables))
         read._given = given
         read.standing_facts()
+        read._refuse_unknown_roles()
         read._refuse_unknown_llms(said if "functions" in said.data else given)
         return read
 
@@ -209,6 +218,17 @@ class Settings(BaseSettings):
         own: ModelSettings | None = self.agents.get(agent)  # type: ignore[call-overload]
         return own or self.llms.get(named.get(agent))  # type: ignore[call-overload]
 
+    def _refuse_unknown_roles(self) -> None:
+        """A question for a role that nobody has could be answered by nobody."""
+        for at, rule in enumerate(self.assign):
+            role = rule.to.removeprefix(ROLE)
+            if rule.to.startswith(ROLE) and role not in self.roles:
+                at_line = self._given.at("assign", at, "to") if self._given is not None else "assign"
+                raise ConfigurationError(
+                    f"{at_line}: assign.{at}.to = {rule.to!r} is a role that is not defined under "
+                    f"roles{near(role, self.roles)} Defined: {', '.join(self.roles) or 'none'}."
+                )
+
     def _refuse_unknown_llms(self, given: Given) -> None:
         for name, block in self.functions.items() if self.llms else ():
             for field in ("llm", "planner_llm"):
@@ -265,6 +285,9 @@ def _refuse_unknown(given: Given) -> None:
         named = given.data.get(table)
         for name in named if isinstance(named, dict) else ():
             given.refuse_unknown((table, name), ModelSettings.model_fields, listed=ModelSettings.model_fields)
+    rules = given.data.get("assign")
+    for at in range(len(rules)) if isinstance(rules, list) else ():
+        given.refuse_unknown(("assign", at), AssignRule.model_fields)
     tools = given.data.get("tools")
     for at, tool in enumerate(tools if isinstance(tools, list) else ()):
         if isinstance(tool, dict) and not isinstance(tool.get("provider"), str):
@@ -278,7 +301,9 @@ def _strangers(variables: Iterable[str]) -> Iterable[str]:
     """A note for each variable with our prefix that is no setting."""
     known = [name.upper() for name in Settings.model_fields]
     for variable in sorted(variables):
-        if not variable.startswith(PREFIX) or variable in _OF_OUR_TESTS:
+        if variable == KEY and KEY not in os.environ:
+            yield f"{KEY} is read from the environment itself, not from .env; export it."
+        if not variable.startswith(PREFIX) or variable in _NO_SETTINGS:
             continue
         name, nested, _ = variable.removeprefix(PREFIX).partition("__")
         if name not in known or (nested and not _is_table(name.lower())):
@@ -309,8 +334,8 @@ def _problem(error: ValidationError, given: Given) -> str:
     first = max(errors, key=lambda each: len(each["loc"]))
     place, value = _place(first["loc"]), first["input"]
     if first["type"] == "extra_forbidden":
-        known = ", ".join(ModelSettings.model_fields)
-        text = f"{dotted(place)} is unknown{near(str(place[-1]), ModelSettings.model_fields)} Known: {known}."
+        fields = AssignRule.model_fields if place[0] == "assign" else ModelSettings.model_fields
+        text = f"{dotted(place)} is unknown{near(str(place[-1]), fields)} Known: {', '.join(fields)}."
     else:
         text = wrong(place, value, ", or ".join(each["msg"] for each in errors if _place(each["loc"]) == place))
     if given.holds(place, value):

@@ -1,88 +1,42 @@
-"""Where runs live: one SQLite file, through SQLAlchemy. A write names the version it follows, or is refused."""
+"""Where runs live: an SQLite file or a PostgreSQL database. A write names the version it follows, or is refused."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import ValidationError
-from sqlalchemy import Column, Float, Integer, MetaData, String, Table, Text, event, inspect, select
-from sqlalchemy.engine import URL, Connection
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
-from sqlalchemy.pool import NullPool
+from sqlalchemy import Select, select
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DatabaseError, IntegrityError
 
-from upcall import identity
+from upcall import identity, packing
+from upcall.blobs import Nodes, insert_missing
 from upcall.checkpoints import Checkpoint
+from upcall.databases import Database, database
 from upcall.errors import (
     AlreadyAnswered,
     ConfigurationError,
     RunBusy,
     RunConflict,
+    RunGone,
     SchemaMismatch,
-    StoreUnavailable,
+    TooLarge,
     UnknownRun,
 )
+from upcall.packing import DamagedNode, Packed
 from upcall.questions import Answer
 from upcall.runs import Run, RunStatus, changes
+from upcall.tables import checkpoints, journal, log, mail, runs
 from upcall.workers import Worker, taken_up
 
-SCHEMA_VERSION = 3
-BUSY_SECONDS = 30
-"""How long a write waits for another process's write before it gives up."""
-
-_metadata = MetaData()
-_meta = Table("upcall_meta", _metadata, Column("key", String, primary_key=True), Column("value", String))
-_runs = Table(
-    "upcall_runs",
-    _metadata,
-    Column("id", String, primary_key=True),
-    Column("version", Integer, nullable=False),
-    Column("status", String, nullable=False),
-    Column("user", String),
-    Column("record", Text, nullable=False),
-    Column("created_at", String, nullable=False, index=True),
-    Column("worker", Text),
-    Column("beat", Float),
-)
-_checkpoints = Table(
-    "upcall_checkpoints",
-    _metadata,
-    Column("run_id", String, primary_key=True),
-    Column("version", Integer, nullable=False),
-    Column("state", Text, nullable=False),
-)
-_mail = Table(
-    "upcall_mail",
-    _metadata,
-    Column("run_id", String, primary_key=True),
-    Column("question_id", String, primary_key=True),
-    Column("answer", Text, nullable=False),
-)
-_journal = Table(
-    "upcall_journal",
-    _metadata,
-    Column("run_id", String, primary_key=True),
-    Column("key", String, primary_key=True),
-    Column("record", Text, nullable=False),
-)
-_log = Table(
-    "upcall_log",
-    _metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
-    Column("run_id", String, nullable=False, index=True),
-    Column("at", String, nullable=False),
-    Column("kind", String, nullable=False),
-    Column("user", String),
-    Column("detail", Text, nullable=False),
-)
+MAX_STATE_BYTES = 100_000_000
 
 
 class MailCame(Exception):
@@ -92,12 +46,18 @@ class MailCame(Exception):
 @dataclass(frozen=True)
 class StoredRun:
     """A run as it stands in the store. `version` counts its writes; a write names the version it follows. `worker` is
-    who has the lease of it."""
+    who has the lease of it.
+
+    The nodes that its record and its checkpoint are made of are known to be in the store as long as no other write
+    follows: the next one need not store them again.
+    """
 
     run: Run
     checkpoint: Checkpoint
     version: int
     worker: str | None = None
+    record_nodes: frozenset[bytes] = field(default=frozenset(), compare=False, repr=False)
+    checkpoint_nodes: frozenset[bytes] = field(default=frozenset(), compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -114,61 +74,89 @@ class LogEntry:
 
 
 class RunStore:
-    """Runs in an SQLite file.
+    """Runs in an SQLite file or a PostgreSQL database.
 
-    Each call opens the file anew: an object can be used from several event loops, and nothing is left open.
+    An object can be used from several event loops, and leaves nothing open that would outlive them.
 
     Args:
-        location: a file name, or a URL ``sqlite:///FILE``. The file is made by the first write, its folder is not.
+        location: a file name, a URL ``sqlite:///FILE`` or ``postgresql://USER:PASSWORD@HOST/DATABASE``. The file and
+            the tables are made by the first write; the folder or the database is not.
         lease_seconds: how long a worker that does not say that it lives keeps a run to itself. One whose process on
             this machine has ended loses it at once.
+        max_state_bytes: what is larger is not stored: one checkpoint, the record of one run, or what is journalled at
+            once, as JSON.
 
     Raises:
-        ConfigurationError: the URL names another kind of database.
-        StoreUnavailable: from every call, if the file cannot be opened, read or written.
-        SchemaMismatch: from every call, if the file was written by another version of upcall.
+        ConfigurationError: the URL names another kind of database, or its driver is not installed.
+        StoreUnavailable: from every call, if the database cannot be opened, read or written.
+        SchemaMismatch: from every call, if the database was written by a later version of upcall, or is damaged.
     """
 
-    def __init__(self, location: str | Path, *, lease_seconds: float = 15.0) -> None:
-        self.path = _file(location)
+    def __init__(
+        self, location: str | Path, *, lease_seconds: float = 15.0, max_state_bytes: int = MAX_STATE_BYTES
+    ) -> None:
+        self.database: Database = database(location)
         self.lease_seconds = lease_seconds
-        self._engine = create_async_engine(
-            URL.create("sqlite+aiosqlite", database=str(self.path)),
-            poolclass=NullPool,
-            connect_args={"timeout": BUSY_SECONDS},
-        )
-        event.listen(self._engine.sync_engine, "connect", _configure)
-        self._checked = False
+        self.max_state_bytes = max_state_bytes
+
+    @property
+    def name(self) -> str:
+        """Where it is, for messages: the file, or the URL without its password."""
+        return self.database.name
+
+    async def exists(self) -> bool:
+        """Whether there is anything to read: a file may not have been made yet."""
+        return await self.database.exists()
+
+    async def close(self) -> None:
+        """Close what is open in the running event loop. The next call opens it again; without it, the end of the loop
+        does the same."""
+        await self.database.close()
 
     async def create(self, run: Run, checkpoint: Checkpoint) -> StoredRun:
-        """Store a new run with its first checkpoint. Where it is to be worked on, the lease is the caller's."""
+        """Store a new run with its first checkpoint. Where it is to be worked on, the lease is the caller's.
+
+        Raises:
+            ConfigurationError: there is a run with this id.
+            TooLarge: the run or the checkpoint is larger than the store takes.
+        """
         worker = taken_up(Worker()).dump() if run.working else None
-        async with self._writing() as connection:
-            row = {"version": 1, "worker": worker, "beat": time.time(), **_columns(run)}
-            await connection.execute(_runs.insert().values(id=run.id, **row))
-            await connection.execute(_checkpoints.insert().values(run_id=run.id, version=1, state=checkpoint.dump()))
-            await _add_to_log(connection, run.id, changes(None, run))
-        return StoredRun(run, checkpoint, 1, worker)
+        record, state = self.packed_record(run), self.packed_state(run, checkpoint)
+        entries = changes(None, run)
+
+        def work(connection: Connection) -> None:
+            row = {"version": 1, "worker": worker, "beat": time.time(), **columns_of(run, record)}
+            insert_run(connection, run, row)
+            insert_missing(connection, {**record.nodes, **state.nodes})
+            connection.execute(checkpoints.insert().values(run_id=run.id, version=1, state=packing.seal(state.root)))
+            add_to_log(connection, run.id, entries)
+
+        await self.database.write(work)
+        return StoredRun(run, checkpoint, 1, worker, frozenset(record.nodes), frozenset(state.nodes))
 
     async def load(self, run_id: str) -> StoredRun:
         """The run with this id, or the only one whose id starts with it (four characters or more).
 
         Raises:
             UnknownRun: there is none, or there are several.
+            SchemaMismatch: what is stored of it is damaged.
         """
-        if not self.path.exists():
-            raise UnknownRun(run_id, f"the store {self.path} does not exist")
-        full_id = await self._full_id(run_id)
-        query = (
-            select(_runs.c.record, _runs.c.version, _runs.c.worker, _checkpoints.c.state)
-            .join(_checkpoints, _checkpoints.c.run_id == _runs.c.id)
-            .where(_runs.c.id == full_id)
-        )
-        async with self._reading() as connection:
-            row = (await connection.execute(query)).one_or_none()
-        if row is None:
-            raise UnknownRun(run_id, f"no run in {self.path} has this id")
-        return StoredRun(_run(row.record, full_id), Checkpoint.load(row.state, full_id), row.version, row.worker)
+        if not await self.exists():
+            raise UnknownRun(run_id, f"the store {self.name} does not exist")
+        return await self.database.read(partial(_load, run_id=run_id, name=self.name))
+
+    async def checkpoint(self, run_id: str, version: int) -> Checkpoint:
+        """One of the checkpoints of a run; `versions` says which there are.
+
+        Raises:
+            UnknownRun: there is none of this version.
+            SchemaMismatch: it is damaged.
+        """
+        return await self.database.read(partial(checkpoint_at, run_id=run_id, version=version))
+
+    async def versions(self, run_id: str) -> list[int]:
+        """The versions of a run that have a checkpoint, oldest first."""
+        return await self.database.read(partial(versions_of, run_id=run_id))
 
     async def save(self, stored: StoredRun, run: Run, checkpoint: Checkpoint | None = None) -> StoredRun:
         """Store the next version of a run, all of it or nothing; without a checkpoint the last one stays. Mail that
@@ -179,13 +167,15 @@ class RunStore:
             RunConflict: the stored version is not the one that `stored` has.
             MailCame: an open question of `stored` has mail that the run does not know yet, and the run is to wait, or
                 to drop that question. Nothing was written.
+            TooLarge: the run or the checkpoint is larger than the store takes.
         """
         worker = stored.worker if run.working else None
-        async with self._writing() as connection:
-            await self._write(connection, stored, run, checkpoint, worker)
+
+        def after(connection: Connection) -> None:
             if checkpoint is not None or run.over:
-                await connection.execute(_journal.delete().where(_journal.c.run_id == run.id))
-        return StoredRun(run, checkpoint or stored.checkpoint, stored.version + 1, worker)
+                connection.execute(journal.delete().where(journal.c.run_id == run.id))
+
+        return await self._write(stored, run, checkpoint, worker, after)
 
     async def claim(
         self,
@@ -200,39 +190,59 @@ class RunStore:
         Raises:
             RunBusy: another worker has the lease, and lives.
         """
+        self._refuse_large(run, records or {})
         await self._lease_ended(stored)
         worker = taken_up(Worker()).dump() if run.working else None
-        async with self._writing() as connection:
-            await self._write(connection, stored, run, checkpoint, worker)
-            await _put_records(connection, run.id, records or {})
-        return StoredRun(run, checkpoint or stored.checkpoint, stored.version + 1, worker)
+        return await self._write(
+            stored, run, checkpoint, worker, lambda connection: _put_records(connection, run.id, records or {})
+        )
 
     async def _write(
         self,
-        connection: AsyncConnection,
         stored: StoredRun,
         run: Run,
         checkpoint: Checkpoint | None,
         worker: str | None,
-    ) -> None:
+        after: Callable[[Connection], None],
+    ) -> StoredRun:
         version = stored.version + 1
-        head = _runs.update().where(_runs.c.id == run.id, _runs.c.version == stored.version)
-        row = {"version": version, "worker": worker, "beat": time.time(), **_columns(run)}
-        changed = await connection.execute(head.values(**row))
-        if changed.rowcount != 1:
-            raise RunConflict(run.id)
-        known = {answer.question_id for answer in run.answers}
-        asked = {question.id for question in stored.run.open_questions} - known
-        new = {answer.question_id for answer in await _left(connection, run.id)} & asked
-        dropped = new - {question.id for question in run.open_questions}
-        if (dropped and not run.over) or (new and run.waiting):
-            raise MailCame
-        if run.over or not new:
-            await connection.execute(_mail.delete().where(_mail.c.run_id == run.id))
-        if checkpoint is not None:
-            state = _checkpoints.update().where(_checkpoints.c.run_id == run.id)
-            await connection.execute(state.values(version=version, state=checkpoint.dump()))
-        await _add_to_log(connection, run.id, changes(stored.run, run))
+        record = self.packed_record(run)
+        state = None if checkpoint is None else self.packed_state(run, checkpoint)
+        entries = changes(stored.run, run)
+
+        def work(connection: Connection) -> None:
+            row = {"version": version, "worker": worker, "beat": time.time(), **columns_of(run, record)}
+            head = runs.update().where(runs.c.id == run.id, runs.c.version == stored.version)
+            if connection.execute(head.values(**row)).rowcount != 1:
+                there = connection.execute(select(runs.c.id).where(runs.c.id == run.id)).one_or_none()
+                raise RunConflict(run.id) if there else RunGone(run.id, self.name)
+            _take_mail(connection, stored.run, run)
+            known = stored.record_nodes | stored.checkpoint_nodes
+            needed = {**record.nodes, **(state.nodes if state else {})}
+            insert_missing(connection, {each: node for each, node in needed.items() if each not in known})
+            if state is not None:
+                row = {"run_id": run.id, "version": version, "state": packing.seal(state.root)}
+                connection.execute(checkpoints.insert().values(**row))
+            add_to_log(connection, run.id, entries)
+            after(connection)
+
+        await self.database.write(work)
+        nodes = frozenset(record.nodes), stored.checkpoint_nodes if state is None else frozenset(state.nodes)
+        return StoredRun(run, checkpoint or stored.checkpoint, version, worker, *nodes)
+
+    def packed_record(self, run: Run) -> Packed:
+        """The record of a run, as it is stored; refused where it is too large."""
+        return self._bounded(f"The record of run {run.id}", run.model_dump(mode="json", exclude_none=True))
+
+    def packed_state(self, run: Run, checkpoint: Checkpoint) -> Packed:
+        """The same for a checkpoint of its team."""
+        return self._bounded(f"The state of the team of run {run.id}", checkpoint.as_json())
+
+    def _bounded(self, what: str, value: Any) -> Packed:
+        packed = packing.packed(value)
+        if packed.size > self.max_state_bytes:
+            raise TooLarge(what, packed.size, self.max_state_bytes)
+        return packed
 
     # -- the lease ----------------------------------------------------------------------------------------------------
 
@@ -242,8 +252,7 @@ class RunStore:
         Raises:
             RunConflict: another worker has it now, or the run was cancelled.
         """
-        async with self._writing() as connection:
-            await _renew(connection, stored)
+        await self.database.write(partial(_renew, stored=stored))
 
     async def release(self, stored: StoredRun) -> None:
         """Give the lease back in mid-work: the run stays as it is, and its journal.
@@ -251,9 +260,12 @@ class RunStore:
         Raises:
             RunConflict: the caller has no longer the lease. Nothing was written.
         """
-        async with self._writing() as connection:
-            await _renew(connection, stored)
-            await connection.execute(_runs.update().where(_runs.c.id == stored.run.id).values(worker=None))
+
+        def work(connection: Connection) -> None:
+            _renew(connection, stored)
+            connection.execute(runs.update().where(runs.c.id == stored.run.id).values(worker=None))
+
+        await self.database.write(work)
 
     async def at_work(self, stored: StoredRun) -> str | None:
         """Who works on the run now, in words; None where nobody does."""
@@ -283,9 +295,11 @@ class RunStore:
             raise RunBusy(stored.run.id, str(worker), self.lease_seconds)
 
     async def _beat(self, stored: StoredRun) -> float:
-        query = select(_runs.c.beat).where(_runs.c.id == stored.run.id)
-        async with self._reading() as connection:
-            return float((await connection.execute(query)).scalar_one())
+        query = select(runs.c.beat).where(runs.c.id == stored.run.id)
+        found = await self.database.read(lambda connection: connection.execute(query).scalar_one_or_none())
+        if found is None:
+            raise RunGone(stored.run.id, self.name)
+        return float(found)
 
     # -- the journal and the log --------------------------------------------------------------------------------------
 
@@ -294,28 +308,42 @@ class RunStore:
 
         Raises:
             RunConflict: the caller has no longer the lease. Nothing was written.
+            TooLarge: the texts are larger than the store takes. Nothing was written.
         """
-        async with self._writing() as connection:
-            await _renew(connection, stored)
-            await _put_records(connection, stored.run.id, records)
+        self._refuse_large(stored.run, records)
+
+        def work(connection: Connection) -> None:
+            _renew(connection, stored)
+            _put_records(connection, stored.run.id, records)
+
+        await self.database.write(work)
+
+    def _refuse_large(self, run: Run, records: Mapping[str, str | None]) -> None:
+        size = sum(len(text) for text in records.values() if text is not None)
+        if size > self.max_state_bytes:
+            raise TooLarge(f"What is to be journalled of run {run.id}", size, self.max_state_bytes)
 
     async def journal(self, run_id: str) -> dict[str, str]:
-        """What was done since the run's last checkpoint: the records by their keys."""
-        query = select(_journal.c.key, _journal.c.record).where(_journal.c.run_id == run_id)
-        async with self._reading() as connection:
-            return {row.key: row.record for row in await connection.execute(query)}
+        """What was done since the run's last checkpoint: the records by their keys.
+
+        Raises:
+            SchemaMismatch: a record is damaged.
+        """
+        return await self.database.read(partial(records_of, run_id=run_id))
 
     async def note(self, run_id: str, kind: str, user: str | None = None, **detail: Any) -> None:
         """Add to the log of a run what no other write says."""
-        async with self._writing() as connection:
-            await _add_to_log(connection, run_id, [(kind, user, detail)])
+        await self.database.write(lambda connection: add_to_log(connection, run_id, [(kind, user, detail)]))
 
     async def log(self, run_id: str, after: int = 0) -> Sequence[LogEntry]:
         """The log of a run, oldest first, from the entry that follows the one with the id `after`."""
-        query = select(_log).where(_log.c.run_id == run_id, _log.c.id > after).order_by(_log.c.id)
-        async with self._reading() as connection:
-            rows = await connection.execute(query)
-            return [LogEntry(row.id, row.run_id, row.at, row.kind, row.user, json.loads(row.detail)) for row in rows]
+        return await self.database.read(partial(_entries, select(log).where(log.c.run_id == run_id, log.c.id > after)))
+
+    async def trail(self, after: int = 0) -> Sequence[LogEntry]:
+        """The logs of all runs in one, oldest first, from the entry that follows the one with the id `after`."""
+        if not await self.exists():
+            return []
+        return await self.database.read(partial(_entries, select(log).where(log.c.id > after)))
 
     # -- mail ---------------------------------------------------------------------------------------------------------
 
@@ -326,175 +354,240 @@ class RunStore:
         Raises:
             AlreadyAnswered: another answer to the same question has been left already.
         """
-        async with self._writing() as connection:
-            await connection.execute(_runs.update().where(_runs.c.id == run_id).values(id=run_id))  # Now nobody writes.
-            record = (await connection.execute(select(_runs.c.record).where(_runs.c.id == run_id))).scalar_one()
-            run = _run(record, run_id)
-            given = [*run.answers, *await _left(connection, run_id)]
-            left = {answer.question_id: answer for answer in given}
-            known = {*left, *(question.id for question in run.open_questions)}
-            if not run.working or not known.issuperset(answer.question_id for answer in answers):
-                return False
-            for answer in answers:
-                before = left.get(answer.question_id)
-                if before is None:
-                    row = {"run_id": run_id, "question_id": answer.question_id, "answer": answer.model_dump_json()}
-                    await connection.execute(_mail.insert().values(**row))
-                elif not before.says_the_same(answer):
-                    raise AlreadyAnswered(f"Question {answer.question_id} has another answer already; that one stands.")
-        return True
+        return await self.database.write(partial(_post, run_id=run_id, answers=answers, name=self.name))
 
     async def mail(self, run_id: str) -> Sequence[Answer]:
         """The answers that were left for whoever works on the run."""
-        async with self._reading() as connection:
-            return await _left(connection, run_id)
+        return await self.database.read(partial(mail_of, run_id=run_id))
 
     async def list(self, user: str | None = None, *, statuses: Sequence[RunStatus] | None = None) -> list[Run]:
         """All runs, or those of one user or in one of some statuses, newest first."""
-        if not self.path.exists():
+        if not await self.exists():
             return []
-        query = select(_runs.c.id, _runs.c.record).order_by(_runs.c.created_at.desc(), _runs.c.id)
+        query = select(runs.c.id, runs.c.record).order_by(runs.c.created_at.desc(), runs.c.id)
         if user is not None:
-            query = query.where(_runs.c.user == user)
+            query = query.where(runs.c.user == user)
         if statuses is not None:
-            query = query.where(_runs.c.status.in_([status.value for status in statuses]))
-        async with self._reading() as connection:
-            return [_run(row.record, row.id) for row in await connection.execute(query)]
-
-    async def _full_id(self, run_id: str) -> str:
-        query = select(_runs.c.id).where(_runs.c.id.startswith(run_id, autoescape=True)).limit(3)
-        async with self._reading() as connection:
-            found = [row.id for row in await connection.execute(query)]
-        if run_id in found or len(run_id) < 4 or not found:
-            return run_id
-        if len(found) > 1:
-            raise UnknownRun(run_id, "several runs start with it")
-        return str(found[0])
-
-    @contextlib.asynccontextmanager
-    async def _reading(self) -> AsyncIterator[AsyncConnection]:
-        with self._explained("read"):
-            self._refuse_folder()
-            async with self._engine.connect() as connection:
-                await self._check(connection)
-                await connection.commit()  # A file that was still empty has its tables now.
-                self._checked = True
-                yield connection
-
-    @contextlib.asynccontextmanager
-    async def _writing(self) -> AsyncIterator[AsyncConnection]:
-        with self._explained("write"):
-            self._refuse_folder()
-            if not self.path.parent.is_dir():
-                raise StoreUnavailable(
-                    f"Cannot write the store {self.path}: its folder does not exist. Make the folder, or choose "
-                    "another file with --store."
-                )
-            async with self._engine.begin() as connection:
-                await self._check(connection)
-                yield connection
-            self._checked = True  # Not before: a write that fails takes the tables of a new file back with it.
-
-    def _refuse_folder(self) -> None:
-        if self.path.is_dir():
-            raise StoreUnavailable(f"The store {self.path} is a folder. Name a file in it with --store.")
-
-    async def _check(self, connection: AsyncConnection) -> None:
-        if not self._checked:
-            await connection.run_sync(_check_schema, self.path)
-
-    @contextlib.contextmanager
-    def _explained(self, verb: str) -> Iterator[None]:
-        try:
-            yield
-        except DBAPIError as error:
-            raise StoreUnavailable(
-                f"Cannot {verb} the store {self.path}: {error.orig}. Check that it is a database that upcall made, "
-                "that file and folder can be written, and that the disk is not full; what was stored before is "
-                "unchanged."
-            ) from error
+            query = query.where(runs.c.status.in_([status.value for status in statuses]))
+        return await self.database.read(lambda connection: runs_of(connection, connection.execute(query)))
 
 
-def _file(location: str | Path) -> Path:
-    text = str(location)
-    if "://" in text:
-        scheme = urlsplit(text).scheme
-        if scheme not in ("sqlite", "sqlite+aiosqlite"):
-            raise ConfigurationError(f"A store of kind {scheme!r} is not supported. Use a file name or sqlite:///FILE.")
-        text = text.split("://", 1)[1].removeprefix("/")
-    if not text or text == ":memory:":
-        raise ConfigurationError(f"The store {str(location)!r} names no file. Use a file name: runs outlive a process.")
-    return Path(text).expanduser().absolute()
+# -- what is done in one transaction ----------------------------------------------------------------------------------
 
 
-def _configure(connection: Any, _: object) -> None:
-    cursor = connection.cursor()
-    with contextlib.suppress(Exception):  # A read-only file cannot change its journal; reading it still works.
-        cursor.execute("PRAGMA journal_mode=WAL")
-    cursor.execute("PRAGMA synchronous=NORMAL")
-    cursor.close()
+def insert_run(connection: Connection, run: Run, row: Mapping[str, Any]) -> None:
+    """Store the row of a new run.
+
+    Raises:
+        ConfigurationError: its id is taken.
+    """
+    try:
+        connection.execute(runs.insert().values(id=run.id, **row))
+    except IntegrityError as error:
+        raise ConfigurationError(f"There is a run {run.id} in the store already. Choose another id.") from error
 
 
-def _check_schema(connection: Connection, path: Path) -> None:
-    tables = inspect(connection).get_table_names()
-    if not tables:
-        # Two processes may find a new file at the same time: one makes the tables, all of them, the other waits.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-        tables = inspect(connection).get_table_names()
-    if not tables:
-        _metadata.create_all(connection)
-        connection.execute(_meta.insert().values(key="schema_version", value=str(SCHEMA_VERSION)))
-        return
-    if _meta.name not in tables:
-        raise StoreUnavailable(f"{path} is a database of another program. Choose another file with --store.")
-    found = connection.execute(select(_meta.c.value).where(_meta.c.key == "schema_version")).scalar_one_or_none()
-    if found != str(SCHEMA_VERSION):
-        raise SchemaMismatch(
-            f"The store {path} has schema version {found}; this version of upcall reads version {SCHEMA_VERSION}. Use "
-            "the version of upcall that made it, or choose another file with --store."
-        )
+def _load(connection: Connection, *, run_id: str, name: str) -> StoredRun:
+    found_id = full_id(connection, run_id)
+    query = select(runs.c.record, runs.c.version, runs.c.worker).where(runs.c.id == found_id)
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        raise UnknownRun(run_id, f"no run in {name} has this id")
+    run, record_nodes = run_of(connection, row.record, found_id)
+    last = select(checkpoints.c.version, checkpoints.c.state).where(checkpoints.c.run_id == found_id)
+    found = connection.execute(last.order_by(checkpoints.c.version.desc()).limit(1)).one_or_none()
+    if found is None:
+        raise SchemaMismatch(f"The stored run {found_id} has no checkpoint. See what is damaged: upcall store check")
+    try:
+        checkpoint, nodes = checkpoint_of(connection, found.state, found_id)
+    except DamagedNode as error:
+        raise _damaged_checkpoint(connection, found_id, found.version, error) from error
+    return StoredRun(run, checkpoint, row.version, row.worker, record_nodes, nodes)
 
 
-async def _renew(connection: AsyncConnection, stored: StoredRun) -> None:
-    held = _runs.update().where(_runs.c.id == stored.run.id, _runs.c.worker == stored.worker)
-    if stored.worker is None or (await connection.execute(held.values(beat=time.time()))).rowcount != 1:
+def full_id(connection: Connection, run_id: str) -> str:
+    """The id that is meant; what was given where there is none."""
+    query = select(runs.c.id).where(runs.c.id.startswith(run_id, autoescape=True)).limit(3)
+    found = [row.id for row in connection.execute(query)]
+    if run_id in found or len(run_id) < 4 or not found:
+        return run_id
+    if len(found) > 1:
+        raise UnknownRun(run_id, "several runs start with it")
+    return str(found[0])
+
+
+def checkpoint_of(connection: Connection, state: bytes, run_id: str) -> tuple[Checkpoint, frozenset[bytes]]:
+    """The checkpoint under a stored root, and the hashes of its nodes."""
+    root = packing.unseal(state)
+    nodes = Nodes(connection, [root])
+    return Checkpoint.from_json(nodes.value(root), run_id), nodes.hashes
+
+
+def checkpoint_at(connection: Connection, *, run_id: str, version: int) -> Checkpoint:
+    """See `RunStore.checkpoint`."""
+    query = select(checkpoints.c.state).where(checkpoints.c.run_id == run_id, checkpoints.c.version == version)
+    state = connection.execute(query).scalar_one_or_none()
+    if state is None:
+        raise UnknownRun(run_id, f"it has no checkpoint of version {version}")
+    try:
+        return checkpoint_of(connection, state, run_id)[0]
+    except DamagedNode as error:
+        raise _damaged_checkpoint(connection, run_id, version, error) from error
+
+
+def versions_of(connection: Connection, *, run_id: str) -> list[int]:
+    """See `RunStore.versions`."""
+    query = select(checkpoints.c.version).where(checkpoints.c.run_id == run_id).order_by(checkpoints.c.version)
+    return list(connection.execute(query).scalars())
+
+
+def last_whole(connection: Connection, run_id: str, before: int) -> int | None:
+    """The version of the last checkpoint before `before` that can be read, None where there is none."""
+    for version in reversed(versions_of(connection, run_id=run_id)):
+        query = select(checkpoints.c.state).where(checkpoints.c.run_id == run_id, checkpoints.c.version == version)
+        if version < before:
+            try:
+                checkpoint_of(connection, connection.execute(query).scalar_one(), run_id)
+            except (DamagedNode, SchemaMismatch, DatabaseError):
+                continue
+            return version
+    return None
+
+
+def _damaged_checkpoint(connection: Connection, run_id: str, version: int, error: DamagedNode) -> SchemaMismatch:
+    whole = last_whole(connection, run_id, version)
+    remedy = (
+        "No older one is whole: start the task again, or restore the database from a backup."
+        if whole is None
+        else f"The one of version {whole} is whole; go back to it with: upcall store restore {run_id}"
+    )
+    return SchemaMismatch(f"The checkpoint of run {run_id} (version {version}) is damaged: {error}. {remedy}")
+
+
+def _take_mail(connection: Connection, before: Run, after: Run) -> None:
+    """Take out of the mail what the run has taken in. See `RunStore.save` for what is refused."""
+    known = {answer.question_id for answer in after.answers}
+    asked = {question.id for question in before.open_questions} - known
+    new = {answer.question_id for answer in mail_of(connection, after.id)} & asked
+    dropped = new - {question.id for question in after.open_questions}
+    if (dropped and not after.over) or (new and after.waiting):
+        raise MailCame
+    if after.over or not new:
+        connection.execute(mail.delete().where(mail.c.run_id == after.id))
+
+
+def _post(connection: Connection, *, run_id: str, answers: Sequence[Answer], name: str) -> bool:
+    connection.execute(runs.update().where(runs.c.id == run_id).values(id=run_id))  # Now nobody else writes it.
+    record = connection.execute(select(runs.c.record).where(runs.c.id == run_id)).scalar_one_or_none()
+    if record is None:
+        raise RunGone(run_id, name)
+    run, _ = run_of(connection, record, run_id)
+    given = {answer.question_id: answer for answer in [*run.answers, *mail_of(connection, run_id)]}
+    known = {*given, *(question.id for question in run.open_questions)}
+    if not run.working or not known.issuperset(answer.question_id for answer in answers):
+        return False
+    for answer in answers:
+        before = given.get(answer.question_id)
+        if before is None:
+            row = {"run_id": run_id, "question_id": answer.question_id, "answer": answer.model_dump_json()}
+            connection.execute(mail.insert().values(**row))
+        elif not before.says_the_same(answer):
+            raise AlreadyAnswered(f"Question {answer.question_id} has another answer already; that one stands.")
+    return True
+
+
+def _entries(query: Select[Any], connection: Connection) -> list[LogEntry]:
+    rows = connection.execute(query.order_by(log.c.id))
+    return [LogEntry(row.id, row.run_id, row.at, row.kind, row.user, json.loads(row.detail)) for row in rows]
+
+
+def _renew(connection: Connection, stored: StoredRun) -> None:
+    held = runs.update().where(runs.c.id == stored.run.id, runs.c.worker == stored.worker)
+    if stored.worker is None or connection.execute(held.values(beat=time.time())).rowcount != 1:
         raise RunConflict(stored.run.id)
 
 
-async def _put_records(connection: AsyncConnection, run_id: str, records: Mapping[str, str | None]) -> None:
+def _put_records(connection: Connection, run_id: str, records: Mapping[str, str | None]) -> None:
     for key, text in records.items():
-        await connection.execute(_journal.delete().where(_journal.c.run_id == run_id, _journal.c.key == key))
+        connection.execute(journal.delete().where(journal.c.run_id == run_id, journal.c.key == key))
         if text is not None:
-            await connection.execute(_journal.insert().values(run_id=run_id, key=key, record=text))
+            row = {"run_id": run_id, "key": key, "record": packing.seal_text(text)}
+            connection.execute(journal.insert().values(**row))
 
 
-async def _add_to_log(
-    connection: AsyncConnection, run_id: str, entries: Sequence[tuple[str, str | None, Mapping[str, Any]]]
+def records_of(connection: Connection, *, run_id: str) -> dict[str, str]:
+    """See `RunStore.journal`."""
+    rows = connection.execute(select(journal.c.key, journal.c.record).where(journal.c.run_id == run_id))
+    found = {}
+    for row in rows:
+        try:
+            found[row.key] = packing.unseal_text(row.record)
+        except DamagedNode as error:
+            raise SchemaMismatch(
+                f"The journal of run {run_id} is damaged at {row.key!r}: {error}. See what else is: upcall store check"
+            ) from error
+    return found
+
+
+def add_to_log(
+    connection: Connection, run_id: str, entries: Iterable[tuple[str, str | None, Mapping[str, Any]]]
 ) -> None:
+    """Add entries (kind, user, detail) to the log of a run."""
     for kind, user, detail in entries:
         row = {"run_id": run_id, "at": identity.now().isoformat(), "kind": kind, "user": user}
-        await connection.execute(_log.insert().values(**row, detail=json.dumps(detail)))
+        connection.execute(log.insert().values(**row, detail=json.dumps(detail)))
 
 
-async def _left(connection: AsyncConnection, run_id: str) -> Sequence[Answer]:
-    rows = await connection.execute(select(_mail.c.answer).where(_mail.c.run_id == run_id))
+def mail_of(connection: Connection, run_id: str) -> Sequence[Answer]:
+    """See `RunStore.mail`."""
+    rows = connection.execute(select(mail.c.answer).where(mail.c.run_id == run_id))
     return [Answer.model_validate_json(row.answer) for row in rows]
 
 
-def _columns(run: Run) -> dict[str, Any]:
+def columns_of(run: Run, record: Packed) -> dict[str, Any]:
+    """What the row of a run says of it."""
     return {
         "status": run.status.value,
         "user": run.user,
-        "record": run.model_dump_json(exclude_none=True),
+        "record": packing.seal(record.root),
         "created_at": run.created_at.isoformat(),
     }
 
 
-def _run(record: str, run_id: str) -> Run:
+def runs_of(connection: Connection, rows: Iterable[Any]) -> list[Run]:
+    """The runs of some rows (id, record)."""
+    roots = {row.id: _root(row.record, row.id) for row in rows}
+    nodes = Nodes(connection, roots.values())
+    return [_as_run(nodes, root, run_id) for run_id, root in roots.items()]
+
+
+def run_of(connection: Connection, record: bytes, run_id: str) -> tuple[Run, frozenset[bytes]]:
+    """The run with this record, and the hashes of its nodes."""
+    root = _root(record, run_id)
+    nodes = Nodes(connection, [root])
+    return _as_run(nodes, root, run_id), nodes.hashes
+
+
+def _root(record: bytes, run_id: str) -> packing.Node:
     try:
-        return Run.model_validate_json(record)
+        return packing.unseal(record)
+    except DamagedNode as error:
+        raise _damaged_record(run_id, error) from error
+
+
+def _as_run(nodes: Nodes, root: packing.Node, run_id: str) -> Run:
+    try:
+        return Run.model_validate(nodes.value(root))
+    except DamagedNode as error:
+        raise _damaged_record(run_id, error) from error
     except ValidationError as error:
         where = ".".join(str(part) for part in error.errors()[0]["loc"])
         raise SchemaMismatch(
             f"The stored run {run_id} cannot be read (field {where!r}). Use the version of upcall that stored it."
         ) from error
+
+
+def _damaged_record(run_id: str, error: DamagedNode) -> SchemaMismatch:
+    return SchemaMismatch(
+        f"The record of run {run_id} is damaged: {error}. See what can still be read: upcall store check"
+    )

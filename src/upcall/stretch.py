@@ -102,7 +102,7 @@ class Stretch:
         self.held: list[Event] = []
         """Events that tell of a question; nobody hears of one before it is stored."""
         self._settled: set[tuple[tuple[str, ...], str]] = set()
-        self._mailbox = Mailbox()
+        self._mailbox = Mailbox(stored.run.answers)
         self._speakers: frozenset[str] | None = None
         self._saving = asyncio.Lock()
 
@@ -176,6 +176,7 @@ class Stretch:
         new = with_deadlines(self._run, asked)
         if not new:
             return
+        new = self._ladder.assigned(new)
         open_now = (*self._run.open_questions, *new)
         not_put = {answer.question_id for answer in self._ladder.without_human(open_now)}
         put = [question for question in open_now if question.id not in not_put]
@@ -259,10 +260,13 @@ class Stretch:
     def _put(self, run: Run, questions: tuple[Question, ...], checkpoint: Checkpoint) -> tuple[Run, Checkpoint]:
         """The run waiting for its questions, one of each meaning. Where some of them do not go to the human, or were
         answered too late for the team to hear it, it is to go on at once with that."""
-        questions = with_deadlines(run, questions)
+        questions = with_deadlines(run, self._ladder.assigned(questions))
         by_id = {question.id: question for question in questions}
         late, left = self._late(questions)
-        shown, repeated = self._ladder.shown(left)
+        told = {question.id for question in self._run.questions}
+        chosen, _ = self._ladder.shown(sorted(left, key=lambda each: each.id not in told))
+        shown = tuple(each for each in left if each in chosen)
+        repeated = tuple(each for each in left if each not in chosen)
         run = run.moved_to(RunStatus.AWAITING_CLARIFICATION, questions=shown, repeated=repeated)
         answers = self._ladder.without_human(left)
         held = [each for each in self.held if not _requests(each, {question.id for question in repeated})]
@@ -299,7 +303,9 @@ class Stretch:
         """Store the run as failed. It goes on from its last rest, with the journal of what was done since."""
         cause = next((each for each in self._interruptions if isinstance(each, UpcallError)), error)
         message = str(cause) if isinstance(cause, UpcallError) else first_line(cause)
-        return await self._with_mail(lambda: self._save(self._run.moved_to(RunStatus.FAILED, error=message)))
+        return await self._with_mail(
+            lambda: self._save(self._with_what_was_answered().moved_to(RunStatus.FAILED, error=message))
+        )
 
     async def interrupted(self, team: Team) -> None:
         """Give the run back where the stretch is cut off: its journal says what was done. Where the team has come to

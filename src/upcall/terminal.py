@@ -6,6 +6,7 @@ are shown, not sent, and it is never read as markup.
 
 from __future__ import annotations
 
+import getpass
 import logging
 import shlex
 import sys
@@ -31,6 +32,8 @@ from upcall.expiry import EXPIRED, EXPIRY, what_now
 from upcall.handoffs import ANSWERS, ERROR, PLAN, QUESTIONS, answers_in, path_of, questions_of
 from upcall.questions import Answer, AnsweredBy, Outcome, Question, moment
 from upcall.runs import Run, RunStatus
+from upcall.sealing import HIDDEN
+from upcall.store import LogEntry
 
 _SHOWN_CHARS = 160
 _SKIP, _DECLINE = "/skip", "/decline"
@@ -85,7 +88,8 @@ class Screen:
         head = f"{number}{question.asked_by()}: "
         console.print(Text.assemble((safe(head), "bold"), (safe(question.question), "bold yellow")))
         others = [f"  {', '.join(each.asker_for_whom() for each in also)} waits for this too."] if also else []
-        for line in [*question.details(), *others]:
+        whose = [f"  For {question.assignee}."] if question.assignee else []
+        for line in [*question.details(), *others, *whose]:
             console.print(Text(safe(line)))
 
     def ask(self, run: Run) -> Mapping[str, AnswerValue]:
@@ -107,7 +111,7 @@ class Screen:
         while True:
             self.err.print("Your answer: ", end="")
             self.err.file.flush()
-            text = _line()
+            text = getpass.getpass("") if question.secret else _line()
             value: AnswerValue = text
             if text.strip() == _DECLINE:
                 value = Answer(question_id=question.id, outcome=Outcome.DECLINED)
@@ -147,14 +151,19 @@ class Screen:
             console.print(Text(safe(f"\n{told}")))
             return
         several = len(run.questions) > 1
+        secret = any(question.secret for question in run.questions)
         what = (
             f"{len(run.questions)} answers. Give one or more of them with:" if several else "the answer. Give it with:"
         )
         lines = ["", f"Run {run.id} waits for {what}"]
         for question in run.questions:
             example = question.options[0].label if question.options else "your answer"
+            if question.secret:  # On the command line it would stay in the shell's history.
+                example = "-"
             given = f"{question.id}={example}" if several else example
             lines.append(f"  {program} answer {run.id} {shlex.quote(given)}{options}")
+        if secret:
+            lines.append("For - the answer is read from standard input; on a terminal it is not shown.")
         console.print(Text(safe("\n".join(lines))))
 
     def whole(self, run: Run) -> None:
@@ -177,7 +186,7 @@ class Screen:
         for answer in run.answers:
             if question := asked.get(answer.question_id):
                 lines += ["", f"Asked    {question.question} ({' > '.join(question.path)})"]
-            lines += [f"Answer   {answer.text or answer.outcome}"]
+            lines += [f"Answer   {HIDDEN if answer.sealed else answer.text or answer.outcome}"]
             if answer.outcome is not Outcome.CANCELLED:
                 who = answer.by if answer.by is not AnsweredBy.HUMAN else answer.user or answer.by
                 lines += [f"         by {who} at {answer.answered_at.isoformat()}"]
@@ -213,6 +222,15 @@ def table(runs: Sequence[Run]) -> str:
     wide = max(len(status) for status in RunStatus)
     return "\n".join(
         f"{run.id}  {run.status:<{wide}}  {run.updated_at:%Y-%m-%d %H:%M}  {_short(run.task)}" for run in runs
+    )
+
+
+def audit_table(entries: Sequence[LogEntry]) -> str:
+    """One line an entry: number, time, run, who, what, and its details."""
+    return "\n".join(
+        f"{entry.id:>5}  {entry.at}  {entry.run_id or '-':<12}  {_short(entry.user or '-', 40):<12}  {entry.kind:<9}  "
+        + " ".join(f"{name}={_short(str(value))}" for name, value in entry.detail.items())
+        for entry in entries
     )
 
 

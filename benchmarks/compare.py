@@ -1,0 +1,291 @@
+"""upcall beside what a user would pick instead, from one run: markdown tables of figures with their ratios to ours.
+
+Each figure is measured in a process of its own, which runs one system on one scenario against one scripted model server
+on loopback (`benchmarks/systems`). The systems take turns, and the rounds are interleaved, so that a slow moment of the
+machine meets all alike; a figure is the median of the rounds. The systems that upcall is compared with are installed
+into `.bench/`, never into the project's environment.
+
+    python benchmarks/compare.py                # about 20 minutes on 2 cores
+    python benchmarks/compare.py --quick        # one short round
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SYSTEMS_FOLDER = ROOT / "benchmarks" / "systems"
+ENVIRONMENT = ROOT / ".bench"
+REQUIREMENTS = (
+    "autogen-agentchat>=0.7.5,<0.8",
+    "autogen-ext[openai]>=0.7.5,<0.8",
+    "langgraph>=1.2,<2",
+    "langgraph-checkpoint-sqlite>=3.1,<4",
+    "langchain>=1.4,<2",
+    "langchain-openai>=1.7,<2",
+    "openai-agents>=0.24,<1",
+    "pydantic-ai-slim[openai]>=2.68,<3",
+)
+SYSTEMS = {
+    "upcall_": "upcall",
+    "autogen_plain": "plain AutoGen",
+    "langgraph_": "langgraph",
+    "openai_agents": "openai-agents",
+    "pydantic_ai_": "pydantic-ai",
+}
+OURS = "upcall_"
+RUN_SCENARIOS = ("depth 1", "depth 2", "depth 3", "two in parallel", "ask again", "history of 50", "history of 500")
+PAUSES = "100 pauses"
+NESTED = "depth 2"
+"""The scenario of the figures that are taken on one scenario only."""
+
+PROCESS_SECONDS = 600
+SCALE = {"KB": 1e3, "MB": 1e6}
+"""Measured in bytes, shown in these."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of each scenario: its key in the measurements, what it is called, and its unit."""
+
+    key: str
+    title: str
+    unit: str
+
+
+METRICS = (
+    Metric("calls a run", "Model calls a run", ""),
+    Metric("cpu a call", "CPU a model call", "ms"),
+    Metric("cpu a run", "CPU a run", "ms"),
+    Metric("beside a call", "Time beside the model's, a model call", "ms"),
+    Metric("pause and store", "Pause and store", "ms"),
+    Metric("load and resume", "Load and resume, same process", "ms"),
+    Metric("bytes at pause", "Bytes stored by a run at its first pause", "KB"),
+    Metric("file at pause", "Growth of the file by a run at its first pause", "KB"),
+    Metric("bytes in all", "Bytes stored by a run that is over", "KB"),
+    Metric("file in all", "Growth of the file by a run that is over", "KB"),
+)
+SINGLE = (
+    Metric("rate/paused a second", "paused runs created a second, 8 at a time (more is better)", "/s"),
+    Metric("go-on/load and resume, new", "load and resume in a new process, imports left out", "ms"),
+    Metric("go-on/whole, new", "from the start of a new process to its first model call", "ms"),
+    Metric("imports/import", "import", "ms"),
+    Metric("memory/live", "Python memory of a live run", "KB"),
+    Metric("memory/paused", "Python memory of a paused run", "KB"),
+    Metric("peak/peak rss", "peak memory (RSS) of the process of the depth 2 row", "MB"),
+    Metric("pauses/cpu a call", "100 pauses: CPU a model call", "ms"),
+    Metric("pauses/early cpu", "100 pauses: CPU a pause, pauses 6 to 25", "ms"),
+    Metric("pauses/late cpu", "100 pauses: CPU a pause, pauses 81 to 100", "ms"),
+    Metric("pauses/late beside", "100 pauses: time beside the model's a pause, pauses 81 to 100", "ms"),
+    Metric("pauses/bytes", "100 pauses: bytes stored at the last", "KB"),
+    Metric("pauses/file", "100 pauses: size of the file at the last", "KB"),
+    Metric("pauses/log", "100 pauses: the bare message log", "KB"),
+    Metric("pauses/written", "100 pauses: bytes written to files up to the last", "KB"),
+)
+
+Figures = dict[tuple[str, str], dict[str, list[float]]]
+"""Measurements by scenario and key, then by system, one a round."""
+
+
+@dataclass
+class Bench:
+    """What a comparison is made of: which Python runs the systems, which systems, and how much of each."""
+
+    python: Path
+    systems: Sequence[str]
+    scenarios: Sequence[str]
+    rounds: int
+    count: int
+    singles: bool = True
+    keep: Path | None = None
+    """Where every measurement is kept, after each round."""
+
+    def run(self) -> tuple[Figures, dict[str, str]]:
+        """All figures, and the versions measured."""
+        figures: Figures = defaultdict(lambda: defaultdict(list))
+        versions: dict[str, str] = {}
+        with tempfile.TemporaryDirectory() as folder, self._model_server() as url:
+            self._folder, self._url = Path(folder), url
+            for system in self.systems:
+                versions |= self._measure(system, "imports")["versions"]  # The first start compiles the modules.
+            for number in range(self.rounds):
+                order = [*self.systems[number % len(self.systems) :], *self.systems[: number % len(self.systems)]]
+                for scenario, system, found in self._round(order):
+                    for key, value in found.items():
+                        figures[scenario, key][system].append(value)
+                if self.keep is not None:
+                    self.keep.write_text(json.dumps({"/".join(key): found for key, found in figures.items()}, indent=1))
+                _tell(f"round {number + 1} of {self.rounds} is done")
+        return figures, versions
+
+    def _round(self, order: Sequence[str]) -> Iterator[tuple[str, str, Mapping[str, float]]]:
+        for scenario in self.scenarios:
+            for system in order:
+                found = self._measure(system, "runs", scenario=scenario, count=self.count)
+                if scenario == NESTED:
+                    yield "peak", system, {"peak rss": found["peak rss"]}
+                yield scenario, system, found
+        if not self.singles:
+            return
+        for system in order:
+            yield "imports", system, {"import": statistics.median(self._imports(system))}
+            yield "go-on", system, self._new_process(system)
+        for mode, scenario, count in (("rate", NESTED, 8 * self.count), ("memory", NESTED, 40), ("pauses", PAUSES, 1)):
+            for system in order:
+                yield mode, system, self._measure(system, mode, scenario=scenario, count=count)
+
+    def _imports(self, system: str) -> list[float]:
+        return [self._measure(system, "imports")["import"] for _ in range(3)]
+
+    def _new_process(self, system: str) -> dict[str, float]:
+        """Runs that one process pauses, and others answer, each a run."""
+        store = self._new_store(system)
+        left = self._measure(system, "leave", store=store, count=3)["runs"]
+        each = [
+            self._measure(system, "go-on", store=store, run=run, questions=json.dumps(ids)) for run, ids in left.items()
+        ]
+        return {key: statistics.median(found[key] for found in each) for key in each[0]}
+
+    def _new_store(self, system: str) -> Path:
+        return Path(tempfile.mkdtemp(dir=self._folder, prefix=system)) / "runs.db"
+
+    def _measure(self, system: str, mode: str, store: Path | None = None, **options: str | int) -> dict[str, float]:
+        """One process. `options` are those of measure.py."""
+        options |= {
+            "url": self._url,
+            "store": str(store or self._new_store(system)),
+            "spawned": str(time.perf_counter()),
+        }
+        given = [f"--{name}={value}" for name, value in options.items()]
+        command = [str(self.python), str(SYSTEMS_FOLDER / "measure.py"), system, mode, *given]
+        done = subprocess.run(
+            command, cwd=self._folder, env=_environment(), capture_output=True, text=True, timeout=PROCESS_SECONDS
+        )
+        if done.returncode:
+            raise SystemExit(
+                f"{SYSTEMS[system]} failed ({mode}, {options.get('scenario', NESTED)}):\n{done.stderr[-3000:]}"
+            )
+        return json.loads(done.stdout.splitlines()[-1])
+
+    @contextlib.contextmanager
+    def _model_server(self) -> Iterator[str]:
+        """The base URL of the model server, which lives as long as its standard input is open."""
+        command = [str(self.python), str(SYSTEMS_FOLDER / "model_server.py")]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=_environment()) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+            process.stdin.close()
+
+
+def _environment() -> dict[str, str]:
+    """Nothing of the user's settings reaches a system: no keys, no tracing, no proxy."""
+    kept = ("PATH", "HOME", "LANG", "TMPDIR", "SYSTEMROOT", "PYTHONPATH")
+    return {name: os.environ[name] for name in kept if name in os.environ} | {"NO_PROXY": "127.0.0.1"}
+
+
+def prepared_environment() -> Path:
+    """The Python of `.bench/`, made or brought up to date where it does not have what this script asks for."""
+    python = ENVIRONMENT / "bin" / "python"
+    wanted = "\n".join((*REQUIREMENTS, (ROOT / "pyproject.toml").read_text()))
+    stamp = ENVIRONMENT / "installed.txt"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        _tell(f"installing into {ENVIRONMENT.name}/ ...")
+        venv.create(ENVIRONMENT, with_pip=True)
+        install = [str(python), "-m", "pip", "install", "--quiet", "--upgrade", *REQUIREMENTS, "-e", str(ROOT)]
+        subprocess.run(install, check=True, stdout=sys.stderr)
+        stamp.write_text(wanted)
+    return python
+
+
+def tables(figures: Figures, systems: Sequence[str], scenarios: Sequence[str]) -> str:
+    """The markdown: one table for each metric over all scenarios, then one for what is measured once."""
+    parts = []
+    for metric in METRICS:
+        title = f"{metric.title} ({metric.unit})" if metric.unit else metric.title
+        rows = [(scenario, metric.unit, figures[scenario, metric.key]) for scenario in scenarios]
+        parts.append(f"**{title}**\n\n{_table(rows, systems)}")
+    singles = [
+        (f"{metric.title}, {metric.unit}", metric.unit, figures[scenario, key])
+        for metric in SINGLE
+        for scenario, key in [metric.key.split("/", 1)]
+        if (scenario, key) in figures
+    ]
+    if singles:
+        parts.append(f"**Other figures**\n\n{_table(singles, systems)}")
+    return "\n\n".join(parts)
+
+
+def _table(rows: Sequence[tuple[str, str, Mapping[str, Sequence[float]]]], systems: Sequence[str]) -> str:
+    lines = ["| | " + " | ".join(SYSTEMS[each] for each in systems) + " |", "|---" + "|---:" * len(systems) + "|"]
+    for title, unit, found in rows:
+        medians = {each: statistics.median(found[each]) / SCALE.get(unit, 1) for each in systems}
+        cells = [_cell(medians[each], medians.get(OURS) if each != OURS else None) for each in systems]
+        lines.append(f"| {title} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(value: float, ours: float | None) -> str:
+    """The figure, with its ratio to ours where both are more than nothing."""
+    figure = f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
+    return f"{figure} ({value / ours:.2f})" if ours is not None and min(ours, value) >= 0.05 else figure
+
+
+def about(versions: Mapping[str, str]) -> str:
+    """What was measured, and where."""
+    named = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return f"Python {platform.python_version()}, {os.cpu_count()} cores; {named}."
+
+
+def _chosen(names: Sequence[str], known: Sequence[str], what: str) -> list[str]:
+    if unknown := sorted(set(names) - set(known)):
+        raise SystemExit(f"Unknown {what}: {', '.join(unknown)}. There is: {', '.join(known)}.")
+    return [each for each in known if each in names]
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--count", type=int, default=10, help="runs a scenario and round (default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="one round of 3, without the other figures")
+    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), metavar="NAME", help=f"of {', '.join(SYSTEMS)}")
+    parser.add_argument("--scenarios", nargs="+", default=RUN_SCENARIOS, metavar="NAME", help="by name, in quotes")
+    parser.add_argument("--python", type=Path, help="an environment that has everything, instead of .bench/")
+    parser.add_argument("--json", type=Path, help="a file for every measurement, written after each round")
+    chosen = parser.parse_args()
+    bench = Bench(
+        python=chosen.python or prepared_environment(),
+        systems=_chosen(chosen.systems, list(SYSTEMS), "system"),
+        scenarios=_chosen(chosen.scenarios, RUN_SCENARIOS, "scenario"),
+        rounds=1 if chosen.quick else chosen.rounds,
+        count=3 if chosen.quick else chosen.count,
+        singles=not chosen.quick,
+        keep=chosen.json,
+    )
+    figures, versions = bench.run()
+    print(f"{about(versions)} {bench.rounds} rounds of {bench.count} runs, interleaved, medians.\n")
+    print(tables(figures, bench.systems, bench.scenarios))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Plain autogen-agentchat, as its documentation has it: agents nested with `AgentTool`, the human by a hand-off at
+which the team stops, the team's state saved as JSON.
+
+A nested agent cannot wait: it returns its question as text, the outermost agent hands it to the user, and calls the
+nested agent anew with the answer. What the nested agents did before that is not saved by AutoGen.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.base import Handoff, TaskResult
+from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
+from autogen_agentchat.messages import HandoffMessage, TextMessage
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.tools import AgentTool
+from autogen_core.models import ModelFamily, ModelInfo
+from autogen_ext.models.openai import OpenAIChatCompletionClient
+from meter import Rest, States
+from scenarios import DESCRIPTIONS, PROMPTS, Scenario, look, save
+
+MODEL_INFO = ModelInfo(
+    vision=False,
+    function_calling=True,
+    json_output=True,
+    structured_output=True,
+    family=ModelFamily.UNKNOWN,
+    multiple_system_messages=True,
+)
+
+
+class System:
+    packages = ("autogen-agentchat", "autogen-ext")
+
+    def __init__(self, base_url: str, http_client: object, store: Path, scenario: Scenario) -> None:
+        warnings.simplefilter("ignore")
+        self._model = OpenAIChatCompletionClient(
+            model="scripted", base_url=base_url, api_key="none", http_client=http_client, model_info=MODEL_INFO
+        )
+        self._scenario, self._states = scenario, States(store)
+
+    def _team(self) -> RoundRobinGroupChat:
+        root = self._agent(self._scenario.root, handoffs=[Handoff(target="user")])
+        stop = HandoffTermination(target="user") | TextMessageTermination(source=root.name)
+        return RoundRobinGroupChat([root], termination_condition=stop)
+
+    def _agent(self, name: str, handoffs: list[Handoff] | None = None) -> AssistantAgent:
+        nested = [
+            AgentTool(self._agent(each), return_value_as_last_message=True) for each in self._scenario.nested(name)
+        ]
+        return AssistantAgent(
+            name,
+            self._model,
+            description=DESCRIPTIONS.get(name, "Plans."),
+            system_message=PROMPTS[name],
+            tools=[*nested] or [look, save],
+            handoffs=handoffs,
+            max_tool_iterations=1000,
+        )
+
+    async def open(self) -> None:
+        """Nothing: the store is open."""
+
+    async def start(self, run: str, task: str, history: list[tuple[str, str]]) -> Rest:
+        said = [TextMessage(source=role, content=text) for role, text in history]
+        team = self._team()
+        return await self._rest(run, team, await team.run(task=[*said, TextMessage(source="user", content=task)]))
+
+    async def answer(self, run: str, answers: dict[str, str]) -> Rest:
+        team = self._team()
+        await team.load_state(json.loads(self._states.load(run)))
+        text = " ".join(answers.values())
+        message = HandoffMessage(source="user", target=self._scenario.root, content=text)
+        return await self._rest(run, team, await team.run(task=message))
+
+    async def _rest(self, run: str, team: RoundRobinGroupChat, result: TaskResult) -> Rest:
+        self._states.save(run, json.dumps(await team.save_state()))
+        last = result.messages[-1]
+        if isinstance(last, HandoffMessage):
+            return Rest(["the answer"])
+        return Rest(result=last.to_text())
+
+    async def close(self) -> None:
+        await self._model.close()
+        self._states.close()

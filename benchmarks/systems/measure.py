@@ -1,0 +1,248 @@
+"""Measure one system in a process of its own; the figures are printed as one JSON object.
+
+Started by compare.py: ``measure.py SYSTEM MODE ...``, with the time at which it was started in ``--spawned``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import importlib
+import importlib.metadata
+import json
+import re
+import resource
+import statistics
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+from scenarios import SCENARIOS, Scenario, answer
+
+MILLI = 1000
+AT_ONCE = 8
+Json = dict[str, Any]
+
+
+class Bench:
+    """One system on one scenario and one store."""
+
+    def __init__(self, system: Any, url: str, store: Path, scenario: Scenario) -> None:
+        from meter import Meter, httpx
+
+        self.meter, self.store, self.scenario = Meter(), store, scenario
+        self.client = httpx.AsyncClient(transport=self.meter, timeout=600)
+        self.system = system.System(url, self.client, store, scenario)
+
+    async def start(self, run: str) -> Any:
+        from meter import timed
+        from scenarios import conversation
+
+        history = conversation(run, self.scenario.history)
+        rest, stretch = await timed(self.meter, self.system.start(run, self.scenario.task(run), history))
+        if not rest.questions:
+            raise AssertionError(f"{run} did not ask, but came to {rest.result!r}")
+        return rest, stretch
+
+    async def answer(self, run: str, number: int, questions: list[str]) -> Any:
+        from meter import timed
+
+        answers = {each: answer(run, 10 * number + i) for i, each in enumerate(questions)}
+        rest, stretch = await timed(self.meter, self.system.answer(run, answers))
+        return rest, stretch
+
+    def check(self, run: str, rest: Any) -> None:
+        """The result has every answer that was given."""
+        expected = self.scenario.pauses
+        if rest.result is None or rest.result.count("ANSWER<") < expected:
+            raise AssertionError(f"{run} came to {rest!r} instead of a result with {expected} answers")
+
+    async def finish(self, run: str, rest: Any, number: int = 0) -> list[Any]:
+        """Answer until the run is over, from the question with this number on; the stretches."""
+        stretches = []
+        while rest.questions:
+            rest, stretch = await self.answer(run, number, rest.questions)
+            stretches.append(stretch)
+            number += 1
+        self.check(run, rest)
+        return stretches
+
+
+async def runs(bench: Bench, count: int) -> Json:
+    """`count` runs, one after another: all of them to their first pause, then all of them to their end."""
+    from meter import file_size, payload
+
+    await bench.system.open()
+    for warm in ("warm1", "warm2"):
+        rest, _ = await bench.start(warm)
+        await bench.finish(warm, rest)
+    names = [f"r{i}" for i in range(count)]
+    before = payload(bench.store), file_size(bench.store)
+    paused = {name: await bench.start(name) for name in names}
+    at_pause = payload(bench.store), file_size(bench.store)
+    finished = {name: await bench.finish(name, rest) for name, (rest, _) in paused.items()}
+    at_end = payload(bench.store), file_size(bench.store)
+    starts = [stretch for _, stretch in paused.values()]
+    every = [*starts, *(each for stretches in finished.values() for each in stretches)]
+    pausing = [*starts, *(each for stretches in finished.values() for each in stretches[:-1])]
+    resuming = [each for stretches in finished.values() for each in stretches]
+    calls = sum(len(each.calls) for each in every)
+    return {
+        "calls a run": calls / count,
+        "cpu a call": MILLI * sum(each.cpu for each in every) / calls,
+        "cpu a run": MILLI * sum(each.cpu for each in every) / count,
+        "beside a call": MILLI * sum(each.beside for each in every) / calls,
+        "pause and store": MILLI * statistics.median(each.after for each in pausing),
+        "load and resume": MILLI * statistics.median(each.before for each in resuming),
+        "bytes at pause": (at_pause[0] - before[0]) / count,
+        "file at pause": (at_pause[1] - before[1]) / count,
+        "bytes in all": (at_end[0] - before[0]) / count,
+        "file in all": (at_end[1] - before[1]) / count,
+        "peak rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+async def pauses(bench: Bench, count: int) -> Json:
+    """One run with many pauses, after a short one to warm up."""
+    from meter import file_size, payload, written
+
+    await bench.system.open()
+    bench.meter.keep_bodies = True
+    before_written = written()
+    rest, stretch = await bench.start("long")
+    stretches = [stretch]
+    for number in range(bench.scenario.pauses - 1):
+        rest, stretch = await bench.answer("long", number, rest.questions)
+        stretches.append(stretch)
+    stored, stored_file, wrote = payload(bench.store), file_size(bench.store), written() - before_written
+    log = sum(map(len, {_who(body): body for body in map(_messages, bench.meter.bodies)}.values()))
+    last = await bench.finish("long", rest, bench.scenario.pauses - 1)
+    early, late = stretches[5:25], stretches[-20:]
+    calls = sum(len(each.calls) for each in (*stretches, *last))
+    return {
+        "cpu a call": MILLI * sum(each.cpu for each in (*stretches, *last)) / calls,
+        "early cpu": MILLI * statistics.median(each.cpu for each in early),
+        "late cpu": MILLI * statistics.median(each.cpu for each in late),
+        "early beside": MILLI * statistics.median(each.beside for each in early),
+        "late beside": MILLI * statistics.median(each.beside for each in late),
+        "bytes": stored,
+        "file": stored_file,
+        "written": wrote,
+        "log": log,
+    }
+
+
+def _messages(body: bytes) -> str:
+    return json.dumps(json.loads(body)["messages"], separators=(",", ":"), ensure_ascii=False)
+
+
+def _who(messages: str) -> str:
+    """Which agent's context it is: the last and longest one of each agent is the bare log of its messages."""
+    found = re.search(r"You are the (\w+)", messages)
+    assert found is not None
+    return found[1]
+
+
+async def rate(bench: Bench, count: int) -> Json:
+    """Paused runs created per second, eight at a time."""
+    await bench.system.open()
+    await asyncio.gather(*(bench.start(f"warm{i}") for i in range(AT_ONCE)))
+    names = iter([f"r{i}" for i in range(count)])
+
+    async def worker() -> None:
+        for name in names:
+            await bench.start(name)
+
+    begin = time.perf_counter()
+    await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
+    return {"paused a second": count / (time.perf_counter() - begin)}
+
+
+async def memory(bench: Bench, count: int) -> Json:
+    """Python memory per run while its asker's model call is under way, and once it is paused and stored."""
+    await bench.system.open()
+    for i in range(5):
+        rest, _ = await bench.start(f"warm{i}")
+        await bench.finish(f"warm{i}", rest)
+    tracemalloc.start()
+    # Caches, and the connections of as many runs at once, are there before the measurement begins.
+    await asyncio.gather(*(bench.start(f"before{i}") for i in range(count)))
+    bench.meter.calls.clear()
+    base = _traced()
+    bench.meter.held = lambda body: b"You are the asker" in body and b'"tool_call_id"' in body
+    tasks = [asyncio.create_task(bench.start(f"r{i}")) for i in range(count)]
+    while bench.meter.waiting < count:
+        await asyncio.sleep(0.05)
+        for task in tasks:
+            if task.done():
+                task.result()
+    live = _traced()
+    bench.meter.gate.set()
+    await asyncio.gather(*tasks)
+    del tasks, task
+    bench.meter.calls.clear()
+    await asyncio.sleep(0.2)
+    paused = _traced()
+    return {"live": (live - base) / count, "paused": (paused - base) / count}
+
+
+def _traced() -> int:
+    for _ in range(3):
+        gc.collect()
+    return tracemalloc.get_traced_memory()[0]
+
+
+async def leave_paused(bench: Bench, count: int) -> Json:
+    """`count` paused runs for other processes to answer."""
+    await bench.system.open()
+    return {"runs": {f"r{i}": (await bench.start(f"r{i}"))[0].questions for i in range(count)}}
+
+
+async def go_on(bench: Bench, run: str, questions: list[str], made: float, spawned: float) -> Json:
+    """Answer a run that another process has paused. `made` is when the imports were done."""
+    await bench.system.open()
+    rest, stretch = await bench.answer(run, 0, questions)
+    bench.check(run, rest)
+    first = min(start for start, _ in stretch.calls)
+    return {"load and resume, new": MILLI * (first - made), "whole, new": MILLI * (first - spawned)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("system")
+    parser.add_argument("mode", choices=["runs", "pauses", "rate", "memory", "leave", "go-on", "imports"])
+    parser.add_argument("--url")
+    parser.add_argument("--store", type=Path)
+    parser.add_argument("--scenario", default="depth 2")
+    parser.add_argument("--count", type=int, default=10)
+    parser.add_argument("--run", default="r0")
+    parser.add_argument("--questions", default="[]")
+    parser.add_argument("--spawned", type=float, default=0.0)
+    chosen = parser.parse_args()
+    begin = time.perf_counter()
+    system = importlib.import_module(chosen.system)
+    made = time.perf_counter()
+    if chosen.mode == "imports":
+        versions = {name: importlib.metadata.version(name) for name in system.System.packages}
+        print(json.dumps({"import": MILLI * (made - begin), "versions": versions, "modules": len(sys.modules)}))
+        return
+
+    async def work() -> Json:
+        bench = Bench(system, chosen.url, chosen.store, SCENARIOS[chosen.scenario])
+        modes = {"runs": runs, "pauses": pauses, "rate": rate, "memory": memory, "leave": leave_paused}
+        try:
+            if chosen.mode == "go-on":
+                return await go_on(bench, chosen.run, json.loads(chosen.questions), made, chosen.spawned)
+            return await modes[chosen.mode](bench, chosen.count)
+        finally:
+            await bench.system.close()
+            await bench.client.aclose()
+
+    print(json.dumps(asyncio.run(work())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""upcall: nested `PausableAgent`s, driven and stored by `Upcall`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from autogen_agentchat.messages import TextMessage
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core.models import ModelFamily, ModelInfo
+from autogen_ext.models.openai import OpenAIChatCompletionClient
+from meter import Rest
+from scenarios import DESCRIPTIONS, PROMPTS, Scenario, look, save
+
+from upcall import PausableAgent, Run, Settings, Upcall
+
+MODEL_INFO = ModelInfo(
+    vision=False,
+    function_calling=True,
+    json_output=True,
+    structured_output=True,
+    family=ModelFamily.UNKNOWN,
+    multiple_system_messages=True,
+)
+
+
+class System:
+    packages = ("upcall", "autogen-agentchat")
+
+    def __init__(self, base_url: str, http_client: object, store: Path, scenario: Scenario) -> None:
+        self._model = OpenAIChatCompletionClient(
+            model="scripted", base_url=base_url, api_key="none", http_client=http_client, model_info=MODEL_INFO
+        )
+        self._scenario = scenario
+        settings = Settings.read(model="demo", max_questions_run=1000)
+        self._app = Upcall(store=store, team=self._team, settings=settings)
+
+    def _team(self) -> RoundRobinGroupChat:
+        return RoundRobinGroupChat([self._agent(self._scenario.root)], max_turns=1)
+
+    def _agent(self, name: str) -> PausableAgent:
+        nested = self._scenario.nested(name)
+        return PausableAgent(
+            name,
+            self._model,
+            description=DESCRIPTIONS.get(name, "Plans."),
+            system_message=PROMPTS[name],
+            tools=[] if nested else [look, save],
+            agents=[self._agent(each) for each in nested],
+            ask_user=not nested,
+            max_rounds=1000,
+            max_questions=1000,
+        )
+
+    async def open(self) -> None:
+        """Nothing: the store is opened by the first run."""
+
+    async def start(self, run: str, task: str, history: list[tuple[str, str]]) -> Rest:
+        said = [TextMessage(source=role, content=text) for role, text in history]
+        return _rest(await self._app.start(task, history=said, run_id=run))
+
+    async def answer(self, run: str, answers: dict[str, str]) -> Rest:
+        return _rest(await self._app.answer(run, answers))
+
+    async def close(self) -> None:
+        await self._model.close()
+
+
+def _rest(run: Run) -> Rest:
+    if run.error:
+        raise RuntimeError(run.error)
+    return Rest([question.id for question in run.questions], run.result)
