@@ -26,6 +26,7 @@ from upcall.assignment import read_rules
 from upcall.checkpoints import Checkpoint
 from upcall.doubts import settled_by, with_doubts
 from upcall.errors import (
+    CallerError,
     ConfigurationError,
     RunNotWaiting,
     StoredStateError,
@@ -35,6 +36,7 @@ from upcall.errors import (
 from upcall.expiry import Expiry, acts, chosen, looked_at, why_over, with_expired
 from upcall.facts import THIS_RUN, Fact, read_facts
 from upcall.fits import Misfit, fitted, misfits
+from upcall.forks import ForkPlan, ForkPoint, branch, copied_workspace, differences, fork_plan, fork_point
 from upcall.group_chats import keep_turns
 from upcall.handoffs import asked_event
 from upcall.journal import in_doubt
@@ -123,7 +125,11 @@ class Upcall:
             )
         self.settings = settings or Settings.read()
         if not isinstance(store, RunStore):
-            store = RunStore(store or self.settings.store, max_state_bytes=self.settings.max_state_bytes)
+            store = RunStore(
+                store or self.settings.store,
+                lease_seconds=self.settings.lease_seconds,
+                max_state_bytes=self.settings.max_state_bytes,
+            )
         self.store = store
         self._make_team = team
         self._model_client = model_client
@@ -283,6 +289,86 @@ class Upcall:
         async with aclosing(self._advance(claim, crew, records)) as items:
             async for item in items:
                 yield item
+
+    async def fork(
+        self,
+        run_id: str,
+        question_id: str,
+        answer: GivenAnswers,
+        *,
+        user: str | None = None,
+        workspace: str | Path | None = None,
+        new_id: str | None = None,
+    ) -> Run:
+        """Start a branch: the same run up to one of its questions, with another answer, taken to its next rest.
+
+        The run itself stays as it is, and what came before the question is not done again. Any answer can be overruled
+        so, also one that a fact, an earlier answer or a parent agent gave. The branch has its own id, and a copy of the
+        run's workspace as that is now. `plan_fork` tells beforehand what may be done anew.
+
+        Raises:
+            UnknownRun, AnswerRefused: nothing was done.
+            CallerError: the run did not ask it, or it cannot be answered in another way.
+            TeamMismatch: the branch cannot go on with this team.
+        """
+        stream = self.fork_stream(run_id, question_id, answer, user=user, workspace=workspace, new_id=new_id)
+        return await _last(stream)
+
+    async def fork_stream(
+        self,
+        run_id: str,
+        question_id: str,
+        answer: GivenAnswers,
+        *,
+        user: str | None = None,
+        workspace: str | Path | None = None,
+        new_id: str | None = None,
+    ) -> AsyncGenerator[Event | Run, None]:
+        """As `fork`, with the events first and the `Run` last."""
+        access = self._access(user)
+        run, point = await self._fork_point(run_id, question_id, user)
+        given = answer if isinstance(answer, Mapping) else {question_id: answer}
+        (chosen,) = match_answers(given, (point.question,), (), access.user, ())
+        forked_id = new_id or identity.new_id()
+        status = self._phase(point.question.path[0] if point.question.path else "")
+        forked, checkpoint = branch(run, point, chosen, forked_id, status)
+        stored, crew = await self._checked(StoredRun(forked, checkpoint, 0))
+        async with crew.closed_on_error():
+            inputs = copied_workspace(run.inputs, run.id, forked_id, _absolute(workspace) if workspace else None)
+            forked = forked.model_copy(update={"inputs": inputs})
+        await crew.close()
+        with recorded_as("forked", access.user, run=run.id, question=question_id):
+            stored = await self.store.create(forked, stored.checkpoint, point.records)
+        async with aclosing(self._advance(stored, self._crew(forked), point.records)) as items:
+            async for item in items:
+                yield item
+
+    async def plan_fork(self, run_id: str, question_id: str, *, user: str | None = None) -> ForkPlan:
+        """What a fork at a question keeps of the run, and what may be done anew. Nothing is done."""
+        return fork_plan(*await self._fork_point(run_id, question_id, user))
+
+    async def diff(self, one: str, other: str, *, user: str | None = None) -> list[str]:
+        """Where two branches part, and what became of each, a line each."""
+        access = self._access(user)
+        runs = [(await access.load_whole(self.store, each, "diff")).run for each in (one, other)]
+        return differences(*runs)
+
+    async def _fork_point(self, run_id: str, question_id: str, user: str | None) -> tuple[Run, ForkPoint]:
+        """Where to fork, and which run there: what a branch shares is stored with the run that it left."""
+        access = self._access(user)
+        stored = await access.load_whole(self.store, run_id, "fork")
+        while True:
+            run = stored.run
+            checkpoints = [await self.store.checkpoint(run.id, each) for each in await self.store.versions(run.id)]
+            point = fork_point(run, checkpoints, await self.store.journal(run.id), question_id)
+            if point is not None:
+                return run, point
+            if run.forked_from is None:
+                raise CallerError(
+                    f"Run {run_id} cannot be forked at question {question_id}: what was done before it is no longer "
+                    "stored."
+                )
+            stored = await access.load_whole(self.store, run.forked_from, "fork")
 
     async def resume(self, run_id: str, *, user: str | None = None) -> Run:
         """Go on with a run that failed, was interrupted, or whose process ended in the middle, or that waits for an

@@ -172,6 +172,59 @@ def resume(
         command.follow(command.app.resume_stream(found.id), found.id)
 
 
+@app.command()
+def fork(
+    run_id: RunId,
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The id of the question to answer otherwise.")],
+    answer: Annotated[str | None, typer.Argument(metavar="ANSWER", help="The other answer.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is kept and what is done anew.")] = False,
+    workspace: Annotated[Path | None, typer.Option(help="Folder for the branch's files [a copy of the run's].")] = None,
+    detach: Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")] = False,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    store: Store = None,
+    config: Config = None,
+    user: User = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Start a branch of a run: the same up to a question, with another answer. The run itself stays as it is."""
+    from upcall.identity import new_id
+
+    command = _Command(
+        debug, as_json, model=model, base_url=base_url, store=store, config=config, user=user, detach=detach
+    )
+    with command:
+        found = command.open(run_id)
+        if dry_run:
+            plan = asyncio.run(command.app.plan_fork(found.id, question))
+            if as_json:
+                command.print_json(plan.as_json())
+            else:
+                command.screen.result("\n".join(plan.lines()))
+            return
+        if answer is None:
+            raise CallerError(f"No answer was given. Say: upcall fork {found.id} {question} ANSWER")
+        forked = new_id()
+        stream = command.app.fork_stream(found.id, question, answer, workspace=workspace, new_id=forked)
+        command.follow(stream, forked)
+
+
+@app.command()
+def diff(
+    one: RunId,
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="The other run's id, or its first characters.")],
+    store: Store = None,
+    config: Config = None,
+    user: User = None,
+    debug: Debug = False,
+) -> None:
+    """Show where two branches of a run part, and what became of each."""
+    command = _Command(debug, False, store=store, config=config, user=user)
+    with command:
+        command.screen.result("\n".join(asyncio.run(command.app.diff(one, other))))
+
+
 @app.command("list")
 def list_runs(
     store: Store = None,

@@ -77,6 +77,7 @@ class Settings(BaseSettings):
     prompts: Path | None = None
     store: str = "upcall.db"
     max_state_bytes: AtLeastOne = 100_000_000
+    lease_seconds: Seconds = 15.0
     user: str | None = None
     user_info: dict[str, str] = {}
     admins: list[str] = []

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -113,8 +114,11 @@ class RunStore:
         does the same."""
         await self.database.close()
 
-    async def create(self, run: Run, checkpoint: Checkpoint) -> StoredRun:
-        """Store a new run with its first checkpoint. Where it is to be worked on, the lease is the caller's.
+    async def create(
+        self, run: Run, checkpoint: Checkpoint, records: Mapping[str, str] = MappingProxyType({})
+    ) -> StoredRun:
+        """Store a new run with its first checkpoint, and what its journal has already. Where it is to be worked on, the
+        lease is the caller's.
 
         Raises:
             ConfigurationError: there is a run with this id.
@@ -129,6 +133,7 @@ class RunStore:
             insert_run(connection, run, row)
             insert_missing(connection, {**record.nodes, **state.nodes})
             connection.execute(checkpoints.insert().values(run_id=run.id, version=1, state=packing.seal(state.root)))
+            _put_records(connection, run.id, records)
             add_to_log(connection, run.id, entries)
 
         await self.database.write(work)
