@@ -129,6 +129,8 @@ def branch(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: RunS
             "repeated": (),
             "early": (),
             "doubts": {},
+            "overdue": (),
+            "reminded": {},
             "answers": answers,
             "closed": tuple(known[each.question_id] for each in answers if each.question_id in known),
             "result": None,

@@ -109,7 +109,8 @@ class Run(BaseModel):
     ``execution_path`` names the outermost agents in the order in which they got the turn (S3-23). ``usage`` has one
     entry an agent, named by its path (``lead/coder``), ``tools`` one a tool of an agent (``lead/coder/write_file``).
     ``inputs`` are the choices the run was started with and keeps over every pause (workspace, documents, model, how the
-    team works); never a key.
+    team works); never a key. ``overdue`` are the ids of questions whose time was seen to be over, ``reminded`` says how
+    many reminders of a question were due by then.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -135,6 +136,8 @@ class Run(BaseModel):
     usage: dict[str, Usage] = {}
     tools: dict[str, int] = {}
     inputs: dict[str, Any] = {}
+    overdue: tuple[str, ...] = ()
+    reminded: dict[str, int] = {}
     created_at: datetime = Field(default_factory=lambda: identity.now())
     updated_at: datetime = Field(default_factory=lambda: identity.now())
 
@@ -162,6 +165,13 @@ class Run(BaseModel):
     def open_questions(self) -> tuple[Question, ...]:
         """All that wait for an answer, those that are shown and those that are repeated."""
         return (*self.questions, *self.repeated)
+
+    def lapsed(self, now: datetime | None = None) -> tuple[Question, ...]:
+        """The open questions whose time is over, by the clock or as it was recorded; never those about calls in
+        doubt."""
+        at = now or identity.now()
+        timed = [each for each in self.open_questions if each.expires_at is not None and each.id not in self.doubts]
+        return tuple(each for each in timed if each.id in self.overdue or (each.expires_at and each.expires_at <= at))
 
     def also_waiting(self, question: Question) -> list[Question]:
         """The open questions whose askers wait for the answer to `question` too."""
@@ -288,4 +298,9 @@ def changes(before: Run | None, after: Run) -> list[tuple[str, str | None, dict[
         if answer.question_id not in given:
             told = {"question": answer.question_id, "outcome": answer.outcome.value, "by": answer.by.value}
             found.append(("answered", answer.user, told))
+    noted = before.overdue if before else ()
+    found += [("overdue", None, {"question": question_id}) for question_id in after.overdue if question_id not in noted]
+    for question_id, number in after.reminded.items():
+        if before is None or number != before.reminded.get(question_id):
+            found.append(("reminded", None, {"question": question_id, "number": number}))
     return found

@@ -33,7 +33,7 @@ from upcall.errors import (
 )
 from upcall.packing import DamagedNode, Packed
 from upcall.questions import Answer
-from upcall.runs import Run, changes
+from upcall.runs import Run, RunStatus, changes
 from upcall.tables import checkpoints, journal, log, mail, runs
 from upcall.workers import Worker, taken_up
 
@@ -365,13 +365,15 @@ class RunStore:
         """The answers that were left for whoever works on the run."""
         return await self.database.read(partial(mail_of, run_id=run_id))
 
-    async def list(self, user: str | None = None) -> list[Run]:
-        """All runs, or those of one user, newest first."""
+    async def list(self, user: str | None = None, *, statuses: Sequence[RunStatus] | None = None) -> list[Run]:
+        """All runs, or those of one user or in one of some statuses, newest first."""
         if not await self.exists():
             return []
         query = select(runs.c.id, runs.c.record).order_by(runs.c.created_at.desc(), runs.c.id)
         if user is not None:
             query = query.where(runs.c.user == user)
+        if statuses is not None:
+            query = query.where(runs.c.status.in_([status.value for status in statuses]))
         return await self.database.read(lambda connection: runs_of(connection, connection.execute(query)))
 
 

@@ -24,6 +24,7 @@ from autogen_core import CancellationToken
 from upcall.agents.asking import ASK_USER
 from upcall.checkpoints import Checkpoint
 from upcall.errors import StoredStateError, StoreUnavailable, UpcallError, first_line
+from upcall.expiry import dated, with_deadlines
 from upcall.group_chats import Waiting, speakers
 from upcall.handoffs import (
     ANSWERS,
@@ -158,7 +159,7 @@ class Stretch:
         ids = {each.id for each in asked}
         told = [each for each in self.held if self._is_settled(each)]
         self.held = [each for each in self.held if each not in told and not _requests(each, ids)]
-        return [*told, event]
+        return [*told, dated(event, self._run.questions)]
 
     def _is_put(self, event: Event) -> bool:
         if not isinstance(event, UserInputRequestedEvent):
@@ -176,10 +177,11 @@ class Stretch:
         done."""
         known = {question.id for question in (*self._run.open_questions, *self._run.closed)}
         requests = [event for event in events if isinstance(event, UserInputRequestedEvent)]
-        new = [question for event in requests for question in questions_of(event) if question.id not in known]
+        asked = [question for event in requests for question in questions_of(event) if question.id not in known]
+        new = with_deadlines(self._run, asked)
         if not new:
             return
-        new = list(self._ladder.assigned(new))
+        new = self._ladder.assigned(new)
         open_now = (*self._run.open_questions, *new)
         not_put = {answer.question_id for answer in self._ladder.without_human(open_now)}
         put = [question for question in open_now if question.id not in not_put]
@@ -265,7 +267,7 @@ class Stretch:
     def _put(self, run: Run, questions: tuple[Question, ...], checkpoint: Checkpoint) -> tuple[Run, Checkpoint]:
         """The run waiting for its questions, one of each meaning. Where some of them do not go to the human, or were
         answered too late for the team to hear it, it is to go on at once with that."""
-        questions = self._ladder.assigned(questions)
+        questions = with_deadlines(run, self._ladder.assigned(questions))
         by_id = {question.id: question for question in questions}
         late, left = self._late(questions)
         told = {question.id for question in self._run.questions}
@@ -274,7 +276,8 @@ class Stretch:
         repeated = tuple(each for each in left if each not in chosen)
         run = run.moved_to(RunStatus.AWAITING_CLARIFICATION, questions=shown, repeated=repeated)
         answers = self._ladder.without_human(left)
-        self.held = [each for each in self.held if not _requests(each, {question.id for question in repeated})]
+        held = [each for each in self.held if not _requests(each, {question.id for question in repeated})]
+        self.held = [dated(each, shown) for each in held]
         if not (late or answers):
             return run, checkpoint
         for answer in answers:
