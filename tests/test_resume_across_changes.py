@@ -362,7 +362,7 @@ async def test_calls_with_an_outcome_need_nothing_though_the_run_was_cut_off_lat
     assert (await gone_on(with_tools(client, named(relook, "look"), deploy), run)).result == "Done."
 
 
-@pytest.mark.parametrize("place", ["member", "nested", "in its tool", "team in a team", "nested team"])
+@pytest.mark.parametrize("place", ["member", "nested", "team in a team", "nested team"])
 async def test_a_begun_call_of_a_stock_agent_or_in_a_team_is_missed(place: str) -> None:
     client = models(
         lead=[task("coder" if place != "nested team" else "crew"), "Done."],
@@ -379,8 +379,6 @@ async def test_a_begun_call_of_a_stock_agent_or_in_a_team_is_missed(place: str) 
                 return row(coder)
             if place == "nested":
                 return swarm(agent("lead", client, coder))
-            if place == "in its tool":
-                return row(stock("lead", client, tools=[AgentTool(coder)], reflect_on_tool_use=True))
             crew = RoundRobinGroupChat([coder], name="crew", termination_condition=MaxMessageTermination(2))
             return row(crew) if place == "team in a team" else swarm(agent("lead", client, crew))
 
@@ -388,17 +386,16 @@ async def test_a_begun_call_of_a_stock_agent_or_in_a_team_is_missed(place: str) 
 
     where = {"nested": "lead/coder", "team in a team": "crew/coder", "nested team": "lead/crew/coder"}
     at = where.get(place, "coder")
-    run = await cut_off(team(as_tool(stuck)), "lead" if place == "in its tool" else "coder")
+    run = await cut_off(team(as_tool(stuck)), "coder")
     (line,) = await refused(team(), run)
     assert line.startswith(f"{at}: it has no tool 'deploy'; call call_7")
     tool = as_tool(retyped)
     tool._name = "deploy"
     (line,) = await refused(team(tool), run)
     assert line.startswith(f"{at}: tool 'deploy' does not take the arguments of call call_7 (region: Input should")
-    if place != "in its tool":  # There the name is that of the call too.
-        (line,) = await refused(team(as_tool(deploy), name="other"), run)
-        assert line.startswith(f"{at}: ")
-        assert "no such" in line
+    (line,) = await refused(team(as_tool(deploy), name="other"), run)
+    assert line.startswith(f"{at}: ")
+    assert "no such" in line
     assert (await gone_on(team(as_tool(deploy)), run)).status is RunStatus.COMPLETED
 
 
