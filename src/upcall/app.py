@@ -504,7 +504,7 @@ class Upcall:
             return ()
         crew = self._crew(stored.run)
         try:
-            return await misfits(crew.team, stored.checkpoint)
+            return await misfits(crew.team, stored.checkpoint, await self.store.journal(stored.run.id))
         finally:
             await crew.close()
 
@@ -656,7 +656,8 @@ class Upcall:
         """
         crew = self._crew(stored.run)
         async with crew.closed_on_error():
-            checkpoint = await fitted(crew.team, stored.run.id, stored.checkpoint)
+            records = await self.store.journal(stored.run.id)
+            checkpoint = await fitted(crew.team, stored.run.id, stored.checkpoint, records)
         return replace(stored, checkpoint=checkpoint), replace(crew, loaded=True)
 
     def _crew(self, run: Run) -> _Crew:

@@ -192,10 +192,19 @@ journal: ContextVar[Journal | None] = ContextVar("upcall_journal", default=None)
 """The driver sets it before it runs a team, and the team's tasks inherit it; a plain AutoGen script has none."""
 
 
+def unfinished(records: Mapping[str, str]) -> dict[str, ToolRecord]:
+    """The tool calls that were begun and have no outcome, by their keys: they are made again, or are in doubt.
+
+    Raises:
+        SchemaMismatch: a record was written by another version of upcall.
+    """
+    read = {key: _read(ToolRecord, text) for key, text in records.items() if key.startswith("tool:")}
+    return {key: record for key, record in read.items() if record.outcome is None}
+
+
 def in_doubt(records: Mapping[str, str]) -> dict[str, ToolRecord]:
     """The tool calls that were begun and whose outcome nobody knows, by their keys."""
-    read = {key: _read(ToolRecord, text) for key, text in records.items() if key.startswith("tool:")}
-    return {key: record for key, record in read.items() if record.in_doubt}
+    return {key: record for key, record in unfinished(records).items() if record.in_doubt}
 
 
 async def take_back(agent: str) -> None:

@@ -24,6 +24,9 @@ from upcall.insides import Wrappers, function_of, is_static, static_tools, with_
 from upcall.journal import Journal, ToolOutcome, is_idempotent, journal
 from upcall.tasks import Emit, emitted
 
+EXECUTE_CODE = "execute_code"
+"""What a run of code is called in the journal."""
+
 
 def with_journal(part: object) -> None:
     """Let a stock agent, or a stock team and those in it, keep the journal."""
@@ -297,7 +300,7 @@ class JournaledExecutor(CodeExecutor):
             return await self.inner.execute_code_blocks(code_blocks, cancellation_token)
         blocks = {"code": json.dumps([asdict(block) for block in code_blocks])}
         declared = is_idempotent(self.inner)
-        outcome = await kept.outcome(self._agent, "", "execute_code", blocks, run, idempotent=declared)
+        outcome = await kept.outcome(self._agent, "", EXECUTE_CODE, blocks, run, idempotent=declared)
         return CodeResult(exit_code=int(outcome.is_error), output=str(outcome.content))
 
     async def start(self) -> None:
