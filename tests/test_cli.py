@@ -155,7 +155,6 @@ def test_a_question_can_be_declined() -> None:
         (("run", "x", "--docs", "missing.md"), "missing.md does not exist"),
         (("run", "x", "y"), "Put the text in quotes"),
         (("run", "x", "--model", "m", "--base-url", "localhost:8000"), "must begin with http"),
-        (("list", "--store", "postgresql://u:secret@h/db"), "kind 'postgresql' is not supported"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

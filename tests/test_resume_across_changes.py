@@ -17,15 +17,19 @@ from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupCh
 from autogen_agentchat.tools import AgentTool
 from autogen_core import CancellationToken
 from autogen_core.tools import StaticWorkbench, ToolResult, ToolSchema, Workbench
+from cryptography.fernet import Fernet
 from pydantic import BaseModel
 from scenario import TASK, script, upcall
 from shapes import ask, said_to, task
 from stores import change_checkpoint
 
-from upcall import PausableAgent, Run, RunStatus, Upcall
+from upcall import PausableAgent, Run, RunStatus, Upcall, UserInputRequired, ask_secret, idempotent
 from upcall.agents import Clarifier, NestedTeam
 from upcall.agents.toolset import as_tool
+from upcall.doubts import RUN_AGAIN
 from upcall.errors import TeamMismatch
+from upcall.journal import unfinished
+from upcall.sealing import KEY
 from upcall.testing import Call, Calls, Reply, ScriptedModelClient
 from upcall.testing.server import LoopbackServer
 
@@ -76,14 +80,15 @@ async def begun(team: Make) -> Run:
 
 
 async def cut_off(team: Make, caller: str) -> Run:
-    """A run that is cut off while `caller` waits for a tool."""
+    """A run that is cut off in the tool ``deploy``, once `caller` has called something."""
     app = Upcall(store=STORE, team=team)
     events = app.start_stream("Build it")
     async for event in events:
         if isinstance(event, ToolCallRequestEvent) and event.source == caller:
-            for _ in range(50):  # The tool runs.
-                await asyncio.sleep(0)
             break
+    (run,) = await app.list()
+    while not any(each.tool == "deploy" for each in unfinished(await app.store.journal(run.id)).values()):
+        await asyncio.sleep(0.01)
     await events.aclose()
     (run,) = await app.list()
     assert run.working
@@ -91,9 +96,11 @@ async def cut_off(team: Make, caller: str) -> Run:
 
 
 async def gone_on(team: Make, run: Run) -> Run:
-    """The run, taken to its end."""
+    """The run, taken to its end; a call in doubt is made again."""
     app = Upcall(store=STORE, team=team)
     done = await (app.answer(run.id, "Express") if run.waiting else app.resume(run.id))
+    while done.doubts:
+        done = await app.answer(done.id, dict.fromkeys(done.doubts, RUN_AGAIN))
     assert done.status is RunStatus.COMPLETED, done.error
     return done
 
@@ -209,8 +216,8 @@ async def test_a_member_of_a_team_in_a_team_is_missed(place: str) -> None:
     assert (await gone_on(team("coder"), run)).status is RunStatus.COMPLETED
 
 
-async def test_who_has_the_turn_or_comes_next_is_missed() -> None:
-    client = models(a=[Call("transfer_to_b")], b=[Call("deploy", {"region": "eu"}), "Done."], c=["C."])
+async def test_a_member_in_the_middle_of_a_call_is_missed() -> None:
+    client = models(a=[Call("transfer_to_b")], b=[Call("deploy", {"region": "eu"}, id="call_7"), "Done."], c=["C."])
 
     def team(*names: str, tool: Any = deploy) -> Make:
         made = {
@@ -222,8 +229,11 @@ async def test_who_has_the_turn_or_comes_next_is_missed() -> None:
 
     run = await cut_off(team("a", "b", tool=stuck), "b")
     (line,) = await refused(team("a", "c"), run)
-    assert line == "b: the team has no such member; it has the turn. Put 'b' into the team again."
-    assert (await gone_on(team("b", "c"), run)).result == "Done."
+    assert line == (
+        "b: the team has no such member; call call_7 of its tool 'deploy' has no result yet. "
+        "Put 'b' into the team again."
+    )
+    assert (await gone_on(team("a", "b", "c"), run)).result == "Done."
 
 
 async def test_who_comes_next_in_the_round_is_missed() -> None:
@@ -278,8 +288,8 @@ async def test_a_tool_whose_call_has_no_result_yet_is_missed() -> None:
     run = await cut_off(with_tools(client, stuck), "coder")
     (line,) = await refused(with_tools(client), run)
     assert line == (
-        "lead/coder: it has no tool 'deploy'; call call_7 of it has no result yet. Give 'coder' a tool 'deploy' again; "
-        "one that only says why it is gone will do."
+        "lead/coder: it has no tool 'deploy'; call call_7 of it was made, and it has no result yet. Give 'coder' a "
+        "tool 'deploy' again; one that only says why it is gone will do."
     )
     assert (await gone_on(with_tools(client, deploy), run)).result == "Done."
     assert client.requests[-2].tool_results == {"call_7": "deployed to eu"}
@@ -293,6 +303,150 @@ async def test_a_tool_that_moved_is_not_missed(workbench: Workbench) -> None:
     assert await Upcall(store=STORE, team=with_tools(client, workbench=workbench)).check(run.id) == ()
     assert Served.asked == 0
     assert (await gone_on(with_tools(client, workbench=workbench), run)).result == "Done."
+
+
+async def test_a_call_in_doubt_is_asked_about_only_where_the_team_fits_and_the_team_of_the_answer_too() -> None:
+    client = deploying()
+    run = await cut_off(with_tools(client, stuck), "coder")
+    await refused(with_tools(client), run)
+    asked = await Upcall(store=STORE, team=with_tools(client, stuck)).resume(run.id)
+    assert asked.status is RunStatus.AWAITING_CLARIFICATION
+    (question,) = asked.questions
+    assert [*asked.doubts] == [question.id]
+    app, before = Upcall(store=STORE, team=with_tools(client)), rows()
+    with pytest.raises(TeamMismatch, match="it has no tool 'deploy'"):
+        await app.answer(run.id, RUN_AGAIN)
+    assert rows() == before
+    done = await Upcall(store=STORE, team=with_tools(client, deploy)).answer(run.id, RUN_AGAIN)
+    assert (done.status, done.result) == (RunStatus.COMPLETED, "Done.")
+    assert client.requests[-2].tool_results == {"call_7": "deployed to eu"}
+
+
+async def test_a_call_that_may_be_made_again_needs_its_tool_too() -> None:
+    @idempotent
+    async def stuck(region: str) -> str:
+        """Deploy to a region."""
+        await asyncio.Event().wait()
+        return region
+
+    client = deploying()
+    run = await cut_off(with_tools(client, named(stuck, "deploy")), "coder")
+    (line,) = await refused(with_tools(client), run)
+    assert line.startswith("lead/coder: it has no tool 'deploy'; call call_7")
+    done = await Upcall(store=STORE, team=with_tools(client, deploy)).resume(run.id)
+    assert (done.status, done.result) == (RunStatus.COMPLETED, "Done.")
+
+
+async def test_calls_with_an_outcome_need_nothing_though_the_run_was_cut_off_later() -> None:
+    async def look() -> str:
+        """Look around."""
+        return "seen"
+
+    client = models(lead=[task("coder"), "Done."], coder=[Call("look", {}), Call("deploy", {"region": "eu"}), "Coded."])
+    first = with_tools(client, look, stuck)
+    app = Upcall(store=STORE, team=first)
+    events = app.start_stream("Build it")
+    async for event in events:
+        if isinstance(event, ToolCallRequestEvent) and event.content[0].name == "deploy":
+            break
+    (run,) = await app.list()
+    while not unfinished(await app.store.journal(run.id)):
+        await asyncio.sleep(0.01)
+    await events.aclose()
+    (run,) = await app.list()
+
+    async def relook(where: str) -> str:
+        """Another tool of that name, which no longer takes the call."""
+        raise AssertionError(where)
+
+    assert (await gone_on(with_tools(client, named(relook, "look"), deploy), run)).result == "Done."
+
+
+@pytest.mark.parametrize("place", ["member", "nested", "team in a team", "nested team"])
+async def test_a_begun_call_of_a_stock_agent_or_in_a_team_is_missed(place: str) -> None:
+    client = models(
+        lead=[task("coder" if place != "nested team" else "crew"), "Done."],
+        coder=[Call("deploy", {"region": "eu"}, id="call_7"), "Coded."],
+    )
+
+    def team(*tools: Any, name: str = "coder") -> Make:
+        def make() -> Team:
+            if "team" in place:  # A stock agent that is cut off there leaves AutoGen's runtime behind.
+                coder: ChatAgent = agent(name, client, tools=tools)
+            else:
+                coder = stock(name, client, tools=tools, reflect_on_tool_use=True)
+            if place == "member":
+                return row(coder)
+            if place == "nested":
+                return swarm(agent("lead", client, coder))
+            crew = RoundRobinGroupChat([coder], name="crew", termination_condition=MaxMessageTermination(2))
+            return row(crew) if place == "team in a team" else swarm(agent("lead", client, crew))
+
+        return make
+
+    where = {"nested": "lead/coder", "team in a team": "crew/coder", "nested team": "lead/crew/coder"}
+    at = where.get(place, "coder")
+    run = await cut_off(team(as_tool(stuck)), "coder")
+    (line,) = await refused(team(), run)
+    assert line.startswith(f"{at}: it has no tool 'deploy'; call call_7")
+    tool = as_tool(retyped)
+    tool._name = "deploy"
+    (line,) = await refused(team(tool), run)
+    assert line.startswith(f"{at}: tool 'deploy' does not take the arguments of call call_7 (region: Input should")
+    (line,) = await refused(team(as_tool(deploy), name="other"), run)
+    assert line.startswith(f"{at}: ")
+    assert "no such" in line
+    assert (await gone_on(team(as_tool(deploy)), run)).status is RunStatus.COMPLETED
+
+
+async def test_an_agent_that_a_function_runs_is_not_missed() -> None:
+    """Nobody knows of it beforehand."""
+    client = models(lead=[Call("delegate", {}), "Done."], inner=[Call("deploy", {"region": "eu"}), "Inner."])
+
+    def team(tool: Any) -> Make:
+        async def delegate() -> str:
+            """Let another do it."""
+            result = await agent("inner", client, tools=[tool]).run(task="Deploy")
+            return result.messages[-1].to_text()
+
+        return lambda: swarm(agent("lead", client, tools=[delegate]))
+
+    app = Upcall(store=STORE, team=team(stuck))
+    events = app.start_stream("Build it")
+    reading = asyncio.create_task(anext(aiter(events)))
+    await reading
+    (run,) = await app.list()
+    while len(unfinished(await app.store.journal(run.id))) < 2:
+        await asyncio.sleep(0.01)
+    await events.aclose()
+    (run,) = await app.list()
+    assert await Upcall(store=STORE, team=team(deploy)).check(run.id) == ()
+    assert (await gone_on(team(deploy), run)).result == "Done."
+
+
+async def test_the_tool_that_waits_for_a_secret_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is called again with the secret; one that asked for anything else has its result in the answer."""
+
+    def asking(*, secret: bool) -> Any:
+        async def sign(name: str) -> str:
+            """Sign."""
+            if secret:
+                ask_secret("Which password?")
+                return "signed"
+            raise UserInputRequired("Which name?")
+
+        return sign
+
+    monkeypatch.setenv(KEY, Fernet.generate_key().decode())
+    for secret in (True, False):
+        client = models(lead=[task("coder"), "Done."], coder=[Call("sign", {"name": "me"}, id="call_7"), "Coded."])
+        run = await begun(with_tools(client, asking(secret=secret)))
+        if secret:
+            (line,) = await refused(with_tools(client), run)
+            assert line.startswith("lead/coder: it has no tool 'sign'; call call_7 of it was made, and it waits for")
+            assert (await gone_on(with_tools(client, asking(secret=True)), run)).result == "Done."
+        else:
+            assert (await gone_on(with_tools(client), run)).result == "Done."
 
 
 async def stricter(region: str, confirmed: bool) -> str:

@@ -1,6 +1,6 @@
 """Stores that older versions of upcall wrote, with runs that wait, are done and have failed: they open and go on.
 
-The files in tests/golden were written by the versions themselves, each with the runs of the demo.
+The files in tests/stores_of_old were written by the versions themselves, each with the runs of the demo.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from upcall.migrations import STEPS
 from upcall.store import RunStore
 from upcall.tables import SCHEMA_VERSION
 
-GOLDEN = Path(__file__).parent / "golden"
+OLD = Path(__file__).parent / "stores_of_old"
 VERSIONS = range(1, SCHEMA_VERSION)
 
 
 def old_store(version: int, location: str) -> None:
     """Make a store as that version left it, in the same words on both databases."""
-    text = (GOLDEN / f"store_v{version}.sql").read_text().replace("FOLDER", str(Path.cwd()))
+    text = (OLD / f"store_v{version}.sql").read_text().replace("FOLDER", str(Path.cwd()))
     script = re.sub(
         r"(?m)^(BEGIN TRANSACTION|COMMIT|DELETE FROM \"?sqlite_sequence.*|INSERT INTO \"sqlite_.*);$", "", text
     )

@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
@@ -16,6 +17,7 @@ from autogen_agentchat.messages import TextMessage
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool
 
+from upcall import identity
 from upcall.access import Access, InboxEntry
 from upcall.agents.answering import same_question_judge
 from upcall.agents.toolset import Tool, as_tool
@@ -24,14 +26,17 @@ from upcall.assignment import read_rules
 from upcall.checkpoints import Checkpoint
 from upcall.doubts import settled_by, with_doubts
 from upcall.errors import (
+    CallerError,
     ConfigurationError,
     RunNotWaiting,
     StoredStateError,
     UpcallError,
     first_line,
 )
+from upcall.expiry import Expiry, acts, chosen, looked_at, why_over, with_expired
 from upcall.facts import THIS_RUN, Fact, read_facts
 from upcall.fits import Misfit, fitted, misfits
+from upcall.forks import ForkPlan, ForkPoint, branch, copied_workspace, differences, fork_plan, fork_point
 from upcall.group_chats import keep_turns
 from upcall.handoffs import asked_event
 from upcall.journal import in_doubt
@@ -40,7 +45,7 @@ from upcall.models import ModelClients, uses_demo
 from upcall.prompts import PROMPTS, Prompts
 from upcall.questions import Answer, AnsweredBy, Outcome, Question
 from upcall.runs import Run, RunStatus, recorded_as
-from upcall.settings import DEMO, Settings
+from upcall.settings import DEMO, OnExpiry, Settings
 from upcall.store import LogEntry, MailCame, RunStore, StoredRun
 from upcall.stretch import Event, Stretch, delivered
 from upcall.tasks import whole
@@ -54,8 +59,17 @@ EARLIER = "earlier_assistant"
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
-RUNGS = ("ledger", "ledger_model", "unattended", "max_questions_run", "assign")
-"""The settings of who answers before the human is asked, and of which human is, whatever the team."""
+RUNGS = (
+    "ledger",
+    "ledger_model",
+    "unattended",
+    "max_questions_run",
+    "assign",
+    "expires_after",
+    "on_expiry",
+    "remind_after",
+)
+"""The settings of who answers before the human is asked, of which human is, and how long, whatever the team."""
 
 KEPT = (
     *RUNGS,
@@ -111,11 +125,16 @@ class Upcall:
             )
         self.settings = settings or Settings.read()
         if not isinstance(store, RunStore):
-            store = RunStore(store or self.settings.store, max_state_bytes=self.settings.max_state_bytes)
+            store = RunStore(
+                store or self.settings.store,
+                lease_seconds=self.settings.lease_seconds,
+                max_state_bytes=self.settings.max_state_bytes,
+            )
         self.store = store
         self._make_team = team
         self._model_client = model_client
         self._tools = tuple(tools)
+        self._expiry = Expiry(self.store, self._go_on)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -144,6 +163,8 @@ class Upcall:
         data_sources: Sequence[str] | None = None,
         facts: Mapping[str, Any] | None = None,
         unattended: bool | None = None,
+        expires_after: float | str | timedelta | None = None,
+        on_expiry: OnExpiry | None = None,
         run_id: str | None = None,
     ) -> AsyncGenerator[Event | Run, None]:
         """AutoGen's events, nested ones included, then the `Run` at its first rest, last.
@@ -154,8 +175,9 @@ class Upcall:
         tools that may be used, ``documents`` for the documents (the setting of this name if not given). `facts` are
         answers that stand for this run (``{"framework": "Express"}``); they come before those of the settings.
         `unattended`: nobody is there to answer, so that questions come to their own default, listed in
-        `Run.assumptions`; a risk confirmation waits all the same. A question is stored before the event that tells of
-        it.
+        `Run.assumptions`; a risk confirmation waits all the same. `expires_after` (seconds, or a text like ``2h``) is
+        how long each question of the run waits, `on_expiry` what happens then; see `expire`. A question is stored
+        before the event that tells of it.
 
         Raises:
             ConfigurationError: the task is empty, or the team cannot be built; no run is stored then.
@@ -176,6 +198,7 @@ class Upcall:
             "user_info": None if user_info is None else dict(user_info),
             "data_sources": None if data_sources is None else list(data_sources),
             "unattended": unattended,
+            **chosen(expires_after, on_expiry),
         }
         run = run.model_copy(update={"inputs": self._inputs(run.id, workspace, documents, kept, standing)})
         crew = self._crew(run)
@@ -196,6 +219,7 @@ class Upcall:
 
         Raises:
             UnknownRun, RunNotWaiting, UnknownQuestion, AnswerRefused, AlreadyAnswered: nothing was changed.
+            QuestionExpired: the time of the question is over; `on_expiry` says what comes instead.
             NotAllowed: a question is somebody else's to answer; nothing was changed.
             TeamMismatch: the run cannot go on with this team; nothing was changed. `check` tells so beforehand.
             RunConflict: another process answered at the same time.
@@ -219,7 +243,7 @@ class Upcall:
     ) -> AsyncGenerator[Event | Run, None]:
         run, known = stored.run, access.shown(stored.run)
         if run.status in (RunStatus.CANCELLED, RunStatus.EXPIRED) or not (known.questions or known.answers):
-            raise RunNotWaiting(f"Run {run.id} is {run.status} and waits for no answer.")
+            raise RunNotWaiting(f"Run {run.id} is {run.status} and waits for no answer.{why_over(known)}")
         if not known.questions and not isinstance(answer, Mapping):
             humans = [each for each in known.answers if each.by is AnsweredBy.HUMAN]
             answer = {(humans or known.answers)[-1].question_id: answer}
@@ -229,8 +253,11 @@ class Upcall:
         if not answers:
             yield run
             return
+        await self._expiry.refuse_late(stored, answers, known)
         if run.repeated:
             answers = fanned_out(answers, run.open_questions)
+        if run.waiting:
+            answers = with_expired(run, answers)
         if run.working and await self.store.post(run.id, answers):
             if await self.store.at_work(stored) is not None:
                 yield run.answered(run.status, answers)
@@ -246,15 +273,106 @@ class Upcall:
             return
         if not run.waiting:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; resume it first, then answer: upcall resume {run.id}")
+        async with aclosing(self._go_on(stored, answers)) as items:
+            async for item in items:
+                yield item
+
+    async def _go_on(
+        self, stored: StoredRun, answers: Sequence[Answer], told: Sequence[Event] = ()
+    ) -> AsyncGenerator[Event | Run, None]:
+        """Store answers to open questions of a waiting run, tell `told`, and take the run to its next rest."""
         stored, crew = await self._checked(stored)
         async with crew.closed_on_error():
             claim, records = await self._claim_with(stored, answers)
+            for event in told:
+                yield event
         async with aclosing(self._advance(claim, crew, records)) as items:
             async for item in items:
                 yield item
 
+    async def fork(
+        self,
+        run_id: str,
+        question_id: str,
+        answer: GivenAnswers,
+        *,
+        user: str | None = None,
+        workspace: str | Path | None = None,
+        new_id: str | None = None,
+    ) -> Run:
+        """Start a branch: the same run up to one of its questions, with another answer, taken to its next rest.
+
+        The run itself stays as it is, and what came before the question is not done again. Any answer can be overruled
+        so, also one that a fact, an earlier answer or a parent agent gave. The branch has its own id, and a copy of the
+        run's workspace as that is now. `plan_fork` tells beforehand what may be done anew.
+
+        Raises:
+            UnknownRun, AnswerRefused: nothing was done.
+            CallerError: the run did not ask it, or it cannot be answered in another way.
+            TeamMismatch: the branch cannot go on with this team.
+        """
+        stream = self.fork_stream(run_id, question_id, answer, user=user, workspace=workspace, new_id=new_id)
+        return await _last(stream)
+
+    async def fork_stream(
+        self,
+        run_id: str,
+        question_id: str,
+        answer: GivenAnswers,
+        *,
+        user: str | None = None,
+        workspace: str | Path | None = None,
+        new_id: str | None = None,
+    ) -> AsyncGenerator[Event | Run, None]:
+        """As `fork`, with the events first and the `Run` last."""
+        access = self._access(user)
+        run, point = await self._fork_point(run_id, question_id, user)
+        given = answer if isinstance(answer, Mapping) else {question_id: answer}
+        (chosen,) = match_answers(given, (point.question,), (), access.user, ())
+        forked_id = new_id or identity.new_id()
+        status = self._phase(point.question.path[0] if point.question.path else "")
+        forked, checkpoint = branch(run, point, chosen, forked_id, status)
+        stored, crew = await self._checked(StoredRun(forked, checkpoint, 0))
+        async with crew.closed_on_error():
+            inputs = copied_workspace(run.inputs, run.id, forked_id, _absolute(workspace) if workspace else None)
+            forked = forked.model_copy(update={"inputs": inputs})
+        await crew.close()
+        with recorded_as("forked", access.user, run=run.id, question=question_id):
+            stored = await self.store.create(forked, stored.checkpoint, point.records)
+        async with aclosing(self._advance(stored, self._crew(forked), point.records)) as items:
+            async for item in items:
+                yield item
+
+    async def plan_fork(self, run_id: str, question_id: str, *, user: str | None = None) -> ForkPlan:
+        """What a fork at a question keeps of the run, and what may be done anew. Nothing is done."""
+        return fork_plan(*await self._fork_point(run_id, question_id, user))
+
+    async def diff(self, one: str, other: str, *, user: str | None = None) -> list[str]:
+        """Where two branches part, and what became of each, a line each."""
+        access = self._access(user)
+        runs = [(await access.load_whole(self.store, each, "diff")).run for each in (one, other)]
+        return differences(*runs)
+
+    async def _fork_point(self, run_id: str, question_id: str, user: str | None) -> tuple[Run, ForkPoint]:
+        """Where to fork, and which run there: what a branch shares is stored with the run that it left."""
+        access = self._access(user)
+        stored = await access.load_whole(self.store, run_id, "fork")
+        while True:
+            run = stored.run
+            checkpoints = [await self.store.checkpoint(run.id, each) for each in await self.store.versions(run.id)]
+            point = fork_point(run, checkpoints, await self.store.journal(run.id), question_id)
+            if point is not None:
+                return run, point
+            if run.forked_from is None:
+                raise CallerError(
+                    f"Run {run_id} cannot be forked at question {question_id}: what was done before it is no longer "
+                    "stored."
+                )
+            stored = await access.load_whole(self.store, run.forked_from, "fork")
+
     async def resume(self, run_id: str, *, user: str | None = None) -> Run:
-        """Go on with a run that failed, was interrupted, or whose process ended in the middle.
+        """Go on with a run that failed, was interrupted, or whose process ended in the middle, or that waits for an
+        answer whose time is over (see `expire`).
 
         Raises:
             RunNotWaiting: it waits for an answer instead, or is over.
@@ -273,6 +391,14 @@ class Upcall:
 
     async def _resumed(self, stored: StoredRun, user: str | None) -> AsyncGenerator[Event | Run, None]:
         run = stored.run
+        if run.waiting and acts(run):
+            async with aclosing(self._expiry.act(stored)) as items:
+                with recorded_as("resumed", user):  # Its one write is made before the first item.
+                    first = await anext(items)
+                yield first
+                async for item in items:
+                    yield item
+            return
         if run.status is RunStatus.AWAITING_CLARIFICATION:
             ids = ", ".join(question.id for question in run.questions)
             raise RunNotWaiting(f"Run {run.id} waits for an answer to {ids}. Answer it with: upcall answer {run.id}")
@@ -319,12 +445,39 @@ class Upcall:
         checkpoint does not know is asked again, and the ladder then has its answer."""
         run, checkpoint = stored.run, stored.checkpoint
         asked = {question.id for question in run.open_questions}
-        answers = [answer for answer in mail if answer.question_id in asked]
+        answers = with_expired(run, [answer for answer in mail if answer.question_id in asked])
         heard = [answer for answer in answers if answer.question_id not in run.early]
         if heard:
             checkpoint, _ = delivered(checkpoint, heard, run.open_questions)
         claimed = run.moved_to(self._phase_reached(run), error=None)
         return claimed.answered(claimed.status, answers), checkpoint
+
+    async def expire(self, now: datetime | None = None) -> list[Run]:
+        """Act on all runs that have questions whose time is over, and remind of those that wait; to be called now and
+        then, by any number of processes. The runs that expired and went on or ended, each at its next rest. It is for
+        who runs the program: it acts without a user, on the runs of all.
+
+        What a run's `on_expiry` says is done: ``wait`` notes that the question is overdue, it can still be answered;
+        ``assume`` takes the question's own default as an assumption, and without one, or for a risk confirmation, tells
+        the asker that nobody answered, which is no consent; ``cancel`` cancels the run; ``fail`` ends it as `expired`.
+        A run that cannot go on here (its team is that of another program) is left as it is, with a warning in the log.
+        """
+        return [item async for item in self.expire_stream(now) if isinstance(item, Run)]
+
+    async def expire_stream(
+        self, now: datetime | None = None, *, run_id: str | None = None
+    ) -> AsyncGenerator[Event | Run, None]:
+        """As `expire`, for all runs or one, with the events first and each `Run` behind its own.
+
+        An event with ``upcall.expiry`` in its metadata tells of a question: ``reminded`` and ``overdue`` are
+        `UserInputRequestedEvent`s (the request id is that of the question), ``expired`` has what it came to. It is told
+        once, to whoever looks first; the log has it too.
+        """
+        at = now or identity.now()
+        for each in [run_id] if run_id is not None else await looked_at(self.store, at):
+            async with aclosing(self._expiry.look(each, at)) as items:
+                async for item in items:
+                    yield item
 
     async def get(self, run_id: str, *, user: str | None = None) -> Run:
         """The run as it is stored. `run_id` may be the first characters of its id, four or more. To whom only questions
@@ -351,7 +504,7 @@ class Upcall:
             return ()
         crew = self._crew(stored.run)
         try:
-            return await misfits(crew.team, stored.checkpoint)
+            return await misfits(crew.team, stored.checkpoint, await self.store.journal(stored.run.id))
         finally:
             await crew.close()
 
@@ -503,7 +656,8 @@ class Upcall:
         """
         crew = self._crew(stored.run)
         async with crew.closed_on_error():
-            checkpoint = await fitted(crew.team, stored.run.id, stored.checkpoint)
+            records = await self.store.journal(stored.run.id)
+            checkpoint = await fitted(crew.team, stored.run.id, stored.checkpoint, records)
         return replace(stored, checkpoint=checkpoint), replace(crew, loaded=True)
 
     def _crew(self, run: Run) -> _Crew:

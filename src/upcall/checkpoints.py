@@ -20,7 +20,8 @@ class Checkpoint(BaseModel):
 
     ``team_state`` is AutoGen's own (`Team.save_state`), None before the first turn. ``inbox`` holds the task of a new
     run, or the answers that were taken since the team stopped. ``so_far`` is what the run was told by
-    then; a checkpoint of the first versions of upcall has none.
+    then; a checkpoint of the first versions of upcall has none. ``journal`` is what was done on the way here from the
+    checkpoint before, where a question was answered on that way: a fork begins there.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -29,6 +30,7 @@ class Checkpoint(BaseModel):
     team_state: dict[str, Any] | None = None
     inbox: tuple[Annotated[ChatMessage, Field(discriminator="type")], ...] = ()
     so_far: SoFar | None = None
+    journal: dict[str, str] = {}
 
     def thread(self) -> list[Mapping[str, Any]]:
         """What the members of the outermost team said, oldest first, as dumped messages; empty before the first turn.

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import signal
 import sys
+import time
 import traceback
 from collections.abc import AsyncGenerator
 from dataclasses import asdict
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from upcall.terminal import Screen
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
+
+SECONDS_BETWEEN_LOOKS = 5.0
+"""How often `upcall expire --watch` looks whether the time of a question is over."""
 
 app = typer.Typer(
     name="upcall",
@@ -71,6 +75,12 @@ def run(
     unattended: Annotated[
         bool, typer.Option("--unattended", help="Nobody is there: questions come to their own default.")
     ] = False,
+    expires_after: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How long each question waits: 30m, 2h, 3d [for ever].")
+    ] = None,
+    on_expiry: Annotated[
+        str | None, typer.Option(metavar="WHAT", help="What happens then: wait, assume, cancel or fail [wait].")
+    ] = None,
     model: Model = None,
     base_url: BaseUrl = None,
     store: Store = None,
@@ -93,6 +103,8 @@ def run(
         detach=detach,
         enable_plan_approval=review_plan or None,
         unattended=unattended or None,
+        expires_after=expires_after,
+        on_expiry=on_expiry,
     )
     run_id = new_id()
     with command:
@@ -158,6 +170,59 @@ def resume(
     with command:
         found = command.open(run_id)
         command.follow(command.app.resume_stream(found.id), found.id)
+
+
+@app.command()
+def fork(
+    run_id: RunId,
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The id of the question to answer otherwise.")],
+    answer: Annotated[str | None, typer.Argument(metavar="ANSWER", help="The other answer.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is kept and what is done anew.")] = False,
+    workspace: Annotated[Path | None, typer.Option(help="Folder for the branch's files [a copy of the run's].")] = None,
+    detach: Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")] = False,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    store: Store = None,
+    config: Config = None,
+    user: User = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Start a branch of a run: the same up to a question, with another answer. The run itself stays as it is."""
+    from upcall.identity import new_id
+
+    command = _Command(
+        debug, as_json, model=model, base_url=base_url, store=store, config=config, user=user, detach=detach
+    )
+    with command:
+        found = command.open(run_id)
+        if dry_run:
+            plan = asyncio.run(command.app.plan_fork(found.id, question))
+            if as_json:
+                command.print_json(plan.as_json())
+            else:
+                command.screen.result("\n".join(plan.lines()))
+            return
+        if answer is None:
+            raise CallerError(f"No answer was given. Say: upcall fork {found.id} {question} ANSWER")
+        forked = new_id()
+        stream = command.app.fork_stream(found.id, question, answer, workspace=workspace, new_id=forked)
+        command.follow(stream, forked)
+
+
+@app.command()
+def diff(
+    one: RunId,
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="The other run's id, or its first characters.")],
+    store: Store = None,
+    config: Config = None,
+    user: User = None,
+    debug: Debug = False,
+) -> None:
+    """Show where two branches of a run part, and what became of each."""
+    command = _Command(debug, False, store=store, config=config, user=user)
+    with command:
+        command.screen.result("\n".join(asyncio.run(command.app.diff(one, other))))
 
 
 @app.command("list")
@@ -285,6 +350,24 @@ def cancel(
         command.finish(asyncio.run(command.app.cancel(run_id)))
 
 
+@app.command()
+def expire(
+    watch: Annotated[bool, typer.Option("--watch", help="Go on looking, every few seconds, until Ctrl-C.")] = False,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    store: Store = None,
+    config: Config = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Act on questions whose time is over, and remind of those that wait: one line each."""
+    command = _Command(debug, as_json, model=model, base_url=base_url, store=store, config=config)
+    with command:
+        if watch and as_json:
+            raise CallerError("--watch prints lines as things happen and has no --json; leave one of them out.")
+        command.expire(watch=watch)
+
+
 app.command("log")(cli_store.show_log)
 app.add_typer(cli_store.app, name="store")
 
@@ -297,6 +380,7 @@ class _Command:
 
     def __init__(self, debug: bool, as_json: bool, *, detach: bool = False, **explicit: Any) -> None:
         self.debug, self.as_json = debug, as_json
+        self.watching = False
         self.interactive = not as_json and not detach and sys.stdin.isatty() and sys.stderr.isatty()
         self.program = _program()
         given = [(name, explicit.get(name)) for name in ("store", "config", "user")]
@@ -325,11 +409,14 @@ class _Command:
     def open(self, run_id: str) -> Run:
         """The run, with the model it was started with where the command line names none."""
         found = asyncio.run(self.app.get(run_id))
-        if self._explicit.get("model") is None:
-            # Whoever may only answer a question of it goes on with its model too.
-            inputs = asyncio.run(self.app.store.load(found.id)).run.inputs
-            self._use(self.app.settings.started_with(inputs, self._explicit.get("base_url")))
+        self._use_model_of(found.id)
         return found
+
+    def _use_model_of(self, run_id: str) -> None:
+        """Go on with the model of the run, whoever sees how much of it, where the command line names none."""
+        if self._explicit.get("model") is None:
+            inputs = asyncio.run(self.app.store.load(run_id)).run.inputs
+            self._use(self.app.settings.started_with(inputs, self._explicit.get("base_url")))
 
     def answerable(self, run: Run) -> Run:
         """The run with the open questions that the user may answer."""
@@ -369,8 +456,45 @@ class _Command:
             self.screen.note(f"Run {rest.id} is {rest.status}.")
         if rest.error is not None:
             if not self.as_json:
-                self.screen.error(f"{rest.error} Go on with: {self.program} resume {rest.id}{self.store_option}")
+                go_on = "" if rest.over else f" Go on with: {self.program} resume {rest.id}{self.store_option}"
+                self.screen.error(f"{rest.error}{go_on}")
             raise typer.Exit(FAILED)
+
+    def expire(self, *, watch: bool) -> None:
+        """Act on all runs with something due, each with the model that it was started with; once, or on and on."""
+        from upcall.expiry import looked_at
+        from upcall.identity import now
+
+        self.screen.show_log(verbose=bool(self.app.settings.verbose))
+        self.watching, settings = watch, self.app.settings
+        rests: list[Run] = []
+        while True:
+            for run_id in asyncio.run(looked_at(self.app.store, now())):
+                self._use(settings)
+                self._use_model_of(run_id)
+                rests += asyncio.run(self._expired(run_id))
+            if not watch:
+                break
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+        if self.as_json:
+            self.print_json([each.as_json() for each in rests])
+
+    async def _expired(self, run_id: str) -> list[Run]:
+        from upcall.runs import Run
+
+        self._run_id = run_id
+        _stop_on_sigterm()
+        rests: list[Run] = []
+        async for item in self.app.expire_stream(run_id=run_id):
+            if isinstance(item, Run):
+                rests.append(item)
+            elif not self.as_json:
+                self.screen.expiry(run_id, item)
+        if not self.as_json:
+            for rest in rests:
+                self.screen.result(f"{run_id}  is {rest.status}")
+        self._run_id = None
+        return rests
 
     def _tell_of_files(self, rest: Run) -> None:
         folder = rest.inputs.get("workspace")
@@ -386,9 +510,7 @@ class _Command:
         from upcall.runs import Run
 
         async def consume() -> Run:
-            # A service manager's stop is the same to a run as Ctrl-C.
-            if (here := asyncio.current_task()) is not None and sys.platform != "win32":
-                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, here.cancel)
+            _stop_on_sigterm()
             started = False
             async for item in stream:
                 if isinstance(item, Run):
@@ -461,7 +583,9 @@ class _Command:
         """Say how to go on with what is stored."""
         self.screen.note("")
         stored = asyncio.run(self._stored())
-        if stored is None:
+        if stored is None and self.watching:
+            self.screen.note("Stopped.", "default")
+        elif stored is None:
             self.screen.note("Stopped. No run was stored.", "default")
         else:
             verb = "answer" if stored.waiting else "show" if stored.over else "resume"
@@ -474,6 +598,12 @@ class _Command:
             return await self.app.get(self._run_id) if self._run_id else None
         except UpcallError:
             return None
+
+
+def _stop_on_sigterm() -> None:
+    """A service manager's stop is the same to a run as Ctrl-C."""
+    if (here := asyncio.current_task()) is not None and sys.platform != "win32":
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, here.cancel)
 
 
 _LIKE_AN_ID = re.compile(r"[0-9a-f]{12}")

@@ -34,6 +34,11 @@ def with_doubts(run: Run, in_doubt: Mapping[str, ToolRecord]) -> Run:
     )
 
 
+def is_about_doubt(question: Question) -> bool:
+    """Whether it is a question of ours about a call in doubt."""
+    return question.options == _OPTIONS
+
+
 def settled_by(answer: Answer, record: str) -> str | None:
     """The record of a call in doubt, with what the human says that it came to; None where it is to be made again."""
     if answer.outcome is Outcome.ANSWERED and answer.selected == (RUN_AGAIN,):

@@ -61,6 +61,10 @@ class AnswerRefused(AnswerError):
     """The answer is not one this question accepts."""
 
 
+class QuestionExpired(AnswerRefused):
+    """The question's time is over. What came instead of the answer stands."""
+
+
 class AlreadyAnswered(AnswerError):
     """The question was answered before, differently. The first answer stands."""
 

@@ -1,23 +1,34 @@
 """Whether a stored run fits the team that is to go on with it: what its open work needs is there, and as it was.
 
+Open is what its last rest waits for, and each tool call that the journal has begun since and has no outcome of.
+
 What does not matter to the rest of the run does not count. So that AutoGen takes the state then, it is fitted to the
 team: who is new, or is of another kind and has nothing open, begins with what was said so far.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from autogen_agentchat.agents import (
+    AssistantAgent,
+    CodeExecutorAgent,
+    MessageFilterAgent,
+    SocietyOfMindAgent,
+    UserProxyAgent,
+)
 from autogen_agentchat.base import ChatAgent, Team
 from autogen_agentchat.messages import HandoffMessage, TextMessage
 from autogen_agentchat.state import ChatAgentContainerState
-from autogen_core.tools import BaseTool
+from autogen_agentchat.teams import BaseGroupChat
+from autogen_core.tools import BaseTool, Workbench
 from pydantic import ValidationError
 
-from upcall.agents.asking import ASK_USER
 from upcall.agents.files import FileWorkbench
 from upcall.agents.nested_team import NestedTeam
 from upcall.agents.resumable import STATE_VERSION, ResumableAgent
@@ -25,12 +36,18 @@ from upcall.agents.toolset import Toolset
 from upcall.agents.turns import Frame
 from upcall.checkpoints import Checkpoint
 from upcall.errors import SchemaMismatch, TeamMismatch, first_line
-from upcall.group_chats import Waiting, can_read, graph_of, manager_of, members
+from upcall.group_chats import InnerTeam, Waiting, can_read, graph_of, manager_of, members
 from upcall.handoffs import asked_by
-from upcall.insides import static_tools
+from upcall.insides import assistant_parts, is_static, parts_of, static_tools
+from upcall.journal import ToolRecord, unfinished
+from upcall.stock import EXECUTE_CODE, JournaledTool, JournaledWorkbench
 
 State: TypeAlias = Mapping[str, Any]
 Path: TypeAlias = tuple[str, ...]
+Tools: TypeAlias = Mapping[str, BaseTool[Any, Any] | None]
+"""What can be called, by name, with the tool where it is in this process."""
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 _CHATS = {
     "SwarmGroupChatManager": "Swarm",
@@ -43,6 +60,9 @@ _CHATS = {
 
 _SAID = ("TextMessage", "MultiModalMessage", "StopMessage", "ToolCallSummaryMessage", "HandoffMessage")
 """The types of messages that members hear from each other, beside structured ones; the rest are events."""
+
+_STOCK = (AssistantAgent, CodeExecutorAgent, MessageFilterAgent, SocietyOfMindAgent, UserProxyAgent)
+"""The agents of AutoGen whose inner agents are known, if they have any; a subclass may have more."""
 
 _HAND_OFF = "transfer_to_"
 """How AutoGen names the tools of hand-offs that have no name of their own."""
@@ -65,18 +85,26 @@ class Misfit:
         return f"{'/'.join(self.path) or 'the team'}: {self.what}; {self.why}. {self.remedy}"
 
 
-async def fitted(team: Team, run_id: str, checkpoint: Checkpoint, user_proxy: str = "user") -> Checkpoint:
-    """The checkpoint as `team`, which was just built, can go on with it; the team has loaded it then.
+async def fitted(
+    team: Team,
+    run_id: str,
+    checkpoint: Checkpoint,
+    records: Mapping[str, str] = _NOTHING,
+    user_proxy: str = "user",
+) -> Checkpoint:
+    """The checkpoint as `team`, which was just built, can go on with it; the team has loaded it then. `records` are the
+    journal of what was done since.
 
     Raises:
         TeamMismatch: the run cannot go on with this team; it lists all that does not fit.
+        SchemaMismatch: a record was written by another version of upcall.
     """
-    if checkpoint.team_state is None:
-        return checkpoint
-    fitting = _Fitting()
+    fitting, begun, state = _Fitting(), [*unfinished(records).values()], checkpoint.team_state
     try:
-        state = dict(await fitting.team(team, checkpoint.team_state, (), user_proxy))
-        if not fitting.misfits:
+        if state is not None:
+            state = dict(await fitting.team(team, state, (), user_proxy))
+        await fitting.begun(team, begun)
+        if state is not None and not fitting.misfits:
             await team.load_state(state)
     except Exception as error:  # A team may raise anything at a state that is not its own.
         raise TeamMismatch(run_id, [*fitting.misfits, _not_loaded(error)]) from error
@@ -85,10 +113,12 @@ async def fitted(team: Team, run_id: str, checkpoint: Checkpoint, user_proxy: st
     return checkpoint.model_copy(update={"team_state": state})
 
 
-async def misfits(team: Team, checkpoint: Checkpoint, user_proxy: str = "user") -> Sequence[Misfit]:
+async def misfits(
+    team: Team, checkpoint: Checkpoint, records: Mapping[str, str] = _NOTHING, user_proxy: str = "user"
+) -> Sequence[Misfit]:
     """What does not fit; nothing where the run can go on with `team`, which was built for this look alone."""
     try:
-        await fitted(team, "", checkpoint, user_proxy)
+        await fitted(team, "", checkpoint, records, user_proxy)
     except TeamMismatch as found:
         return found.misfits
     return ()
@@ -151,13 +181,6 @@ class _Chat:
         why: dict[str, str] = {}
         for question in self.waiting.questions.values():
             why.setdefault(question.path[0], f"it waits for the answer to question {question.id}")
-        for name in self.waiting.answered:
-            why.setdefault(name, "it has an answer to go on with")
-        for name in self.managed.get("upcall", {}).get("speaking", ()):
-            why.setdefault(name, "it has the turn")
-        for name, each in self.members.items():
-            if _unfinished(each.get("agent_state", {})):
-                why.setdefault(name, "its turn is not finished")
         for name in self._next(bool(why)):
             why.setdefault(name, "it is the next to speak")
         return why
@@ -186,6 +209,25 @@ class _Chat:
         return ({each["source"] for each in said} | ended) - self.needed.keys()
 
 
+@dataclass(frozen=True)
+class _Call:
+    """A tool call that is to be made again by the agent at ``path``, and ``why``."""
+
+    tool: str
+    id: str
+    arguments: Mapping[str, Any]
+    path: Path
+    why: str
+
+
+@dataclass(frozen=True)
+class _Callable:
+    """The tools that an agent can call; ``all_known`` where it has no others."""
+
+    tools: Tools
+    all_known: bool
+
+
 @dataclass
 class _Fitting:
     """One look at a stored state, from the outermost team down: collects what does not fit, and gives the state as the
@@ -194,7 +236,16 @@ class _Fitting:
     misfits: list[Misfit] = field(default_factory=list)
 
     def _miss(self, path: Path, what: str, why: str, remedy: str) -> None:
-        self.misfits.append(Misfit(path, what, why, remedy))
+        """Once for each thing: what a rest waits for may have gone on since."""
+        if not any(each.path == path and each.what == what for each in self.misfits):
+            self.misfits.append(Misfit(path, what, why, remedy))
+
+    def _miss_member(self, path: Path, why: str) -> None:
+        self._miss(path, "the team has no such member", why, f"Put {path[-1]!r} into the team again.")
+
+    def _miss_nested(self, path: Path, why: str) -> None:
+        above, name = path[-2:]
+        self._miss(path, f"{above!r} has no such nested agent", why, f"Give {above!r} a nested agent {name!r} again.")
 
     # -- teams --------------------------------------------------------------------------------------------------------
 
@@ -214,7 +265,7 @@ class _Fitting:
             return state
         for name, why in chat.needed.items():
             if name not in here and name != user_proxy:
-                self._miss((*path, name), "the team has no such member", why, f"Put {name!r} into the team again.")
+                self._miss_member((*path, name), why)
         taken = {name: await self._member(each, name, chat, path) for name, each in here.items()}
         states = {**chat.members, **taken, chat.manager: self._manager(team, chat, [*here], path)}
         return {**state, "agent_states": {name: _readable(team, each) for name, each in states.items()}}
@@ -311,33 +362,32 @@ class _Fitting:
         return [await self._frame(toolset, each, path, user_proxy) for each in frames]
 
     async def _frame(self, toolset: Toolset, state: State, path: Path, user_proxy: str) -> State:
-        """A call of the open batch, which needs what it is to be served by; not so the answer to its own question."""
+        """A call of the open batch. One that waits for an answer needs nothing else, but for a secret: its tool is
+        called again with that."""
         frame = Frame.model_validate(state)
         name = frame.call.name
         if frame.nested is not None:
             return {**state, "nested": await self._nested(toolset, frame, path, user_proxy)}
-        if frame.result is not None:
-            if name.startswith(_HAND_OFF) and not frame.result.is_error and name not in (await _known(toolset))[0]:
-                self._miss(
-                    path,
-                    f"it has no hand-off {name!r}",
-                    f"call {frame.call.id} handed the turn over with it",
-                    "Give it that hand-off again.",
-                )
-        elif frame.questions or name == ASK_USER or name in toolset.nested or name in toolset.handoffs:
-            pass
-        else:
-            await self._tool(toolset, frame, path)
+        if any(question.tool for question in frame.questions):
+            waits = _Call(name, frame.call.id, frame.arguments(), path, "it waits for a secret")
+            self._miss_tool(waits, await _callable(toolset))
+        handed_over = frame.result is not None and not frame.result.is_error and name.startswith(_HAND_OFF)
+        if handed_over and name not in (await _callable(toolset)).tools:
+            self._miss(
+                path,
+                f"it has no hand-off {name!r}",
+                f"call {frame.call.id} handed the turn over with it",
+                "Give it that hand-off again.",
+            )
         return state
 
     async def _nested(self, toolset: Toolset, frame: Frame, path: Path, user_proxy: str) -> State:
         assert frame.nested is not None
         name, agent = frame.call.name, toolset.nested.get(frame.call.name)
         asked = ", ".join(question.id for question in frame.questions)
-        why = f"its call {frame.call.id} {f'waits for the answer to question {asked}' if asked else 'is not finished'}"
+        why = f"its call {frame.call.id} waits for the answer to question {asked}"
         if agent is None:
-            what = f"{path[-1]!r} has no such nested agent"
-            self._miss((*path, name), what, why, f"Give {path[-1]!r} a nested agent {name!r} again.")
+            self._miss_nested((*path, name), why)
             return frame.nested
         problem = await _unreadable(agent, frame.nested)
         if problem is None and isinstance(agent, ResumableAgent):
@@ -350,26 +400,76 @@ class _Fitting:
             return frame.nested
         return await self.agent(agent, frame.nested, (*path, name), user_proxy)
 
-    async def _tool(self, toolset: Toolset, frame: Frame, path: Path) -> None:
-        """A call that was opened and has no result, so that its tool is run next."""
-        name, call_id = frame.call.name, frame.call.id
-        known, all_known = await _known(toolset)
-        if name not in known:
-            if all_known:
-                self._miss(
-                    path,
-                    f"it has no tool {name!r}",
-                    f"call {call_id} of it has no result yet",
-                    f"Give {path[-1]!r} a tool {name!r} again; one that only says why it is gone will do.",
-                )
+    # -- the journal --------------------------------------------------------------------------------------------------
+
+    async def begun(self, team: Team, records: Sequence[ToolRecord]) -> None:
+        """The calls that were begun and have no outcome: who made one is there, and can make it again."""
+        here = members(team)
+        if here is None:
             return
-        tool = known[name]
-        if tool is not None and (problems := [*_refused(tool, frame.arguments())]):
+        for record in records:
+            level = _working([*here.values()])
+            for depth, name in enumerate(record.path):
+                found = [each for each in level if getattr(each, "name", None) == name]
+                if not found:
+                    self._miss_maker(record, depth, level, records)
+                    break
+                if depth + 1 == len(record.path):
+                    made = _Call(
+                        record.tool, record.calls[-1], json.loads(record.arguments), record.path, "it has no result yet"
+                    )
+                    self._miss_tool(made, *[await _callable(each) for each in found])
+                level = _working([inner for each in found for inner in _below(each)])
+
+    def _miss_maker(
+        self, record: ToolRecord, depth: int, level: Sequence[object], records: Sequence[ToolRecord]
+    ) -> None:
+        """Nobody in `level` has the name in a record's path, unless it works out of sight: in an agent of somebody
+        else's, or in a function that was begun as well."""
+        names = {getattr(each, "name", None) for each in level}
+        above, calls = record.path[:depth], record.calls[:depth]
+        in_tool = any(
+            each.path[:-1] == above and each.calls[:-1] == calls and each.path[-1] in names for each in records
+        )
+        if in_tool or any(map(_is_opaque, level)):
+            return
+        path = record.path[: depth + 1]
+        why = f"call {record.calls[-1]} of its tool {record.tool!r} has no result yet"
+        if depth + 1 < len(record.path):
+            why = f"its call {record.calls[depth]} is not finished"
+        if calls and calls[-1]:
+            self._miss_nested(path, why)
+        else:  # A team calls its members without a tool call.
+            self._miss_member(path, why)
+
+    # -- tools --------------------------------------------------------------------------------------------------------
+
+    def _miss_tool(self, call: _Call, *makers: _Callable) -> None:
+        """What keeps the call from being made again, unless one of the `makers` can; they have the same name."""
+        if any(not maker.all_known and call.tool not in maker.tools for maker in makers):
+            return
+        problems: list[str] = []
+        for maker in makers:
+            if call.tool in maker.tools:
+                tool = maker.tools[call.tool]
+                refused = [*_refused(tool, call.arguments)] if tool is not None else []
+                if not refused:
+                    return
+                problems += refused
+        of_it = f"call {call.id}" if call.id else "a call"
+        if problems:
             self._miss(
-                path,
-                f"tool {name!r} does not take the arguments of call {call_id} ({'; '.join(problems)})",
-                "the call has no result yet",
-                f"Let {name!r} take them again, or give it the parameters with defaults.",
+                call.path,
+                f"tool {call.tool!r} does not take the arguments of {of_it} ({'; '.join(problems)})",
+                call.why,
+                f"Let {call.tool!r} take them again, or give it the parameters with defaults.",
+            )
+        else:
+            self._miss(
+                call.path,
+                f"it has no tool {call.tool!r}",
+                f"{of_it} of it was made, and {call.why}",
+                f"Give {call.path[-1]!r} a tool {call.tool!r} again; one that only says why it is gone will do.",
             )
 
 
@@ -417,25 +517,56 @@ async def _new(member: ChatAgent | Team, chat: _Chat) -> State:
     return ChatAgentContainerState(agent_state=await member.save_state(), message_buffer=heard).model_dump()
 
 
-async def _known(toolset: Toolset) -> tuple[Mapping[str, BaseTool[Any, Any] | None], bool]:
-    """The names that can be called, with the tools as far as they are in this process; and whether these are all. A
-    server, which another workbench may need for its list, is not asked."""
-    known: dict[str, BaseTool[Any, Any] | None] = dict.fromkeys((*toolset.nested, *toolset.handoffs))
-    known |= toolset.tools
-    complete = True
-    for workbench in toolset.workbenches:
+async def _callable(agent: object) -> _Callable:
+    """What an agent, or the one that a toolset is of, can call. A server, which a workbench may need for its list, is
+    not asked."""
+    toolset = agent if isinstance(agent, Toolset) else getattr(agent, "toolset", None)
+    if isinstance(toolset, Toolset):
+        known: dict[str, BaseTool[Any, Any] | None] = dict.fromkeys((*toolset.nested, *toolset.handoffs))
+        return await _with_workbenches({**known, **toolset.tools}, toolset.workbenches)
+    if isinstance(agent, AssistantAgent):
+        return await _with_workbenches({}, assistant_parts(agent).workbenches)
+    if isinstance(agent, CodeExecutorAgent):
+        return _Callable({EXECUTE_CODE: None}, all_known=True)
+    return _Callable({}, all_known=not _is_opaque(agent))
+
+
+async def _with_workbenches(tools: Tools, workbenches: Iterable[Workbench]) -> _Callable:
+    known, all_known = dict(tools), True
+    for each in workbenches:
+        workbench = each.inner if isinstance(each, JournaledWorkbench) else each
         if isinstance(workbench, FileWorkbench):
-            known |= dict.fromkeys(each["name"] for each in await workbench.list_tools())
-        elif tools := static_tools(workbench):
-            known |= tools
+            known |= dict.fromkeys(schema["name"] for schema in await workbench.list_tools())
+        elif is_static(workbench):
+            known |= static_tools(workbench)
         else:
-            complete = False
-    return known, complete
+            all_known = False
+    return _Callable(known, all_known)
+
+
+def _working(parts: Sequence[object]) -> list[object]:
+    """Agents, and those through which stock ones work: the journal has these beside them, not below."""
+    return [each for part in parts for each in (part, *_working(parts_of(part)))]
+
+
+def _below(part: object) -> Sequence[object]:
+    """The agents that work for one: nested in it, or the members of the team that it is."""
+    team = part.team if isinstance(part, NestedTeam) else part
+    if isinstance(team, InnerTeam | BaseGroupChat):
+        return [*(members(team) or {}).values()]
+    toolset = getattr(part, "toolset", None)
+    return [*toolset.nested.values()] if isinstance(toolset, Toolset) else []
+
+
+def _is_opaque(part: object) -> bool:
+    """Whether nobody knows which agents work in it: it is somebody else's."""
+    return type(part) not in _STOCK and not isinstance(part, ResumableAgent | InnerTeam | BaseGroupChat)
 
 
 def _refused(tool: BaseTool[Any, Any], arguments: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong with arguments, by parameter, without their values. More than the tool takes is no fault: AutoGen
     drops it, and models do send it. A tool that runs its calls in a way of its own may take any."""
+    tool = tool.inner if isinstance(tool, JournaledTool) else tool
     if type(tool).run_json is not BaseTool.run_json:
         return
     try:
@@ -459,21 +590,6 @@ def _speakers(state: State) -> Iterator[str]:
     for name, each in state.get("agent_states", {}).items():
         yield name
         yield from _speakers(each.get("agent_state", {}))
-
-
-def _unfinished(state: State) -> bool:
-    """Whether the state of one of our agents, or of a team, tells of a turn that goes on: the agent of now may be of
-    another kind, or not be there at all. Stock agents have no turn that goes on."""
-    if "agent_states" in state:
-        return any(_unfinished(each.get("agent_state", {})) for each in state["agent_states"].values())
-    if not isinstance(state.get("version"), int) or not isinstance(state.get("seen"), list):
-        return False
-    turns = [state, state.get("context") or {}]
-    return (
-        any(frame.get("result") is None for turn in turns for frame in turn.get("frames", ()))
-        or any(entry.get("answer") is None for entry in state.get("dialog", ()))
-        or any(state.get(part) for part in ("seen", "questions", "inbox", "unfinished"))
-    )
 
 
 def _readable(team: Team, state: State) -> State:

@@ -121,16 +121,28 @@ class Wrappers:
     code: Callable[[CodeExecutor, str], CodeExecutor]
 
 
+def parts_of(part: object) -> list[object]:
+    """The agents and teams that a stock agent or team works through: they do not know that they work for it. None for
+    a part of another kind."""
+    if isinstance(part, MessageFilterAgent):
+        return [part._wrapped_agent]
+    if isinstance(part, SocietyOfMindAgent):
+        return [part._team]
+    if isinstance(part, BaseGroupChat):
+        return [*part._participants]
+    if isinstance(part, AssistantAgent):
+        tools = [tool for workbench in part._workbench for tool in static_tools(workbench).values()]
+        return [each for each in (agent_of(tool) or team_of(tool) for tool in tools) if each is not None]
+    return []
+
+
 def wrap_parts(part: object, wrappers: Wrappers) -> None:
     """Put wrappers around the model, the tools and the code executor of a stock agent or team, and of those in it: what
     they were made with is private (autogen-agentchat 0.7.5). A part of another kind is left as it is."""
-    if isinstance(part, MessageFilterAgent):
-        wrap_parts(part._wrapped_agent, wrappers)
-    elif isinstance(part, AssistantAgent):
+    for each in parts_of(part):
+        wrap_parts(each, wrappers)
+    if isinstance(part, AssistantAgent):
         part._model_client = wrappers.model(part._model_client, part.name)
-        for workbench in part._workbench:
-            for tool in static_tools(workbench).values():
-                wrap_parts(agent_of(tool) or team_of(tool), wrappers)
         part._workbench = [wrappers.tools(workbench, part.name) for workbench in part._workbench]
     elif isinstance(part, CodeExecutorAgent):
         if part._model_client is not None:
@@ -138,11 +150,8 @@ def wrap_parts(part: object, wrappers: Wrappers) -> None:
         part._code_executor = wrappers.code(part._code_executor, part.name)
     elif isinstance(part, SocietyOfMindAgent):
         part._model_client = wrappers.model(part._model_client, part.name)
-        wrap_parts(part._team, wrappers)
     elif isinstance(part, BaseGroupChat):
         wrap_manager(part, wrappers)
-        for participant in part._participants:
-            wrap_parts(participant, wrappers)
 
 
 def wrap_manager(team: BaseGroupChat, wrappers: Wrappers) -> None:

@@ -61,16 +61,27 @@ class Journal:
     """The journal of one stretch of a run.
 
     Args:
-        epoch: names the run and its last rest.
+        run_id: the run, for idempotency keys.
+        epoch: names the last rest; a branch of a run has that of the run.
         records: what was recorded since that rest, by key.
         write: where new records go; it raises where they cannot be kept, and then nothing more may be done.
     """
 
-    def __init__(self, epoch: str, records: Mapping[str, str], write: Write) -> None:
-        self._epoch, self._records, self._write = epoch, records, write
+    def __init__(self, run_id: str, epoch: str, records: Mapping[str, str], write: Write) -> None:
+        self._run_id, self._epoch, self._records, self._write_to = run_id, epoch, records, write
+        self._new: dict[str, str | None] = {}
         self._taken: set[str] = set()
         self._begun: dict[str, ToolRecord] = {}
         self._last: dict[tuple[Any, ...], str] = {}
+
+    @property
+    def records(self) -> dict[str, str]:
+        """All that was recorded since the last rest."""
+        return {key: text for key, text in {**self._records, **self._new}.items() if text is not None}
+
+    async def _write(self, records: Mapping[str, str | None]) -> None:
+        await whole(self._write_to(records))
+        self._new |= records
 
     async def reply(
         self,
@@ -96,7 +107,7 @@ class Journal:
             except BaseException:
                 self._taken.discard(key)
                 raise
-            await whole(self._write({key: reply.model_dump_json(exclude_none=True)}))
+            await self._write({key: reply.model_dump_json(exclude_none=True)})
         self._last[who] = key
         return reply
 
@@ -106,7 +117,7 @@ class Journal:
         who = next(reversed(self._last), None) if agent is None else (*callers(), agent)
         if who in self._last:
             key = self._last.pop(who)
-            await whole(self._write({key: None}))
+            await self._write({key: None})
 
     async def outcome(
         self,
@@ -138,15 +149,15 @@ class Journal:
             arguments=given,
             idempotent=idempotent,
         )
-        await whole(self._write({key: begun.model_dump_json(exclude_none=True)}))
+        await self._write({key: begun.model_dump_json(exclude_none=True)})
         self._begun[key] = begun
-        token = _idempotency_key.set("/".join([self._epoch.partition("/")[0], *begun.path, *begun.calls]))
+        token = _idempotency_key.set("/".join([self._run_id, *begun.path, *begun.calls]))
         try:
             outcome = await run()
         finally:
             _idempotency_key.reset(token)
         ended = begun.model_copy(update={"outcome": outcome})
-        await whole(self._write({key: ended.model_dump_json(exclude_none=True)}))
+        await self._write({key: ended.model_dump_json(exclude_none=True)})
         del self._begun[key]
         return outcome
 
@@ -160,7 +171,7 @@ class Journal:
             if begun.path[: len(names)] == names and begun.calls[: len(calls)] == calls
         ]
         if lost:
-            await whole(self._write(dict.fromkeys(lost)))
+            await self._write(dict.fromkeys(lost))
         for key in lost:
             del self._begun[key]
 
@@ -181,10 +192,19 @@ journal: ContextVar[Journal | None] = ContextVar("upcall_journal", default=None)
 """The driver sets it before it runs a team, and the team's tasks inherit it; a plain AutoGen script has none."""
 
 
+def unfinished(records: Mapping[str, str]) -> dict[str, ToolRecord]:
+    """The tool calls that were begun and have no outcome, by their keys: they are made again, or are in doubt.
+
+    Raises:
+        SchemaMismatch: a record was written by another version of upcall.
+    """
+    read = {key: _read(ToolRecord, text) for key, text in records.items() if key.startswith("tool:")}
+    return {key: record for key, record in read.items() if record.outcome is None}
+
+
 def in_doubt(records: Mapping[str, str]) -> dict[str, ToolRecord]:
     """The tool calls that were begun and whose outcome nobody knows, by their keys."""
-    read = {key: _read(ToolRecord, text) for key, text in records.items() if key.startswith("tool:")}
-    return {key: record for key, record in read.items() if record.in_doubt}
+    return {key: record for key, record in unfinished(records).items() if record.in_doubt}
 
 
 async def take_back(agent: str) -> None:

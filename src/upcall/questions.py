@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
 
@@ -50,6 +50,7 @@ class _Words(NamedTuple):
     several: str
     skip: str
     default: str
+    until: str
     secret: str
     secret_tool: str
 
@@ -62,6 +63,7 @@ _ENGLISH = _Words(
     several="Several may be chosen, separated by commas.",
     skip="This question may be skipped.",
     default="If nobody answers: ",
+    until="Answer by {}.",
     secret="The answer is stored encrypted, and goes to who asks only.",
     secret_tool="The answer is stored encrypted, and goes to the tool {} only; no model reads it.",
 )
@@ -73,6 +75,7 @@ _CHINESE = _Words(
     several="可以多选，用逗号分隔。",
     skip="这个问题可以跳过。",
     default="如果没有人回答：",
+    until="请在 {} 之前回答。",
     secret="回答会加密保存，只交给提问者。",
     secret_tool="回答会加密保存，只交给工具 {}，模型不会读到。",
 )
@@ -84,6 +87,11 @@ _OTHER_WORDS = re.compile("[A-Za-z]+|[\u3040-\u30ff]|[\uac00-\ud7af]+")
 def _words_for(question: str) -> _Words:
     """The words of the question's own language, Chinese or English (S1-31)."""
     return _CHINESE if len(_HAN.findall(question)) > len(_OTHER_WORDS.findall(question)) else _ENGLISH
+
+
+def moment(at: datetime) -> str:
+    """A time as people read it: ``2026-01-31 12:00 UTC``, with seconds where it has some."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M{':%S' if at.second else ''}} UTC"
 
 
 def sendable(text: str) -> str:
@@ -199,6 +207,12 @@ class Question(BaseModel):
             return () if value is None else value
         return tuple(option for option in value if not _says_nothing(option))
 
+    @field_validator("asked_at", "expires_at")
+    @classmethod
+    def _in_utc(cls, value: datetime | None) -> datetime | None:
+        """A moment, whatever zone it was given in; without one it is in UTC."""
+        return value and (value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC))
+
     @field_validator("required", "default")
     @classmethod
     def _own_choice_for_a_risk(cls, value: Any, info: ValidationInfo) -> Any:
@@ -254,6 +268,8 @@ class Question(BaseModel):
             lines.append(f"  {words.skip}")
         if self.default:
             lines.append(f"  {words.default}{self.default}")
+        if self.expires_at:
+            lines.append(f"  {words.until.format(moment(self.expires_at))}")
         if self.secret:
             lines.append(f"  {words.secret_tool.format(self.tool) if self.tool else words.secret}")
         return lines

@@ -75,19 +75,27 @@ def counted(usage: Mapping[str, Usage], path: str, spent: RequestUsage) -> dict[
 
 class SoFar(BaseModel):
     """What a team's work had told of its run when a checkpoint was taken. A run that goes on from there again begins
-    with this. ``rests`` counts the checkpoints before."""
+    with this.
+
+    ``rests`` counts the checkpoints before, ``answered`` the answers of the run; ``open`` are the ids of the questions
+    that wait. ``lineage`` is the run that a branch was forked from, until it has a checkpoint of its own.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     rests: int = 0
+    answered: int = 0
+    open: tuple[str, ...] = ()
+    lineage: str | None = None
     classification: Classification | None = None
     clarifier_log: str = ""
     plan: ReviewedPlan | None = None
     execution_path: tuple[str, ...] = ()
     usage: dict[str, Usage] = {}
+    tools: dict[str, int] = {}
 
 
-_TOLD = tuple(name for name in SoFar.model_fields if name != "rests")
+_TOLD = ("classification", "clarifier_log", "plan", "execution_path", "usage", "tools")
 
 
 class Run(BaseModel):
@@ -95,11 +103,14 @@ class Run(BaseModel):
 
     ``early`` are the ids of questions that were put while the team works: its checkpoint does not know them. ``doubts``
     are questions about calls that a killed process may have made, by id, each with the key of the call in the journal.
+    ``forked_from`` is the run that this one is a branch of, ``forked_at`` the question where it left that.
     ``repeated`` are open questions that mean the same as one of ``questions`` and get its answer too. ``closed`` are
     the questions that ``answers`` answer, whoever gave them. ``plan`` holds its earlier versions and what became of it.
     ``execution_path`` names the outermost agents in the order in which they got the turn (S3-23). ``usage`` has one
-    entry an agent, named by its path (``lead/coder``). ``inputs`` are the choices the run was started with and keeps
-    over every pause (workspace, documents, model, how the team works); never a key.
+    entry an agent, named by its path (``lead/coder``), ``tools`` one a tool of an agent (``lead/coder/write_file``).
+    ``inputs`` are the choices the run was started with and keeps over every pause (workspace, documents, model, how the
+    team works); never a key. ``overdue`` are the ids of questions whose time was seen to be over, ``reminded`` says how
+    many reminders of a question were due by then.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -112,6 +123,8 @@ class Run(BaseModel):
     repeated: tuple[Question, ...] = ()
     early: tuple[str, ...] = ()
     doubts: dict[str, str] = {}
+    forked_from: str | None = None
+    forked_at: str | None = None
     answers: tuple[Answer, ...] = ()
     closed: tuple[Question, ...] = ()
     classification: Classification | None = None
@@ -121,7 +134,10 @@ class Run(BaseModel):
     result: str | None = None
     error: str | None = None
     usage: dict[str, Usage] = {}
+    tools: dict[str, int] = {}
     inputs: dict[str, Any] = {}
+    overdue: tuple[str, ...] = ()
+    reminded: dict[str, int] = {}
     created_at: datetime = Field(default_factory=lambda: identity.now())
     updated_at: datetime = Field(default_factory=lambda: identity.now())
 
@@ -150,6 +166,13 @@ class Run(BaseModel):
         """All that wait for an answer, those that are shown and those that are repeated."""
         return (*self.questions, *self.repeated)
 
+    def lapsed(self, now: datetime | None = None) -> tuple[Question, ...]:
+        """The open questions whose time is over, by the clock or as it was recorded; never those about calls in
+        doubt."""
+        at = now or identity.now()
+        timed = [each for each in self.open_questions if each.expires_at is not None and each.id not in self.doubts]
+        return tuple(each for each in timed if each.id in self.overdue or (each.expires_at and each.expires_at <= at))
+
     def also_waiting(self, question: Question) -> list[Question]:
         """The open questions whose askers wait for the answer to `question` too."""
         return [each for each in self.repeated if shown_once([question, each])[1]]
@@ -177,7 +200,9 @@ class Run(BaseModel):
 
     def so_far(self, rests: int) -> SoFar:
         """What the team's work has told of it."""
-        return SoFar(rests=rests, **{name: getattr(self, name) for name in _TOLD})
+        still_open = tuple(question.id for question in self.open_questions)
+        told = {name: getattr(self, name) for name in _TOLD}
+        return SoFar(rests=rests, answered=len(self.answers), open=still_open, **told)
 
     def back_to(self, so_far: SoFar) -> Run:
         """The run with what the team's work had told of it when its checkpoint was taken."""
@@ -273,4 +298,9 @@ def changes(before: Run | None, after: Run) -> list[tuple[str, str | None, dict[
         if answer.question_id not in given:
             told = {"question": answer.question_id, "outcome": answer.outcome.value, "by": answer.by.value}
             found.append(("answered", answer.user, told))
+    noted = before.overdue if before else ()
+    found += [("overdue", None, {"question": question_id}) for question_id in after.overdue if question_id not in noted]
+    for question_id, number in after.reminded.items():
+        if before is None or number != before.reminded.get(question_id):
+            found.append(("reminded", None, {"question": question_id, "number": number}))
     return found

@@ -18,6 +18,7 @@ from pydantic_settings import (
 )
 
 from upcall.assignment import ROLE, AssignRule
+from upcall.durations import Duration
 from upcall.errors import ConfigurationError
 from upcall.facts import Fact, FactValue, facts_file, read_facts
 from upcall.functions import AgentName as AgentName
@@ -26,6 +27,7 @@ from upcall.sealing import KEY
 from upcall.yaml_files import Given, Place, closest, dotted, near, wrong
 
 DEMO = "demo"
+OnExpiry = Literal["wait", "assume", "cancel", "fail"]
 DEFAULT_CONFIG = Path("upcall.yaml")
 
 PREFIX = "UPCALL_"
@@ -75,6 +77,7 @@ class Settings(BaseSettings):
     prompts: Path | None = None
     store: str = "upcall.db"
     max_state_bytes: AtLeastOne = 100_000_000
+    lease_seconds: Seconds = 15.0
     user: str | None = None
     user_info: dict[str, str] = {}
     admins: list[str] = []
@@ -95,6 +98,9 @@ class Settings(BaseSettings):
     parent_answers: bool = False
     unattended: bool = False
     max_questions_run: Count = 10
+    expires_after: Duration | None = None
+    on_expiry: OnExpiry = "wait"
+    remind_after: Duration | None = None
     enable_plan_approval: bool = False
     max_plan_iterations: Count = 10
     at_plan_limit: Literal["approve", "reject", "pause"] = "approve"

@@ -5,8 +5,10 @@ Without a journal the wrappers pass everything through. A dump of a component is
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -15,12 +17,15 @@ from autogen_core import CancellationToken, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelCapabilities, ModelInfo
 from autogen_core.models import RequestUsage as Usage
-from autogen_core.tools import BaseTool, StreamTool, ToolResult, ToolSchema, Workbench
+from autogen_core.tools import BaseTool, StreamTool, TextResultContent, ToolResult, ToolSchema, Workbench
 from pydantic import BaseModel
 
 from upcall.insides import Wrappers, function_of, is_static, static_tools, with_tools, wrap_manager, wrap_parts
 from upcall.journal import Journal, ToolOutcome, is_idempotent, journal
 from upcall.tasks import Emit, emitted
+
+EXECUTE_CODE = "execute_code"
+"""What a run of code is called in the journal."""
 
 
 def with_journal(part: object) -> None:
@@ -41,6 +46,7 @@ class JournaledClient(ChatCompletionClient):
 
     async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
         """As the client's; from the journal where it has the reply."""
+        _refuse_cancelled(options)
         kept = journal.get()
         if kept is None:
             return await self.inner.create(messages, **options)
@@ -51,6 +57,7 @@ class JournaledClient(ChatCompletionClient):
         self, messages: Sequence[LLMMessage], **options: Any
     ) -> AsyncGenerator[str | CreateResult, None]:
         """As the client's. A reply counts when it is complete; one from the journal comes without its pieces."""
+        _refuse_cancelled(options)
         kept = journal.get()
         if kept is None:
             async for item in self.inner.create_stream(messages, **options):
@@ -115,7 +122,31 @@ class JournaledClient(ChatCompletionClient):
         return self.inner.dump_component()
 
     def __getattr__(self, name: str) -> Any:
+        if name == "inner":  # Of a copy that is being made.
+            raise AttributeError(name)
         return getattr(self.inner, name)
+
+
+class _Cancelled(RuntimeError):
+    """A tool call that its token has ended."""
+
+
+@contextmanager
+def _ended_by(token: CancellationToken | None) -> Iterator[None]:
+    """Make an error of a cancellation by the token. An `AssistantAgent` waits for ever for a tool that was cancelled
+    (autogen-agentchat 0.7.5: its queue of events has no `finally`); with an error it ends, at its next model call."""
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        if token is None or not token.is_cancelled():
+            raise
+        raise _Cancelled("The call was cancelled.") from error
+
+
+def _refuse_cancelled(options: Mapping[str, Any]) -> None:
+    token = options.get("cancellation_token")
+    if token is not None and token.is_cancelled():
+        raise asyncio.CancelledError
 
 
 class _Unfinished(Exception):
@@ -150,12 +181,12 @@ class JournaledTool(BaseTool[BaseModel, Any]):
             return ToolOutcome(content=self.inner.return_value_as_string(value))
 
         kept = journal.get()
-        if kept is None:
-            return self.inner.return_value_as_string(
-                await self.inner.run_json(args, cancellation_token, call_id=call_id)
-            )
         declared = is_idempotent(self.inner, function_of(self.inner))
-        outcome = await kept.outcome(self._agent, call_id or "", self.name, args, run, idempotent=declared)
+        with _ended_by(cancellation_token):
+            if kept is None:
+                outcome = await run()
+            else:
+                outcome = await kept.outcome(self._agent, call_id or "", self.name, args, run, idempotent=declared)
         if outcome.is_error:
             raise RuntimeError(outcome.content)
         return outcome.content
@@ -205,12 +236,18 @@ class JournaledWorkbench(Workbench):
             return ToolOutcome(content=made.model_dump(mode="json"))
 
         kept = journal.get()
-        if kept is None:
-            return await self.inner.call_tool(name, arguments, cancellation_token, call_id)
         declared = is_idempotent(self.inner)
-        outcome = await kept.outcome(self._agent, call_id or "", name, arguments or {}, run, idempotent=declared)
+        try:
+            with _ended_by(cancellation_token):
+                if kept is None:
+                    return await self.inner.call_tool(name, arguments, cancellation_token, call_id)
+                outcome = await kept.outcome(
+                    self._agent, call_id or "", name, arguments or {}, run, idempotent=declared
+                )
+        except _Cancelled as cancelled:
+            return ToolResult(name=name, result=[TextResultContent(content=str(cancelled))], is_error=True)
         if isinstance(outcome.content, str):  # What the human said that it came to.
-            return ToolResult(name=name, result=[{"content": outcome.content}], is_error=outcome.is_error)
+            return ToolResult(name=name, result=[TextResultContent(content=outcome.content)], is_error=outcome.is_error)
         return ToolResult.model_validate(outcome.content)
 
     async def start(self) -> None:
@@ -238,6 +275,8 @@ class JournaledWorkbench(Workbench):
         return self.inner.dump_component()
 
     def __getattr__(self, name: str) -> Any:
+        if name == "inner":  # Of a copy that is being made.
+            raise AttributeError(name)
         return getattr(self.inner, name)
 
 
@@ -261,7 +300,7 @@ class JournaledExecutor(CodeExecutor):
             return await self.inner.execute_code_blocks(code_blocks, cancellation_token)
         blocks = {"code": json.dumps([asdict(block) for block in code_blocks])}
         declared = is_idempotent(self.inner)
-        outcome = await kept.outcome(self._agent, "", "execute_code", blocks, run, idempotent=declared)
+        outcome = await kept.outcome(self._agent, "", EXECUTE_CODE, blocks, run, idempotent=declared)
         return CodeResult(exit_code=int(outcome.is_error), output=str(outcome.content))
 
     async def start(self) -> None:
@@ -281,6 +320,8 @@ class JournaledExecutor(CodeExecutor):
         return self.inner.dump_component()
 
     def __getattr__(self, name: str) -> Any:
+        if name == "inner":  # Of a copy that is being made.
+            raise AttributeError(name)
         return getattr(self.inner, name)
 
 

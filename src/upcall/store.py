@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -32,7 +33,7 @@ from upcall.errors import (
 )
 from upcall.packing import DamagedNode, Packed
 from upcall.questions import Answer
-from upcall.runs import Run, changes
+from upcall.runs import Run, RunStatus, changes
 from upcall.tables import checkpoints, journal, log, mail, runs
 from upcall.workers import Worker, taken_up
 
@@ -113,8 +114,11 @@ class RunStore:
         does the same."""
         await self.database.close()
 
-    async def create(self, run: Run, checkpoint: Checkpoint) -> StoredRun:
-        """Store a new run with its first checkpoint. Where it is to be worked on, the lease is the caller's.
+    async def create(
+        self, run: Run, checkpoint: Checkpoint, records: Mapping[str, str] = MappingProxyType({})
+    ) -> StoredRun:
+        """Store a new run with its first checkpoint, and what its journal has already. Where it is to be worked on, the
+        lease is the caller's.
 
         Raises:
             ConfigurationError: there is a run with this id.
@@ -129,6 +133,7 @@ class RunStore:
             insert_run(connection, run, row)
             insert_missing(connection, {**record.nodes, **state.nodes})
             connection.execute(checkpoints.insert().values(run_id=run.id, version=1, state=packing.seal(state.root)))
+            _put_records(connection, run.id, records)
             add_to_log(connection, run.id, entries)
 
         await self.database.write(work)
@@ -360,13 +365,15 @@ class RunStore:
         """The answers that were left for whoever works on the run."""
         return await self.database.read(partial(mail_of, run_id=run_id))
 
-    async def list(self, user: str | None = None) -> list[Run]:
-        """All runs, or those of one user, newest first."""
+    async def list(self, user: str | None = None, *, statuses: Sequence[RunStatus] | None = None) -> list[Run]:
+        """All runs, or those of one user or in one of some statuses, newest first."""
         if not await self.exists():
             return []
         query = select(runs.c.id, runs.c.record).order_by(runs.c.created_at.desc(), runs.c.id)
         if user is not None:
             query = query.where(runs.c.user == user)
+        if statuses is not None:
+            query = query.where(runs.c.status.in_([status.value for status in statuses]))
         return await self.database.read(lambda connection: runs_of(connection, connection.execute(query)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -14,6 +15,7 @@ from autogen_agentchat.messages import (
     BaseChatMessage,
     HandoffMessage,
     ThoughtEvent,
+    ToolCallExecutionEvent,
     ToolCallRequestEvent,
     UserInputRequestedEvent,
 )
@@ -22,6 +24,7 @@ from autogen_core import CancellationToken
 from upcall.agents.asking import ASK_USER
 from upcall.checkpoints import Checkpoint
 from upcall.errors import StoredStateError, StoreUnavailable, UpcallError, first_line
+from upcall.expiry import dated, with_deadlines
 from upcall.group_chats import Waiting, speakers
 from upcall.handoffs import (
     ANSWERS,
@@ -89,7 +92,10 @@ class Stretch:
         self._run = stored.run.back_to(so_far) if so_far else stored.run
         self._token = CancellationToken()
         self._rests = so_far.rests if so_far else 0
-        self._journal = Journal(f"{stored.run.id}/{self._rests}", records, lambda new: store.record(self._stored, new))
+        lineage = so_far.lineage if so_far and so_far.lineage else stored.run.id
+        epoch = f"{lineage}/{self._rests}"
+        self._journal = Journal(stored.run.id, epoch, records, lambda new: store.record(self._stored, new))
+        self._answered = len(stored.run.answers)
         self._interruptions: list[BaseException] = []
         self._last: BaseChatMessage | None = None
         known = [question for question in stored.run.open_questions if question.id not in stored.run.early]
@@ -153,7 +159,7 @@ class Stretch:
         ids = {each.id for each in asked}
         told = [each for each in self.held if self._is_settled(each)]
         self.held = [each for each in self.held if each not in told and not _requests(each, ids)]
-        return [*told, event]
+        return [*told, dated(event, self._run.questions)]
 
     def _is_put(self, event: Event) -> bool:
         if not isinstance(event, UserInputRequestedEvent):
@@ -171,10 +177,11 @@ class Stretch:
         done."""
         known = {question.id for question in (*self._run.open_questions, *self._run.closed)}
         requests = [event for event in events if isinstance(event, UserInputRequestedEvent)]
-        new = [question for event in requests for question in questions_of(event) if question.id not in known]
+        asked = [question for event in requests for question in questions_of(event) if question.id not in known]
+        new = with_deadlines(self._run, asked)
         if not new:
             return
-        new = list(self._ladder.assigned(new))
+        new = self._ladder.assigned(new)
         open_now = (*self._run.open_questions, *new)
         not_put = {answer.question_id for answer in self._ladder.without_human(open_now)}
         put = [question for question in open_now if question.id not in not_put]
@@ -235,7 +242,8 @@ class Stretch:
 
     async def _rest_once(self, state: dict[str, Any]) -> Run:
         run = self._with_what_was_answered().model_copy(update={"early": ()})
-        checkpoint = Checkpoint(team_state=state, so_far=run.so_far(self._rests + 1))
+        on_the_way = self._journal.records if len(run.answers) > self._answered else {}
+        checkpoint = Checkpoint(team_state=state, journal=on_the_way)
         if questions := tuple(self._waiting.questions.values()):
             run, checkpoint = self._put(run, questions, checkpoint)
         elif self._last is not None and (error := self._last.metadata.get(ERROR)):
@@ -253,12 +261,13 @@ class Stretch:
             run = run.moved_to(
                 RunStatus.COMPLETED, result=self._last.to_model_text(), questions=(), repeated=(), error=None
             )
-        return await self._save(run, checkpoint)
+        so_far = run.so_far(self._rests + 1)
+        return await self._save(run, checkpoint.model_copy(update={"so_far": so_far}))
 
     def _put(self, run: Run, questions: tuple[Question, ...], checkpoint: Checkpoint) -> tuple[Run, Checkpoint]:
         """The run waiting for its questions, one of each meaning. Where some of them do not go to the human, or were
         answered too late for the team to hear it, it is to go on at once with that."""
-        questions = self._ladder.assigned(questions)
+        questions = with_deadlines(run, self._ladder.assigned(questions))
         by_id = {question.id: question for question in questions}
         late, left = self._late(questions)
         told = {question.id for question in self._run.questions}
@@ -267,7 +276,8 @@ class Stretch:
         repeated = tuple(each for each in left if each not in chosen)
         run = run.moved_to(RunStatus.AWAITING_CLARIFICATION, questions=shown, repeated=repeated)
         answers = self._ladder.without_human(left)
-        self.held = [each for each in self.held if not _requests(each, {question.id for question in repeated})]
+        held = [each for each in self.held if not _requests(each, {question.id for question in repeated})]
+        self.held = [dated(each, shown) for each in held]
         if not (late or answers):
             return run, checkpoint
         for answer in answers:
@@ -338,6 +348,9 @@ class Stretch:
         changes: dict[str, Any] = {}
         if event.models_usage is not None:
             changes["usage"] = counted(self._run.usage, "/".join(path_of(event)), event.models_usage)
+        if isinstance(event, ToolCallExecutionEvent):
+            named = ["/".join((*path_of(event), result.name)) for result in event.content if result.name != ASK_USER]
+            changes["tools"] = dict(Counter(self._run.tools) + Counter(named))
         said = isinstance(event, BaseChatMessage) and PATH not in event.metadata
         if said and (self._speakers is None or event.source in self._speakers | {USER}):
             self._waiting.take(event, (), USER)

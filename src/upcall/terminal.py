@@ -28,8 +28,9 @@ from rich.text import Text
 
 from upcall.answers import AnswerValue, read_answer
 from upcall.errors import AnswerRefused
-from upcall.handoffs import ANSWERS, ERROR, PLAN, QUESTIONS, answers_in, path_of
-from upcall.questions import Answer, AnsweredBy, Outcome, Question
+from upcall.expiry import EXPIRED, EXPIRY, what_now
+from upcall.handoffs import ANSWERS, ERROR, PLAN, QUESTIONS, answers_in, path_of, questions_of
+from upcall.questions import Answer, AnsweredBy, Outcome, Question, moment
 from upcall.runs import Run, RunStatus
 from upcall.sealing import HIDDEN
 from upcall.store import LogEntry
@@ -123,6 +124,14 @@ class Screen:
             else:
                 return value
 
+    def expiry(self, run_id: str, event: BaseAgentEvent | BaseChatMessage) -> None:
+        """One line about a question that waited too long or long enough for a reminder; nothing for other events."""
+        what = event.metadata.get(EXPIRY)
+        for question in questions_of(event) if what else ():
+            text = event.content if isinstance(event, ThoughtEvent) else question.question
+            until = f", until {moment(question.expires_at)}" if question.expires_at and what != EXPIRED else ""
+            self.result(f"{run_id}  {what}{until}  {question.asker_for_whom()}: {_short(text)}")
+
     def show_log(self, *, verbose: bool) -> None:
         """Show what the library logs: warnings, and with `verbose` the model's replies."""
         logger = logging.getLogger("upcall")
@@ -135,6 +144,8 @@ class Screen:
         console = console or self.err
         for question in run.questions:
             self.question(question, also=run.also_waiting(question), console=console)
+        for line in what_now(run):
+            console.print(Text(safe(f"\n{line}"), style="yellow"))
         if run.own_team:
             told = f"Run {run.id} waits for the answer. Give it in the program that started it: its team is its own."
             console.print(Text(safe(f"\n{told}")))
