@@ -57,7 +57,7 @@ from upcall.handoffs import (
     questions_of,
     under,
 )
-from upcall.journal import take_back
+from upcall.journal import journal, take_back
 from upcall.ladder import record
 from upcall.mailbox import Mailbox, mailbox
 from upcall.model_calls import call_model
@@ -232,6 +232,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 async with aclosing(self._act(cancellation_token)) as events:
                     async for event in events:
                         yield event
+                if self._heard_before():
+                    continue
                 if questions := turn.open_questions():
                     message = asking(questions, source=self.name, user_proxy=self.user_proxy, note=note)
                     yield Response(chat_message=message)
@@ -491,10 +493,23 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             return {question.id for frame in still for question in frame.questions}
 
         async def answered(came_in: Mailbox) -> list[Work[Event]]:
-            self._state.deliver(await came_in.answers_to(waiting))
+            answers = await came_in.answers_to(waiting)
+            if (kept := journal.get()) is not None:
+                await kept.heard([answer.question_id for answer in answers])
+            self._state.deliver(answers)
             return started()
 
         return emitted(started(), partial(answered, box) if box else None)
+
+    def _heard_before(self) -> bool:
+        """Take in the answers that came in the middle of this turn before it was cut off: its calls end in another
+        order now, and to pause would tell the others what they were not told then."""
+        box, kept = mailbox.get(), journal.get()
+        if box is None or kept is None:
+            return False
+        answers = box.there_for([each.id for each in self._state.open_questions() if kept.was_heard(each.id)])
+        self._state.deliver(answers)
+        return bool(answers)
 
     async def _serve(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> None:
         name = frame.call.name

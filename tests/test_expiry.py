@@ -724,6 +724,7 @@ def test_watching_tells_of_a_question_that_waits_too_long_until_it_is_stopped() 
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # A job in the background ignores it.
         )
         try:
             assert watching.stdout is not None

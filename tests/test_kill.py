@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from postgres import Server
 
-MISSING = "a question that is answered before its team goes on is missing in the thread of a graph"
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SCENARIOS = (
     "nested",
@@ -58,7 +57,7 @@ def test_workers_killed_at_many_points(scenario: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", ["nested", pytest.param("graph", marks=pytest.mark.xfail(reason=MISSING))])
+@pytest.mark.parametrize("scenario", ["nested", "graph"])
 def test_answers_that_come_while_others_work_are_not_lost(scenario: str) -> None:
     """The human answers from a process of its own as soon as something is asked; the worker is killed around that."""
     found = kill("--scenario", scenario, "--points", "14", "--eager", "--seed", "slow")

@@ -643,7 +643,7 @@ class Upcall:
             assign=read_rules(settings.assign),
         )
         facts = [[Fact.model_validate(each) for each in level] for level in run.inputs.get("facts", ())]
-        return Ladder(rules, run.clarification_history, run.open_questions, facts, crew.judge)
+        return Ladder(rules, run.clarification_history, run.open_questions, facts, crew.judge, run.early)
 
     def _settings_of(self, run: Run) -> Settings:
         return self.settings.model_copy(update=run.inputs.get("team", {}))

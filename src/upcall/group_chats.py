@@ -42,7 +42,7 @@ from upcall.handoffs import ANSWERS, answering, answers_in, asked_by, asking, un
 from upcall.journal import take_back
 from upcall.mailbox import Mailbox, mailbox
 from upcall.model_errors import explain
-from upcall.questions import Question
+from upcall.questions import Answer, Question
 from upcall.stock import manager_with_journal, with_journal
 from upcall.tasks import interruptions
 
@@ -202,18 +202,31 @@ class KeepsTurns(BaseGroupChatManager):
             try:
                 if not self._active_speakers:
                     return
-                questions = self.waiting().questions
-                asker = questions[answers[0].question_id].path[0]
-                asked = [questions[answer.question_id] for answer in answers]
-                message = answering(answers, target=asker, questions=asked, source=self.user_proxy)
-                await self.publish_message(
-                    GroupChatStart(messages=[message]), topic_id=DefaultTopicId(type=self._group_topic_type)
-                )
-                await self._output_message_queue.put(message)
-                await self.update_message_thread([message])
+                await self._tell(answers)
                 await self._transition_to_next_speakers(self._token)
             finally:
                 self._fifo_lock.release()
+
+    async def _tell(self, answers: Sequence[Answer]) -> None:
+        """Say to all what was answered."""
+        questions = self.waiting().questions
+        asker = questions[answers[0].question_id].path[0]
+        asked = [questions[answer.question_id] for answer in answers]
+        message = answering(answers, target=asker, questions=asked, source=self.user_proxy)
+        await self.publish_message(
+            GroupChatStart(messages=[message]), topic_id=DefaultTopicId(type=self._group_topic_type)
+        )
+        await self._output_message_queue.put(message)
+        await self.update_message_thread([message])
+
+    async def _told_from_mail(self, waiting: Waiting) -> bool:
+        """Say what was answered by mail before the group chat would stop for it, if anything was. To stop would be a
+        rest, which ends the journal of what followed that answer before the run was cut off."""
+        box = mailbox.get()
+        answers = box.there_for(waiting.questions) if box is not None else []
+        if answers:
+            await self._tell(answers)
+        return bool(answers)
 
     async def _transition_to_next_speakers(self, cancellation_token: CancellationToken) -> None:
         self._token = cancellation_token
@@ -279,6 +292,8 @@ class KeepsTurns(BaseGroupChatManager):
             if getattr(self, "_ready", None):  # Other branches of a `GraphFlow`.
                 return False
             if not self._proxied:
+                if await self._told_from_mail(waiting):
+                    return False
                 await self._signal_termination(StopMessage(content=WAITING, source=self._name))
                 return True
             return await BaseGroupChatManager._apply_termination_condition(self, delta)
@@ -349,7 +364,9 @@ class KeepsOrchestratedTurns(KeepsTurns, MagenticOneOrchestrator):  # type: igno
         """Stop with a question, or go on as the orchestrator does."""
         self._active_speakers = []
         waiting = self.waiting()
-        if waiting.questions and not self._proxied:
+        if waiting.questions and not self._proxied and await self._told_from_mail(waiting):
+            waiting = self.waiting()
+        if waiting.questions and not waiting.answered and not self._proxied:
             await self._signal_termination(StopMessage(content=WAITING, source=self._name))
         elif waiting.questions or waiting.answered:
             await self._transition_to_next_speakers(cancellation_token)

@@ -29,6 +29,16 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 _IDEMPOTENT = "upcall_idempotent"
 
 
+class ReplyRecord(BaseModel):
+    """A model's reply in the journal: who asked in which form, as a digest, and its number among these."""
+
+    model_config = ConfigDict(frozen=True)
+
+    who: str
+    number: int
+    reply: CreateResult
+
+
 class ToolOutcome(BaseModel):
     """What came of a tool call: ``content`` is plain JSON. ``asked`` is the question of a tool that needs the human."""
 
@@ -65,14 +75,24 @@ class Journal:
         epoch: names the last rest; a branch of a run has that of the run.
         records: what was recorded since that rest, by key.
         write: where new records go; it raises where they cannot be kept, and then nothing more may be done.
+        exact: whether a reply is given to the very same request alone, as in a branch, where an answer is another.
     """
 
-    def __init__(self, run_id: str, epoch: str, records: Mapping[str, str], write: Write) -> None:
+    def __init__(
+        self, run_id: str, epoch: str, records: Mapping[str, str], write: Write, *, exact: bool = False
+    ) -> None:
         self._run_id, self._epoch, self._records, self._write_to = run_id, epoch, records, write
         self._new: dict[str, str | None] = {}
         self._taken: set[str] = set()
         self._begun: dict[str, ToolRecord] = {}
         self._last: dict[tuple[Any, ...], str] = {}
+        self._replies: dict[str, list[tuple[int, str]]] = {}
+        for key, text in records.items():
+            if key.startswith("model:"):
+                known = _read(ReplyRecord, text)
+                self._replies.setdefault(known.who, []).append((known.number, key))
+        self._counts = {who: len(known) for who, known in self._replies.items()}
+        self._exact = exact
 
     @property
     def records(self) -> dict[str, str]:
@@ -92,24 +112,37 @@ class Journal:
     ) -> CreateResult:
         """The reply to a model call of `agent`: the recorded one, or what `fetch` gives, recorded.
 
-        The call is told by its messages and its `options`. The order of the messages does not count: members that work
-        at the same time may speak in another order.
+        The call is told by its messages, in any order, and its `options`. Members that work at the same time may have
+        heard more or less of each other when they are gone through again: a request that is not there gets the next
+        reply to the same agent that nobody has got.
         """
         request = sorted(_digest(message.model_dump_json()) for message in messages)
         key = self._key("model", agent, "", [*request, *options])
         who = (*callers(), agent)
         self._last.pop(who, None)
-        if (recorded := self._records.get(key)) is not None:
-            reply = _read(CreateResult, recorded)
-        else:
-            try:
-                reply = await fetch()
-            except BaseException:
-                self._taken.discard(key)
-                raise
-            await self._write({key: reply.model_dump_json(exclude_none=True)})
+        party = _digest(json.dumps([self._epoch, who, *options]))
+        if (there := self._recorded(key, party)) is not None:
+            self._last[who] = there
+            self._taken.add(there)
+            return _read(ReplyRecord, self._records[there]).reply
+        try:
+            reply = await fetch()
+        except BaseException:
+            self._taken.discard(key)
+            raise
+        number = self._counts.get(party, 0)
+        self._counts[party] = number + 1
+        record = ReplyRecord(who=party, number=number, reply=reply)
+        await self._write({key: record.model_dump_json(exclude_none=True)})
         self._last[who] = key
         return reply
+
+    def _recorded(self, key: str, party: str) -> str | None:
+        """The key of the recorded reply to a call: the very same, else the next of this agent that was not given."""
+        if key in self._records:
+            return key
+        left = [] if self._exact else sorted(self._replies.get(party, ()))
+        return next((each for _, each in left if each not in self._taken), None)
 
     async def take_back(self, agent: str | None = None) -> None:
         """Forget the last reply to `agent`, or of all: it could not be used, and is fetched anew when the run goes on.
@@ -174,6 +207,14 @@ class Journal:
             await self._write(dict.fromkeys(lost))
         for key in lost:
             del self._begun[key]
+
+    async def heard(self, question_ids: Sequence[str]) -> None:
+        """Note that who asked these got their answers by mail in the middle of its turn."""
+        await self._write({f"heard:{question_id}": "{}" for question_id in question_ids})
+
+    def was_heard(self, question_id: str) -> bool:
+        """Whether that was so before the stretch was cut off."""
+        return f"heard:{question_id}" in self._records
 
     def id_of(self, agent: str, call_id: str, text: str) -> str:
         """The id of a question that a tool call of `agent` asks: the same each time that the call is made."""

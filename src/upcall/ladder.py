@@ -7,7 +7,7 @@ answer from a rung says who gave it and why. A risk confirmation takes the human
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -56,6 +56,8 @@ class Ladder:
         open_questions: those that wait for the human now.
         facts: standing answers, level by level; the first level that has one for a question wins.
         judge: tells whether a question means the same as an earlier one where the words differ.
+        early: the ids of those that the human was asked while the team worked, before it was cut off: their answers
+            come as they came then, by mail.
     """
 
     def __init__(
@@ -65,10 +67,12 @@ class Ladder:
         open_questions: Iterable[Question] = (),
         facts: Sequence[Sequence[Fact]] = (),
         judge: Judge | None = None,
+        early: Collection[str] = (),
     ) -> None:
         self._rules = rules
         self._answered = list(answered)
-        self._answers = {question.id: answer for question, answer in self._answered}
+        self._answers = {question.id: answer for question, answer in self._answered if question.id not in early}
+        self._early = early
         self._open = {question.id: question for question in open_questions}
         self._facts = facts
         self._judge = judge
@@ -81,7 +85,7 @@ class Ladder:
         """What the ledger or a fact says to a question with its whole path; None where neither does."""
         if (already := self._answers.get(question.id)) is not None:
             return already  # The run was cut off after that, and the same call asks again.
-        if question.id in self._open or is_risk(question):
+        if question.id in self._open or question.id in self._early or is_risk(question):
             return None
         (question,) = self.assigned([question])
         # A fact is stored in clear, so that none is a secret.

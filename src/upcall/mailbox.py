@@ -26,11 +26,14 @@ class Mailbox:
         came, self._came = self._came, asyncio.Event()
         came.set()
 
+    def there_for(self, waiting: Collection[str]) -> list[Answer]:
+        """The answers that are here already to the questions with these ids."""
+        return [answer for question_id, answer in self.answers.items() if question_id in waiting]
+
     async def answers_to(self, waiting_for: Callable[[], Collection[str]]) -> list[Answer]:
         """The answers to any of the questions whose ids `waiting_for` gives, as soon as there is one."""
         while True:
-            waiting = waiting_for()
-            if found := [answer for question_id, answer in self.answers.items() if question_id in waiting]:
+            if found := self.there_for(waiting_for()):
                 return found
             await self._came.wait()
 

@@ -20,7 +20,16 @@ from autogen_core.models import RequestUsage as Usage
 from autogen_core.tools import BaseTool, StreamTool, TextResultContent, ToolResult, ToolSchema, Workbench
 from pydantic import BaseModel
 
-from upcall.insides import Wrappers, function_of, is_static, static_tools, with_tools, wrap_manager, wrap_parts
+from upcall.insides import (
+    Wrappers,
+    function_of,
+    in_this_context,
+    is_static,
+    static_tools,
+    with_tools,
+    wrap_manager,
+    wrap_parts,
+)
 from upcall.journal import Journal, ToolOutcome, is_idempotent, journal
 from upcall.tasks import Emit, emitted
 
@@ -175,7 +184,7 @@ class JournaledTool(BaseTool[BaseModel, Any]):
 
         async def run() -> ToolOutcome:
             try:
-                value = await self.inner.run_json(args, cancellation_token, call_id=call_id)
+                value = await in_this_context(self.inner).run_json(args, cancellation_token, call_id=call_id)
             except Exception as error:  # noqa: BLE001  (raised again below)
                 return ToolOutcome(content=str(error), is_error=True)
             return ToolOutcome(content=self.inner.return_value_as_string(value))

@@ -94,7 +94,9 @@ class Stretch:
         self._rests = so_far.rests if so_far else 0
         lineage = so_far.lineage if so_far and so_far.lineage else stored.run.id
         epoch = f"{lineage}/{self._rests}"
-        self._journal = Journal(stored.run.id, epoch, records, lambda new: store.record(self._stored, new))
+        self._journal = Journal(
+            stored.run.id, epoch, records, lambda new: store.record(self._stored, new), exact=lineage != stored.run.id
+        )
         self._answered = len(stored.run.answers)
         self._interruptions: list[BaseException] = []
         self._last: BaseChatMessage | None = None
@@ -164,7 +166,7 @@ class Stretch:
     def _is_put(self, event: Event) -> bool:
         if not isinstance(event, UserInputRequestedEvent):
             return False
-        return any(event.request_id == question.id for question in self._run.questions)
+        return any(event.request_id == question.id for question in (*self._run.questions, *self._run.closed))
 
     def _is_settled(self, event: Event) -> bool:
         asks = [call.id for call in event.content if call.name == ASK_USER] if _calls(event) else []
