@@ -584,6 +584,7 @@ def test_a_wrong_rule_is_told_with_its_line(said: str, message: str) -> None:
         Settings.read()
 
 
+@pytest.mark.slow
 def test_the_command_line_in_processes_of_two_users() -> None:
     Path("upcall.yaml").write_text("roles: {reviewer: [bob]}\nassign:\n  - words: framework\n    to: role:reviewer\n")
     asked = upcall("run", TASK, "--detach", "--json", "--user", "alice").json
@@ -612,6 +613,7 @@ def test_the_command_line_in_processes_of_two_users() -> None:
     assert SECRET_ANSWER.encode() not in everything_written("upcall.db")
 
 
+@pytest.mark.slow
 def test_the_command_line_assigns() -> None:
     asked = upcall("run", TASK, "--detach", "--json", "--user", "alice").json
     run_id, question_id = asked["run_id"], asked["questions"][0]["id"]

@@ -69,6 +69,7 @@ def test_without_a_terminal_a_run_stops_and_says_how_to_answer() -> None:
     assert (ended.status, ended.out) == (0, "")
 
 
+@pytest.mark.slow
 def test_two_questions_are_answered_by_id_one_after_the_other() -> None:
     both = script(
         lead=[Calls([Call("coder", {"task": "x"}), Call("researcher", {"task": "y"})]), '{"summary": "Both."}'],
@@ -83,6 +84,7 @@ def test_two_questions_are_answered_by_id_one_after_the_other() -> None:
     assert done["result"] == "Both."
 
 
+@pytest.mark.slow
 def test_a_plain_answer_is_refused_where_two_questions_are_open() -> None:
     both = script(
         lead=[Calls([Call("coder", {"task": "x"}), Call("coder", {"task": "y"})])],
@@ -110,6 +112,7 @@ def test_two_agents_that_ask_the_same_are_shown_as_one_question_and_both_get_the
     assert ended.json["result"].startswith("All done.")
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_not_an_option_is_refused_with_the_options() -> None:
     only = Call("ask_user", {"question": "Which?", "options": ["A", "B"], "allow_free_text": False})
     with LoopbackServer(script(coder=[only], lead=[Call("coder", {"task": "x"})])) as server:
@@ -216,6 +219,7 @@ def test_a_key_that_the_server_repeats_is_not_printed() -> None:
     assert "sk-very-secret" not in ended.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
 def test_an_interrupted_run_is_stored_and_resume_repeats_nothing(stop: signal.Signals) -> None:
     hanging = script(coder=[WRITE, Hang(60), '{"summary": "Written."}'])
@@ -228,6 +232,7 @@ def test_an_interrupted_run_is_stored_and_resume_repeats_nothing(stop: signal.Si
     assert (done["status"], len(server.requests) - before) == ("completed", 2)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_from_its_last_checkpoint() -> None:
     replies = script(
         coder=[ASK, WRITE, Hang(60), WRITE, '{"summary": "Written."}'],
@@ -267,6 +272,7 @@ def test_a_run_keeps_its_model_over_processes_and_a_flag_overrules_it() -> None:
         assert len(second.requests) == 3
 
 
+@pytest.mark.slow
 def test_show_prints_plan_answers_and_tokens() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     upcall("answer", run_id, "Express", "--user", "alice")
@@ -356,6 +362,7 @@ def test_a_database_of_another_program_is_refused() -> None:
     assert "database of another program" in upcall("run", TASK, "--store", "other.db").error
 
 
+@pytest.mark.slow
 def test_another_schema_version_is_refused_with_what_to_do() -> None:
     upcall("run", "What is CUDA?")
     with sqlite3.connect("upcall.db") as connection:
@@ -365,6 +372,7 @@ def test_another_schema_version_is_refused_with_what_to_do() -> None:
     assert "schema version 0; this version of upcall reads versions up to" in ended.error
 
 
+@pytest.mark.slow
 def test_a_plan_is_reviewed_over_processes() -> None:
     """S0-14, S0-15: an edit, then the approval; neither later process is told of the review by an option."""
     run_id = upcall("run", TASK, "--review-plan", "--json").json["run_id"]
@@ -376,6 +384,7 @@ def test_a_plan_is_reviewed_over_processes() -> None:
     assert "Plan     approved, version 2" in told
 
 
+@pytest.mark.slow
 def test_a_rejected_plan_ends_the_run_without_work() -> None:
     """S0-16."""
     run_id = upcall("run", TASK, "--review-plan", "--json").json["run_id"]

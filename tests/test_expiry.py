@@ -681,6 +681,7 @@ def started_long_ago(server: LoopbackServer, *options: str) -> str:
     return str(json.loads(started.stdout)["run_id"])
 
 
+@pytest.mark.slow
 def test_two_processes_expire_a_run_at_once_and_it_is_done_once() -> None:
     """S4-50."""
     with LoopbackServer(script()) as server:
@@ -694,6 +695,7 @@ def test_two_processes_expire_a_run_at_once_and_it_is_done_once() -> None:
     assert (after - before, upcall("show", run_id, "--json").json["status"]) == (3, "completed")
 
 
+@pytest.mark.slow
 def test_the_command_line_expires_the_runs_of_all_users(monkeypatch: pytest.MonkeyPatch) -> None:
     with LoopbackServer(script()) as server:
         run_id = started_long_ago(server, "--on-expiry", "assume", "--user", "alice")
@@ -702,6 +704,7 @@ def test_the_command_line_expires_the_runs_of_all_users(monkeypatch: pytest.Monk
     assert (ended.status, [(run["run_id"], run["status"]) for run in ended.json]) == (0, [(run_id, "completed")])
 
 
+@pytest.mark.slow
 def test_the_command_line_says_a_line_for_what_it_did_and_a_late_answer_is_wrong_use() -> None:
     with LoopbackServer(ASKS_ONLY) as server:
         run_id = started_long_ago(server, "--on-expiry", "fail")
@@ -716,6 +719,7 @@ def test_the_command_line_says_a_line_for_what_it_did_and_a_late_answer_is_wrong
     assert (late.status, "Nobody answered by 2020-01-01 01:00 UTC" in late.error) == (2, True)
 
 
+@pytest.mark.slow
 def test_watching_tells_of_a_question_that_waits_too_long_until_it_is_stopped() -> None:
     with LoopbackServer(ASKS_ONLY) as server:
         run_id = started_long_ago(server)

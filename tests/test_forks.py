@@ -250,3 +250,34 @@ def test_a_fork_from_the_command_line() -> None:
     forked = json.loads(upcall("fork", run["run_id"], question["id"], "Express", "--json"))
     assert "with Express" in forked["result"]
     assert "Which framework? - Express" in upcall("diff", run["run_id"], forked["run_id"])
+
+
+async def test_in_a_branch_a_call_behind_the_answer_is_made_even_where_it_looks_the_same() -> None:
+    """Weak models number their calls anew: the same id, tool and arguments are another call there."""
+    written: list[str] = []
+
+    def respond(request: Request) -> Reply:
+        said = list(request.tool_results.values())
+        turn = sum(each["role"] == "assistant" for each in request.messages)
+        if turn == 0:
+            return Call("ask_user", {"question": "Which framework?"}, id="a")
+        return [None, Call("write", {"what": said[0]}, id="b"), Call("look", id="c"), f"Saw {said[-1]}"][turn] or "?"
+
+    def write(what: str) -> str:
+        """Write."""
+        written.append(what)
+        return "written"
+
+    def look() -> str:
+        """Look."""
+        return written[-1]
+
+    client = ScriptedModelClient(respond)
+    app = Upcall(
+        team=lambda: RoundRobinGroupChat([PausableAgent("solo", client, tools=[write, look])], max_turns=1),
+        store="runs.db",
+    )
+    run = await app.start("Build it", facts={"framework": "Express"})
+    assert run.result == "Saw Express"
+    forked = await app.fork(run.id, run.closed[0].id, "FastAPI")
+    assert (forked.result, written) == ("Saw FastAPI", ["Express", "FastAPI"])

@@ -394,3 +394,45 @@ async def test_the_log_of_a_run_has_no_word_of_what_was_said(tmp_path: Path) -> 
     entries = await app.store.log(run.id)
     assert [entry.kind for entry in entries][:3] == ["started", "asked", "status"]
     assert not any(word in str(entries) for word in ("framework", "Express", "Build"))
+
+
+async def test_what_a_tool_gives_that_is_no_utf_8_is_recorded_and_sent() -> None:
+    scene = Scene(solo=[Call("listed"), "Done."])
+
+    def listed() -> str:
+        """List files."""
+        return "caf\udce9.txt"
+
+    for member in (scene.ours, scene.stock):
+        app = app_of(lambda member=member: team_of(member("solo", tools=[listed])))
+        done = await app.start("Build it")
+        assert (done.error, done.status) == (None, RunStatus.COMPLETED)
+
+
+async def test_a_team_that_ends_with_nothing_behind_a_tool_goes_on_when_it_is_resumed() -> None:
+    scene = Scene(solo=[Call("silent"), "Done."])
+
+    def silent() -> str:
+        """Say nothing."""
+        return ""
+
+    app = app_of(lambda: team_of(scene.stock("solo", tools=[silent])))
+    failed = await app.start("Build it")
+    assert (failed.status, failed.error) == (
+        RunStatus.FAILED,
+        "The team stopped without a result. Resume the run to try again.",
+    )
+    assert (await soon(app.resume(failed.id))).result == "Done."
+
+
+async def test_the_exit_status_of_code_reaches_the_agent() -> None:
+    scene = Scene(coder=["```python\nprint(1)\n```"])
+
+    class Timeout(Executor):
+        async def execute_code_blocks(
+            self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
+        ) -> CodeResult:
+            return CodeResult(exit_code=124, output="timeout")
+
+    done = await app_of(lambda: team_of(scene.stock("coder"), CodeExecutorAgent("runner", Timeout(scene)))).start("Go")
+    assert "124" in str(done.result)

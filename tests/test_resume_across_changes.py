@@ -772,6 +772,7 @@ async def test_a_run_that_is_over_is_not_checked() -> None:
 # -- the command line -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_json", [False, True])
 def test_the_command_line_prints_the_list_and_changes_nothing(as_json: bool) -> None:
     """The root team of another version, in which the lead had an engineer."""

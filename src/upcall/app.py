@@ -335,7 +335,7 @@ class Upcall:
         stored, crew = await self._checked(StoredRun(forked, checkpoint, 0))
         async with crew.closed_on_error():
             inputs = copied_workspace(run.inputs, run.id, forked_id, _absolute(workspace) if workspace else None)
-            forked = forked.model_copy(update={"inputs": inputs})
+            forked = with_doubts(forked.model_copy(update={"inputs": inputs}), in_doubt(point.records))
         await crew.close()
         with recorded_as("forked", access.user, run=run.id, question=question_id):
             stored = await self.store.create(forked, stored.checkpoint, point.records)

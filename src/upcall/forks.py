@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from upcall import identity
 from upcall.checkpoints import Checkpoint
@@ -23,15 +23,16 @@ class ForkPoint:
     """Where a branch leaves its run.
 
     ``checkpoint`` is the rest that it begins at. ``records`` is the journal from there, up to the question and beyond:
-    what does not follow from the answer is found there again. ``before`` are the answers that stay; ``given`` is
-    whether the checkpoint's inbox holds the answer that is to be replaced.
+    what does not follow from the answer is found there again. ``before`` are the answers that stay. ``how`` is the way
+    in which the answer comes to who asked: in the place of the one in the checkpoint's inbox, as a new message in it,
+    or found by the question's id when the same call asks again.
     """
 
     question: Question
     checkpoint: Checkpoint
     records: Mapping[str, str] = field(default_factory=dict)
     before: tuple[Answer, ...] = ()
-    given: bool = False
+    how: Literal["replaced", "delivered", "found"] = "found"
 
 
 @dataclass(frozen=True)
@@ -98,11 +99,14 @@ def fork_point(
     answer = _answer_to(run, question_id)
     if is_about_doubt(question):
         raise CallerError(f"Question {question_id} is about a call in doubt; a fork cannot take back what a call did.")
+    if question_id in run.early:
+        before = tuple(each for each in run.answers if each.question_id != question_id)
+        return ForkPoint(question, checkpoints[-1], journal, before)
     if answer is None:
-        return ForkPoint(question, checkpoints[-1], before=_before(run, checkpoints[-1]))
+        return ForkPoint(question, checkpoints[-1], before=_before(run, checkpoints[-1]), how="delivered")
     for checkpoint in checkpoints:
         if any(question_id in {each.question_id for each in answers_in(message)} for message in checkpoint.inbox):
-            return ForkPoint(question, checkpoint, before=_before(run, checkpoint, question_id), given=True)
+            return ForkPoint(question, checkpoint, before=_before(run, checkpoint, question_id), how="replaced")
     place = [each.question_id for each in run.answers].index(question_id)
     ends = [number for number, each in enumerate(checkpoints) if each.so_far and each.so_far.answered > place]
     records = checkpoints[ends[0]].journal if ends else journal
@@ -118,7 +122,11 @@ def branch(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: RunS
     answers = (*(each for each in point.before if each.question_id != answer.question_id), answer)
     known = {each.id: each for each in (*run.closed, *run.open_questions)}
     answered = {each.question_id for each in answers}
-    still_open = [known[each] for each in so_far.open if each in known and each not in answered]
+    still_open = [  # With a time of their own, where the run's question has one.
+        known[each].model_copy(update={"expires_at": None})
+        for each in so_far.open
+        if each in known and each not in answered
+    ]
     forked = run.back_to(so_far).model_copy(
         update={
             "id": new_id,
@@ -140,9 +148,9 @@ def branch(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: RunS
         }
     )
     inbox = list(point.checkpoint.inbox)
-    if point.given:
+    if point.how == "replaced":
         inbox = [_with_answer(message, answer, known) for message in inbox]
-    elif not point.records:
+    elif point.how == "delivered":
         inbox.append(answering([answer], target=point.question.path[0], questions=[point.question]))
     lineage = so_far.lineage or run.id
     begins = point.checkpoint.model_copy(

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from hashlib import blake2b
 from typing import Any, TypeAlias, TypeVar
 
+from autogen_core import FunctionCall
 from autogen_core.models import CreateResult, LLMMessage
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from upcall.callers import callers
 from upcall.errors import SchemaMismatch
+from upcall.questions import sendable
 from upcall.tasks import whole
 
 Write: TypeAlias = Callable[[Mapping[str, str | None]], Awaitable[None]]
@@ -93,6 +96,7 @@ class Journal:
                 self._replies.setdefault(known.who, []).append((known.number, key))
         self._counts = {who: len(known) for who, known in self._replies.items()}
         self._exact = exact
+        self._parted: set[tuple[Any, ...]] = set()
 
     @property
     def records(self) -> dict[str, str]:
@@ -130,6 +134,8 @@ class Journal:
         except BaseException:
             self._taken.discard(key)
             raise
+        self._parted.add(who)
+        reply = _sendable_reply(reply)
         number = self._counts.get(party, 0)
         self._counts[party] = number + 1
         record = ReplyRecord(who=party, number=number, reply=reply)
@@ -144,13 +150,22 @@ class Journal:
         left = [] if self._exact else sorted(self._replies.get(party, ()))
         return next((each for _, each in left if each not in self._taken), None)
 
-    async def take_back(self, agent: str | None = None) -> None:
+    def _behind_the_answer(self, agent: str) -> bool:
+        """Whether `agent`, or one that it works for, has left what is recorded: in a branch its calls are others then,
+        even where they look the same."""
+        above = callers()
+        path = [(*above[:depth], above[depth][0]) for depth in range(len(above))]
+        return self._exact and any(who in self._parted for who in [*path, (*above, agent)])
+
+    async def take_back(self, agent: str | None = None) -> bool:
         """Forget the last reply to `agent`, or of all: it could not be used, and is fetched anew when the run goes on.
-        Where the last call brought no reply, or a tool was called since, there is nothing to forget."""
+        Where the last call brought no reply, or a tool was called since, there is nothing to forget: False."""
         who = next(reversed(self._last), None) if agent is None else (*callers(), agent)
         if who in self._last:
             key = self._last.pop(who)
             await self._write({key: None})
+            return True
+        return False
 
     async def outcome(
         self,
@@ -170,7 +185,7 @@ class Journal:
         self._last.pop((*callers(), agent), None)
         given = json.dumps(arguments, sort_keys=True, default=str)
         key = self._key("tool", agent, call_id, [tool, given])
-        if (text := self._records.get(key)) is not None:
+        if (text := self._records.get(key)) is not None and not self._behind_the_answer(agent):
             record = _read(ToolRecord, text)
             if record.outcome is not None:
                 return record.outcome
@@ -182,11 +197,16 @@ class Journal:
             arguments=given,
             idempotent=idempotent,
         )
-        await self._write({key: begun.model_dump_json(exclude_none=True)})
         self._begun[key] = begun
+        try:
+            await self._write({key: begun.model_dump_json(exclude_none=True)})
+        except BaseException:  # It does not run: nothing is in doubt.
+            with suppress(Exception):
+                await self._write({key: None})
+            raise
         token = _idempotency_key.set("/".join([self._run_id, *begun.path, *begun.calls]))
         try:
-            outcome = await run()
+            outcome = _sendable_outcome(await run())
         finally:
             _idempotency_key.reset(token)
         ended = begun.model_copy(update={"outcome": outcome})
@@ -294,8 +314,28 @@ def idempotency_key() -> str:
     return key
 
 
+def _sendable_outcome(outcome: ToolOutcome) -> ToolOutcome:
+    return outcome.model_copy(update={"content": _cleaned(outcome.content), "asked": _cleaned(outcome.asked)})
+
+
+def _sendable_reply(reply: CreateResult) -> CreateResult:
+    if isinstance(reply.content, str):
+        return reply.model_copy(update={"content": sendable(reply.content)})
+    calls = [FunctionCall(call.id, sendable(call.arguments), call.name) for call in reply.content]
+    return reply.model_copy(update={"content": calls})
+
+
+def _cleaned(value: Any) -> Any:
+    """A JSON value whose texts can be written and sent: a file name may be no UTF-8."""
+    if isinstance(value, str):
+        return sendable(value)
+    if isinstance(value, Mapping):
+        return {_cleaned(name): _cleaned(each) for name, each in value.items()}
+    return [_cleaned(each) for each in value] if isinstance(value, list) else value
+
+
 def _digest(text: str) -> str:
-    return blake2b(text.encode(), digest_size=16).hexdigest()
+    return blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()
 
 
 def _read(kind: type[ModelT], text: str) -> ModelT:

@@ -22,10 +22,12 @@ from pydantic import BaseModel
 
 from upcall.insides import (
     Wrappers,
+    agent_of,
     function_of,
     in_this_context,
     is_static,
     static_tools,
+    team_of,
     with_tools,
     wrap_manager,
     wrap_parts,
@@ -221,6 +223,43 @@ class JournaledTool(BaseTool[BaseModel, Any]):
         return self.inner.dump_component()
 
 
+class JournaledStreamTool(JournaledTool, StreamTool):
+    """A tool that streams, of the user's own."""
+
+    async def run_json_stream(
+        self, args: Mapping[str, Any], cancellation_token: CancellationToken, call_id: str | None = None
+    ) -> AsyncGenerator[Any, None]:
+        """As the tool's, its result last; that alone where it was called already."""
+        inner: Any = self.inner
+        kept = journal.get()
+        if kept is None:
+            async for item in inner.run_json_stream(args, cancellation_token, call_id=call_id):
+                yield item
+            return
+
+        async def work(emit: Emit[Any]) -> None:
+            async def run() -> ToolOutcome:
+                told: list[Any] = []
+                try:
+                    async for item in inner.run_json_stream(args, cancellation_token, call_id=call_id):
+                        for before in told:
+                            emit(before)
+                        told = [item]
+                except Exception as error:  # noqa: BLE001  (raised again below)
+                    return ToolOutcome(content=str(error), is_error=True)
+                return ToolOutcome(content=inner.return_value_as_string(told[-1] if told else None))
+
+            declared = is_idempotent(self.inner)
+            with _ended_by(cancellation_token):
+                outcome = await kept.outcome(self._agent, call_id or "", self.name, args, run, idempotent=declared)
+            if outcome.is_error:
+                raise RuntimeError(outcome.content)
+            emit(outcome.content)
+
+        async for item in emitted([work]):
+            yield item
+
+
 class JournaledWorkbench(Workbench):
     """Any other workbench of a stock agent: an MCP server's, or one of a user's own."""
 
@@ -300,9 +339,12 @@ class JournaledExecutor(CodeExecutor):
     ) -> CodeResult:
         """As the executor's; from the journal where it was run already."""
 
+        made: list[CodeResult] = []
+
         async def run() -> ToolOutcome:
             result = await self.inner.execute_code_blocks(code_blocks, cancellation_token)
-            return ToolOutcome(content=result.output, is_error=result.exit_code != 0)
+            made.append(result)
+            return ToolOutcome(content={"output": result.output, "exit_code": result.exit_code})
 
         kept = journal.get()
         if kept is None:
@@ -310,7 +352,11 @@ class JournaledExecutor(CodeExecutor):
         blocks = {"code": json.dumps([asdict(block) for block in code_blocks])}
         declared = is_idempotent(self.inner)
         outcome = await kept.outcome(self._agent, "", EXECUTE_CODE, blocks, run, idempotent=declared)
-        return CodeResult(exit_code=int(outcome.is_error), output=str(outcome.content))
+        if made:
+            return made[0]
+        if isinstance(outcome.content, Mapping):
+            return CodeResult(exit_code=int(outcome.content["exit_code"]), output=str(outcome.content["output"]))
+        return CodeResult(exit_code=int(outcome.is_error), output=str(outcome.content))  # The human's word.
 
     async def start(self) -> None:
         """As the executor's."""
@@ -353,8 +399,10 @@ def _tools(workbench: Workbench, agent: str) -> Workbench:
 
 
 def _tool(tool: BaseTool[Any, Any], agent: str) -> BaseTool[Any, Any]:
-    """The tool with a journal. One that streams runs an agent or a team, which keep it themselves."""
-    return tool if isinstance(tool, JournaledTool | StreamTool) else JournaledTool(tool, agent)
+    """The tool with a journal; but the agent or team of a stock tool keeps it itself."""
+    if isinstance(tool, JournaledTool) or agent_of(tool) is not None or team_of(tool) is not None:
+        return tool
+    return JournaledStreamTool(tool, agent) if isinstance(tool, StreamTool) else JournaledTool(tool, agent)
 
 
 def _code(executor: CodeExecutor, agent: str) -> CodeExecutor:

@@ -36,6 +36,7 @@ from upcall.handoffs import (
     QUESTIONS,
     answered_event,
     answering,
+    answers_in,
     asked_by,
     path_of,
     questions_in,
@@ -97,7 +98,8 @@ class Stretch:
         self._journal = Journal(
             stored.run.id, epoch, records, lambda new: store.record(self._stored, new), exact=lineage != stored.run.id
         )
-        self._answered = len(stored.run.answers)
+        brought = [answer for message in stored.checkpoint.inbox for answer in answers_in(message)]
+        self._answered = (so_far.answered if so_far else 0) + len(brought)
         self._interruptions: list[BaseException] = []
         self._last: BaseChatMessage | None = None
         known = [question for question in stored.run.open_questions if question.id not in stored.run.early]
@@ -254,11 +256,12 @@ class Stretch:
             problem = f"A question was handed to {self._last.target!r}; under Upcall the user proxy is called {USER!r}."
             return await self._save(run.moved_to(RunStatus.FAILED, error=problem))
         elif self._last is None or not self._last.to_model_text().strip():
-            await self._journal.take_back()
+            again = await self._journal.take_back()
             run = run.moved_to(
                 RunStatus.FAILED, error="The team stopped without a result. Resume the run to try again."
             )
-            return await self._save(run)
+            if again:
+                return await self._save(run)
         else:
             run = run.moved_to(
                 RunStatus.COMPLETED, result=self._last.to_model_text(), questions=(), repeated=(), error=None

@@ -20,7 +20,7 @@ from upcall.checkpoints import Checkpoint
 from upcall.errors import ConfigurationError, SchemaMismatch, UnknownRun
 from upcall.packing import Packed
 from upcall.questions import Answer
-from upcall.runs import Run
+from upcall.runs import Run, SoFar
 from upcall.store import RunStore
 from upcall.tables import checkpoints, journal, log, mail, runs
 
@@ -75,11 +75,18 @@ async def import_run(store: RunStore, content: Any, *, as_new: bool = False) -> 
     """
     run, states = _read(content)
     if as_new:
+        states = {version: _of_lineage(state, run.id) for version, state in states.items()}
         run = run.model_copy(update={"id": identity.new_id()})
     record = store.packed_record(run)
     packed = {version: store.packed_state(run, state) for version, state in states.items()}
     await store.database.write(partial(_import, run=run, record=record, states=packed, content=content))
     return run
+
+
+def _of_lineage(state: Checkpoint, run_id: str) -> Checkpoint:
+    """The checkpoint under another run's id: its journal is looked up under the id it was written with."""
+    so_far = state.so_far or SoFar()
+    return state.model_copy(update={"so_far": so_far.model_copy(update={"lineage": so_far.lineage or run_id})})
 
 
 def _import(

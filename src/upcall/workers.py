@@ -49,11 +49,10 @@ class Worker(BaseModel):
     def gone(self) -> bool:
         """Whether it is known to have ended. False where that cannot be known from here."""
         if (self.process, self.started, self.place) == _here():
-            task = _AT_WORK.get(self.id)
-            return task.done() if task is not None else self.id not in _AT_WORK
+            return self.id not in _AT_WORK
         if not self.place or not self.started or self.place != _place():
             return False
-        return _started(self.process) != self.started
+        return _started(self.process) != self.started and not _hidden(self.process)
 
 
 _AT_WORK: dict[str, asyncio.Task[Any] | None] = {}
@@ -62,7 +61,14 @@ _AT_WORK: dict[str, asyncio.Task[Any] | None] = {}
 
 def taken_up(worker: Worker) -> Worker:
     """The worker, who is about to get a lease: gone if the present task ends before the work begins."""
-    _AT_WORK[worker.id] = asyncio.current_task()
+    _AT_WORK[worker.id] = task = asyncio.current_task()
+
+    def over(_: object) -> None:
+        if _AT_WORK.get(worker.id) is task:
+            del _AT_WORK[worker.id]
+
+    if task is not None:
+        task.add_done_callback(over)
     return worker
 
 
@@ -93,6 +99,17 @@ def _place() -> str:
         return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return ""
+
+
+def _hidden(process: int) -> bool:
+    """Whether there is a process whose start cannot be read: somebody else's (proc(5), ``hidepid``)."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return not _started(process)
+    return False
 
 
 def _started(process: int) -> str:
