@@ -39,7 +39,7 @@ def postgres(_postgres: Server | str) -> Server:
     return _postgres
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def location(request: pytest.FixtureRequest) -> str:
     """Where a new store can be: each test that asks for it runs on both databases."""
     if request.param == "sqlite":

@@ -519,6 +519,7 @@ def upcall(*arguments: str, given: str = "", **environment: str) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
+@pytest.mark.slow
 def test_another_process_takes_the_secret_from_standard_input_and_no_command_shows_it(server: LoopbackServer) -> None:
     started = upcall("run", "Deploy it", UPCALL_VERBOSE="true")
     run_id = started.err.split("upcall answer ")[1].split()[0]
@@ -551,6 +552,7 @@ def test_on_a_terminal_a_secret_is_not_echoed(server: LoopbackServer, terminal: 
     assert SECRET not in said
 
 
+@pytest.mark.slow
 def test_a_dash_on_a_terminal_is_a_line_that_is_not_echoed(server: LoopbackServer, terminal: Terminal) -> None:
     run_id = upcall("run", "Deploy it", "--json").json["run_id"]
     child = terminal.start("answer", run_id, "-")

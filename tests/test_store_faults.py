@@ -122,6 +122,7 @@ def pages(path: Path) -> Iterator[tuple[int, bytes]]:
         yield number, whole[:at] + b"\xa5" * (size * 3 // 4) + whole[at + size * 3 // 4 :]
 
 
+@pytest.mark.slow
 async def test_whichever_page_is_damaged_nothing_wrong_is_read_and_an_older_state_can_be() -> None:
     store = RunStore("runs.db")
     stored = await store.create(Run(task="do it"), history(10))
@@ -160,6 +161,7 @@ async def test_a_file_that_was_cut_short_is_said() -> None:
     assert "runs.db" in text_of(refused.value)
 
 
+@pytest.mark.slow
 async def test_a_checkpoint_of_fifty_megabytes_is_kept(location: str) -> None:
     texts = [f"{number} {os.urandom(50_000).hex()}" for number in range(500)]
     big = Checkpoint(team_state={"messages": [{"content": text, "type": "TextMessage"} for text in texts]})
@@ -188,7 +190,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("writes", [1, 2, 5, 11, 23])
+@pytest.mark.parametrize("writes", [5, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 2, 11, 23))])
 async def test_a_writer_that_is_killed_leaves_all_of_a_write_or_nothing(writes: int, location: str) -> None:
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     writer = subprocess.Popen(
@@ -220,6 +222,7 @@ def own_server() -> Iterator[Server]:
         pytest.skip(f"no PostgreSQL: {reason}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.05, 0.2, 0.4])
 async def test_a_server_that_dies_in_the_middle_is_said_and_the_last_state_loads(
     seconds: float, own_server: Server

@@ -224,6 +224,7 @@ async def test_what_is_no_export_is_refused(content: object) -> None:
 # -- the command line -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_commands_over_the_life_of_a_run() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     assert upcall("log", run_id[:6], "--json").json[0]["kind"] == "started"
@@ -252,6 +253,7 @@ def test_wrong_use_is_one_line() -> None:
     assert upcall("log", "abcd", "--json").json["error"].startswith("Unknown run 'abcd'")
 
 
+@pytest.mark.slow
 async def test_a_damaged_store_is_checked_with_status_1(tmp_path: Path) -> None:
     stored = await run_with(RunStore("upcall.db"), COMPLETED, 2)
     execute("upcall.db", "update upcall_checkpoints set state = ? where version = 2", b"\x00" * 40)
