@@ -260,8 +260,9 @@ class Stretch:
             run = run.moved_to(
                 RunStatus.FAILED, error="The team stopped without a result. Resume the run to try again."
             )
-            if again:
+            if again or not self._journal.records:
                 return await self._save(run)
+            # The journal would bring the team to the same end again: it goes on behind it.
         else:
             run = run.moved_to(
                 RunStatus.COMPLETED, result=self._last.to_model_text(), questions=(), repeated=(), error=None
