@@ -8,6 +8,7 @@ runs, that it will is recorded: a call with no result is in doubt, and nobody bu
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
@@ -25,6 +26,9 @@ from upcall.tasks import whole
 
 Write: TypeAlias = Callable[[Mapping[str, str | None]], Awaitable[None]]
 """Writes records into the store, by their keys; None takes one out."""
+
+SECONDS_WITHOUT_DOUBT = 0.2
+"""A worker that took longer to record that a tool will run looks whether the run is still its own."""
 
 ToolT = TypeVar("ToolT")
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -198,8 +202,11 @@ class Journal:
             idempotent=idempotent,
         )
         self._begun[key] = begun
+        start = time.monotonic()
         try:
             await self._write({key: begun.model_dump_json(exclude_none=True)})
+            if time.monotonic() - start > SECONDS_WITHOUT_DOUBT:
+                await self._write({})  # It stood still; the run may be another worker's by now, which this tells.
         except BaseException:  # It does not run: nothing is in doubt.
             with suppress(Exception):
                 await self._write({key: None})
