@@ -1,0 +1,77 @@
+"""The protocol of a source: it is searched, and what was found is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from upcall.errors import UpcallError
+
+
+class SourceUnavailable(UpcallError):
+    """A source cannot be used now: no network, no key, a package that is not installed. The work goes on without it."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A place that a search found.
+
+    ``ref`` is what `Source.read` takes, and what a citation names: a document's name, an address, a paper's id.
+    ``place`` says where in it the ``text`` stands, as people say it ("page 3", "lines 10-24"), ``start`` the number to
+    read from there. ``score`` is higher for a better hit, comparable within one search only.
+    """
+
+    source: str
+    ref: str
+    title: str
+    text: str
+    place: str = ""
+    start: int = 1
+    score: float = 0.0
+
+
+@dataclass(frozen=True)
+class Passage:
+    """What was read from `start` on: at most as much as a model is given at once. ``next`` is where to read on, None at
+    the end."""
+
+    source: str
+    ref: str
+    title: str
+    text: str
+    place: str = ""
+    next: int | None = None
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Something to look things up in.
+
+    ``id`` is how `data_sources` and citations name it (S0-20); ``description`` is one sentence for a model's prompt.
+    """
+
+    id: str
+    description: str
+
+    def problem(self) -> str | None:
+        """Why it cannot be used here (a missing key or package), with the remedy; None where nothing is known."""
+        ...
+
+    async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
+        """The best places first.
+
+        Raises:
+            SourceUnavailable: it cannot be reached.
+            ValueError: the query is none; the text is for the model.
+        """
+        ...
+
+    async def read(self, ref: str, start: int = 1) -> Passage:
+        """The text of `ref` from `start` on (a line or a page, counted from 1).
+
+        Raises:
+            SourceUnavailable: it cannot be reached.
+            ValueError: there is no such text; the message is for the model.
+        """
+        ...
