@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +40,23 @@ class FileWorkbench(Workbench):
         """No state besides the files."""
 
 
-def tool_schema(name: str, description: str, properties: dict[str, Any]) -> ToolSchema:
-    """A tool whose arguments are all required."""
+def tool_schema(name: str, description: str, properties: dict[str, Any], optional: Collection[str] = ()) -> ToolSchema:
+    """A tool whose schema a server may hold the model to: there all arguments are required, an `optional` one may be
+    null."""
+    given = {each: _or_null(of) if each in optional else of for each, of in properties.items()}
     return ToolSchema(
         name=name,
         description=description,
         parameters=ParametersSchema(
-            type="object", properties=properties, required=list(properties), additionalProperties=False
+            type="object", properties=given, required=list(properties), additionalProperties=False
         ),
         strict=True,
     )
+
+
+def _or_null(of: dict[str, Any]) -> dict[str, Any]:
+    told = {key: value for key, value in of.items() if key != "type"}
+    return {"anyOf": [{"type": of["type"]}, {"type": "null"}], **told}
 
 
 def tool_result(name: str, text: str, *, is_error: bool = False) -> ToolResult:

@@ -36,7 +36,9 @@ Event: TypeAlias = BaseAgentEvent | BaseChatMessage
 NOT_SHOWN = "(the task of somebody else)"
 """What stands for the task in a run of which a user sees only the questions assigned to them."""
 
-AUDITED = frozenset({"started", "answered", "resumed", "cancelled", "assigned", "forked", "exported", "refused"})
+AUDITED = frozenset(
+    {"started", "answered", "resumed", "cancelled", "assigned", "forked", "exported", "undone", "refused"}
+)
 """The kinds of log entries that say what somebody did."""
 
 _log = logging.getLogger(__name__)

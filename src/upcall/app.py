@@ -23,11 +23,14 @@ from upcall.agents.answering import same_question_judge
 from upcall.agents.toolset import Tool, as_tool
 from upcall.answers import GivenAnswers, is_text, match_answers
 from upcall.assignment import read_rules
+from upcall.change_log import StoredChanges
+from upcall.changes import Change
 from upcall.checkpoints import Checkpoint
 from upcall.doubts import settled_by, with_doubts
 from upcall.errors import (
     CallerError,
     ConfigurationError,
+    RunBusy,
     RunNotWaiting,
     StoredStateError,
     UpcallError,
@@ -50,6 +53,7 @@ from upcall.store import LogEntry, MailCame, RunStore, StoredRun
 from upcall.stretch import Event, Stretch, delivered
 from upcall.tasks import whole
 from upcall.teams import PHASES, USER, TeamOptions, root_team
+from upcall.undo import undo
 from upcall.workers import at_work
 
 MakeTeam: TypeAlias = Callable[[], Team]
@@ -478,6 +482,32 @@ class Upcall:
             async with aclosing(self._expiry.look(each, at)) as items:
                 async for item in items:
                     yield item
+
+    async def changes(self, run_id: str, *, user: str | None = None) -> Sequence[Change]:
+        """What a run changed in files, oldest first, each with its diff; what undid others is among them.
+
+        Raises:
+            UnknownRun: there is no such run.
+            NotAllowed: it is somebody else's.
+        """
+        stored = await self._access(user).load_whole(self.store, run_id, "changes")
+        return await StoredChanges(self.store, stored.run.id).made()
+
+    async def undo(self, run_id: str, change_id: str | None = None, *, user: str | None = None) -> Sequence[Change]:
+        """Undo the last change that a run made to files, or the one with this id and all that came after it, all of
+        them or none. What was done to that end: it is in the run's log as well.
+
+        Raises:
+            CallerError: there is no such change, or a file was changed since by somebody else; nothing was changed.
+            RunBusy: a team is at work on the run.
+            UnknownRun: there is no such run.
+            NotAllowed: it is somebody else's.
+        """
+        access = self._access(user)
+        stored = await access.load_whole(self.store, run_id, "undo")
+        if stored.run.working and (worker := await self.store.at_work(stored)) is not None:
+            raise RunBusy(stored.run.id, worker, self.store.lease_seconds)
+        return await undo(StoredChanges(self.store, stored.run.id, access.user), stored.run.id, change_id)
 
     async def get(self, run_id: str, *, user: str | None = None) -> Run:
         """The run as it is stored. `run_id` may be the first characters of its id, four or more. To whom only questions

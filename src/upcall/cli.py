@@ -336,6 +336,29 @@ def show(
 
 
 @app.command()
+def undo(
+    run_id: RunId,
+    change: Annotated[
+        str | None, typer.Argument(metavar="[CHANGE]", help="This one and all after it; without it the last.")
+    ] = None,
+    store: Store = None,
+    config: Config = None,
+    user: User = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Undo what a run changed in files. Nothing is undone where somebody else changed a file since."""
+    command = _Command(debug, as_json, store=store, config=config, user=user)
+    with command:
+        done = asyncio.run(command.app.undo(run_id, change))
+        if as_json:
+            command.print_json([each.model_dump(mode="json") for each in done])
+        for each in () if as_json else done:
+            command.screen.note(f"Undone: {', '.join(each.undoes)} in {each.folder}.")
+            command.screen.result("".join(file.diff for file in each.files).rstrip())
+
+
+@app.command()
 def cancel(
     run_id: RunId,
     store: Store = None,

@@ -16,7 +16,7 @@ import typer
 from upcall.errors import AnswerError, CallerError, ConfigurationError, UpcallError
 
 if TYPE_CHECKING:
-    from upcall.store import RunStore
+    from upcall.store import LogEntry, RunStore
     from upcall.upkeep import Checked, Pruned, Stats
 
 FAILED, WRONG_USE = 1, 2
@@ -173,7 +173,13 @@ def run_import(
         _print_json(run.as_json()) if as_json else _print([f"Run {run.id} ({run.status}) is in {opened.name}."])
 
 
-def show_log(run_id: RunId, store: Store = None, config: Config = None, as_json: AsJson = False) -> None:
+def show_log(
+    run_id: RunId,
+    diff: Annotated[bool, typer.Option("--diff", help="Show what was changed in files, line by line.")] = False,
+    store: Store = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
     """Show what happened to a run, oldest first: when, what, and by whom."""
 
     async def entries(opened: RunStore) -> list[Any]:
@@ -185,11 +191,22 @@ def show_log(run_id: RunId, store: Store = None, config: Config = None, as_json:
         if as_json:
             _print_json([vars(entry) for entry in found])
         else:
-            _print(
-                f"{entry.at}  {entry.kind:10} {entry.user or '-':10} "
-                + " ".join(f"{name}={_short(value)}" for name, value in entry.detail.items())
-                for entry in found
-            )
+            _print(line for entry in found for line in _told_entry(entry, diff))
+
+
+def _told_entry(entry: LogEntry, with_diff: bool) -> list[str]:
+    from upcall.change_log import CHANGED
+    from upcall.changes import Change, counts_of
+
+    detail, diffs = entry.detail, list[str]()
+    if entry.kind == CHANGED:
+        change = Change.model_validate(detail)
+        files = ", ".join(f"{file.path} ({counts_of(file.diff)})" for file in change.files)
+        detail = {"change": change.id, "tool": change.tool, "files": files}
+        detail |= {"undoes": list(change.undoes)} if change.undoes else {}
+        diffs = [f"  {line}" for file in change.files for line in file.diff.splitlines() if with_diff]
+    told = " ".join(f"{name}={_short(value)}" for name, value in detail.items())
+    return [f"{entry.at}  {entry.kind:10} {entry.user or '-':10} {told}", *diffs]
 
 
 def _short(value: Any) -> str:

@@ -212,10 +212,12 @@ class Journal:
                 await self._write({key: None})
             raise
         token = _idempotency_key.set("/".join([self._run_id, *begun.path, *begun.calls]))
+        again = _made_again.set(text is not None)
         try:
             outcome = _sendable_outcome(await run())
         finally:
             _idempotency_key.reset(token)
+            _made_again.reset(again)
         ended = begun.model_copy(update={"outcome": outcome})
         await self._write({key: ended.model_dump_json(exclude_none=True)})
         del self._begun[key]
@@ -319,6 +321,15 @@ def idempotency_key() -> str:
     if (key := _idempotency_key.get()) is None:
         raise LookupError("There is no idempotency key here: it is for a tool while upcall.Upcall runs it.")
     return key
+
+
+_made_again: ContextVar[bool] = ContextVar("upcall_made_again", default=False)
+
+
+def made_again() -> bool:
+    """In a tool that `Upcall` runs: whether the present call was begun before and cut off, so that some of it, or all,
+    may be done already."""
+    return _made_again.get()
 
 
 def _sendable_outcome(outcome: ToolOutcome) -> ToolOutcome:

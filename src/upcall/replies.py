@@ -6,6 +6,7 @@ defaults and the lengths, because strict JSON schema (OpenAI, Azure) does not kn
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -359,16 +360,27 @@ class Report(Reply):
 class CodingReport(Report):
     """The coder's report, with the files it wrote."""
 
-    files: tuple[str, ...] = Field(default=(), description="The files written, as paths in the workspace.")
+    files: tuple[str, ...] = Field(default=(), description="The files written or changed, as paths in the workspace.")
 
     def backed_by(self, made: Sequence[MadeCall]) -> Self:
-        """A file counts if ``write_file`` was called for it."""
-        written = {normpath(str(call.arguments.get("path"))) for call in made if call.name == "write_file"}
+        """A file counts if it was changed by a tool."""
+        written = {normpath(path) for call in made for path in _changed_by(call)}
         missing = [file for file in self.files if normpath(file) not in written]
-        return self._without("files", missing, "was not written: no call of write_file succeeded for it")
+        return self._without("files", missing, "was not written: no call that changes files succeeded for it")
 
     def _lists(self) -> list[str]:
         return [*_listed("Files", self.files), *super()._lists()]
+
+
+def _changed_by(call: MadeCall) -> list[str]:
+    """The files that a call changed, as it named them."""
+    if call.name == "apply_patch":
+        patch = str(call.arguments.get("patch"))
+        return [name for line in patch.splitlines() if (name := _PATCHED.sub("", line.split("\t")[0])) != line]
+    return [str(call.arguments.get("path"))] if call.name in ("write_file", "edit_file", "delete_file") else []
+
+
+_PATCHED = re.compile(r"^(?:--- (?:a/)?|\+\+\+ (?:b/)?)")
 
 
 class ResearchReport(Report):

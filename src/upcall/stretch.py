@@ -22,6 +22,8 @@ from autogen_agentchat.messages import (
 from autogen_core import CancellationToken
 
 from upcall.agents.asking import ASK_USER
+from upcall.change_log import StoredChanges
+from upcall.changes import change_log
 from upcall.checkpoints import Checkpoint
 from upcall.errors import StoredStateError, StoreUnavailable, UpcallError, first_line
 from upcall.expiry import dated, with_deadlines
@@ -334,6 +336,7 @@ class Stretch:
         present.set(self._ladder)
         mailbox.set(self._mailbox)
         journal.set(self._journal)
+        change_log.set(StoredChanges(self._store, self._stored.run.id))
         self._speakers = speakers(team)
         inbox = list(self._stored.checkpoint.inbox)
         async for item in team.run_stream(task=inbox or None, cancellation_token=self._token):

@@ -16,6 +16,7 @@ from sqlalchemy.engine import Connection
 from upcall import identity, packing
 from upcall import store as stores
 from upcall.blobs import insert_missing
+from upcall.change_log import exported_contents, import_contents
 from upcall.checkpoints import Checkpoint
 from upcall.errors import ConfigurationError, SchemaMismatch, UnknownRun
 from upcall.packing import Packed
@@ -63,6 +64,7 @@ def _export(connection: Connection, *, run_id: str, all_checkpoints: bool) -> di
             {"at": row.at, "kind": row.kind, "user": row.user, "detail": json.loads(row.detail)} for row in entries
         ],
     }
+    content["contents"] = exported_contents(connection, run_id)
     return {**content, "digest": _digest(content)}
 
 
@@ -108,6 +110,7 @@ def _import(
     for entry in content["log"]:
         row = {"run_id": run.id, "at": entry["at"], "kind": entry["kind"], "user": entry["user"]}
         connection.execute(log.insert().values(**row, detail=json.dumps(entry["detail"])))
+    import_contents(connection, content.get("contents", {}))
     stores.add_to_log(connection, run.id, [("imported", None, {"from": content["run"]["id"]})])
 
 

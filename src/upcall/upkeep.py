@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from upcall import identity, packing
 from upcall import store as stores
 from upcall.blobs import batches, insert_missing, references_or_none
+from upcall.change_log import contents_named
 from upcall.checkpoints import Checkpoint
 from upcall.databases import schema_version
 from upcall.errors import SchemaMismatch, UnknownRun, first_line
@@ -163,6 +164,7 @@ def _check(connection: Connection, *, name: str) -> Checked:
     _tried(problems, "the journal", lambda: _check_journal(connection, problems))
     for table in (mail, journal, log):
         _tried(problems, f"the table {table.name}", partial(_check_owners, connection, table, ids, problems))
+    _tried(problems, "the log", lambda: used.update(_check_changes(connection, known, problems)))
     reached = {each for level in packing.reachable(used, lambda some: _below(known, some)) for each in level}
     return Checked(len(ids), sum(states), len(known), len(known.keys() - reached), problems)
 
@@ -263,6 +265,15 @@ def _check_journal(connection: Connection, problems: list[str]) -> None:
             packing.unseal_text(bytes(row.record))
         except DamagedNode as error:
             problems.append(f"run {row.run_id}: its journal is damaged at {row.key!r}: {error}")
+
+
+def _check_changes(connection: Connection, known: Collection[bytes], problems: list[str]) -> Collection[bytes]:
+    """The blobs that are kept to undo changes of files."""
+    named = contents_named(connection)
+    for name, run_ids in named.items():
+        if name not in known:
+            problems.append(f"what run {', '.join(sorted(run_ids))} changed in a file cannot be undone: {name.hex()}")
+    return named
 
 
 def _check_owners(connection: Connection, table: Any, ids: dict[str, int], problems: list[str]) -> None:
@@ -426,6 +437,7 @@ def _unreferenced(
             size += len(row.run_id) + 8 + len(row.state)
         else:
             used.update(packing.references(bytes(row.state), sealed=True))
+    used.update(name for name, run_ids in contents_named(connection).items() if run_ids - set(gone))
     known: dict[bytes, list[bytes]] = {}
     sizes: dict[bytes, int] = {}
     for row in connection.execute(select(blobs.c.hash, blobs.c.data)):

@@ -1,0 +1,100 @@
+"""Exact replacement in a text; where nothing matches, what is near, so that a model can put its next call right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import SequenceMatcher, get_close_matches
+
+MAX_COMPARED = 5_000
+"""In so many lines of a file is looked for what is near."""
+AROUND = 2
+MAX_SHOWN = 20
+MAX_LINE_SHOWN = 200
+_NUMBERED = re.compile(r"^\s*\d+(?:\t|: ?)", re.MULTILINE)
+
+
+def replaced(text: str, old: str, new: str, *, everywhere: bool, name: str) -> tuple[str, int]:
+    """The text with `old` replaced by `new`, and how many times. Where the lines of the text end in CRLF, and those of
+    `old` do not, they are taken as if they did.
+
+    Raises:
+        ValueError: `old` does not occur once (or at all, with `everywhere`); it says what is near, or where.
+    """
+    if not old:
+        raise ValueError("'old' is empty; give the text to replace. A new file is written with write_file.")
+    if old == new:
+        raise ValueError("'old' and 'new' are the same; nothing was changed.")
+    if has_crlf(text) and "\r" not in old:
+        old, new = with_crlf(old), with_crlf(new)
+    count = text.count(old)
+    if count == 0:
+        raise ValueError(f"'old' does not occur in {name!r}; nothing was changed. {_why_not(text, old)}")
+    if count > 1 and not everywhere:
+        at = ", ".join(str(number) for number in _line_numbers(text, old, 10))
+        raise ValueError(
+            f"'old' occurs {count} times in {name!r} (lines {at}{', ...' if count > 10 else ''}); nothing was changed. "
+            "Add lines around it so that it occurs once, or set 'all'."
+        )
+    return text.replace(old, new), count
+
+
+def has_crlf(text: str) -> bool:
+    """Whether all lines of a text end in CRLF."""
+    return "\r\n" in text and text.count("\r\n") == text.count("\n")
+
+
+def with_crlf(text: str) -> str:
+    """The text with its lines ending in CRLF."""
+    return text.replace("\r\n", "\n").replace("\n", "\r\n")
+
+
+def numbered(lines: Sequence[str], first: int) -> str:
+    """Lines with their numbers and a tab before each."""
+    return "\n".join(f"{number}\t{line[:MAX_LINE_SHOWN]}" for number, line in enumerate(lines, start=first))
+
+
+def near(lines: Sequence[str], wanted: Sequence[str]) -> str:
+    """The place in a file that is most like some lines, to be shown; empty where nothing is."""
+    lines = lines[:MAX_COMPARED]
+    known = [line.strip() for line in lines]
+    sought = [line.strip() for line in wanted]
+    anchors = sorted({line for line in sought if len(line) > 2}, key=len, reverse=True)[:5]
+    starts = {
+        at - sought.index(anchor)
+        for anchor in anchors
+        for close in get_close_matches(anchor, set(known), n=2, cutoff=0.6)
+        for at in [number for number, line in enumerate(known) if line == close][:20]
+    }
+    if not starts:
+        return ""
+
+    def alike(start: int) -> float:
+        there = known[max(start, 0) : max(start, 0) + len(sought)]
+        return SequenceMatcher(None, "\n".join(there)[:2_000], "\n".join(sought)[:2_000]).ratio()
+
+    best = max(max(sorted(starts), key=alike), 0)
+    first = max(best - AROUND, 0)
+    return numbered(lines[first : min(best + len(sought) + AROUND, first + MAX_SHOWN)], first + 1)
+
+
+def _why_not(text: str, old: str) -> str:
+    lines, wanted = text.splitlines(), old.strip("\r\n").splitlines()
+    bare = _NUMBERED.sub("", old)
+    if bare != old and bare in text:
+        return "Leave out the line numbers: they are not in the file."
+    known, sought = [line.split() for line in lines], [line.split() for line in wanted]
+    for at in range(min(len(known), MAX_COMPARED) - len(sought) + 1):
+        if sought and known[at : at + len(sought)] == sought:
+            shown = numbered(lines[at : at + min(len(sought), MAX_SHOWN)], at + 1)
+            return f"It does but for white space; the lines there are (number, tab, text):\n{shown}"
+    shown = near(lines, wanted)
+    return f"Most like it is (number, tab, text):\n{shown}" if shown else "Nothing in it is like that; read the file."
+
+
+def _line_numbers(text: str, old: str, most: int) -> list[int]:
+    found, at = list[int](), text.find(old)
+    while at >= 0 and len(found) < most:
+        found.append(text.count("\n", 0, at) + 1)
+        at = text.find(old, at + len(old))
+    return found
