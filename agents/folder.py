@@ -101,7 +101,7 @@ class _Open:
         path = os.path.join(self._path, name)
         if self._at is not None:
             return _Open(path, os.open(name, _FOLDER, dir_fd=self._at))
-        if not stat.S_ISDIR(self.lstat(name).st_mode) or getattr(os.path, "isjunction", bool)(path):
+        if not stat.S_ISDIR(self.lstat(name).st_mode) or getattr(os.path, "isjunction", lambda _: False)(path):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         return _Open(path, None)
 

@@ -508,12 +508,8 @@ def _whole(file: BinaryIO, path: str) -> str:
         raise ValueError(f"{path!r} is not a text file.")
     if not more:
         return text
-    return f"{text}\n[cut: only the first {MAX_READ_CHARS} characters are shown; read on from first_line={_next(text)}]"
-
-
-def _next(text: str) -> int:
-    """The line that a text is cut in."""
-    return text.count("\n") + 1
+    on = f"; read on from first_line={text.count(chr(10)) + 1}" if "\n" in text else ""
+    return f"{text}\n[cut: only the first {MAX_READ_CHARS} characters are shown{on}]"
 
 
 def _range(file: BinaryIO, path: str, first: int, last: int | None) -> str:

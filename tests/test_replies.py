@@ -243,7 +243,19 @@ def test_a_file_that_was_not_written_is_no_file_of_the_report() -> None:
     made = [MadeCall("write_file", {"path": "./a.py", "content": ""}, "Wrote a.py")]
     backed = CodingReport(summary="Done.", files=("a.py", "b.py")).backed_by(made)
     assert backed.files == ("a.py",)
-    assert backed.left_open == ("b.py was not written: no call of write_file succeeded for it.",)
+    assert backed.left_open == ("b.py was not written: no call that changes files succeeded for it.",)
+
+
+def test_each_tool_that_changes_files_bears_out_a_file_of_the_report() -> None:
+    patch = "--- a/c.py\n+++ b/c.py\n@@ -1 +1 @@\n-x\n+y\n--- /dev/null\n+++ b/new/d.py\n@@ -0,0 +1 @@\n+z\n"
+    made = [
+        MadeCall("edit_file", {"path": "a.py", "old": "x", "new": "y"}, ""),
+        MadeCall("delete_file", {"path": "b.py"}, ""),
+        MadeCall("apply_patch", {"patch": patch}, ""),
+        MadeCall("read_file", {"path": "e.py"}, ""),
+    ]
+    backed = CodingReport(summary="Done.", files=("a.py", "b.py", "c.py", "new/d.py", "e.py")).backed_by(made)
+    assert backed.files == ("a.py", "b.py", "c.py", "new/d.py")
 
 
 def test_a_document_that_was_not_seen_is_no_source_of_the_report() -> None:

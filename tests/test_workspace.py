@@ -15,7 +15,7 @@ from autogen_core.tools import ToolResult, Workbench
 
 from upcall.agents import WorkspaceWorkbench
 from upcall.agents.files import MAX_READ_CHARS
-from upcall.agents.workspace import MAX_LISTED, OutsideWorkspace
+from upcall.agents.workspace import MAX_LISTED, TOOLS
 
 SECRET = "do not read me"
 
@@ -53,9 +53,29 @@ async def error(folder: Path, name: str, **arguments: Any) -> str:
 # -- what it is for ---------------------------------------------------------------------------------------------------
 
 
-async def test_it_offers_three_tools() -> None:
+async def test_it_offers_its_tools() -> None:
     tools = await WorkspaceWorkbench("work").list_tools()
-    assert [tool["name"] for tool in tools] == ["list_files", "read_file", "write_file"]
+    assert [tool["name"] for tool in tools] == [
+        "list_files",
+        "read_file",
+        "search_files",
+        "write_file",
+        "edit_file",
+        "apply_patch",
+        "delete_file",
+        "show_diff",
+    ]
+
+
+async def test_a_server_may_hold_the_model_to_the_schemas() -> None:
+    """As OpenAI's strict mode wants it: all arguments required, no others, what may be left out may be null"""
+    for tool in await WorkspaceWorkbench("work").list_tools():
+        parameters = tool["parameters"]
+        assert tool["strict"] is True
+        assert parameters["additionalProperties"] is False
+        assert set(parameters["required"]) == set(parameters["properties"])
+        optional = {name for name, of in parameters["properties"].items() if {"type": "null"} in of.get("anyOf", ())}
+        assert optional == TOOLS[tool["name"]].optional
 
 
 async def test_all_files_are_listed_by_their_relative_path(root: Path) -> None:
@@ -121,7 +141,22 @@ async def test_a_roundabout_path_inside_is_fine(root: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["größe.txt", "日本語.md", "with space.txt", "e\u0301.txt", "😀.txt", "~", "%2e%2e", "a=b;c"]
+    "name",
+    [
+        "größe.txt",
+        "日本語.md",
+        "with space.txt",
+        "e\u0301.txt",
+        "😀.txt",
+        "~x",
+        "100%.txt",
+        "a=b;c",
+        "第1回／資料.txt",
+        "[...slug].tsx",
+        "$id.tsx",
+        "..x",
+        ".env",
+    ],
 )
 async def test_any_name_of_a_file_goes_in_and_out(root: Path, name: str) -> None:
     await text(root, "write_file", path=name, content=name)
@@ -138,69 +173,10 @@ async def test_what_is_written_is_read_unchanged(root: Path, content: str) -> No
 
 # -- nothing outside --------------------------------------------------------------------------------------------------
 
-ESCAPES = [
-    "../outside/secret.txt",
-    "src/../../outside/secret.txt",
-    "..",
-    "../work-other/secret.txt",
-    "..\\outside\\secret.txt",
-    "src/..\\../outside/secret.txt",
-    "/etc/passwd",
-    "//etc/passwd",
-    "\\etc\\passwd",
-    "../../../../../../../../etc/passwd",
-    "./.././outside/secret.txt",
-    "a\0b",
-    "../outside/secret.txt\0.md",
-    "\udcff.txt",
-]
-
-
-@pytest.mark.parametrize("path", ESCAPES, ids=ascii)
-async def test_no_path_reads_outside(root: Path, path: str) -> None:
-    said = await error(root, "read_file", path=path)
-    assert SECRET not in said
-    assert "outside the workspace" in said or "cannot be a path" in said
-
-
-@pytest.mark.parametrize("path", ESCAPES, ids=ascii)
-async def test_no_path_writes_outside(root: Path, path: str) -> None:
-    before = sorted(root.parent.rglob("*"))
-    await error(root, "write_file", path=path, content="mine")
-    assert sorted(root.parent.rglob("*")) == before
-    assert (root.parent / "outside" / "secret.txt").read_text() == SECRET
-
-
-@pytest.mark.parametrize("path", ["~/secret.txt", "%2e%2e/outside/secret.txt", "..%2foutside%2fsecret.txt", "$HOME/x"])
-async def test_what_a_shell_or_a_browser_would_expand_is_a_plain_name(root: Path, path: str) -> None:
-    await text(root, "write_file", path=path, content="mine")
-    assert (root / path).read_text() == "mine"
-
 
 async def test_an_absolute_path_that_lies_outside_is_refused(root: Path) -> None:
     path = str(root.parent / "outside" / "secret.txt")
     assert "outside the workspace" in await error(root, "read_file", path=path)
-
-
-@pytest.mark.parametrize("tool", ["read_file", "write_file"])
-@pytest.mark.parametrize(
-    ("link", "target", "path"),
-    [
-        ("link.txt", "../outside/secret.txt", "link.txt"),
-        ("link", "../outside", "link/secret.txt"),
-        ("link", "../outside", "link/new/file.txt"),
-        ("link", "..", "link/outside/secret.txt"),
-        ("link.txt", "../outside/not-there-yet.txt", "link.txt"),
-        ("link", "../work-other", "link/secret.txt"),
-        ("src/link", "../../outside", "src/link/secret.txt"),
-    ],
-)
-async def test_a_link_that_leads_out_is_not_followed(root: Path, tool: str, link: str, target: str, path: str) -> None:
-    (root / link).symlink_to(target)
-    arguments = {"path": path} | ({"content": "mine"} if tool == "write_file" else {})
-    assert "outside the workspace" in await error(root, tool, **arguments)
-    assert [file.read_text() for file in root.parent.rglob("secret.txt")] == [SECRET, SECRET]
-    assert not (root.parent / "outside" / "not-there-yet.txt").exists()
 
 
 async def test_a_link_that_stays_inside_is_followed(root: Path) -> None:
@@ -219,27 +195,6 @@ async def test_a_workspace_that_is_a_link_itself_works(root: Path) -> None:
     (root.parent / "link").symlink_to("work")
     assert await text(root.parent / "link", "read_file", path="README.md") == "# Hello\n"
     await error(root.parent / "link", "read_file", path="../outside/secret.txt")
-
-
-async def test_a_parent_that_becomes_a_link_while_a_file_is_written_is_noticed(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make = Path.mkdir
-
-    def swapped(self: Path, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
-        make(self, mode, parents, exist_ok)
-        if self == root / "new":
-            self.rmdir()
-            self.symlink_to(root.parent / "outside")
-
-    monkeypatch.setattr(Path, "mkdir", swapped)
-    assert "outside the workspace" in await error(root, "write_file", path="new/secret.txt", content="mine")
-    assert (root.parent / "outside" / "secret.txt").read_text() == SECRET
-
-
-def test_the_refusal_of_a_path_is_an_error_of_its_own(root: Path) -> None:
-    with pytest.raises(OutsideWorkspace, match=r"'\.\./x' is outside the workspace"):
-        WorkspaceWorkbench(root).resolve("../x")
 
 
 # -- what is no text file ---------------------------------------------------------------------------------------------
@@ -295,7 +250,7 @@ async def test_a_file_of_many_gigabytes_is_not_loaded(root: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="no named pipes")
 async def test_a_pipe_does_not_block(root: Path) -> None:
     os.mkfifo(root / "pipe")
-    assert "There is no file" in await error(root, "read_file", path="pipe")
+    assert await error(root, "read_file", path="pipe") == "'pipe' is no regular file."
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of arbitrary bytes")
@@ -309,19 +264,29 @@ async def test_one_name_of_odd_bytes_does_not_spoil_the_list(root: Path) -> None
 # -- arguments --------------------------------------------------------------------------------------------------------
 
 
+READ = "read_file takes path (text), first_line (integer, may be left out), last_line (integer, may be left out)."
+EDIT = "edit_file takes path (text), old (text), new (text), all (flag, may be left out)."
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "says"),
     [
-        ("list_files", {"path": "."}, "list_files takes no arguments."),
-        ("read_file", {}, "read_file takes path, as text."),
-        ("read_file", {"path": None}, "read_file takes path, as text."),
-        ("read_file", {"path": 5}, "read_file takes path, as text."),
-        ("read_file", {"path": ["a"]}, "read_file takes path, as text."),
-        ("read_file", {"file": "README.md"}, "read_file takes path, as text."),
-        ("read_file", {"path": "README.md", "mode": "r"}, "read_file takes path, as text."),
-        ("write_file", {"path": "x"}, "write_file takes path and content, as text."),
-        ("write_file", {"path": "x", "content": {"a": 1}}, "write_file takes path and content, as text."),
-        ("delete_file", {"path": "x"}, "There is no tool 'delete_file'."),
+        ("list_files", {"path": "."}, "list_files takes folder (text, may be left out), glob (text, may be left out)."),
+        ("read_file", {}, READ),
+        ("read_file", {"path": None}, READ),
+        ("read_file", {"path": 5}, READ),
+        ("read_file", {"path": ["a"]}, READ),
+        ("read_file", {"file": "README.md"}, READ),
+        ("read_file", {"path": "README.md", "mode": "r"}, READ),
+        ("read_file", {"path": "README.md", "first_line": "one"}, READ),
+        ("read_file", {"path": "README.md", "first_line": 1.5}, READ),
+        ("read_file", {"path": "README.md", "first_line": True}, READ),
+        ("read_file", {"path": "README.md", "first_line": 1e400}, READ),
+        ("write_file", {"path": "x"}, "write_file takes path (text), content (text)."),
+        ("write_file", {"path": "x", "content": {"a": 1}}, "write_file takes path (text), content (text)."),
+        ("edit_file", {"path": "README.md", "old": "H", "new": "h", "all": 1}, EDIT),
+        ("apply_patch", {"patch": None}, "apply_patch takes patch (text)."),
+        ("run_command", {"command": "ls"}, "There is no tool 'run_command'."),
         ("__init__", {}, "There is no tool '__init__'."),
     ],
 )
@@ -370,7 +335,7 @@ async def test_a_workspace_that_is_a_file_does_not_tell_where_it_is(root: Path) 
 
 
 async def test_a_failed_write_leaves_the_old_file_and_no_other(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(source: object, target: object) -> None:
+    def full(source: object, target: object, **_: object) -> None:
         raise OSError(28, "No space left on device", str(target))
 
     monkeypatch.setattr(os, "replace", full)
