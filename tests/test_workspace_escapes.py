@@ -225,22 +225,25 @@ def arguments(tool: str, path: str) -> dict[str, Any]:
     }[tool]
 
 
-@pytest.mark.parametrize("tool", TOOLS)
 @pytest.mark.parametrize("number", range(len(TRICKS)), ids=lambda number: ascii(TRICKS[number].path[:40]))
-async def test_no_tool_is_led_out(root: Path, tool: str, number: int) -> None:
+async def test_no_tool_is_led_out(root: Path, number: int) -> None:
     trick = TRICKS[number]
     if trick.link:
         (root / trick.link[0]).symlink_to(trick.link[1])
     if trick.make:
         trick.make(root)
     before = everything(root)
-    result = await WorkspaceWorkbench(root).call_tool(tool, arguments(tool, trick.path))
-    said = result.to_text()
-    assert result.is_error or (tool in NOTHING and said.startswith(("Nothing found", "Nothing was changed")))
-    assert everything(root) == before
-    assert SECRET not in said
-    assert "root:" not in said.replace("read me|root:", "")
-    assert str(root.parent) not in said
+    refused = []
+    for tool in TOOLS:
+        result = await WorkspaceWorkbench(root).call_tool(tool, arguments(tool, trick.path))
+        said = result.to_text()
+        if result.is_error or (tool in NOTHING and said.startswith(("Nothing found", "Nothing was changed"))):
+            refused.append(tool)
+        assert everything(root) == before, tool
+        assert SECRET not in said, tool
+        assert "root:" not in said.replace("read me|root:", ""), tool
+        assert str(root.parent) not in said, tool
+    assert refused == TOOLS
 
 
 @pytest.mark.parametrize("number", range(len(TRICKS)), ids=lambda number: ascii(TRICKS[number].path[:40]))
@@ -291,55 +294,35 @@ def _swap(name: Path, target: str) -> None:
 
 @pytest.mark.parametrize("tool", TOOLS[:6])
 @pytest.mark.parametrize("look", ["stat", "open"])
-@pytest.mark.parametrize("nth", range(1, 12))
-async def test_a_folder_that_becomes_a_link_at_any_look_leads_nowhere(
-    root: Path, monkeypatch: pytest.MonkeyPatch, tool: str, look: str, nth: int
+@pytest.mark.parametrize("swapped", ["new", "new/secret.txt"])
+async def test_what_becomes_a_link_at_any_look_leads_nowhere(
+    root: Path, monkeypatch: pytest.MonkeyPatch, tool: str, look: str, swapped: str
 ) -> None:
     """As a command of the agent's own could do it: right after the n-th look, and before what is done upon it"""
-    (root / "new").mkdir()
-    (root / "new" / "secret.txt").write_text("inside")
-    looked = getattr(os, look)
-    count = 0
+    looked, count, swaps = getattr(os, look), 0, 0
+    for nth in range(1, 13):
+        work = root / str(nth)
+        (work / "new").mkdir(parents=True)
+        (work / "new" / "secret.txt").write_text("inside")
 
-    def swapping(*given: Any, **more: Any) -> Any:
-        nonlocal count
-        found = looked(*given, **more)
-        count += 1
-        if count == nth:
-            _swap(root / "new", "../outside")
-        return found
+        def swapping(*given: Any, nth: int = nth, work: Path = work, **more: Any) -> Any:
+            nonlocal count, swaps
+            found = looked(*given, **more)
+            count += 1
+            if count == nth:
+                target = os.path.relpath(root.parent / "outside", (work / swapped).parent)
+                _swap(work / swapped, target if swapped == "new" else f"{target}/secret.txt")
+                swaps += 1
+            return found
 
-    monkeypatch.setattr(os, look, swapping)
-    result = await call(root, tool, "new/secret.txt" if tool != "list_files" else "new")
-    monkeypatch.undo()
-    assert SECRET not in result.to_text()
-    assert [path.name for path in (root.parent / "outside").iterdir()] == ["secret.txt"]
-    assert (root.parent / "outside" / "secret.txt").read_text() == SECRET
-
-
-@pytest.mark.parametrize("tool", TOOLS[:5])
-@pytest.mark.parametrize("look", ["stat", "open"])
-@pytest.mark.parametrize("nth", range(1, 8))
-async def test_a_file_that_becomes_a_link_at_any_look_leads_nowhere(
-    root: Path, monkeypatch: pytest.MonkeyPatch, tool: str, look: str, nth: int
-) -> None:
-    (root / "x.txt").write_text("inside")
-    looked = getattr(os, look)
-    count = 0
-
-    def swapping(*given: Any, **more: Any) -> Any:
-        nonlocal count
-        found = looked(*given, **more)
-        count += 1
-        if count == nth:
-            _swap(root / "x.txt", "../outside/secret.txt")
-        return found
-
-    monkeypatch.setattr(os, look, swapping)
-    result = await call(root, tool, "x.txt")
-    monkeypatch.undo()
-    assert SECRET not in result.to_text()
-    assert (root.parent / "outside" / "secret.txt").read_text() == SECRET
+        count = 0
+        monkeypatch.setattr(os, look, swapping)
+        result = await call(work, tool, "new/secret.txt" if tool != "list_files" else "new")
+        monkeypatch.undo()
+        assert SECRET not in result.to_text()
+        assert [path.name for path in (root.parent / "outside").iterdir()] == ["secret.txt"]
+        assert (root.parent / "outside" / "secret.txt").read_text() == SECRET
+    assert swaps
 
 
 async def test_a_search_does_not_read_what_takes_a_file_s_place(root: Path) -> None:
