@@ -64,7 +64,7 @@ class StoredRun:
 @dataclass(frozen=True)
 class LogEntry:
     """One entry of a run's log: what happened, when, and who did it. ``detail`` names questions by their ids and holds
-    nothing of what was said."""
+    nothing of what was said; that of a change of files has its diff."""
 
     id: int
     run_id: str
