@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DatabaseError, IntegrityError
 
 from upcall import identity, packing
+from upcall import statements as sql
 from upcall.blobs import Nodes, insert_missing
 from upcall.checkpoints import Checkpoint
 from upcall.databases import Database, database
@@ -34,7 +36,7 @@ from upcall.errors import (
 from upcall.packing import DamagedNode, Packed
 from upcall.questions import Answer
 from upcall.runs import Run, RunStatus, changes
-from upcall.tables import checkpoints, journal, log, mail, runs
+from upcall.tables import log, runs
 from upcall.workers import Worker, taken_up
 
 MAX_STATE_BYTES = 100_000_000
@@ -132,7 +134,7 @@ class RunStore:
             row = {"version": 1, "worker": worker, "beat": time.time(), **columns_of(run, record)}
             insert_run(connection, run, row)
             insert_missing(connection, {**record.nodes, **state.nodes})
-            connection.execute(checkpoints.insert().values(run_id=run.id, version=1, state=packing.seal(state.root)))
+            _add_checkpoint(connection, run.id, 1, state)
             _put_records(connection, run.id, records)
             add_to_log(connection, run.id, entries)
 
@@ -178,7 +180,7 @@ class RunStore:
 
         def after(connection: Connection) -> None:
             if checkpoint is not None or run.over:
-                connection.execute(journal.delete().where(journal.c.run_id == run.id))
+                connection.execute(sql.DELETE_JOURNAL, {"of_run": run.id})
 
         return await self._write(stored, run, checkpoint, worker, after)
 
@@ -217,17 +219,16 @@ class RunStore:
 
         def work(connection: Connection) -> None:
             row = {"version": version, "worker": worker, "beat": time.time(), **columns_of(run, record)}
-            head = runs.update().where(runs.c.id == run.id, runs.c.version == stored.version)
-            if connection.execute(head.values(**row)).rowcount != 1:
-                there = connection.execute(select(runs.c.id).where(runs.c.id == run.id)).one_or_none()
+            head = {"of_run": run.id, "of_version": stored.version}
+            if connection.execute(sql.UPDATE_HEAD, {**row, **head}).rowcount != 1:
+                there = connection.execute(sql.SELECT_RUN, {"of_run": run.id}).one_or_none()
                 raise RunConflict(run.id) if there else RunGone(run.id, self.name)
             _take_mail(connection, stored.run, run)
             known = stored.record_nodes | stored.checkpoint_nodes
             needed = {**record.nodes, **(state.nodes if state else {})}
             insert_missing(connection, {each: node for each, node in needed.items() if each not in known})
             if state is not None:
-                row = {"run_id": run.id, "version": version, "state": packing.seal(state.root)}
-                connection.execute(checkpoints.insert().values(**row))
+                _add_checkpoint(connection, run.id, version, state)
             add_to_log(connection, run.id, entries)
             after(connection)
 
@@ -268,7 +269,7 @@ class RunStore:
 
         def work(connection: Connection) -> None:
             _renew(connection, stored)
-            connection.execute(runs.update().where(runs.c.id == stored.run.id).values(worker=None))
+            connection.execute(sql.RELEASE, {"of_run": stored.run.id})
 
         await self.database.write(work)
 
@@ -300,8 +301,10 @@ class RunStore:
             raise RunBusy(stored.run.id, str(worker), self.lease_seconds)
 
     async def _beat(self, stored: StoredRun) -> float:
-        query = select(runs.c.beat).where(runs.c.id == stored.run.id)
-        found = await self.database.read(lambda connection: connection.execute(query).scalar_one_or_none())
+        of_run = {"of_run": stored.run.id}
+        found = await self.database.read(
+            lambda connection: connection.execute(sql.SELECT_BEAT, of_run).scalar_one_or_none()
+        )
         if found is None:
             raise RunGone(stored.run.id, self.name)
         return float(found)
@@ -387,20 +390,19 @@ def insert_run(connection: Connection, run: Run, row: Mapping[str, Any]) -> None
         ConfigurationError: its id is taken.
     """
     try:
-        connection.execute(runs.insert().values(id=run.id, **row))
+        connection.execute(sql.INSERT_RUN, {"id": run.id, **row})
     except IntegrityError as error:
         raise ConfigurationError(f"There is a run {run.id} in the store already. Choose another id.") from error
 
 
 def _load(connection: Connection, *, run_id: str, name: str) -> StoredRun:
     found_id = full_id(connection, run_id)
-    query = select(runs.c.record, runs.c.version, runs.c.worker).where(runs.c.id == found_id)
-    row = connection.execute(query).one_or_none()
+    of_run = {"of_run": found_id}
+    row = connection.execute(sql.SELECT_HEAD, of_run).one_or_none()
     if row is None:
         raise UnknownRun(run_id, f"no run in {name} has this id")
     run, record_nodes = run_of(connection, row.record, found_id)
-    last = select(checkpoints.c.version, checkpoints.c.state).where(checkpoints.c.run_id == found_id)
-    found = connection.execute(last.order_by(checkpoints.c.version.desc()).limit(1)).one_or_none()
+    found = connection.execute(sql.SELECT_LAST_STATE, of_run).one_or_none()
     if found is None:
         raise SchemaMismatch(f"The stored run {found_id} has no checkpoint. See what is damaged: upcall store check")
     try:
@@ -412,8 +414,8 @@ def _load(connection: Connection, *, run_id: str, name: str) -> StoredRun:
 
 def full_id(connection: Connection, run_id: str) -> str:
     """The id that is meant; what was given where there is none."""
-    query = select(runs.c.id).where(runs.c.id.startswith(run_id, autoescape=True)).limit(3)
-    found = [row.id for row in connection.execute(query)]
+    escaped = re.sub("[/%_]", r"/\g<0>", run_id)
+    found = [row.id for row in connection.execute(sql.SELECT_IDS, {"pattern": f"{escaped}%"})]
     if run_id in found or len(run_id) < 4 or not found:
         return run_id
     if len(found) > 1:
@@ -430,8 +432,7 @@ def checkpoint_of(connection: Connection, state: bytes, run_id: str) -> tuple[Ch
 
 def checkpoint_at(connection: Connection, *, run_id: str, version: int) -> Checkpoint:
     """See `RunStore.checkpoint`."""
-    query = select(checkpoints.c.state).where(checkpoints.c.run_id == run_id, checkpoints.c.version == version)
-    state = connection.execute(query).scalar_one_or_none()
+    state = connection.execute(sql.SELECT_STATE, {"of_run": run_id, "of_version": version}).scalar_one_or_none()
     if state is None:
         raise UnknownRun(run_id, f"it has no checkpoint of version {version}")
     try:
@@ -442,17 +443,16 @@ def checkpoint_at(connection: Connection, *, run_id: str, version: int) -> Check
 
 def versions_of(connection: Connection, *, run_id: str) -> list[int]:
     """See `RunStore.versions`."""
-    query = select(checkpoints.c.version).where(checkpoints.c.run_id == run_id).order_by(checkpoints.c.version)
-    return list(connection.execute(query).scalars())
+    return list(connection.execute(sql.SELECT_VERSIONS, {"of_run": run_id}).scalars())
 
 
 def last_whole(connection: Connection, run_id: str, before: int) -> int | None:
     """The version of the last checkpoint before `before` that can be read, None where there is none."""
     for version in reversed(versions_of(connection, run_id=run_id)):
-        query = select(checkpoints.c.state).where(checkpoints.c.run_id == run_id, checkpoints.c.version == version)
         if version < before:
             try:
-                checkpoint_of(connection, connection.execute(query).scalar_one(), run_id)
+                state = connection.execute(sql.SELECT_STATE, {"of_run": run_id, "of_version": version}).scalar_one()
+                checkpoint_of(connection, state, run_id)
             except (DamagedNode, SchemaMismatch, DatabaseError):
                 continue
             return version
@@ -469,6 +469,11 @@ def _damaged_checkpoint(connection: Connection, run_id: str, version: int, error
     return SchemaMismatch(f"The checkpoint of run {run_id} (version {version}) is damaged: {error}. {remedy}")
 
 
+def _add_checkpoint(connection: Connection, run_id: str, version: int, state: Packed) -> None:
+    row = {"run_id": run_id, "version": version, "state": packing.seal(state.root)}
+    connection.execute(sql.INSERT_CHECKPOINT, row)
+
+
 def _take_mail(connection: Connection, before: Run, after: Run) -> None:
     """Take out of the mail what the run has taken in. See `RunStore.save` for what is refused."""
     known = {answer.question_id for answer in after.answers}
@@ -478,12 +483,12 @@ def _take_mail(connection: Connection, before: Run, after: Run) -> None:
     if (dropped and not after.over) or (new and after.waiting):
         raise MailCame
     if after.over or not new:
-        connection.execute(mail.delete().where(mail.c.run_id == after.id))
+        connection.execute(sql.DELETE_MAIL, {"of_run": after.id})
 
 
 def _post(connection: Connection, *, run_id: str, answers: Sequence[Answer], name: str) -> bool:
-    connection.execute(runs.update().where(runs.c.id == run_id).values(id=run_id))  # Now nobody else writes it.
-    record = connection.execute(select(runs.c.record).where(runs.c.id == run_id)).scalar_one_or_none()
+    connection.execute(sql.LOCK_RUN, {"of_run": run_id})
+    record = connection.execute(sql.SELECT_RECORD, {"of_run": run_id}).scalar_one_or_none()
     if record is None:
         raise RunGone(run_id, name)
     run, _ = run_of(connection, record, run_id)
@@ -495,7 +500,7 @@ def _post(connection: Connection, *, run_id: str, answers: Sequence[Answer], nam
         before = given.get(answer.question_id)
         if before is None:
             row = {"run_id": run_id, "question_id": answer.question_id, "answer": answer.model_dump_json()}
-            connection.execute(mail.insert().values(**row))
+            connection.execute(sql.INSERT_MAIL, row)
         elif not before.says_the_same(answer):
             raise AlreadyAnswered(f"Question {answer.question_id} has another answer already; that one stands.")
     return True
@@ -507,22 +512,27 @@ def _entries(query: Select[Any], connection: Connection) -> list[LogEntry]:
 
 
 def _renew(connection: Connection, stored: StoredRun) -> None:
-    held = runs.update().where(runs.c.id == stored.run.id, runs.c.worker == stored.worker)
-    if stored.worker is None or connection.execute(held.values(beat=time.time())).rowcount != 1:
+    held = {"of_run": stored.run.id, "of_worker": stored.worker, "beat": time.time()}
+    if stored.worker is None or connection.execute(sql.RENEW, held).rowcount != 1:
         raise RunConflict(stored.run.id)
 
 
 def _put_records(connection: Connection, run_id: str, records: Mapping[str, str | None]) -> None:
-    for key, text in records.items():
-        connection.execute(journal.delete().where(journal.c.run_id == run_id, journal.c.key == key))
-        if text is not None:
-            row = {"run_id": run_id, "key": key, "record": packing.seal_text(text)}
-            connection.execute(journal.insert().values(**row))
+    taken_out = [{"of_run": run_id, "of_key": key} for key, text in records.items() if text is None]
+    put = [
+        {"run_id": run_id, "key": key, "record": packing.seal_text(text)}
+        for key, text in records.items()
+        if text is not None
+    ]
+    if taken_out:
+        connection.execute(sql.DELETE_RECORD, taken_out)
+    if put:
+        connection.execute(sql.put_record(connection.dialect.name), put)
 
 
 def records_of(connection: Connection, *, run_id: str) -> dict[str, str]:
     """See `RunStore.journal`."""
-    rows = connection.execute(select(journal.c.key, journal.c.record).where(journal.c.run_id == run_id))
+    rows = connection.execute(sql.SELECT_JOURNAL, {"of_run": run_id})
     found = {}
     for row in rows:
         try:
@@ -538,14 +548,18 @@ def add_to_log(
     connection: Connection, run_id: str, entries: Iterable[tuple[str, str | None, Mapping[str, Any]]]
 ) -> None:
     """Add entries (kind, user, detail) to the log of a run."""
-    for kind, user, detail in entries:
-        row = {"run_id": run_id, "at": identity.now().isoformat(), "kind": kind, "user": user}
-        connection.execute(log.insert().values(**row, detail=json.dumps(detail)))
+    at = identity.now().isoformat()
+    rows = [
+        {"run_id": run_id, "at": at, "kind": kind, "user": user, "detail": json.dumps(detail)}
+        for kind, user, detail in entries
+    ]
+    if rows:
+        connection.execute(sql.INSERT_LOG, rows)
 
 
 def mail_of(connection: Connection, run_id: str) -> Sequence[Answer]:
     """See `RunStore.mail`."""
-    rows = connection.execute(select(mail.c.answer).where(mail.c.run_id == run_id))
+    rows = connection.execute(sql.SELECT_MAIL, {"of_run": run_id})
     return [Answer.model_validate_json(row.answer) for row in rows]
 
 
