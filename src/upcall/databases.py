@@ -126,19 +126,19 @@ class SQLite:
 
     async def read(self, work: Work[T]) -> T:
         """See `Database`."""
-        return await self._call(lambda engine: self._do(engine, work, "read"))
+        return await self._call(lambda engine, file: self._do(engine, file, work, "read"))
 
     async def write(self, work: Work[T]) -> T:
         """See `Database`. Cancelled in the middle it is done to its end first."""
-        return await self._call(lambda engine: self._do(engine, work, "write"))
+        return await self._call(lambda engine, file: self._do(engine, file, work, "write"))
 
     async def inspect(self, work: Work[T]) -> T:
         """See `Database`."""
-        return await self._call(lambda engine: self._inspect(engine, work))
+        return await self._call(lambda engine, _: self._inspect(engine, work))
 
     async def shrink(self) -> None:
         """See `Database`. Where another process is at work on the file it is left as it is."""
-        await self._call(self._shrink)
+        await self._call(lambda engine, _: self._shrink(engine))
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""
@@ -146,10 +146,10 @@ class SQLite:
         if engine is not None:
             await engine.close()
 
-    async def _call(self, work: Callable[[Engine], T]) -> T:
+    async def _call(self, work: Callable[[Engine, Identity | None], T]) -> T:
         loop = asyncio.get_running_loop()
-        own = self._engines.get(loop)
-        if own is not None and own.file != self._identity():  # Deleted, or replaced by another file.
+        own, file = self._engines.get(loop), self._identity()
+        if own is not None and own.file != file:  # Deleted, or replaced by another file.
             await self.close()
             if own.log == _identity(self._wal):  # SQLite would read what belonged to the other file into this one.
                 self._wal.unlink(missing_ok=True)
@@ -158,16 +158,16 @@ class SQLite:
         if own is None:
             made = create_engine("sqlite://", creator=self._connect, poolclass=QueuePool, max_overflow=-1)
             event.listen(made, "begin", _begin)
-            own = self._engines[loop] = _LoopEngine(made, self._identity())
+            own = self._engines[loop] = _LoopEngine(made, file, fixed=self._fixed)
             await own.open()
         engine = own.engine
         assert isinstance(engine, Engine)
         try:
-            return await _in_thread(lambda: work(engine))
+            return await _in_thread(lambda: work(engine, file))
         finally:
             own.file, own.log = own.file or self._identity(), own.log or _identity(self._wal)
-            if self._fixed:  # What is read as it stands does not show what others write later.
-                engine.dispose()
+            if own.fixed:  # What is read as it stands does not show what others write later.
+                await self.close()
 
     def _inspect(self, engine: Engine, work: Work[T]) -> T:
         with _explained("read", self.name, self._advice):
@@ -178,10 +178,10 @@ class SQLite:
         with contextlib.suppress(SQLAlchemyError), contextlib.closing(engine.raw_connection()) as connection:
             connection.cursor().execute("VACUUM")
 
-    def _do(self, engine: Engine, work: Work[T], verb: str) -> T:
+    def _do(self, engine: Engine, file: Identity | None, work: Work[T], verb: str) -> T:
         with _explained(verb, self.name, self._advice):
-            self._refuse_folder(verb)
-            if self._checked is None or self._checked != self._identity():
+            if file is None or self._checked != file:
+                self._refuse_folder(verb)
                 self._check(engine)
             return _transaction(engine, verb, work)
 
@@ -332,9 +332,11 @@ class PostgreSQL:
 class _LoopEngine:
     """An engine that is disposed of when its event loop ends: a loop closes the generators that it still has."""
 
-    def __init__(self, engine: Engine | AsyncEngine, file: Identity | None = None) -> None:
+    def __init__(self, engine: Engine | AsyncEngine, file: Identity | None = None, *, fixed: bool = False) -> None:
         self.engine = engine
         self.file = file
+        self.fixed = fixed
+        """Whether the file can only be read as it stands."""
         self.log: Identity | None = None
         """SQLite's log of what is not in the file yet."""
         self._life = self._living()

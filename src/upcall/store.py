@@ -59,8 +59,19 @@ class StoredRun:
     checkpoint: Checkpoint
     version: int
     worker: str | None = None
+    journal: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
+    """What was done since the checkpoint, as it was stored when this was read or claimed."""
     record_nodes: frozenset[bytes] = field(default=frozenset(), compare=False, repr=False)
     checkpoint_nodes: frozenset[bytes] = field(default=frozenset(), compare=False, repr=False)
+
+    @property
+    def records(self) -> dict[str, str]:
+        """The records of the journal by their keys.
+
+        Raises:
+            SchemaMismatch: a record is damaged.
+        """
+        return _read_records(self.run.id, self.journal)
 
 
 @dataclass(frozen=True)
@@ -86,8 +97,8 @@ class RunStore:
             the tables are made by the first write; the folder or the database is not.
         lease_seconds: how long a worker that does not say that it lives keeps a run to itself. One whose process on
             this machine has ended loses it at once.
-        max_state_bytes: what is larger is not stored: one checkpoint, the record of one run, or what is journalled at
-            once, as JSON.
+        max_state_bytes: what is larger is not stored: one checkpoint, the record of one run, or one record of its
+            journal, as JSON.
 
     Raises:
         ConfigurationError: the URL names another kind of database, or its driver is not installed.
@@ -139,7 +150,14 @@ class RunStore:
             add_to_log(connection, run.id, entries)
 
         await self.database.write(work)
-        return StoredRun(run, checkpoint, 1, worker, frozenset(record.nodes), frozenset(state.nodes))
+        return StoredRun(
+            run,
+            checkpoint,
+            1,
+            worker,
+            record_nodes=frozenset(record.nodes),
+            checkpoint_nodes=frozenset(state.nodes),
+        )
 
     async def load(self, run_id: str) -> StoredRun:
         """The run with this id, or the only one whose id starts with it (four characters or more).
@@ -178,9 +196,10 @@ class RunStore:
         """
         worker = stored.worker if run.working else None
 
-        def after(connection: Connection) -> None:
+        def after(connection: Connection) -> Mapping[str, bytes]:
             if checkpoint is not None or run.over:
                 connection.execute(sql.DELETE_JOURNAL, {"of_run": run.id})
+            return {}
 
         return await self._write(stored, run, checkpoint, worker, after)
 
@@ -195,14 +214,20 @@ class RunStore:
         with `records` in it.
 
         Raises:
+            RunConflict: also where the journal is not the one that `stored` has.
             RunBusy: another worker has the lease, and lives.
         """
         self._refuse_large(run, records or {})
         await self._lease_ended(stored)
         worker = taken_up(Worker()).dump() if run.working else None
-        return await self._write(
-            stored, run, checkpoint, worker, lambda connection: _put_records(connection, run.id, records or {})
-        )
+
+        def after(connection: Connection) -> Mapping[str, bytes]:
+            if _journal(connection, run.id) != stored.journal:
+                raise RunConflict(run.id)
+            _put_records(connection, run.id, records or {})
+            return _journal(connection, run.id) if records else stored.journal
+
+        return await self._write(stored, run, checkpoint, worker, after)
 
     async def _write(
         self,
@@ -210,14 +235,14 @@ class RunStore:
         run: Run,
         checkpoint: Checkpoint | None,
         worker: str | None,
-        after: Callable[[Connection], None],
+        after: Callable[[Connection], Mapping[str, bytes]],
     ) -> StoredRun:
         version = stored.version + 1
         record = self.packed_record(run)
         state = None if checkpoint is None else self.packed_state(run, checkpoint)
         entries = changes(stored.run, run)
 
-        def work(connection: Connection) -> None:
+        def work(connection: Connection) -> Mapping[str, bytes]:
             row = {"version": version, "worker": worker, "beat": time.time(), **columns_of(run, record)}
             head = {"of_run": run.id, "of_version": stored.version}
             if connection.execute(sql.UPDATE_HEAD, {**row, **head}).rowcount != 1:
@@ -230,11 +255,11 @@ class RunStore:
             if state is not None:
                 _add_checkpoint(connection, run.id, version, state)
             add_to_log(connection, run.id, entries)
-            after(connection)
+            return after(connection)
 
-        await self.database.write(work)
+        left = await self.database.write(work)
         nodes = frozenset(record.nodes), stored.checkpoint_nodes if state is None else frozenset(state.nodes)
-        return StoredRun(run, checkpoint or stored.checkpoint, version, worker, *nodes)
+        return StoredRun(run, checkpoint or stored.checkpoint, version, worker, left, *nodes)
 
     def packed_record(self, run: Run) -> Packed:
         """The record of a run, as it is stored; refused where it is too large."""
@@ -316,7 +341,7 @@ class RunStore:
 
         Raises:
             RunConflict: the caller has no longer the lease. Nothing was written.
-            TooLarge: the texts are larger than the store takes. Nothing was written.
+            TooLarge: a text is larger than the store takes. Nothing was written.
         """
         self._refuse_large(stored.run, records)
 
@@ -327,7 +352,7 @@ class RunStore:
         await self.database.write(work)
 
     def _refuse_large(self, run: Run, records: Mapping[str, str | None]) -> None:
-        size = sum(len(text) for text in records.values() if text is not None)
+        size = max((len(text) for text in records.values() if text is not None), default=0)
         if size > self.max_state_bytes:
             raise TooLarge(f"What is to be journalled of run {run.id}", size, self.max_state_bytes)
 
@@ -409,7 +434,7 @@ def _load(connection: Connection, *, run_id: str, name: str) -> StoredRun:
         checkpoint, nodes = checkpoint_of(connection, found.state, found_id)
     except DamagedNode as error:
         raise _damaged_checkpoint(connection, found_id, found.version, error) from error
-    return StoredRun(run, checkpoint, row.version, row.worker, record_nodes, nodes)
+    return StoredRun(run, checkpoint, row.version, row.worker, _journal(connection, found_id), record_nodes, nodes)
 
 
 def full_id(connection: Connection, run_id: str) -> str:
@@ -532,14 +557,21 @@ def _put_records(connection: Connection, run_id: str, records: Mapping[str, str 
 
 def records_of(connection: Connection, *, run_id: str) -> dict[str, str]:
     """See `RunStore.journal`."""
-    rows = connection.execute(sql.SELECT_JOURNAL, {"of_run": run_id})
+    return _read_records(run_id, _journal(connection, run_id))
+
+
+def _journal(connection: Connection, run_id: str) -> dict[str, bytes]:
+    return {row.key: row.record for row in connection.execute(sql.SELECT_JOURNAL, {"of_run": run_id})}
+
+
+def _read_records(run_id: str, stored: Mapping[str, bytes]) -> dict[str, str]:
     found = {}
-    for row in rows:
+    for key, record in stored.items():
         try:
-            found[row.key] = packing.unseal_text(row.record)
+            found[key] = packing.unseal_text(record)
         except DamagedNode as error:
             raise SchemaMismatch(
-                f"The journal of run {run_id} is damaged at {row.key!r}: {error}. See what else is: upcall store check"
+                f"The journal of run {run_id} is damaged at {key!r}: {error}. See what else is: upcall store check"
             ) from error
     return found
 

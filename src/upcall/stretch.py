@@ -327,6 +327,7 @@ class Stretch:
             if self._finished:
                 await self.rested(team)
             else:
+                await self._journal.settle()
                 await self._store.release(self._stored)
 
     async def _run_team(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
@@ -346,6 +347,10 @@ class Stretch:
 
     async def _save(self, run: Run, checkpoint: Checkpoint | None = None) -> Run:
         async with self._saving:
+            if checkpoint is None:
+                await self._journal.settle()
+            else:
+                await self._journal.hold()
             self._stored = await self._store.save(self._stored, run, checkpoint)
         return run
 

@@ -49,12 +49,12 @@ async def emitted(
             tasks.append(task)
             running += 1
 
-    async def follow() -> None:
-        while more is not None:
-            start(await more())
+    async def follow(ask: Callable[[], Coroutine[Any, Any, Sequence[Work[T]]]]) -> None:
+        while True:
+            start(await ask())
 
     start(works)
-    following = asyncio.create_task(follow())
+    following = [] if more is None else [asyncio.create_task(follow(more))]
     try:
         while running:
             item = await items.get()
@@ -63,7 +63,7 @@ async def emitted(
             else:
                 yield item
     finally:
-        await _let_go([following, *tasks])
+        await _let_go([*following, *tasks])
     for task in tasks:
         task.result()
 
