@@ -33,13 +33,15 @@ from upcall.errors import (
     TooLarge,
     UnknownRun,
 )
-from upcall.packing import DamagedNode, Packed
+from upcall.packing import DamagedNode, Node, Packed
 from upcall.questions import Answer
 from upcall.runs import Run, RunStatus, changes
 from upcall.tables import log, runs
 from upcall.workers import Worker, taken_up
 
 MAX_STATE_BYTES = 100_000_000
+SMALL_CHARS = 64_000
+"""What has less is written without a thread: to compress it takes a millisecond at most."""
 
 
 class MailCame(Exception):
@@ -149,7 +151,7 @@ class RunStore:
             _put_records(connection, run.id, records)
             add_to_log(connection, run.id, entries)
 
-        await self.database.write(work)
+        await self.database.write(work, small=_is_small(record.nodes, state.nodes))
         return StoredRun(
             run,
             checkpoint,
@@ -241,6 +243,9 @@ class RunStore:
         record = self.packed_record(run)
         state = None if checkpoint is None else self.packed_state(run, checkpoint)
         entries = changes(stored.run, run)
+        known = stored.record_nodes | stored.checkpoint_nodes
+        needed = {**record.nodes, **(state.nodes if state else {})}
+        new = {each: node for each, node in needed.items() if each not in known}
 
         def work(connection: Connection) -> Mapping[str, bytes]:
             row = {"version": version, "worker": worker, "beat": time.time(), **columns_of(run, record)}
@@ -249,15 +254,13 @@ class RunStore:
                 there = connection.execute(sql.SELECT_RUN, {"of_run": run.id}).one_or_none()
                 raise RunConflict(run.id) if there else RunGone(run.id, self.name)
             _take_mail(connection, stored.run, run)
-            known = stored.record_nodes | stored.checkpoint_nodes
-            needed = {**record.nodes, **(state.nodes if state else {})}
-            insert_missing(connection, {each: node for each, node in needed.items() if each not in known})
+            insert_missing(connection, new)
             if state is not None:
                 _add_checkpoint(connection, run.id, version, state)
             add_to_log(connection, run.id, entries)
             return after(connection)
 
-        left = await self.database.write(work)
+        left = await self.database.write(work, small=_is_small(new))
         nodes = frozenset(record.nodes), stored.checkpoint_nodes if state is None else frozenset(state.nodes)
         return StoredRun(run, checkpoint or stored.checkpoint, version, worker, left, *nodes)
 
@@ -283,7 +286,7 @@ class RunStore:
         Raises:
             RunConflict: another worker has it now, or the run was cancelled.
         """
-        await self.database.write(partial(_renew, stored=stored))
+        await self.database.write(partial(_renew, stored=stored), small=True)
 
     async def release(self, stored: StoredRun) -> None:
         """Give the lease back in mid-work: the run stays as it is, and its journal.
@@ -344,12 +347,13 @@ class RunStore:
             TooLarge: a text is larger than the store takes. Nothing was written.
         """
         self._refuse_large(stored.run, records)
+        small = sum(len(text) for text in records.values() if text is not None) < SMALL_CHARS
 
         def work(connection: Connection) -> None:
             _renew(connection, stored)
             _put_records(connection, stored.run.id, records)
 
-        await self.database.write(work)
+        await self.database.write(work, small=small)
 
     def _refuse_large(self, run: Run, records: Mapping[str, str | None]) -> None:
         size = max((len(text) for text in records.values() if text is not None), default=0)
@@ -403,6 +407,11 @@ class RunStore:
         if statuses is not None:
             query = query.where(runs.c.status.in_([status.value for status in statuses]))
         return await self.database.read(lambda connection: runs_of(connection, connection.execute(query)))
+
+
+def _is_small(*new: Mapping[bytes, Node]) -> bool:
+    """Whether nodes are compressed and written in no time."""
+    return sum(len(node.text) for nodes in new for node in nodes.values()) < SMALL_CHARS
 
 
 # -- what is done in one transaction ----------------------------------------------------------------------------------
@@ -619,14 +628,14 @@ def run_of(connection: Connection, record: bytes, run_id: str) -> tuple[Run, fro
     return _as_run(nodes, root, run_id), nodes.hashes
 
 
-def _root(record: bytes, run_id: str) -> packing.Node:
+def _root(record: bytes, run_id: str) -> Node:
     try:
         return packing.unseal(record)
     except DamagedNode as error:
         raise _damaged_record(run_id, error) from error
 
 
-def _as_run(nodes: Nodes, root: packing.Node, run_id: str) -> Run:
+def _as_run(nodes: Nodes, root: Node, run_id: str) -> Run:
     try:
         return Run.model_validate(nodes.value(root))
     except DamagedNode as error:
