@@ -41,6 +41,8 @@ GROUPS_MIN = 200
 """The same for a list of groups: references cannot be compressed."""
 FAN_OUT = 4
 """How many elements a group has in the middle."""
+WHOLE_MAX = 8_000
+"""A value of at most so many bytes is not parted: its parts, compressed one by one, take more than they would save."""
 LARGE = 64_000
 """From this many bytes on, speed counts for more than the last few percent."""
 SMALL = 4_000
@@ -75,7 +77,10 @@ class Packed:
 
 
 def packed(value: Any) -> Packed:
-    """The nodes of a plain JSON value."""
+    """The nodes of a plain JSON value; a short one is a single node."""
+    text = _dump(value)
+    if len(text) <= WHOLE_MAX and _MARKED not in text:
+        return Packed(Node(text, ()), {}, len(text))
     packer = _Packer()
     root = packer.shrunk(value)
     return Packed(root, packer.nodes, packer.size)
