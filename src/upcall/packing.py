@@ -145,11 +145,22 @@ class _Packer:
             text = _dump(value)
             if len(text) < TEXT_MIN and _MARKED not in text:
                 self.size += len(text)
-                part = Node(text, ())
-            else:
-                part = self._object(value)
-            return self._apart(part) if _weight(part) >= ELEMENT_MIN else part
+                return Node(text, ())
+            if len(text) > SMALL:
+                return self._whole_element(value)
+            element = _known.elements.get(text)
+            if element is None:
+                packer = _Packer()
+                element = packer._whole_element(value), packer.nodes
+                _known.keep(text, element)
+            self.size += len(text)
+            self.nodes |= element[1]
+            return element[0]
         return self.shrunk(value)
+
+    def _whole_element(self, value: dict[str, Any]) -> Node:
+        part = self._object(value)
+        return self._apart(part) if _weight(part) >= ELEMENT_MIN else part
 
     def _list(self, elements: list[Node], least: int = LIST_MIN) -> Node:
         self.size += len(elements)
@@ -170,6 +181,25 @@ class _Packer:
         found = digest(part)
         self.nodes[found] = part
         return Node(_REFERENCE, (found,))
+
+
+class _Known(threading.local):
+    """Elements of lists, as they were packed last, by their text: at each pause a long history is packed again, and all
+    but its end has been before."""
+
+    MAX = 4096
+    """Of at most `SMALL` characters each."""
+
+    def __init__(self) -> None:
+        self.elements: dict[bytes, tuple[Node, dict[bytes, Node]]] = {}
+
+    def keep(self, text: bytes, element: tuple[Node, dict[bytes, Node]]) -> None:
+        if len(self.elements) >= self.MAX:
+            self.elements.pop(next(iter(self.elements)))
+        self.elements[text] = element
+
+
+_known = _Known()
 
 
 def _weight(part: Node) -> int:
