@@ -57,7 +57,8 @@ class Scene:
         return AssistantAgent(name, self.client, system_message=f"<{name}>", **{"tools": [self.work], **more})
 
     async def cut_off(self, app: Upcall, calls: int | None = None) -> Run:
-        """Start a run, and cancel it when so many model calls were made, or when a tool hangs."""
+        """Start a run, and cancel it when so many model calls were made, or when a tool hangs. Nothing is left behind:
+        neither this model nor these tools listen to their cancellation token."""
         task = asyncio.create_task(app.start("Build it"))
 
         def there() -> bool:
@@ -69,6 +70,7 @@ class Scene:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+        assert asyncio.all_tasks() == {asyncio.current_task()}
         self.hanging = False
         (run,) = await app.list()
         assert run.status is RunStatus.EXECUTING
