@@ -23,8 +23,8 @@ interruptions: ContextVar[list[BaseException] | None] = ContextVar("upcall_inter
 says that the team's state can be gone on from."""
 
 stopping: ContextVar[CancellationToken | None] = ContextVar("upcall_stopping", default=None)
-"""The token that ends the present stretch. AutoGen gives no token to some of its model calls: a `SelectorGroupChat`'s,
-and what a `CodeExecutorAgent` says of its results (autogen-agentchat 0.7.5)."""
+"""The token that ends the present stretch. AutoGen gives some of its model calls none, as that with which a
+`CodeExecutorAgent` reflects on its results (autogen-agentchat 0.7.5)."""
 
 Work: TypeAlias = Callable[[Emit[T]], Coroutine[Any, Any, None]]
 """Work that tells of what it does by calling what it is given."""
