@@ -50,7 +50,7 @@ from upcall.questions import Answer, Question
 from upcall.replies import Classification
 from upcall.runs import Run, RunStatus, counted
 from upcall.store import MailCame, RunStore, StoredRun
-from upcall.tasks import interruptions, whole
+from upcall.tasks import interruptions, stopping, whole
 from upcall.teams import USER
 
 Event: TypeAlias = BaseAgentEvent | BaseChatMessage
@@ -335,6 +335,7 @@ class Stretch:
         present.set(self._ladder)
         mailbox.set(self._mailbox)
         journal.set(self._journal)
+        stopping.set(self._token)
         self._speakers = speakers(team)
         inbox = list(self._stored.checkpoint.inbox)
         async for item in team.run_stream(task=inbox or None, cancellation_token=self._token):
