@@ -9,9 +9,7 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import sys
-import time
 import traceback
 from collections.abc import AsyncGenerator
 from dataclasses import asdict
@@ -20,17 +18,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upcall import cli_store
+from upcall import cli_store, interrupts
+from upcall.cli_store import FAILED, WRONG_USE
 from upcall.errors import AnswerError, CallerError, TeamMismatch, UpcallError
+from upcall.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from upcall.app import Upcall
     from upcall.questions import Answer
     from upcall.runs import Run
     from upcall.settings import ModelSettings, Settings
+    from upcall.store import RunStore
     from upcall.terminal import Screen
-
-FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 
 SECONDS_BETWEEN_LOOKS = 5.0
 """How often `upcall expire --watch` looks whether the time of a question is over."""
@@ -197,7 +196,7 @@ def fork(
     with command:
         found = command.open(run_id)
         if dry_run:
-            plan = asyncio.run(command.app.plan_fork(found.id, question))
+            plan = interrupts.run(command.app.plan_fork(found.id, question))
             if as_json:
                 command.print_json(plan.as_json())
             else:
@@ -222,7 +221,7 @@ def diff(
     """Show where two branches of a run part, and what became of each."""
     command = _Command(debug, False, store=store, config=config, user=user)
     with command:
-        command.screen.result("\n".join(asyncio.run(command.app.diff(one, other))))
+        command.screen.result("\n".join(interrupts.run(command.app.diff(one, other))))
 
 
 @app.command("list")
@@ -238,13 +237,13 @@ def list_runs(
     with command:
         from upcall.terminal import table
 
-        runs = asyncio.run(command.app.list())
+        runs = interrupts.run(command.app.list())
         if as_json:
             command.print_json([each.as_json() for each in runs])
         elif runs:
             command.screen.result(table(runs))
         else:
-            there = "" if asyncio.run(command.app.store.exists()) else ": the file does not exist"
+            there = "" if interrupts.run(command.app.store.exists()) else ": the file does not exist"
             command.screen.note(f"No runs in {command.app.store.name}{there}.")
 
 
@@ -259,7 +258,7 @@ def inbox(
     """List the open questions of all runs that you may answer, oldest first."""
     command = _Command(debug, as_json, store=store, config=config, user=user)
     with command:
-        entries = asyncio.run(command.app.inbox())
+        entries = interrupts.run(command.app.inbox())
         if as_json:
             command.print_json([{"run_id": each.run_id, **each.question.as_json()} for each in entries])
         for each in () if as_json else entries:
@@ -285,7 +284,7 @@ def assign(
     """Say who is to answer an open question."""
     command = _Command(debug, as_json, store=store, config=config, user=user)
     with command:
-        assigned = asyncio.run(command.app.assign(run_id, question, who))
+        assigned = interrupts.run(command.app.assign(run_id, question, who))
         if as_json:
             command.print_json(assigned.as_json())
         else:
@@ -305,7 +304,7 @@ def audit(
     """Say who did what, and who was refused, oldest first."""
     command = _Command(debug, as_json, store=store, config=config, user=user)
     with command:
-        entries = asyncio.run(command.app.audit(run_id, after=after))
+        entries = interrupts.run(command.app.audit(run_id, after=after))
         if as_json:
             command.print_json([asdict(each) for each in entries])
         elif entries:
@@ -326,7 +325,7 @@ def show(
     """Show a run: plan, answers, tokens, open questions, result."""
     command = _Command(debug, as_json, store=store, config=config, user=user)
     with command:
-        found = asyncio.run(command.app.get(run_id))
+        found = interrupts.run(command.app.get(run_id))
         if as_json:
             command.print_json(found.as_json())
         else:
@@ -347,7 +346,7 @@ def cancel(
     """End a run for good."""
     command = _Command(debug, as_json, store=store, config=config, user=user)
     with command:
-        command.finish(asyncio.run(command.app.cancel(run_id)))
+        command.finish(interrupts.run(command.app.cancel(run_id)))
 
 
 @app.command()
@@ -390,14 +389,15 @@ class _Command:
         self._run_id: str | None = None
 
     def __enter__(self) -> _Command:
-        from upcall.terminal import Screen
-
-        self.screen = Screen()
-        _quiet_autogen()
         try:
+            from upcall.terminal import Screen
+
+            self.screen = Screen()
+            _quiet_autogen()
             self._use(self._settings())
         except UpcallError as error:
             self._fail(error)
+        interrupts.raise_on_stop()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -408,15 +408,18 @@ class _Command:
 
     def open(self, run_id: str) -> Run:
         """The run, with the model it was started with where the command line names none."""
-        found = asyncio.run(self.app.get(run_id))
-        self._use_model_of(found.id)
+        return interrupts.run(self._open(run_id))
+
+    async def _open(self, run_id: str) -> Run:
+        found = await self.app.get(run_id)
+        await self._use_model_of(found.id)
         return found
 
-    def _use_model_of(self, run_id: str) -> None:
+    async def _use_model_of(self, run_id: str) -> None:
         """Go on with the model of the run, whoever sees how much of it, where the command line names none."""
         if self._explicit.get("model") is None:
-            inputs = asyncio.run(self.app.store.load(run_id)).run.inputs
-            self._use(self.app.settings.started_with(inputs, self._explicit.get("base_url")))
+            inputs = (await self.app.store.load(run_id)).run.inputs
+            self._use(self.app.settings.started_with(inputs, self._explicit.get("base_url")), self.app.store)
 
     def answerable(self, run: Run) -> Run:
         """The run with the open questions that the user may answer."""
@@ -462,28 +465,32 @@ class _Command:
 
     def expire(self, *, watch: bool) -> None:
         """Act on all runs with something due, each with the model that it was started with; once, or on and on."""
+        self.screen.show_log(verbose=bool(self.app.settings.verbose))
+        self.watching = watch
+        rests = interrupts.run(self._watch() if watch else self._expire())
+        if self.as_json:
+            self.print_json([each.as_json() for each in rests])
+
+    async def _watch(self) -> list[Run]:
+        while True:
+            await self._expire()
+            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+
+    async def _expire(self) -> list[Run]:
         from upcall.expiry import looked_at
         from upcall.identity import now
 
-        self.screen.show_log(verbose=bool(self.app.settings.verbose))
-        self.watching, settings = watch, self.app.settings
-        rests: list[Run] = []
-        while True:
-            for run_id in asyncio.run(looked_at(self.app.store, now())):
-                self._use(settings)
-                self._use_model_of(run_id)
-                rests += asyncio.run(self._expired(run_id))
-            if not watch:
-                break
-            time.sleep(SECONDS_BETWEEN_LOOKS)
-        if self.as_json:
-            self.print_json([each.as_json() for each in rests])
+        settings, rests = self.app.settings, []
+        for run_id in await looked_at(self.app.store, now()):
+            await self._use_model_of(run_id)
+            rests += await self._expired(run_id)
+            self._use(settings, self.app.store)
+        return rests
 
     async def _expired(self, run_id: str) -> list[Run]:
         from upcall.runs import Run
 
         self._run_id = run_id
-        _stop_on_sigterm()
         rests: list[Run] = []
         async for item in self.app.expire_stream(run_id=run_id):
             if isinstance(item, Run):
@@ -510,7 +517,6 @@ class _Command:
         from upcall.runs import Run
 
         async def consume() -> Run:
-            _stop_on_sigterm()
             started = False
             async for item in stream:
                 if isinstance(item, Run):
@@ -522,7 +528,7 @@ class _Command:
                     self.screen.event(item)
             raise AssertionError("a stream ends with its run")
 
-        return asyncio.run(consume())
+        return interrupts.run(consume())
 
     def _settings(self) -> Settings:
         from upcall.settings import Settings
@@ -530,7 +536,7 @@ class _Command:
         config = self._explicit.pop("config", None)
         return Settings.read(config, **self._explicit)
 
-    def _use(self, settings: Settings) -> None:
+    def _use(self, settings: Settings, store: RunStore | None = None) -> None:
         from upcall.app import Upcall
         from upcall.sealing import KEY
 
@@ -539,7 +545,7 @@ class _Command:
         self._secrets += os.environ.get(KEY, "").split(",")
         for component in (*(each.model_client for each in models), *settings.tools):
             self._secrets += _texts_in(component)
-        self.app = Upcall(settings=settings)
+        self.app = Upcall(settings=settings, store=store)
 
     def _announce(self) -> None:
         """The first line, where the replies are scripted."""
@@ -582,7 +588,7 @@ class _Command:
     def _stopped(self) -> None:
         """Say how to go on with what is stored."""
         self.screen.note("")
-        stored = asyncio.run(self._stored())
+        stored = interrupts.run(self._stored())
         if stored is None and self.watching:
             self.screen.note("Stopped.", "default")
         elif stored is None:
@@ -598,12 +604,6 @@ class _Command:
             return await self.app.get(self._run_id) if self._run_id else None
         except UpcallError:
             return None
-
-
-def _stop_on_sigterm() -> None:
-    """A service manager's stop is the same to a run as Ctrl-C."""
-    if (here := asyncio.current_task()) is not None and sys.platform != "win32":
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, here.cancel)
 
 
 _LIKE_AN_ID = re.compile(r"[0-9a-f]{12}")
@@ -695,6 +695,7 @@ def _advice(message: str) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """The entry point. Wrong use ends with one line and status 2."""
     given = sys.argv[1:] if arguments is None else arguments
+    interrupts.exit_on_stop()
     try:
         status = app(args=given or ["--help"], standalone_mode=False)
     except typer.TyperException as error:
@@ -703,6 +704,8 @@ def main(arguments: list[str] | None = None) -> None:
         status = WRONG_USE
     except (typer.Abort, KeyboardInterrupt, EOFError):
         status = INTERRUPTED
+    finally:
+        interrupts.exit_on_stop()
     sys.exit(status if isinstance(status, int) else 0)
 
 

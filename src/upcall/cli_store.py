@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import sys
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from upcall import interrupts
 from upcall.errors import AnswerError, CallerError, ConfigurationError, UpcallError
 
 if TYPE_CHECKING:
@@ -40,16 +40,21 @@ class _Command:
         self._store, self._config, self._as_json = store, config, as_json
 
     def __enter__(self) -> RunStore:
-        from upcall.settings import Settings
-        from upcall.store import RunStore
-
         try:
+            from upcall.settings import Settings
+            from upcall.store import RunStore
+
             settings = Settings.read(self._config, store=self._store)
-            return RunStore(settings.store, max_state_bytes=settings.max_state_bytes)
+            opened = RunStore(settings.store, max_state_bytes=settings.max_state_bytes)
         except UpcallError as error:
             self._fail(error)
+        interrupts.raise_on_stop()
+        return opened
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            sys.stderr.write("Stopped.\n")
+            raise typer.Exit(interrupts.INTERRUPTED) from error
         if isinstance(error, UpcallError | OSError):
             self._fail(error)
 
@@ -66,7 +71,7 @@ def show_stats(store: Store = None, config: Config = None, as_json: AsJson = Fal
     from upcall import upkeep
 
     with _Command(store, config, as_json) as opened:
-        found = asyncio.run(upkeep.stats(opened))
+        found = interrupts.run(upkeep.stats(opened))
         _print_json(upkeep.as_plain(found)) if as_json else _print(_told_stats(opened.name, found))
 
 
@@ -76,7 +81,7 @@ def run_check(store: Store = None, config: Config = None, as_json: AsJson = Fals
     from upcall import upkeep
 
     with _Command(store, config, as_json) as opened:
-        found = asyncio.run(upkeep.check(opened))
+        found = interrupts.run(upkeep.check(opened))
         _print_json(upkeep.as_plain(found)) if as_json else _print(_told_check(opened.name, found))
     if found.problems:
         raise typer.Exit(FAILED)
@@ -107,7 +112,7 @@ def run_prune(
         pruning = upkeep.prune(
             opened, older_than=age, statuses=chosen, last_checkpoints=last_checkpoints, dry_run=dry_run
         )
-        found = asyncio.run(pruning)
+        found = interrupts.run(pruning)
         _print_json({**upkeep.as_plain(found), "dry_run": dry_run}) if as_json else _print(
             [_told_prune(found, dry_run)]
         )
@@ -119,7 +124,7 @@ def run_restore(run_id: RunId, store: Store = None, config: Config = None, as_js
     from upcall import upkeep
 
     with _Command(store, config, as_json) as opened:
-        run = asyncio.run(upkeep.restore(opened, run_id))
+        run = interrupts.run(upkeep.restore(opened, run_id))
         verb = "answer" if run.waiting else "resume"
         told = f"Run {run.id} is back at its last whole checkpoint ({run.status}). Go on with: upcall {verb} {run.id}"
         _print_json(run.as_json()) if as_json else _print([told])
@@ -140,7 +145,7 @@ def run_export(
     from upcall import transfer
 
     with _Command(store, config, as_json) as opened:
-        content = asyncio.run(transfer.export_run(opened, run_id, all_checkpoints=all_checkpoints))
+        content = interrupts.run(transfer.export_run(opened, run_id, all_checkpoints=all_checkpoints))
         try:
             with file.open("x", encoding="utf-8") as target:
                 json.dump(content, target, indent=1)
@@ -169,7 +174,7 @@ def run_import(
             raise ConfigurationError(f"Cannot read {file}: {error.strerror}.") from error
         except (ValueError, RecursionError) as error:
             raise ConfigurationError(f"{file} is damaged, or no run that upcall exported: it is no JSON.") from error
-        run = asyncio.run(transfer.import_run(opened, content, as_new=as_new))
+        run = interrupts.run(transfer.import_run(opened, content, as_new=as_new))
         _print_json(run.as_json()) if as_json else _print([f"Run {run.id} ({run.status}) is in {opened.name}."])
 
 
@@ -181,7 +186,7 @@ def show_log(run_id: RunId, store: Store = None, config: Config = None, as_json:
         return list(await opened.log(run.id))
 
     with _Command(store, config, as_json) as opened:
-        found = asyncio.run(entries(opened))
+        found = interrupts.run(entries(opened))
         if as_json:
             _print_json([vars(entry) for entry in found])
         else:
