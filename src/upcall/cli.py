@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import re
 import shlex
 import shutil
 import sys
-import traceback
 from collections.abc import AsyncGenerator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
 from upcall import cli_store, interrupts
-from upcall.cli_store import FAILED, WRONG_USE
-from upcall.errors import AnswerError, CallerError, TeamMismatch, UpcallError
+from upcall.commands import (
+    AS_JSON,
+    BASE_URL,
+    CONFIG,
+    DEBUG,
+    FAILED,
+    MODEL,
+    STORE,
+    USER,
+    WRONG_USE,
+    Command,
+    RunId,
+    with_options,
+)
+from upcall.errors import CallerError, UpcallError
 from upcall.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -29,7 +40,6 @@ if TYPE_CHECKING:
     from upcall.runs import Run
     from upcall.settings import ModelSettings, Settings
     from upcall.store import RunStore
-    from upcall.terminal import Screen
 
 SECONDS_BETWEEN_LOOKS = 5.0
 """How often `upcall expire --watch` looks whether the time of a question is over."""
@@ -43,15 +53,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Model = Annotated[str | None, typer.Option(help="Model name, or 'demo' for scripted replies.")]
-BaseUrl = Annotated[str | None, typer.Option(help="Address of any OpenAI-compatible server, ending in /v1.")]
-Store = Annotated[str | None, typer.Option(help="SQLite file or PostgreSQL URL that holds the runs [upcall.db].")]
-Config = Annotated[Path | None, typer.Option(help="YAML file with settings [upcall.yaml if it is there].")]
-User = Annotated[str | None, typer.Option(help="Who you are: kept with runs and answers.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
-Debug = Annotated[bool, typer.Option(help="Print the traceback of an error.")]
-RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")]
-
 
 @app.callback(invoke_without_command=True)
 def _options(
@@ -64,323 +65,15 @@ def _options(
         raise typer.Exit
 
 
-@app.command()
-def run(
-    task: Annotated[str, typer.Argument(help="What is to be done.")],
-    detach: Annotated[bool, typer.Option(help="Stop at the first question and say how to answer it.")] = False,
-    workspace: Annotated[Path | None, typer.Option(help="Folder for the coder's files [upcall-work/RUN].")] = None,
-    docs: Annotated[list[Path] | None, typer.Option(help="A document or folder to research; repeatable.")] = None,
-    review_plan: Annotated[bool, typer.Option("--review-plan", help="Show the plan before it is worked off.")] = False,
-    unattended: Annotated[
-        bool, typer.Option("--unattended", help="Nobody is there: questions come to their own default.")
-    ] = False,
-    expires_after: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long each question waits: 30m, 2h, 3d [for ever].")
-    ] = None,
-    on_expiry: Annotated[
-        str | None, typer.Option(metavar="WHAT", help="What happens then: wait, assume, cancel or fail [wait].")
-    ] = None,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Start a run. On a terminal questions are asked in place; otherwise it stops at the first one."""
-    from upcall.identity import new_id
-
-    command = _Command(
-        debug,
-        as_json,
-        model=model,
-        base_url=base_url,
-        store=store,
-        config=config,
-        user=user,
-        detach=detach,
-        enable_plan_approval=review_plan or None,
-        unattended=unattended or None,
-        expires_after=expires_after,
-        on_expiry=on_expiry,
-    )
-    run_id = new_id()
-    with command:
-        stream = command.app.start_stream(task, workspace=workspace, documents=docs or (), run_id=run_id)
-        command.follow(stream, run_id)
-
-
-@app.command()
-def answer(
-    run_id: RunId,
-    answers: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[ANSWER | ID=ANSWER ...]",
-            help="The answer, or one for each question by its id; - reads it from standard input (for secrets).",
-        ),
-    ] = None,
-    skip: Annotated[list[str] | None, typer.Option(metavar="ID", help="Skip this question; repeatable.")] = None,
-    decline: Annotated[list[str] | None, typer.Option(metavar="ID", help="Decline this question.")] = None,
-    detach: Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")] = False,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Answer open questions of a run; it goes on to its next rest. Without an answer they are asked here."""
-    command = _Command(
-        debug, as_json, model=model, base_url=base_url, store=store, config=config, user=user, detach=detach
-    )
-    with command:
-        found = command.open(run_id)
-        given = _given(found, answers or [], skip or [], decline or [])
-        if not given and command.interactive and (mine := command.answerable(found)).questions:
-            given = command.screen.ask(mine)
-        elif not given:
-            ids = ", ".join(question.id for question in found.questions)
-            raise CallerError(
-                f"No answer was given. Say: upcall answer {found.id} ANSWER, or ID=ANSWER for each question"
-                f"{f' ({ids})' if ids else ''}."
-            )
-        command.follow(command.app.answer_stream(found.id, given), found.id)
-
-
-@app.command()
-def resume(
-    run_id: RunId,
-    detach: Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")] = False,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Go on with a run that failed, was interrupted, or whose process ended."""
-    command = _Command(
-        debug, as_json, model=model, base_url=base_url, store=store, config=config, user=user, detach=detach
-    )
-    with command:
-        found = command.open(run_id)
-        command.follow(command.app.resume_stream(found.id), found.id)
-
-
-@app.command()
-def fork(
-    run_id: RunId,
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The id of the question to answer otherwise.")],
-    answer: Annotated[str | None, typer.Argument(metavar="ANSWER", help="The other answer.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is kept and what is done anew.")] = False,
-    workspace: Annotated[Path | None, typer.Option(help="Folder for the branch's files [a copy of the run's].")] = None,
-    detach: Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")] = False,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Start a branch of a run: the same up to a question, with another answer. The run itself stays as it is."""
-    from upcall.identity import new_id
-
-    command = _Command(
-        debug, as_json, model=model, base_url=base_url, store=store, config=config, user=user, detach=detach
-    )
-    with command:
-        found = command.open(run_id)
-        if dry_run:
-            plan = interrupts.run(command.app.plan_fork(found.id, question))
-            if as_json:
-                command.print_json(plan.as_json())
-            else:
-                command.screen.result("\n".join(plan.lines()))
-            return
-        if answer is None:
-            raise CallerError(f"No answer was given. Say: upcall fork {found.id} {question} ANSWER")
-        forked = new_id()
-        stream = command.app.fork_stream(found.id, question, answer, workspace=workspace, new_id=forked)
-        command.follow(stream, forked)
-
-
-@app.command()
-def diff(
-    one: RunId,
-    other: Annotated[str, typer.Argument(metavar="OTHER", help="The other run's id, or its first characters.")],
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    debug: Debug = False,
-) -> None:
-    """Show where two branches of a run part, and what became of each."""
-    command = _Command(debug, False, store=store, config=config, user=user)
-    with command:
-        command.screen.result("\n".join(interrupts.run(command.app.diff(one, other))))
-
-
-@app.command("list")
-def list_runs(
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """List the stored runs, newest first."""
-    command = _Command(debug, as_json, store=store, config=config, user=user)
-    with command:
-        from upcall.terminal import table
-
-        runs = interrupts.run(command.app.list())
-        if as_json:
-            command.print_json([each.as_json() for each in runs])
-        elif runs:
-            command.screen.result(table(runs))
-        else:
-            there = "" if interrupts.run(command.app.store.exists()) else ": the file does not exist"
-            command.screen.note(f"No runs in {command.app.store.name}{there}.")
-
-
-@app.command()
-def inbox(
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """List the open questions of all runs that you may answer, oldest first."""
-    command = _Command(debug, as_json, store=store, config=config, user=user)
-    with command:
-        entries = interrupts.run(command.app.inbox())
-        if as_json:
-            command.print_json([{"run_id": each.run_id, **each.question.as_json()} for each in entries])
-        for each in () if as_json else entries:
-            command.screen.question(each.question, console=command.screen.out)
-            command.screen.result(command.how_to_answer(each.run_id, each.question.id))
-        if not entries and not as_json:
-            command.screen.note("No question waits for you.")
-
-
-@app.command()
-def assign(
-    run_id: RunId,
-    question: Annotated[str, typer.Argument(metavar="ID", help="The open question, or its first characters.")],
-    who: Annotated[
-        str | None, typer.Argument(metavar="[WHO]", help="A user, or role:NAME; without it the owner of the run.")
-    ] = None,
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Say who is to answer an open question."""
-    command = _Command(debug, as_json, store=store, config=config, user=user)
-    with command:
-        assigned = interrupts.run(command.app.assign(run_id, question, who))
-        if as_json:
-            command.print_json(assigned.as_json())
-        else:
-            command.screen.note(f"Question {question} of run {assigned.id} is for {who or 'the owner of the run'} now.")
-
-
-@app.command()
-def audit(
-    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="One run; without it all of yours.")] = None,
-    after: Annotated[int, typer.Option(metavar="N", help="Only what follows the entry with this number.")] = 0,
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Say who did what, and who was refused, oldest first."""
-    command = _Command(debug, as_json, store=store, config=config, user=user)
-    with command:
-        entries = interrupts.run(command.app.audit(run_id, after=after))
-        if as_json:
-            command.print_json([asdict(each) for each in entries])
-        elif entries:
-            from upcall.terminal import audit_table
-
-            command.screen.result(audit_table(entries))
-
-
-@app.command()
-def show(
-    run_id: RunId,
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Show a run: plan, answers, tokens, open questions, result."""
-    command = _Command(debug, as_json, store=store, config=config, user=user)
-    with command:
-        found = interrupts.run(command.app.get(run_id))
-        if as_json:
-            command.print_json(found.as_json())
-        else:
-            command.screen.whole(found)
-            if found.questions and not found.over:
-                command.screen.waiting(found, command.program, command.store_option, command.screen.out)
-
-
-@app.command()
-def cancel(
-    run_id: RunId,
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """End a run for good."""
-    command = _Command(debug, as_json, store=store, config=config, user=user)
-    with command:
-        command.finish(interrupts.run(command.app.cancel(run_id)))
-
-
-@app.command()
-def expire(
-    watch: Annotated[bool, typer.Option("--watch", help="Go on looking, every few seconds, until Ctrl-C.")] = False,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    store: Store = None,
-    config: Config = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Act on questions whose time is over, and remind of those that wait: one line each."""
-    command = _Command(debug, as_json, model=model, base_url=base_url, store=store, config=config)
-    with command:
-        if watch and as_json:
-            raise CallerError("--watch prints lines as things happen and has no --json; leave one of them out.")
-        command.expire(watch=watch)
-
-
-app.command("log")(cli_store.show_log)
-app.add_typer(cli_store.app, name="store")
-
-
-class _Command:
-    """One call of the command line: its settings, its screen, and the one place where its errors end."""
+class _Command(Command):
+    """A command about runs: its settings, and the screen that shows them."""
 
     app: Upcall
-    screen: Screen
 
-    def __init__(self, debug: bool, as_json: bool, *, detach: bool = False, **explicit: Any) -> None:
-        self.debug, self.as_json = debug, as_json
+    def __init__(self, *, as_json: bool = False, debug: bool = False, **explicit: Any) -> None:
+        super().__init__(as_json=as_json, debug=debug)
         self.watching = False
-        self.interactive = not as_json and not detach and sys.stdin.isatty() and sys.stderr.isatty()
+        self.interactive = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
         self.program = _program()
         given = [(name, explicit.get(name)) for name in ("store", "config", "user")]
         self.store_option = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in given if value)
@@ -388,23 +81,16 @@ class _Command:
         self._secrets: list[str] = []
         self._run_id: str | None = None
 
-    def __enter__(self) -> _Command:
-        try:
-            from upcall.terminal import Screen
-
-            self.screen = Screen()
-            _quiet_autogen()
-            self._use(self._settings())
-        except UpcallError as error:
-            self._fail(error)
-        interrupts.raise_on_stop()
+    def given(self, *, detach: bool, **settings: Any) -> Self:
+        """The command with options of its own: whether questions are left for later, and settings."""
+        self.interactive = self.interactive and not detach
+        self._explicit |= settings
         return self
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, KeyboardInterrupt | EOFError | asyncio.CancelledError):
-            self._stopped()
-        if isinstance(error, Exception) and not isinstance(error, typer.Exit | typer.Abort | typer.TyperException):
-            self._fail(error)
+    def opened(self) -> None:
+        """See `Command`."""
+        _quiet_autogen()
+        self._use(self._settings())
 
     def open(self, run_id: str) -> Run:
         """The run, with the model it was started with where the command line names none."""
@@ -508,11 +194,6 @@ class _Command:
         if folder and Path(folder).is_dir():
             self.screen.note(f"Files are in {folder}")
 
-    def print_json(self, value: object) -> None:
-        """The one object on standard output."""
-        sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
-        sys.stdout.flush()
-
     def _consume(self, stream: AsyncGenerator[Any, None]) -> Run:
         from upcall.runs import Run
 
@@ -558,52 +239,275 @@ class _Command:
             self.screen.note(f"note: {note}", "yellow")
         self.screen.show_log(verbose=bool(self.app.settings.verbose))
 
-    def _fail(self, error: Exception) -> None:
-        if self.debug:
-            text = "".join(traceback.format_exception(error))
-            for secret in filter(None, self._secrets):
-                text = text.replace(secret, "[key]")
-            sys.stderr.write(text)
-        if self.as_json:
-            failed: dict[str, object] = {
-                "run_id": self._run_id,
-                "status": None,
-                "result": None,
-                "error": str(error),
-                "questions": [],
-                "assumptions": [],
-            }
-            self.print_json(failed)
-        if isinstance(error, TeamMismatch):
-            summary, *lines = str(error).splitlines()
-            self.screen.error(summary)
-            for line in lines:
-                self.screen.note(f"  {line}", "default")
-        elif isinstance(error, UpcallError):
-            self.screen.error(str(error))
-        else:
-            self.screen.error(f"{type(error).__name__}: {error}. This is a fault in upcall; --debug shows where.")
-        raise typer.Exit(WRONG_USE if isinstance(error, CallerError | AnswerError) else FAILED) from error
+    def failed(self, error: Exception) -> dict[str, Any]:
+        """As the object of a run."""
+        return {
+            "run_id": self._run_id,
+            "status": None,
+            "result": None,
+            "error": str(error),
+            "questions": [],
+            "assumptions": [],
+        }
 
-    def _stopped(self) -> None:
+    def without_secrets(self, text: str) -> str:
+        """Without any key."""
+        for secret in filter(None, self._secrets):
+            text = text.replace(secret, "[key]")
+        return text
+
+    def stopped(self) -> None:
         """Say how to go on with what is stored."""
         self.screen.note("")
         stored = interrupts.run(self._stored())
-        if stored is None and self.watching:
-            self.screen.note("Stopped.", "default")
-        elif stored is None:
-            self.screen.note("Stopped. No run was stored.", "default")
-        else:
+        if stored is not None:
             verb = "answer" if stored.waiting else "show" if stored.over else "resume"
             self.screen.note(f"Stopped. Run {stored.id} is stored; go on with:", "default")
             self.screen.note(f"  {self.program} {verb} {stored.id}{self.store_option}", "default")
-        raise typer.Exit(INTERRUPTED)
+        elif self.watching:
+            super().stopped()
+        else:
+            self.screen.note("Stopped. No run was stored.", "default")
 
     async def _stored(self) -> Run | None:
         try:
             return await self.app.get(self._run_id) if self._run_id else None
         except UpcallError:
             return None
+
+
+_SHOWN = (STORE, CONFIG, USER, AS_JSON, DEBUG)
+_look = with_options(_Command, *_SHOWN)
+_work = with_options(_Command, MODEL, BASE_URL, *_SHOWN)
+
+
+@app.command()
+@_work
+def run(
+    command: _Command,
+    task: Annotated[str, typer.Argument(help="What is to be done.")],
+    detach: Annotated[bool, typer.Option(help="Stop at the first question and say how to answer it.")] = False,
+    workspace: Annotated[Path | None, typer.Option(help="Folder for the coder's files [upcall-work/RUN].")] = None,
+    docs: Annotated[list[Path] | None, typer.Option(help="A document or folder to research; repeatable.")] = None,
+    review_plan: Annotated[bool, typer.Option("--review-plan", help="Show the plan before it is worked off.")] = False,
+    unattended: Annotated[
+        bool, typer.Option("--unattended", help="Nobody is there: questions come to their own default.")
+    ] = False,
+    expires_after: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How long each question waits: 30m, 2h, 3d [for ever].")
+    ] = None,
+    on_expiry: Annotated[
+        str | None, typer.Option(metavar="WHAT", help="What happens then: wait, assume, cancel or fail [wait].")
+    ] = None,
+) -> None:
+    """Start a run. On a terminal questions are asked in place; otherwise it stops at the first one."""
+    from upcall.identity import new_id
+
+    command.given(
+        detach=detach,
+        enable_plan_approval=review_plan or None,
+        unattended=unattended or None,
+        expires_after=expires_after,
+        on_expiry=on_expiry,
+    )
+    run_id = new_id()
+    with command:
+        stream = command.app.start_stream(task, workspace=workspace, documents=docs or (), run_id=run_id)
+        command.follow(stream, run_id)
+
+
+@app.command()
+@_work
+def answer(
+    command: _Command,
+    run_id: RunId,
+    answers: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ANSWER | ID=ANSWER ...]",
+            help="The answer, or one for each question by its id; - reads it from standard input (for secrets).",
+        ),
+    ] = None,
+    skip: Annotated[list[str] | None, typer.Option(metavar="ID", help="Skip this question; repeatable.")] = None,
+    decline: Annotated[list[str] | None, typer.Option(metavar="ID", help="Decline this question.")] = None,
+    detach: Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")] = False,
+) -> None:
+    """Answer open questions of a run; it goes on to its next rest. Without an answer they are asked here."""
+    with command.given(detach=detach):
+        found = command.open(run_id)
+        given = _given(found, answers or [], skip or [], decline or [])
+        if not given and command.interactive and (mine := command.answerable(found)).questions:
+            given = command.screen.ask(mine)
+        elif not given:
+            ids = ", ".join(question.id for question in found.questions)
+            raise CallerError(
+                f"No answer was given. Say: upcall answer {found.id} ANSWER, or ID=ANSWER for each question"
+                f"{f' ({ids})' if ids else ''}."
+            )
+        command.follow(command.app.answer_stream(found.id, given), found.id)
+
+
+@app.command()
+@_work
+def resume(
+    command: _Command,
+    run_id: RunId,
+    detach: Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")] = False,
+) -> None:
+    """Go on with a run that failed, was interrupted, or whose process ended."""
+    with command.given(detach=detach):
+        found = command.open(run_id)
+        command.follow(command.app.resume_stream(found.id), found.id)
+
+
+@app.command()
+@_work
+def fork(
+    command: _Command,
+    run_id: RunId,
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The id of the question to answer otherwise.")],
+    answer: Annotated[str | None, typer.Argument(metavar="ANSWER", help="The other answer.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is kept and what is done anew.")] = False,
+    workspace: Annotated[Path | None, typer.Option(help="Folder for the branch's files [a copy of the run's].")] = None,
+    detach: Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")] = False,
+) -> None:
+    """Start a branch of a run: the same up to a question, with another answer. The run itself stays as it is."""
+    from upcall.identity import new_id
+
+    with command.given(detach=detach):
+        found = command.open(run_id)
+        if dry_run:
+            plan = interrupts.run(command.app.plan_fork(found.id, question))
+            if command.as_json:
+                command.print_json(plan.as_json())
+            else:
+                command.screen.result("\n".join(plan.lines()))
+            return
+        if answer is None:
+            raise CallerError(f"No answer was given. Say: upcall fork {found.id} {question} ANSWER")
+        forked = new_id()
+        stream = command.app.fork_stream(found.id, question, answer, workspace=workspace, new_id=forked)
+        command.follow(stream, forked)
+
+
+@app.command()
+@with_options(_Command, STORE, CONFIG, USER, DEBUG)
+def diff(
+    command: _Command,
+    one: RunId,
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="The other run's id, or its first characters.")],
+) -> None:
+    """Show where two branches of a run part, and what became of each."""
+    with command:
+        command.screen.result("\n".join(interrupts.run(command.app.diff(one, other))))
+
+
+@app.command("list")
+@_look
+def list_runs(command: _Command) -> None:
+    """List the stored runs, newest first."""
+    with command:
+        from upcall.terminal import table
+
+        runs = interrupts.run(command.app.list())
+        if command.as_json:
+            command.print_json([each.as_json() for each in runs])
+        elif runs:
+            command.screen.result(table(runs))
+        else:
+            there = "" if interrupts.run(command.app.store.exists()) else ": the file does not exist"
+            command.screen.note(f"No runs in {command.app.store.name}{there}.")
+
+
+@app.command()
+@_look
+def inbox(command: _Command) -> None:
+    """List the open questions of all runs that you may answer, oldest first."""
+    with command:
+        entries = interrupts.run(command.app.inbox())
+        if command.as_json:
+            command.print_json([{"run_id": each.run_id, **each.question.as_json()} for each in entries])
+        for each in () if command.as_json else entries:
+            command.screen.question(each.question, console=command.screen.out)
+            command.screen.result(command.how_to_answer(each.run_id, each.question.id))
+        if not entries and not command.as_json:
+            command.screen.note("No question waits for you.")
+
+
+@app.command()
+@_look
+def assign(
+    command: _Command,
+    run_id: RunId,
+    question: Annotated[str, typer.Argument(metavar="ID", help="The open question, or its first characters.")],
+    who: Annotated[
+        str | None, typer.Argument(metavar="[WHO]", help="A user, or role:NAME; without it the owner of the run.")
+    ] = None,
+) -> None:
+    """Say who is to answer an open question."""
+    with command:
+        assigned = interrupts.run(command.app.assign(run_id, question, who))
+        if command.as_json:
+            command.print_json(assigned.as_json())
+        else:
+            command.screen.note(f"Question {question} of run {assigned.id} is for {who or 'the owner of the run'} now.")
+
+
+@app.command()
+@_look
+def audit(
+    command: _Command,
+    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="One run; without it all of yours.")] = None,
+    after: Annotated[int, typer.Option(metavar="N", help="Only what follows the entry with this number.")] = 0,
+) -> None:
+    """Say who did what, and who was refused, oldest first."""
+    with command:
+        entries = interrupts.run(command.app.audit(run_id, after=after))
+        if command.as_json:
+            command.print_json([asdict(each) for each in entries])
+        elif entries:
+            from upcall.terminal import audit_table
+
+            command.screen.result(audit_table(entries))
+
+
+@app.command()
+@_look
+def show(command: _Command, run_id: RunId) -> None:
+    """Show a run: plan, answers, tokens, open questions, result."""
+    with command:
+        found = interrupts.run(command.app.get(run_id))
+        if command.as_json:
+            command.print_json(found.as_json())
+        else:
+            command.screen.whole(found)
+            if found.questions and not found.over:
+                command.screen.waiting(found, command.program, command.store_option, command.screen.out)
+
+
+@app.command()
+@_look
+def cancel(command: _Command, run_id: RunId) -> None:
+    """End a run for good."""
+    with command:
+        command.finish(interrupts.run(command.app.cancel(run_id)))
+
+
+@app.command()
+@with_options(_Command, MODEL, BASE_URL, STORE, CONFIG, AS_JSON, DEBUG)
+def expire(
+    command: _Command,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on looking, every few seconds, until Ctrl-C.")] = False,
+) -> None:
+    """Act on questions whose time is over, and remind of those that wait: one line each."""
+    with command:
+        if watch and command.as_json:
+            raise CallerError("--watch prints lines as things happen and has no --json; leave one of them out.")
+        command.expire(watch=watch)
+
+
+app.command("log")(cli_store.show_log)
+app.add_typer(cli_store.app, name="store")
 
 
 _LIKE_AN_ID = re.compile(r"[0-9a-f]{12}")
