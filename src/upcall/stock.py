@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from autogen_agentchat.teams import BaseGroupChat
 from autogen_core import CancellationToken, ComponentModel
@@ -35,6 +35,9 @@ from upcall.insides import (
 from upcall.journal import Journal, ToolOutcome, is_idempotent, journal
 from upcall.tasks import Emit, emitted
 
+P = TypeVar("P", ChatCompletionClient, Workbench, CodeExecutor)
+S = TypeVar("S", Workbench, CodeExecutor)
+
 EXECUTE_CODE = "execute_code"
 """What a run of code is called in the journal."""
 
@@ -49,11 +52,38 @@ def manager_with_journal(team: BaseGroupChat) -> None:
     wrap_manager(team, _WRAPPERS)
 
 
-class JournaledClient(ChatCompletionClient):
-    """A model client of a stock agent."""
+class _Wrapper(Generic[P]):
+    """A part of a stock agent with the journal: all that it does not do itself is the part's."""
 
-    def __init__(self, inner: ChatCompletionClient, agent: str) -> None:
+    inner: P
+
+    def __init__(self, inner: P, agent: str) -> None:
         self.inner, self._agent = inner, agent
+
+    def dump_component(self) -> ComponentModel:
+        """As the part's."""
+        return self.inner.dump_component()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "inner":  # Of a copy that is being made.
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+
+class _Service(_Wrapper[S]):
+    """A part that is started and stopped."""
+
+    async def start(self) -> None:
+        """As the part's."""
+        await self.inner.start()
+
+    async def stop(self) -> None:
+        """As the part's."""
+        await self.inner.stop()
+
+
+class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
+    """A model client of a stock agent."""
 
     async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
         """As the client's; from the journal where it has the reply."""
@@ -127,15 +157,6 @@ class JournaledClient(ChatCompletionClient):
     def model_info(self) -> ModelInfo:
         """As the client's."""
         return self.inner.model_info
-
-    def dump_component(self) -> ComponentModel:
-        """As the client's."""
-        return self.inner.dump_component()
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "inner":  # Of a copy that is being made.
-            raise AttributeError(name)
-        return getattr(self.inner, name)
 
 
 class _Cancelled(RuntimeError):
@@ -260,11 +281,8 @@ class JournaledStreamTool(JournaledTool, StreamTool):
             yield item
 
 
-class JournaledWorkbench(Workbench):
+class JournaledWorkbench(_Service[Workbench], Workbench):
     """Any other workbench of a stock agent: an MCP server's, or one of a user's own."""
-
-    def __init__(self, inner: Workbench, agent: str) -> None:
-        self.inner, self._agent = inner, agent
 
     async def list_tools(self) -> list[ToolSchema]:
         """As the workbench's."""
@@ -298,14 +316,6 @@ class JournaledWorkbench(Workbench):
             return ToolResult(name=name, result=[TextResultContent(content=outcome.content)], is_error=outcome.is_error)
         return ToolResult.model_validate(outcome.content)
 
-    async def start(self) -> None:
-        """As the workbench's."""
-        await self.inner.start()
-
-    async def stop(self) -> None:
-        """As the workbench's."""
-        await self.inner.stop()
-
     async def reset(self) -> None:
         """As the workbench's."""
         await self.inner.reset()
@@ -318,21 +328,9 @@ class JournaledWorkbench(Workbench):
         """As the workbench's."""
         await self.inner.load_state(state)
 
-    def dump_component(self) -> ComponentModel:
-        """As the workbench's."""
-        return self.inner.dump_component()
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "inner":  # Of a copy that is being made.
-            raise AttributeError(name)
-        return getattr(self.inner, name)
-
-
-class JournaledExecutor(CodeExecutor):
+class JournaledExecutor(_Service[CodeExecutor], CodeExecutor):
     """The code executor of a stock agent. A run of code is a tool call without an id."""
-
-    def __init__(self, inner: CodeExecutor, agent: str) -> None:
-        self.inner, self._agent = inner, agent
 
     async def execute_code_blocks(
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
@@ -358,26 +356,9 @@ class JournaledExecutor(CodeExecutor):
             return CodeResult(exit_code=int(outcome.content["exit_code"]), output=str(outcome.content["output"]))
         return CodeResult(exit_code=int(outcome.is_error), output=str(outcome.content))  # The human's word.
 
-    async def start(self) -> None:
-        """As the executor's."""
-        await self.inner.start()
-
-    async def stop(self) -> None:
-        """As the executor's."""
-        await self.inner.stop()
-
     async def restart(self) -> None:
         """As the executor's."""
         await self.inner.restart()
-
-    def dump_component(self) -> ComponentModel:
-        """As the executor's."""
-        return self.inner.dump_component()
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "inner":  # Of a copy that is being made.
-            raise AttributeError(name)
-        return getattr(self.inner, name)
 
 
 def _form(options: Mapping[str, Any]) -> list[str]:
