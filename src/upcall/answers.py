@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from upcall.errors import AlreadyAnswered, AnswerRefused, UnknownQuestion
+from upcall.identity import means
 from upcall.questions import Answer, AnsweredBy, Option, Outcome, Question
 from upcall.sealing import HIDDEN, seal
 
@@ -167,8 +168,8 @@ def _named(given: AnswerValue, open_questions: Sequence[Question]) -> str:
 
 def full_id(named: str, known: Sequence[str]) -> str:
     """The one known id that starts with `named`, or `named` itself where none or several do."""
-    starting = [known_id for known_id in known if known_id.startswith(named)] if len(named) >= 4 else []
-    return starting[0] if len(starting) == 1 else named
+    meant = [known_id for known_id in known if means(named, known_id)]
+    return meant[0] if len(meant) == 1 else named
 
 
 def _same_as_before(earlier: Answer, value: AnswerValue, question: Question | None) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
-from upcall import cli_store, interrupts
+from upcall import cli_store, identity, interrupts
 from upcall.commands import (
     AS_JSON,
     BASE_URL,
@@ -164,10 +164,9 @@ class _Command(Command):
 
     async def _expire(self) -> list[Run]:
         from upcall.expiry import looked_at
-        from upcall.identity import now
 
         settings, rests = self.app.settings, []
-        for run_id in await looked_at(self.app.store, now()):
+        for run_id in await looked_at(self.app.store, identity.now()):
             await self._use_model_of(run_id)
             rests += await self._expired(run_id)
             self._use(settings, self.app.store)
@@ -301,8 +300,6 @@ def run(
     ] = None,
 ) -> None:
     """Start a run. On a terminal questions are asked in place; otherwise it stops at the first one."""
-    from upcall.identity import new_id
-
     command.given(
         detach=detach,
         enable_plan_approval=review_plan or None,
@@ -310,7 +307,7 @@ def run(
         expires_after=expires_after,
         on_expiry=on_expiry,
     )
-    run_id = new_id()
+    run_id = identity.new_id()
     with command:
         stream = command.app.start_stream(task, workspace=workspace, documents=docs or (), run_id=run_id)
         command.follow(stream, run_id)
@@ -372,8 +369,6 @@ def fork(
     detach: Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")] = False,
 ) -> None:
     """Start a branch of a run: the same up to a question, with another answer. The run itself stays as it is."""
-    from upcall.identity import new_id
-
     with command.given(detach=detach):
         found = command.open(run_id)
         if dry_run:
@@ -385,7 +380,7 @@ def fork(
             return
         if answer is None:
             raise CallerError(f"No answer was given. Say: upcall fork {found.id} {question} ANSWER")
-        forked = new_id()
+        forked = identity.new_id()
         stream = command.app.fork_stream(found.id, question, answer, workspace=workspace, new_id=forked)
         command.follow(stream, forked)
 
@@ -527,7 +522,7 @@ def _given(found: Run, answers: list[str], skip: list[str], decline: list[str]) 
 
     for text in answers:
         named, equals, value = text.partition("=")
-        if equals and any(each.startswith(named) for each in known if len(named) >= 4):
+        if equals and any(identity.means(named, each) for each in known):
             give(named, _from_input(value))
         elif len(answers) == 1 and not skip and not decline and not (equals and _LIKE_AN_ID.fullmatch(named)):
             return _from_input(text)
