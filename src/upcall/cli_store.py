@@ -12,7 +12,7 @@ import typer
 
 from upcall import interrupts
 from upcall.commands import AS_JSON, CONFIG, DEBUG, FAILED, STORE, Command, RunId, with_options
-from upcall.errors import ConfigurationError
+from upcall.errors import ConfigurationError, one_line
 
 if TYPE_CHECKING:
     from upcall.store import LogEntry, RunStore
@@ -184,8 +184,7 @@ def show_log(command: _Command, run_id: RunId) -> None:
 
 
 def _short(value: Any) -> str:
-    text = "/".join(map(str, value)) if isinstance(value, list) else str(value)
-    return " ".join(text.split())
+    return one_line("/".join(map(str, value)) if isinstance(value, list) else str(value))
 
 
 def _told_stats(name: str, found: Stats) -> list[str]:

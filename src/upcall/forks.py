@@ -12,10 +12,12 @@ from typing import Any, Literal
 from upcall import identity
 from upcall.checkpoints import Checkpoint
 from upcall.doubts import is_about_doubt
-from upcall.errors import CallerError
+from upcall.errors import CallerError, one_line
 from upcall.handoffs import ANSWERS, answering, answers_in
 from upcall.questions import Answer, Question
 from upcall.runs import Run, RunStatus, SoFar
+
+_RESULT_CHARS = 200
 
 
 @dataclass(frozen=True)
@@ -203,7 +205,7 @@ def differences(one: Run, other: Run) -> list[str]:
         lines.append(f"{run.id} ({run.status}, {_some(used, 'model call')})")
         lines += [f"  {asked.asker_for_whom()}: {asked.question} - {said.as_text()}" for asked, said in history[alike:]]
         lines += [f"  still open: {question.asker_for_whom()}: {question.question}" for question in run.questions]
-        lines.append(f"  result: {_one_line(run.result or run.error or 'none yet')}")
+        lines.append(f"  result: {one_line(run.result or run.error or 'none yet', _RESULT_CHARS)}")
     return lines
 
 
@@ -238,8 +240,3 @@ def _with_answer(message: Any, answer: Answer, known: Mapping[str, Question]) ->
 
 def _some(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def _one_line(text: str, limit: int = 200) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else f"{line[:limit]} ..."
