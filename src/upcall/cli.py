@@ -284,7 +284,7 @@ _work = with_options(_Command, MODEL, BASE_URL, *_SHOWN)
 @_work
 def run(
     command: _Command,
-    task: Annotated[str, typer.Argument(help="What is to be done.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What is to be done.")],
     detach: Annotated[bool, typer.Option(help="Stop at the first question and say how to answer it.")] = False,
     workspace: Annotated[Path | None, typer.Option(help="Folder for the coder's files [upcall-work/RUN].")] = None,
     docs: Annotated[list[Path] | None, typer.Option(help="A document or folder to research; repeatable.")] = None,
@@ -596,10 +596,11 @@ def main(arguments: list[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
     interrupts.exit_on_stop()
     try:
-        status = app(args=given or ["--help"], standalone_mode=False)
+        status = app(args=given or ["--help"], prog_name="upcall", standalone_mode=False)
     except typer.TyperException as error:
         message = " ".join(error.format_message().split())
-        sys.stderr.write(f"error: {message}{_advice(message)} See: upcall --help\n")
+        where = context.command_path if (context := getattr(error, "ctx", None)) else "upcall"
+        sys.stderr.write(f"error: {message}{_advice(message)} See: {where} --help\n")
         status = WRONG_USE
     except (typer.Abort, KeyboardInterrupt, EOFError):
         status = INTERRUPTED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -20,9 +21,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Look after the store: count it, check it, prune it, carry runs from one to another.",
-    no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+
+@app.callback(invoke_without_command=True)
+def _help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        sys.stdout.write(f"{context.get_help()}\n")
 
 
 class _Command(Command):
