@@ -94,7 +94,7 @@ def test_a_stop_cancels_the_work_and_closes_what_it_has_open(stop: signal.Signal
 
 def test_a_stop_before_anything_is_open_ends_the_process_in_one_line() -> None:
     code = f"import os, signal\nfrom upcall import interrupts\ninterrupts.exit_on_stop()\n{STOP}\nprint('goes on')"
-    assert ended(code) == (130, "", "Stopped.\n")
+    assert ended(code) == (130, "", "\nStopped.\n")
 
 
 def test_a_job_in_the_background_still_ignores_ctrl_c() -> None:

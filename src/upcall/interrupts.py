@@ -50,7 +50,7 @@ def _handle(handler: Callable[[int, FrameType | None], object]) -> None:
 
 
 def _exit(*_: object) -> None:
-    os.write(2, b"Stopped.\n")
+    os.write(2, b"\nStopped.\n")  # A terminal has just shown ^C.
     os._exit(INTERRUPTED)
 
 
