@@ -176,16 +176,12 @@ def _same_as_before(earlier: Answer, value: AnswerValue, question: Question | No
     """Accept what was said before once more. Where the question is not known, an option counts by its label only."""
     if not _says_again(earlier.opened(), value, question):
         said = repr(HIDDEN if earlier.sealed else earlier.text or earlier.outcome.value)
+        who = f"{earlier.user or earlier.by.value} at {earlier.answered_at.isoformat()}"
         if earlier.by is not AnsweredBy.HUMAN and earlier.outcome is not Outcome.CANCELLED:
-            raise AlreadyAnswered(
-                f"Question {earlier.question_id} was answered by {earlier.by.value} ({earlier.reason}): "
-                f"{said}. To overrule that, the run has to go on from there anew, "
-                "which comes with forks; until then that answer stands."
-            )
-        who = earlier.user or earlier.by.value
+            who = f"{earlier.by.value} ({earlier.reason})"
         raise AlreadyAnswered(
-            f"Question {earlier.question_id} was answered by {who} at {earlier.answered_at.isoformat()}: "
-            f"{said}. That answer stands."
+            f"Question {earlier.question_id} was answered by {who}: {said}. That answer stands. A branch of the run "
+            f"goes on with another one: upcall fork RUN {earlier.question_id} ANSWER"
         )
 
 
