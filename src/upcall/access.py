@@ -99,7 +99,7 @@ class Access:
 
     def sees(self, run: Run) -> bool:
         """Whether there is such a run, for this user."""
-        asked = (*run.open_questions, *run.closed)
+        asked = run.asked.values()
         return self.whole(run) or any(self.assigned(each) and each.id not in run.doubts for each in asked)
 
     def shown(self, run: Run) -> Run:

@@ -93,10 +93,9 @@ def fork_point(
     Raises:
         CallerError: the run did not ask it, or it cannot be answered in another way.
     """
-    asked = {each.id: each for each in (*run.closed, *run.open_questions)}
-    question = asked.get(question_id)
+    question = run.asked.get(question_id)
     if question is None:
-        ids = ", ".join(asked) or "nothing yet"
+        ids = ", ".join(run.asked) or "nothing yet"
         raise CallerError(f"Run {run.id} has no question {question_id!r}. It asked: {ids}.")
     answer = _answer_to(run, question_id)
     if is_about_doubt(question):
@@ -122,7 +121,7 @@ def branch(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: RunS
     """A new run that has all that `run` had before the question, and `answer` to it."""
     so_far = point.checkpoint.so_far or SoFar()
     answers = (*(each for each in point.before if each.question_id != answer.question_id), answer)
-    known = {each.id: each for each in (*run.closed, *run.open_questions)}
+    known = run.asked
     answered = {each.question_id for each in answers}
     still_open = [  # With a time of their own, where the run's question has one.
         known[each].model_copy(update={"expires_at": None})
