@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, Generic, TypeVar
@@ -212,9 +212,19 @@ class JournaledTool(BaseTool[BaseModel, Any]):
                 return ToolOutcome(content=str(error), is_error=True)
             return ToolOutcome(content=self.inner.return_value_as_string(value))
 
+        return await self._result(args, cancellation_token, call_id, run)
+
+    async def _result(
+        self,
+        args: Mapping[str, Any],
+        token: CancellationToken,
+        call_id: str | None,
+        run: Callable[[], Awaitable[ToolOutcome]],
+    ) -> Any:
+        """What `run` comes to, from the journal where it was called already."""
         kept = journal.get()
         declared = is_idempotent(self.inner, function_of(self.inner))
-        with _ended_by(cancellation_token):
+        with _ended_by(token):
             if kept is None:
                 outcome = await run()
             else:
@@ -252,8 +262,7 @@ class JournaledStreamTool(JournaledTool, StreamTool):
     ) -> AsyncGenerator[Any, None]:
         """As the tool's, its result last; that alone where it was called already."""
         inner: Any = self.inner
-        kept = journal.get()
-        if kept is None:
+        if journal.get() is None:
             async for item in inner.run_json_stream(args, cancellation_token, call_id=call_id):
                 yield item
             return
@@ -270,12 +279,7 @@ class JournaledStreamTool(JournaledTool, StreamTool):
                     return ToolOutcome(content=str(error), is_error=True)
                 return ToolOutcome(content=inner.return_value_as_string(told[-1] if told else None))
 
-            declared = is_idempotent(self.inner)
-            with _ended_by(cancellation_token):
-                outcome = await kept.outcome(self._agent, call_id or "", self.name, args, run, idempotent=declared)
-            if outcome.is_error:
-                raise RuntimeError(outcome.content)
-            emit(outcome.content)
+            emit(await self._result(args, cancellation_token, call_id, run))
 
         async for item in emitted([work]):
             yield item
