@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import FunctionType
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from autogen_agentchat.base import ChatAgent, Handoff, Team
 from autogen_agentchat.messages import BaseAgentEvent
@@ -63,7 +65,7 @@ class Toolset:
         self.nested = {name: each for name, each in behind.items() if each is not None} | self.agents
         for each in self.nested.values():
             with_journal(each)
-        self._schemas = [tool.schema for tool in made]  # Made once: a tool makes it anew each time that it is asked.
+        self._schemas = [_schema_of(tool) for tool in made]
         self._own_schemas = [_agent_schema(agent) for agent in self.agents.values()]
         self._own_schemas += [each.handoff_tool.schema for each in peers]
         self._own_schemas += [ask_user_schema()] if ask_user else []
@@ -216,7 +218,29 @@ def as_tool(tool: Tool) -> BaseTool[Any, Any]:
         return tool
     if not callable(tool):
         raise ConfigurationError(f"A tool must be a function or an AutoGen tool, not {type(tool).__name__}.")
-    return FunctionTool(tool, description=(tool.__doc__ or "").strip())
+    known = getattr(tool, _MADE, None)
+    if isinstance(known, FunctionTool) and function_of(known) is tool:  # Not where a decorator has copied it.
+        return known
+    made = FunctionTool(tool, description=(tool.__doc__ or "").strip())
+    if isinstance(tool, FunctionType):
+        setattr(tool, _MADE, made)
+    return made
+
+
+def _schema_of(tool: BaseTool[Any, Any]) -> ToolSchema:
+    """The schema of a tool; that of a function's is made once."""
+    if type(tool) is not FunctionTool:
+        return tool.schema
+    if tool not in _SCHEMAS:
+        _SCHEMAS[tool] = tool.schema
+    return _SCHEMAS[tool]
+
+
+_SCHEMAS: WeakKeyDictionary[BaseTool[Any, Any], ToolSchema] = WeakKeyDictionary()
+
+_MADE = "upcall_tool"
+"""Where a function keeps its tool, which has no state: a team is built anew for each stretch, and to read a signature
+takes as long as to store a pause."""
 
 
 def _behind(name: str, tool: BaseTool[Any, Any], user_proxy: str) -> ChatAgent | None:

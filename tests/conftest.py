@@ -21,6 +21,14 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPCALL_CHECK_QUESTIONS", "false")
 
 
+@pytest.fixture(autouse=True)
+def _no_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every new OpenAI client reads the certificates of the machine, which takes longer than most tests; a server on
+    loopback has none."""
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+
+
 @pytest.fixture(scope="session")
 def _postgres() -> Iterator[Server | str]:
     """A private PostgreSQL, started when the first test needs it; or why there is none."""

@@ -19,7 +19,7 @@ from upcall.agents import ResumableAgent
 from upcall.handoffs import answering, path_of, questions_in
 from upcall.questions import Answer, Question
 
-HANG_GUARD = 10.0
+HANG_GUARD = 60.0
 """Seconds after which a test that should have ended long ago is given up."""
 
 Event = BaseAgentEvent | BaseChatMessage

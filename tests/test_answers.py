@@ -142,7 +142,7 @@ def test_the_same_refusal_twice_is_harmless(outcome: Outcome) -> None:
 @pytest.mark.parametrize(
     "again",
     ["FastAPI", "Express, FastAPI", "", [], Answer(question_id="eeee9999", outcome=Outcome.DECLINED)],
-    ids=repr,
+    ids=["another", "two", "empty", "none", "declined"],
 )
 def test_a_different_second_answer_is_refused_and_says_who_answered_what_and_when(again: AnswerValue) -> None:
     with pytest.raises(AlreadyAnswered, match=r"eeee9999.*alice at 2026-01-02T12:00:00.*'Express'"):
@@ -253,7 +253,11 @@ def test_one_wrong_choice_refuses_the_right_ones(several_closed: AnswerValue) ->
         read_answer(question(options=("Tests", "Docs"), multi_select=True, allow_free_text=False), several_closed)
 
 
-@pytest.mark.parametrize("empty", ["", "  ", "\n", [], ["", " "], whole(), whole(text=" ")], ids=repr)
+@pytest.mark.parametrize(
+    "empty",
+    ["", "  ", "\n", [], ["", " "], whole(), whole(text=" ")],
+    ids=["nothing", "blank", "a line", "no text", "blank texts", "whole", "whole and blank"],
+)
 @pytest.mark.parametrize("asked", [FREE, CLOSED, SEVERAL], ids=["free", "closed", "several"])
 def test_an_empty_answer_is_refused(asked: Question, empty: AnswerValue) -> None:
     with pytest.raises(AnswerRefused, match="is empty"):

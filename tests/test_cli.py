@@ -38,10 +38,12 @@ def test_the_demo_says_that_it_is_scripted_in_its_first_line() -> None:
     assert upcall("run", "Hello! What can you do?").err.splitlines()[0].startswith("Demo: the replies")
 
 
+@pytest.mark.slow
 def test_the_demo_says_so_where_it_has_no_script() -> None:
     assert "no script for this task" in upcall("run", "Sing me a song").out
 
 
+@pytest.mark.slow
 def test_a_demo_run_completes_with_the_answer_given_in_another_process() -> None:
     """S3-35, S3-43."""
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
@@ -142,23 +144,28 @@ def test_a_question_can_be_declined() -> None:
     assert "because none was chosen" in done["result"]
 
 
+def slow(arguments: tuple[str, ...], says: str) -> object:
+    """A row like others that are tried each time."""
+    return pytest.param(arguments, says, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (("show", "nosuchrun"), "Unknown run 'nosuchrun'"),
-        (("answer", "nosuchrun", "x"), "Unknown run 'nosuchrun'"),
-        (("resume", "nosuchrun"), "Unknown run 'nosuchrun'"),
+        slow(("answer", "nosuchrun", "x"), "Unknown run 'nosuchrun'"),
+        slow(("resume", "nosuchrun"), "Unknown run 'nosuchrun'"),
         (("run", "   "), "The task is empty"),
         (("run",), "Missing argument 'TASK'. See: upcall run --help"),
         (("frobnicate",), "No such command 'frobnicate'. See: upcall --help"),
         (("store", "frobnicate"), "No such command 'frobnicate'. See: upcall store --help"),
         (("run", "x", "--no-such-option"), "No such option"),
         (("run", "x", "--model", "gpt-4o"), "Set OPENAI_API_KEY"),
-        (("run", "x", "--base-url", "http://127.0.0.1:1/v1"), "add --model NAME"),
-        (("run", "x", "--config", "missing.yaml"), "missing.yaml: No such file"),
-        (("run", "x", "--docs", "missing.md"), "missing.md does not exist"),
+        slow(("run", "x", "--base-url", "http://127.0.0.1:1/v1"), "add --model NAME"),
+        slow(("run", "x", "--config", "missing.yaml"), "missing.yaml: No such file"),
+        slow(("run", "x", "--docs", "missing.md"), "missing.md does not exist"),
         (("run", "x", "y"), "Put the text in quotes"),
-        (("run", "x", "--model", "m", "--base-url", "localhost:8000"), "must begin with http"),
+        slow(("run", "x", "--model", "m", "--base-url", "localhost:8000"), "must begin with http"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -359,6 +366,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone() -> None:
     assert Path("letter.txt").read_text().startswith("Dear reader")
 
 
+@pytest.mark.slow
 def test_a_database_of_another_program_is_refused() -> None:
     with sqlite3.connect("other.db") as connection:
         connection.execute("create table music (title text)")
@@ -454,6 +462,7 @@ def test_json_is_all_that_stands_on_standard_output() -> None:
     assert set(ended.json) == {"run_id", "status", "result", "error", "questions", "assumptions"}
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_one_json_object_too() -> None:
     with LoopbackServer([Fail(401)]) as server:
         ended = upcall("run", "x", "--json", *model(server))

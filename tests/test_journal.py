@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -57,7 +60,8 @@ class Scene:
         return AssistantAgent(name, self.client, system_message=f"<{name}>", **{"tools": [self.work], **more})
 
     async def cut_off(self, app: Upcall, calls: int | None = None) -> Run:
-        """Start a run, and cancel it when so many model calls were made, or when a tool hangs."""
+        """Start a run, and cancel it when so many model calls were made, or when a tool hangs. Nothing is left behind:
+        neither this model nor these tools listen to their cancellation token."""
         task = asyncio.create_task(app.start("Build it"))
 
         def there() -> bool:
@@ -69,6 +73,7 @@ class Scene:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+        assert asyncio.all_tasks() == {asyncio.current_task()}
         self.hanging = False
         (run,) = await app.list()
         assert run.status is RunStatus.EXECUTING
@@ -323,6 +328,32 @@ async def test_a_tool_that_asks_is_not_in_doubt() -> None:
     scene.hanging = False
     done = await soon(app.resume(asked.id))
     assert (done.status, len(done.answers)) == (RunStatus.COMPLETED, 1)
+
+
+# -- Ctrl-C -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "tool",
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in ("model", "inner team", "reflection", "team as a tool")
+        ),
+    ],
+)
+async def test_ctrl_c_stops_what_listens_to_no_token_and_leaves_nothing_behind(kind: str) -> None:
+    command = [sys.executable, str(Path(__file__).with_name("stop_process.py")), kind]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "busy\n"
+        process.send_signal(signal.SIGINT)
+        said, problems = process.communicate(timeout=60)
+    assert said == "left behind: 0\n", problems
+    assert "never retrieved" not in problems
+    (run,) = await Upcall(store="runs.db").list()
+    assert run.status is RunStatus.EXECUTING
 
 
 # -- keys, and what is not ours ---------------------------------------------------------------------------------------

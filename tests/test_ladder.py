@@ -508,7 +508,7 @@ async def test_attended_a_default_is_only_shown() -> None:
     assert (await app_of(solo(ask(default="Express"))[1]).start("Build it")).waiting
 
 
-@pytest.mark.parametrize("as_json", [True, False])
+@pytest.mark.parametrize("as_json", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_the_command_line_says_what_was_assumed(as_json: bool) -> None:
     coder = [ask("Which framework?", default="Express"), '{"summary": "Built."}']
     with LoopbackServer(script(coder=coder)) as server:

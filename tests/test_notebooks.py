@@ -66,6 +66,7 @@ def test_every_cell_of_a_notebook_runs(path: Path, folder: Path) -> None:
     assert execute(read(path), folder)
 
 
+@pytest.mark.slow
 def test_the_quickstart_goes_on_in_another_kernel_after_a_restart(folder: Path) -> None:
     cells = read(FOLDER / "01_quickstart.ipynb").cells
     restart = next(n for n, cell in enumerate(cells) if "restart" in cell.metadata.get("tags", []))

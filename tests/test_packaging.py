@@ -56,6 +56,11 @@ def environment_with(folder: Path, packages: Sequence[str | Path], *options: str
     return programs
 
 
+@pytest.fixture(autouse=True)
+def _no_certificates() -> None:
+    """pip needs those of the machine."""
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the sdist and the wheel made from it."""

@@ -364,6 +364,7 @@ async def test_after_three_rounds_it_plans_with_what_it_knows() -> None:
 # -- processes --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_process_may_end_while_it_waits() -> None:
     """S3-15 to S3-17, S3-25, S3-26, S3-35, S3-38, S3-43: each step of the example in a process of its own."""
     check = unclear(topic=WHAT_TOPIC, information=WHAT_KIND)

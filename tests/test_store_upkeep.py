@@ -243,13 +243,23 @@ def test_the_commands_over_the_life_of_a_run() -> None:
     assert upcall("list", "--json", "--store", "other.db").json == []
 
 
-def test_wrong_use_is_one_line() -> None:
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("check --store none.db", "does not exist"),
+        ("import letter.json", "it is no JSON"),
+        pytest.param("import nothing.json", "No such file", marks=pytest.mark.slow),
+        pytest.param("prune --older-than soon", "is no age", marks=pytest.mark.slow),
+        pytest.param("prune --status odd", "Known: initializing", marks=pytest.mark.slow),
+    ],
+)
+def test_wrong_use_is_one_line(command: str, says: str) -> None:
     Path("letter.json").write_text('{"dear": ')
-    assert "does not exist" in upcall("store", "check", "--store", "none.db").error
-    assert "is no age" in upcall("store", "prune", "--older-than", "soon").error
-    assert "Known: initializing" in upcall("store", "prune", "--status", "odd").error
-    assert "it is no JSON" in upcall("store", "import", "letter.json").error
-    assert "No such file" in upcall("store", "import", "nothing.json").error
+    assert says in upcall("store", *command.split()).error
+
+
+@pytest.mark.slow
+def test_the_log_of_an_unknown_run_is_refused_as_json() -> None:
     assert upcall("log", "abcd", "--json").json["error"].startswith("Unknown run 'abcd'")
 
 
@@ -265,6 +275,7 @@ async def test_a_damaged_store_is_checked_with_status_1(tmp_path: Path) -> None:
     assert upcall("store", "check").status == 0
 
 
+@pytest.mark.slow
 def test_a_run_that_was_taken_back_waits_for_what_was_asked_then() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     question = upcall("show", run_id, "--json").json["questions"][0]

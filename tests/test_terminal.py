@@ -71,6 +71,7 @@ def test_a_question_is_asked_in_place_with_path_reason_and_options(terminal: Ter
     assert (status, "with FastAPI" in said) == (0, True)
 
 
+@pytest.mark.slow
 def test_events_stream_above_the_question(terminal: Terminal) -> None:
     child = terminal.start("run", TASK)
     child.expect_exact("Which framework?")
@@ -91,6 +92,7 @@ def test_an_empty_answer_and_a_wrong_one_are_asked_again(terminal: Terminal) -> 
         assert "B" in server.requests[-2].tool_results.values()
 
 
+@pytest.mark.slow
 def test_several_questions_are_asked_one_after_the_other(terminal: Terminal) -> None:
     both = Calls([ASK, Call("ask_user", {"question": "Which database?"})])
     with LoopbackServer(script(coder=[both, '{"summary": "Done."}'])) as server:
@@ -104,6 +106,7 @@ def test_several_questions_are_asked_one_after_the_other(terminal: Terminal) -> 
         assert set(server.requests[-2].tool_results.values()) == {"Django", "SQLite"}
 
 
+@pytest.mark.slow
 def test_a_question_that_is_not_required_is_skipped_with_return(terminal: Terminal) -> None:
     optional = Call("ask_user", {"question": "A colour?", "required": False})
     with LoopbackServer(script(coder=[optional, '{"summary": "Done."}'])) as server:
@@ -115,7 +118,9 @@ def test_a_question_that_is_not_required_is_skipped_with_return(terminal: Termin
         assert "The user skipped this question" in next(iter(server.requests[-2].tool_results.values()))
 
 
-@pytest.mark.parametrize("key", ["\x03", "\x04"], ids=["Ctrl-C", "Ctrl-D"])
+@pytest.mark.parametrize(
+    "key", [pytest.param("\x03", id="Ctrl-C"), pytest.param("\x04", id="Ctrl-D", marks=pytest.mark.slow)]
+)
 def test_ctrl_c_at_a_question_leaves_it_open_and_says_how_to_answer(terminal: Terminal, key: str) -> None:
     child = terminal.start("run", TASK)
     child.expect_exact(PROMPT)

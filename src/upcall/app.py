@@ -283,10 +283,10 @@ class Upcall:
         """Store answers to open questions of a waiting run, tell `told`, and take the run to its next rest."""
         stored, crew = await self._checked(stored)
         async with crew.closed_on_error():
-            claim, records = await self._claim_with(stored, answers)
+            claim = await self._claim_with(stored, answers)
             for event in told:
                 yield event
-        async with aclosing(self._advance(claim, crew, records)) as items:
+        async with aclosing(self._advance(claim, crew, claim.records)) as items:
             async for item in items:
                 yield item
 
@@ -407,20 +407,20 @@ class Upcall:
         stored, crew = await self._checked(stored)
         claim: StoredRun | None = None
         async with crew.closed_on_error():
-            records = await self.store.journal(run.id)
+            doubtful = in_doubt(stored.records)
             while claim is None:
                 with suppress(MailCame), recorded_as("resumed", user):
                     going_on, checkpoint = self._with_mail(stored, await self.store.mail(run.id))
-                    claim = await self.store.claim(stored, with_doubts(going_on, in_doubt(records)), checkpoint)
+                    claim = await self.store.claim(stored, with_doubts(going_on, doubtful), checkpoint)
         for question in claim.run.questions if claim.run.waiting else ():
             yield asked_event(question, source=question.asker)
-        async with aclosing(self._advance(claim, crew, records)) as items:
+        async with aclosing(self._advance(claim, crew, claim.records)) as items:
             async for item in items:
                 yield item
 
-    async def _claim_with(self, stored: StoredRun, answers: Sequence[Answer]) -> tuple[StoredRun, Mapping[str, str]]:
-        """The run with these answers, to be worked on, and its journal. Answers about calls in doubt are the journal's,
-        all others the team's; while calls are in doubt the run goes on waiting."""
+    async def _claim_with(self, stored: StoredRun, answers: Sequence[Answer]) -> StoredRun:
+        """The run with these answers, to be worked on. Answers about calls in doubt are the journal's, all others the
+        team's; while calls are in doubt the run goes on waiting."""
         run, checkpoint = stored.run, stored.checkpoint
         settled = [answer for answer in answers if answer.question_id in run.doubts]
         others = [answer for answer in answers if answer.question_id not in run.doubts]
@@ -428,7 +428,7 @@ class Upcall:
         if heard := [answer for answer in others if answer.question_id not in run.early]:
             checkpoint, target = delivered(checkpoint, heard, run.open_questions)
             status = self._phase(target)
-        records = await self.store.journal(run.id)
+        records = stored.records
         decided: dict[str, str | None] = {}
         for answer in settled:
             key = run.doubts[answer.question_id]
@@ -437,8 +437,7 @@ class Upcall:
         if doubts:
             status = RunStatus.AWAITING_CLARIFICATION
         answered = run.answered(status, answers).model_copy(update={"doubts": doubts})
-        claim = await self.store.claim(stored, answered, checkpoint, decided)
-        return claim, {key: text for key, text in {**records, **decided}.items() if text is not None}
+        return await self.store.claim(stored, answered, checkpoint, decided)
 
     def _with_mail(self, stored: StoredRun, mail: Sequence[Answer]) -> tuple[Run, Checkpoint]:
         """The run to be resumed, with the answers that came before its team could take them in. A question that the
@@ -656,8 +655,7 @@ class Upcall:
         """
         crew = self._crew(stored.run)
         async with crew.closed_on_error():
-            records = await self.store.journal(stored.run.id)
-            checkpoint = await fitted(crew.team, stored.run.id, stored.checkpoint, records)
+            checkpoint = await fitted(crew.team, stored.run.id, stored.checkpoint, stored.records)
         return replace(stored, checkpoint=checkpoint), replace(crew, loaded=True)
 
     def _crew(self, run: Run) -> _Crew:

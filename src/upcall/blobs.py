@@ -7,14 +7,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
-from sqlalchemy import select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DatabaseError
 
 from upcall import packing
+from upcall import statements as sql
 from upcall.packing import DamagedNode, Node
-from upcall.tables import blobs
 
 T = TypeVar("T")
 AT_ONCE = 500
@@ -38,8 +36,7 @@ def insert_missing(connection: Connection, nodes: Mapping[bytes, Node]) -> None:
 def insert_rows(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
     """As `insert_missing`, with what is stored already in its form."""
     if rows:
-        dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-        connection.execute(dialect.insert(blobs).on_conflict_do_nothing(), rows)
+        connection.execute(sql.insert_blobs(connection.dialect.name), rows)
 
 
 def fetch(connection: Connection, hashes: Collection[bytes]) -> dict[bytes, bytes]:
@@ -58,7 +55,7 @@ def fetch(connection: Connection, hashes: Collection[bytes]) -> dict[bytes, byte
 
 
 def _rows(connection: Connection, hashes: list[bytes]) -> dict[bytes, bytes]:
-    rows = connection.execute(select(blobs.c.hash, blobs.c.data).where(blobs.c.hash.in_(hashes)))
+    rows = connection.execute(sql.SELECT_BLOBS, {"hashes": hashes})
     return {bytes(row.hash): bytes(row.data) for row in rows}
 
 

@@ -36,7 +36,8 @@ _ANSWERS = (
     'HandoffMessage"},{"content":"","thought":null,"source":"coder","type":"AssistantMessage"},{"content":[{"id":"call_',
     '","arguments":"{\\"task\\": \\"","name":"researcher"}],"thought":null,"source":"lead","type":"AssistantMessage"},',
     '{"content":[{"content":"","name":"ask_user","call_id":"call_","is_error":false}],"type":'
-    '"FunctionExecutionResultMessage"},',
+    '"FunctionExecutionResultMessage"},{"content":[{"id":"call_","arguments":"{\\"query\\": \\"","name":"search"}],"thought":'
+    'null,"source":"researcher","type":"AssistantMessage"},',
 )
 _QUESTIONS = (
     '{"id":"","status":"awaiting_clarification","task":"","user":"","questions":[{"id":"","question":"Which ","header":"",'
@@ -46,8 +47,10 @@ _QUESTIONS = (
     '"answers":[],"closed":[],"clarifier_log":"","execution_path":["classifier","clarifier","planner","lead"],"usage":{'
     '"lead":{"prompt_tokens":102,"completion_tokens":1,"model_calls":1},"lead/coder":{"prompt_tokens":99,'
     '"completion_tokens":1,"model_calls":1},"classifier":{"prompt_tokens":9,"completion_tokens":10,"model_calls":2}},'
-    '"inputs":{"team":{"ledger":true,"ledger_model":false,"unattended":false,"max_questions_run":10,"assign":[]},"facts":[[],[]],'
-    '"own_team":true},"created_at":"2026-11-22T08:28:34Z","updated_at":"2026-11-22T08:28:35Z"}',
+    '"tools":{"lead/coder/write_file":1},'
+    '"inputs":{"team":{"ledger":true,"ledger_model":false,"unattended":false,"max_questions_run":10,"assign":[],'
+    '"expires_after":null,"on_expiry":"wait","remind_after":null},"facts":[[],[]],'
+    '"own_team":true},"overdue":[],"reminded":{},"created_at":"2026-11-22T08:28:34Z","updated_at":"2026-11-22T08:28:35Z"}',
     '"upcall.path":"lead/coder","upcall.error":"","upcall.questions":"[{\\"id\\":\\"\\",\\"question\\":\\"Which ?\\",'
     '\\"clarification_type\\":\\"missing_info\\",\\"options\\":[{\\"label\\":\\"Express\\"},{\\"label\\":\\"FastAPI\\"}],'
     '\\"allow_free_text\\":true,\\"multi_select\\":false,\\"required\\":true,\\"secret\\":false,\\"path\\":[\\"lead\\",\\"coder\\"],'
@@ -78,11 +81,13 @@ _STATE = (
     '"model_calls":1}}},"message_buffer":[]},"user":{"type":"ChatAgentContainerState","version":"1.0.0","agent_state":{'
     '"type":"BaseState","version":"1.0.0"},"message_buffer":[{"$":0},{"$":0}]},"SwarmGroupChatManager":{"type":'
     '"SwarmManagerState","version":"1.0.0","message_thread":[{"$":[[{"$":0}],{"$":0}]},{"$":0}],"current_turn":0,'
-    '"current_speaker":"lead","upcall":{"speaking":[],"given":["-4d75-"],"since":0}}}},"inbox":[],"so_far":{"rests":1,"classification":null,"clarifier_log":"","plan":null,"execution_path":['
-    '"lead"],"usage":{"lead":{"prompt_tokens":89,"completion_tokens":1,"model_calls":1}}}}',
+    '"current_speaker":"lead","upcall":{"speaking":[],"given":["-4d75-"],"since":0}}}},"inbox":[],"so_far":{"rests":1,"answered":0,"open":["'
+    '"],"lineage":null,"classification":null,"clarifier_log":"","plan":null,"execution_path":["lead"],"usage":{"lead":{'
+    '"prompt_tokens":89,"completion_tokens":1,"model_calls":1}},"tools":{}},"journal":{}}',
     '{"version":1,"team_state":null,"inbox":[{"id":"-4c27-","source":"user","models_usage":{"prompt_tokens":1,'
-    '"completion_tokens":1},"metadata":{},"created_at":"2026-11-22T08:28:34.960148Z","content":"","type":"TextMessage"}],"so_far":{"rests":0,"classification":null,"clarifier_log":"","plan":null,'
-    '"execution_path":[],"usage":{}}}',
+    '"completion_tokens":1},"metadata":{},"created_at":"2026-11-22T08:28:34.960148Z","content":"","type":"TextMessage"}],"so_far":{"rests":0,"answered":0,'
+    '"open":[],"lineage":null,"classification":null,"clarifier_log":"","plan":null,"execution_path":[],"usage":{},'
+    '"tools":{}},"journal":{}}',
 )
 
 DICTIONARY = "".join((*_RARE, *_ANSWERS, *_QUESTIONS, *_STATE)).encode()

@@ -7,6 +7,7 @@ runs, that it will is recorded: a call with no result is in doubt, and nobody bu
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -29,6 +30,12 @@ Write: TypeAlias = Callable[[Mapping[str, str | None]], Awaitable[None]]
 
 SECONDS_WITHOUT_DOUBT = 0.2
 """A worker that took longer to record that a tool will run looks whether the run is still its own."""
+
+SECONDS_NOTED = 0.02
+"""How long a model's reply waits for a write that takes it along: that of the call that it asks for, most often."""
+
+MAX_NOTED = 100_000
+"""A longer reply does not wait, in characters."""
 
 ToolT = TypeVar("ToolT")
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -90,6 +97,9 @@ class Journal:
     ) -> None:
         self._run_id, self._epoch, self._records, self._write_to = run_id, epoch, records, write
         self._new: dict[str, str | None] = {}
+        self._noted: dict[str, str | None] = {}
+        self._writing = asyncio.Lock()
+        self._timer: asyncio.Task[None] | None = None
         self._taken: set[str] = set()
         self._begun: dict[str, ToolRecord] = {}
         self._last: dict[tuple[Any, ...], str] = {}
@@ -105,11 +115,57 @@ class Journal:
     @property
     def records(self) -> dict[str, str]:
         """All that was recorded since the last rest."""
-        return {key: text for key, text in {**self._records, **self._new}.items() if text is not None}
+        known = {**self._records, **self._new, **self._noted}
+        return {key: text for key, text in known.items() if text is not None}
 
     async def _write(self, records: Mapping[str, str | None]) -> None:
-        await whole(self._write_to(records))
-        self._new |= records
+        """Write records, and with them what was noted before."""
+        self._noted |= records
+        await whole(self._write_noted(always=not records))
+
+    def _note(self, records: Mapping[str, str | None]) -> None:
+        """Have records written by the next write, and soon if there is none."""
+        self._noted |= records
+        if self._timer is None:
+            self._timer = asyncio.create_task(self._write_soon())
+
+    async def _write_soon(self) -> None:
+        await asyncio.sleep(SECONDS_NOTED)
+        self._timer = None
+        with suppress(Exception):  # It stays noted: who writes next is told what is wrong.
+            await whole(self._write_noted())
+
+    async def _write_noted(self, *, always: bool = False) -> None:
+        """Write what was noted, of all agents at once. What cannot be written stays noted."""
+        async with self._writing:
+            batch, self._noted = self._noted, {}
+            if not batch and not always:
+                return
+            try:
+                await self._write_to(batch)
+            except BaseException:
+                self._noted = batch | self._noted
+                raise
+            self._new |= batch
+
+    async def settle(self) -> None:
+        """Write what was noted and is not written yet.
+
+        Raises:
+            Whatever the writing raises; it stays noted.
+        """
+        await self.hold()
+        if self._noted:
+            await whole(self._write_noted())
+
+    async def hold(self) -> None:
+        """Write nothing any more by itself, and wait for what is being written: a checkpoint takes the journal's
+        place."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        async with self._writing:
+            pass
 
     async def reply(
         self,
@@ -123,6 +179,9 @@ class Journal:
         The call is told by its messages, in any order, and its `options`. Members that work at the same time may have
         heard more or less of each other when they are gone through again: a request that is not there gets the next
         reply to the same agent that nobody has got.
+
+        A new reply is noted, and written with what is done with it, or soon: a kill in between costs this one call.
+        What it is asked for with is written before.
         """
         request = sorted(_digest(message.model_dump_json()) for message in messages)
         key = self._key("model", agent, "", [*request, *options])
@@ -133,6 +192,7 @@ class Journal:
             self._last[who] = there
             self._taken.add(there)
             return _read(ReplyRecord, self._records[there]).reply
+        await self.settle()
         try:
             reply = await fetch()
         except BaseException:
@@ -143,7 +203,11 @@ class Journal:
         number = self._counts.get(party, 0)
         self._counts[party] = number + 1
         record = ReplyRecord(who=party, number=number, reply=reply)
-        await self._write({key: record.model_dump_json(exclude_none=True)})
+        text = record.model_dump_json(exclude_none=True)
+        if len(text) > MAX_NOTED:
+            await self._write({key: text})
+        else:
+            self._note({key: text})
         self._last[who] = key
         return reply
 

@@ -47,23 +47,29 @@ async def call_model(
     sent = list(messages) if client.model_info["vision"] else remove_images(list(messages))
     options: dict[str, Any] = {"tools": tools, "json_output": json_output, "cancellation_token": cancellation_token}
 
-    async def ask(emit: Emit[str | CreateResult]) -> None:
+    async def ask(emit: Emit[str | CreateResult]) -> CreateResult:
         async def fetch() -> CreateResult:
             async with asyncio.timeout(timeout):
                 fetched = _streamed(client, sent, options, emit) if stream else client.create(sent, **options)
                 return _sendable(await fetched)
 
         kept = journal.get()
-        emit(await (kept.reply(agent, sent, _form(tools, json_output), fetch) if kept else fetch()))
+        return await (kept.reply(agent, sent, _form(tools, json_output), fetch) if kept else fetch())
+
+    async def told(emit: Emit[str | CreateResult]) -> None:
+        emit(await cancellable(ask(emit), cancellation_token))
 
     reply: CreateResult | None = None
     try:
-        async with aclosing(emitted([lambda emit: cancellable(ask(emit), cancellation_token)])) as items:
-            async for item in items:
-                if isinstance(item, str):
-                    yield item
-                else:
-                    reply = item
+        if not stream:
+            reply = await cancellable(ask(_unheard), cancellation_token)
+        else:
+            async with aclosing(emitted([told])) as items:
+                async for item in items:
+                    if isinstance(item, str):
+                        yield item
+                    else:
+                        reply = item
     except (UpcallError, AssertionError):
         raise  # An assertion is a scripted model's: a test must see it as it is.
     except Exception as error:
@@ -71,6 +77,10 @@ async def call_model(
     # Last, and outside of everything that could still be cancelled: whoever has the reply can note it at once.
     assert reply is not None
     yield reply
+
+
+def _unheard(chunk: str | CreateResult) -> None:
+    """A reply that is not streamed has no pieces."""
 
 
 async def _streamed(

@@ -41,6 +41,8 @@ GROUPS_MIN = 200
 """The same for a list of groups: references cannot be compressed."""
 FAN_OUT = 4
 """How many elements a group has in the middle."""
+WHOLE_MAX = 8_000
+"""A value of at most so many bytes is not parted: its parts, compressed one by one, take more than they would save."""
 LARGE = 64_000
 """From this many bytes on, speed counts for more than the last few percent."""
 SMALL = 4_000
@@ -75,7 +77,10 @@ class Packed:
 
 
 def packed(value: Any) -> Packed:
-    """The nodes of a plain JSON value."""
+    """The nodes of a plain JSON value; a short one is a single node."""
+    text = _dump(value)
+    if len(text) <= WHOLE_MAX and _MARKED not in text:
+        return Packed(Node(text, ()), {}, len(text))
     packer = _Packer()
     root = packer.shrunk(value)
     return Packed(root, packer.nodes, packer.size)
@@ -140,11 +145,22 @@ class _Packer:
             text = _dump(value)
             if len(text) < TEXT_MIN and _MARKED not in text:
                 self.size += len(text)
-                part = Node(text, ())
-            else:
-                part = self._object(value)
-            return self._apart(part) if _weight(part) >= ELEMENT_MIN else part
+                return Node(text, ())
+            if len(text) > SMALL:
+                return self._whole_element(value)
+            element = _known.elements.get(text)
+            if element is None:
+                packer = _Packer()
+                element = packer._whole_element(value), packer.nodes
+                _known.keep(text, element)
+            self.size += len(text)
+            self.nodes |= element[1]
+            return element[0]
         return self.shrunk(value)
+
+    def _whole_element(self, value: dict[str, Any]) -> Node:
+        part = self._object(value)
+        return self._apart(part) if _weight(part) >= ELEMENT_MIN else part
 
     def _list(self, elements: list[Node], least: int = LIST_MIN) -> Node:
         self.size += len(elements)
@@ -165,6 +181,25 @@ class _Packer:
         found = digest(part)
         self.nodes[found] = part
         return Node(_REFERENCE, (found,))
+
+
+class _Known(threading.local):
+    """Elements of lists, as they were packed last, by their text: at each pause a long history is packed again, and all
+    but its end has been before."""
+
+    MAX = 4096
+    """Of at most `SMALL` characters each."""
+
+    def __init__(self) -> None:
+        self.elements: dict[bytes, tuple[Node, dict[bytes, Node]]] = {}
+
+    def keep(self, text: bytes, element: tuple[Node, dict[bytes, Node]]) -> None:
+        if len(self.elements) >= self.MAX:
+            self.elements.pop(next(iter(self.elements)))
+        self.elements[text] = element
+
+
+_known = _Known()
 
 
 def _weight(part: Node) -> int:

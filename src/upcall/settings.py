@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
@@ -134,7 +136,11 @@ class Settings(BaseSettings):
             given.data.pop("functions", None)
         from_file, variables = with_blocks(given), set[str]()
         try:
-            read = Settings.model_construct(**dict(_reading(from_file, variables)(**with_blocks(said))))
+            sources = _sources.set((from_file, variables))
+            try:
+                read = Settings.model_construct(**dict(_reading()(**with_blocks(said))))
+            finally:
+                _sources.reset(sources)
         except ValidationError as error:
             raise ConfigurationError(_problem(error, given)) from error
         except SettingsError as error:
@@ -254,8 +260,13 @@ class Settings(BaseSettings):
             yield f"No common model is set, so the scripted demo plays {', '.join(played)}; set model."
 
 
-def _reading(from_file: dict[str, Any], variables: set[str]) -> type[Settings]:
-    """Settings that are read from all sources when made. `variables` gets the names of those of the environment."""
+_sources: ContextVar[tuple[dict[str, Any], set[str]]] = ContextVar("upcall_sources")
+"""What is read now: the data of the file, and a set that gets the names of the variables of the environment."""
+
+
+@cache
+def _reading() -> type[Settings]:
+    """Settings that are read from all sources when made. A class takes longer to make than settings to read."""
 
     class Reading(Settings):  # pydantic-settings takes its sources from the class.
         @classmethod
@@ -267,6 +278,7 @@ def _reading(from_file: dict[str, Any], variables: set[str]) -> type[Settings]:
             dotenv_settings: PydanticBaseSettingsSource,
             file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
+            from_file, variables = _sources.get()
             for source in (env_settings, dotenv_settings):
                 assert isinstance(source, EnvSettingsSource)
                 variables.update(name.upper() for name in source.env_vars)

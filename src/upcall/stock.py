@@ -1,14 +1,16 @@
 """The journal for stock AutoGen agents: wrappers around their models, their tools and their code executors.
 
-Without a journal the wrappers pass everything through. A dump of a component is that of what is wrapped.
+With a journal they also end at once what does not listen to its cancellation token. Without one they pass everything
+through. A dump of a component is that of what is wrapped.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import asdict
 from typing import Any, Generic, TypeVar
 
@@ -33,7 +35,9 @@ from upcall.insides import (
     wrap_parts,
 )
 from upcall.journal import Journal, ToolOutcome, is_idempotent, journal
-from upcall.tasks import Emit, emitted
+from upcall.tasks import Emit, cancellable, emitted, stopping
+
+T = TypeVar("T")
 
 P = TypeVar("P", ChatCompletionClient, Workbench, CodeExecutor)
 S = TypeVar("S", Workbench, CodeExecutor)
@@ -91,8 +95,10 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
         kept = journal.get()
         if kept is None:
             return await self.inner.create(messages, **options)
-        form = _form(options)
-        return await kept.reply(self._agent, messages, form, lambda: self.inner.create(messages, **options))
+        form, token = _form(options), options.get("cancellation_token")
+        return await _until(
+            token, kept.reply(self._agent, messages, form, lambda: self.inner.create(messages, **options))
+        )
 
     async def create_stream(
         self, messages: Sequence[LLMMessage], **options: Any
@@ -121,7 +127,8 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
                 raise _Unfinished(None)
 
             try:
-                emit(await kept.reply(self._agent, messages, _form(options), fetch))
+                reply = kept.reply(self._agent, messages, _form(options), fetch)
+                emit(await _until(options.get("cancellation_token"), reply))
             except _Unfinished as unfinished:
                 if unfinished.reply is not None:
                     emit(unfinished.reply)
@@ -173,6 +180,12 @@ def _ended_by(token: CancellationToken | None) -> Iterator[None]:
         if token is None or not token.is_cancelled():
             raise
         raise _Cancelled("The call was cancelled.") from error
+
+
+async def _until(token: CancellationToken | None, work: Coroutine[Any, Any, T]) -> T:
+    """What `work` gives, ended by its token, or by that of the stretch where it was given none."""
+    token = token or stopping.get()
+    return await work if token is None else await cancellable(work, token)
 
 
 def _refuse_cancelled(options: Mapping[str, Any]) -> None:
@@ -228,7 +241,8 @@ class JournaledTool(BaseTool[BaseModel, Any]):
             if kept is None:
                 outcome = await run()
             else:
-                outcome = await kept.outcome(self._agent, call_id or "", self.name, args, run, idempotent=declared)
+                called = kept.outcome(self._agent, call_id or "", self.name, args, run, idempotent=declared)
+                outcome = await _until(token, called)
         if outcome.is_error:
             raise RuntimeError(outcome.content)
         return outcome.content
@@ -311,9 +325,8 @@ class JournaledWorkbench(_Service[Workbench], Workbench):
             with _ended_by(cancellation_token):
                 if kept is None:
                     return await self.inner.call_tool(name, arguments, cancellation_token, call_id)
-                outcome = await kept.outcome(
-                    self._agent, call_id or "", name, arguments or {}, run, idempotent=declared
-                )
+                called = kept.outcome(self._agent, call_id or "", name, arguments or {}, run, idempotent=declared)
+                outcome = await _until(cancellation_token, called)
         except _Cancelled as cancelled:
             return ToolResult(name=name, result=[TextResultContent(content=str(cancelled))], is_error=True)
         if isinstance(outcome.content, str):  # What the human said that it came to.
@@ -353,7 +366,8 @@ class JournaledExecutor(_Service[CodeExecutor], CodeExecutor):
             return await self.inner.execute_code_blocks(code_blocks, cancellation_token)
         blocks = {"code": json.dumps([asdict(block) for block in code_blocks])}
         declared = is_idempotent(self.inner)
-        outcome = await kept.outcome(self._agent, "", EXECUTE_CODE, blocks, run, idempotent=declared)
+        called = kept.outcome(self._agent, "", EXECUTE_CODE, blocks, run, idempotent=declared)
+        outcome = await _until(cancellation_token, called)
         if made:
             return made[0]
         if isinstance(outcome.content, Mapping):
@@ -385,9 +399,30 @@ def _tools(workbench: Workbench, agent: str) -> Workbench:
 
 def _tool(tool: BaseTool[Any, Any], agent: str) -> BaseTool[Any, Any]:
     """The tool with a journal; but the agent or team of a stock tool keeps it itself."""
-    if isinstance(tool, JournaledTool) or agent_of(tool) is not None or team_of(tool) is not None:
+    if isinstance(tool, JournaledTool):
         return tool
+    if agent_of(tool) is not None or team_of(tool) is not None:
+        return _ending(tool)
     return JournaledStreamTool(tool, agent) if isinstance(tool, StreamTool) else JournaledTool(tool, agent)
+
+
+def _ending(tool: Any) -> BaseTool[Any, Any]:
+    """A stock tool that is an agent or a team, for which `_ended_by` is needed as for any other."""
+    twin: Any = copy(tool)
+
+    async def run_json(args: Mapping[str, Any], cancellation_token: CancellationToken, **options: Any) -> Any:
+        with _ended_by(cancellation_token):
+            return await tool.run_json(args, cancellation_token, **options)
+
+    async def run_json_stream(
+        args: Mapping[str, Any], cancellation_token: CancellationToken, **options: Any
+    ) -> AsyncGenerator[Any, None]:
+        with _ended_by(cancellation_token):
+            async for item in tool.run_json_stream(args, cancellation_token, **options):
+                yield item
+
+    twin.run_json, twin.run_json_stream = run_json, run_json_stream
+    return twin  # type: ignore[no-any-return]
 
 
 def _code(executor: CodeExecutor, agent: str) -> CodeExecutor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DatabaseError, IntegrityError
 
 from upcall import identity, packing
+from upcall import statements as sql
 from upcall.blobs import Nodes, insert_missing
 from upcall.checkpoints import Checkpoint
 from upcall.databases import Database, database
@@ -31,13 +33,15 @@ from upcall.errors import (
     TooLarge,
     UnknownRun,
 )
-from upcall.packing import DamagedNode, Packed
+from upcall.packing import DamagedNode, Node, Packed
 from upcall.questions import Answer
 from upcall.runs import Run, RunStatus, changes
-from upcall.tables import checkpoints, journal, log, mail, runs
+from upcall.tables import log, runs
 from upcall.workers import Worker, taken_up
 
 MAX_STATE_BYTES = 100_000_000
+SMALL_CHARS = 64_000
+"""What has less is written without a thread: to compress it takes a millisecond at most."""
 
 
 class MailCame(Exception):
@@ -57,8 +61,19 @@ class StoredRun:
     checkpoint: Checkpoint
     version: int
     worker: str | None = None
+    journal: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
+    """What was done since the checkpoint, as it was stored when this was read or claimed."""
     record_nodes: frozenset[bytes] = field(default=frozenset(), compare=False, repr=False)
     checkpoint_nodes: frozenset[bytes] = field(default=frozenset(), compare=False, repr=False)
+
+    @property
+    def records(self) -> dict[str, str]:
+        """The records of the journal by their keys.
+
+        Raises:
+            SchemaMismatch: a record is damaged.
+        """
+        return _read_records(self.run.id, self.journal)
 
 
 @dataclass(frozen=True)
@@ -84,8 +99,8 @@ class RunStore:
             the tables are made by the first write; the folder or the database is not.
         lease_seconds: how long a worker that does not say that it lives keeps a run to itself. One whose process on
             this machine has ended loses it at once.
-        max_state_bytes: what is larger is not stored: one checkpoint, the record of one run, or what is journalled at
-            once, as JSON.
+        max_state_bytes: what is larger is not stored: one checkpoint, the record of one run, or one record of its
+            journal, as JSON.
 
     Raises:
         ConfigurationError: the URL names another kind of database, or its driver is not installed.
@@ -132,12 +147,19 @@ class RunStore:
             row = {"version": 1, "worker": worker, "beat": time.time(), **columns_of(run, record)}
             insert_run(connection, run, row)
             insert_missing(connection, {**record.nodes, **state.nodes})
-            connection.execute(checkpoints.insert().values(run_id=run.id, version=1, state=packing.seal(state.root)))
+            _add_checkpoint(connection, run.id, 1, state)
             _put_records(connection, run.id, records)
             add_to_log(connection, run.id, entries)
 
-        await self.database.write(work)
-        return StoredRun(run, checkpoint, 1, worker, frozenset(record.nodes), frozenset(state.nodes))
+        await self.database.write(work, small=_is_small(record.nodes, state.nodes))
+        return StoredRun(
+            run,
+            checkpoint,
+            1,
+            worker,
+            record_nodes=frozenset(record.nodes),
+            checkpoint_nodes=frozenset(state.nodes),
+        )
 
     async def load(self, run_id: str) -> StoredRun:
         """The run with this id, or the only one whose id starts with it (four characters or more).
@@ -176,9 +198,10 @@ class RunStore:
         """
         worker = stored.worker if run.working else None
 
-        def after(connection: Connection) -> None:
+        def after(connection: Connection) -> Mapping[str, bytes]:
             if checkpoint is not None or run.over:
-                connection.execute(journal.delete().where(journal.c.run_id == run.id))
+                connection.execute(sql.DELETE_JOURNAL, {"of_run": run.id})
+            return {}
 
         return await self._write(stored, run, checkpoint, worker, after)
 
@@ -193,14 +216,20 @@ class RunStore:
         with `records` in it.
 
         Raises:
+            RunConflict: also where the journal is not the one that `stored` has.
             RunBusy: another worker has the lease, and lives.
         """
         self._refuse_large(run, records or {})
         await self._lease_ended(stored)
         worker = taken_up(Worker()).dump() if run.working else None
-        return await self._write(
-            stored, run, checkpoint, worker, lambda connection: _put_records(connection, run.id, records or {})
-        )
+
+        def after(connection: Connection) -> Mapping[str, bytes]:
+            if _journal(connection, run.id) != stored.journal:
+                raise RunConflict(run.id)
+            _put_records(connection, run.id, records or {})
+            return _journal(connection, run.id) if records else stored.journal
+
+        return await self._write(stored, run, checkpoint, worker, after)
 
     async def _write(
         self,
@@ -208,32 +237,32 @@ class RunStore:
         run: Run,
         checkpoint: Checkpoint | None,
         worker: str | None,
-        after: Callable[[Connection], None],
+        after: Callable[[Connection], Mapping[str, bytes]],
     ) -> StoredRun:
         version = stored.version + 1
         record = self.packed_record(run)
         state = None if checkpoint is None else self.packed_state(run, checkpoint)
         entries = changes(stored.run, run)
+        known = stored.record_nodes | stored.checkpoint_nodes
+        needed = {**record.nodes, **(state.nodes if state else {})}
+        new = {each: node for each, node in needed.items() if each not in known}
 
-        def work(connection: Connection) -> None:
+        def work(connection: Connection) -> Mapping[str, bytes]:
             row = {"version": version, "worker": worker, "beat": time.time(), **columns_of(run, record)}
-            head = runs.update().where(runs.c.id == run.id, runs.c.version == stored.version)
-            if connection.execute(head.values(**row)).rowcount != 1:
-                there = connection.execute(select(runs.c.id).where(runs.c.id == run.id)).one_or_none()
+            head = {"of_run": run.id, "of_version": stored.version}
+            if connection.execute(sql.UPDATE_HEAD, {**row, **head}).rowcount != 1:
+                there = connection.execute(sql.SELECT_RUN, {"of_run": run.id}).one_or_none()
                 raise RunConflict(run.id) if there else RunGone(run.id, self.name)
             _take_mail(connection, stored.run, run)
-            known = stored.record_nodes | stored.checkpoint_nodes
-            needed = {**record.nodes, **(state.nodes if state else {})}
-            insert_missing(connection, {each: node for each, node in needed.items() if each not in known})
+            insert_missing(connection, new)
             if state is not None:
-                row = {"run_id": run.id, "version": version, "state": packing.seal(state.root)}
-                connection.execute(checkpoints.insert().values(**row))
+                _add_checkpoint(connection, run.id, version, state)
             add_to_log(connection, run.id, entries)
-            after(connection)
+            return after(connection)
 
-        await self.database.write(work)
+        left = await self.database.write(work, small=_is_small(new))
         nodes = frozenset(record.nodes), stored.checkpoint_nodes if state is None else frozenset(state.nodes)
-        return StoredRun(run, checkpoint or stored.checkpoint, version, worker, *nodes)
+        return StoredRun(run, checkpoint or stored.checkpoint, version, worker, left, *nodes)
 
     def packed_record(self, run: Run) -> Packed:
         """The record of a run, as it is stored; refused where it is too large."""
@@ -257,7 +286,7 @@ class RunStore:
         Raises:
             RunConflict: another worker has it now, or the run was cancelled.
         """
-        await self.database.write(partial(_renew, stored=stored))
+        await self.database.write(partial(_renew, stored=stored), small=True)
 
     async def release(self, stored: StoredRun) -> None:
         """Give the lease back in mid-work: the run stays as it is, and its journal.
@@ -268,7 +297,7 @@ class RunStore:
 
         def work(connection: Connection) -> None:
             _renew(connection, stored)
-            connection.execute(runs.update().where(runs.c.id == stored.run.id).values(worker=None))
+            connection.execute(sql.RELEASE, {"of_run": stored.run.id})
 
         await self.database.write(work)
 
@@ -300,8 +329,10 @@ class RunStore:
             raise RunBusy(stored.run.id, str(worker), self.lease_seconds)
 
     async def _beat(self, stored: StoredRun) -> float:
-        query = select(runs.c.beat).where(runs.c.id == stored.run.id)
-        found = await self.database.read(lambda connection: connection.execute(query).scalar_one_or_none())
+        of_run = {"of_run": stored.run.id}
+        found = await self.database.read(
+            lambda connection: connection.execute(sql.SELECT_BEAT, of_run).scalar_one_or_none()
+        )
         if found is None:
             raise RunGone(stored.run.id, self.name)
         return float(found)
@@ -313,18 +344,19 @@ class RunStore:
 
         Raises:
             RunConflict: the caller has no longer the lease. Nothing was written.
-            TooLarge: the texts are larger than the store takes. Nothing was written.
+            TooLarge: a text is larger than the store takes. Nothing was written.
         """
         self._refuse_large(stored.run, records)
+        small = sum(len(text) for text in records.values() if text is not None) < SMALL_CHARS
 
         def work(connection: Connection) -> None:
             _renew(connection, stored)
             _put_records(connection, stored.run.id, records)
 
-        await self.database.write(work)
+        await self.database.write(work, small=small)
 
     def _refuse_large(self, run: Run, records: Mapping[str, str | None]) -> None:
-        size = sum(len(text) for text in records.values() if text is not None)
+        size = max((len(text) for text in records.values() if text is not None), default=0)
         if size > self.max_state_bytes:
             raise TooLarge(f"What is to be journalled of run {run.id}", size, self.max_state_bytes)
 
@@ -377,6 +409,11 @@ class RunStore:
         return await self.database.read(lambda connection: runs_of(connection, connection.execute(query)))
 
 
+def _is_small(*new: Mapping[bytes, Node]) -> bool:
+    """Whether nodes are compressed and written in no time."""
+    return sum(len(node.text) for nodes in new for node in nodes.values()) < SMALL_CHARS
+
+
 # -- what is done in one transaction ----------------------------------------------------------------------------------
 
 
@@ -387,33 +424,32 @@ def insert_run(connection: Connection, run: Run, row: Mapping[str, Any]) -> None
         ConfigurationError: its id is taken.
     """
     try:
-        connection.execute(runs.insert().values(id=run.id, **row))
+        connection.execute(sql.INSERT_RUN, {"id": run.id, **row})
     except IntegrityError as error:
         raise ConfigurationError(f"There is a run {run.id} in the store already. Choose another id.") from error
 
 
 def _load(connection: Connection, *, run_id: str, name: str) -> StoredRun:
     found_id = full_id(connection, run_id)
-    query = select(runs.c.record, runs.c.version, runs.c.worker).where(runs.c.id == found_id)
-    row = connection.execute(query).one_or_none()
+    of_run = {"of_run": found_id}
+    row = connection.execute(sql.SELECT_HEAD, of_run).one_or_none()
     if row is None:
         raise UnknownRun(run_id, f"no run in {name} has this id")
     run, record_nodes = run_of(connection, row.record, found_id)
-    last = select(checkpoints.c.version, checkpoints.c.state).where(checkpoints.c.run_id == found_id)
-    found = connection.execute(last.order_by(checkpoints.c.version.desc()).limit(1)).one_or_none()
+    found = connection.execute(sql.SELECT_LAST_STATE, of_run).one_or_none()
     if found is None:
         raise SchemaMismatch(f"The stored run {found_id} has no checkpoint. See what is damaged: upcall store check")
     try:
         checkpoint, nodes = checkpoint_of(connection, found.state, found_id)
     except DamagedNode as error:
         raise _damaged_checkpoint(connection, found_id, found.version, error) from error
-    return StoredRun(run, checkpoint, row.version, row.worker, record_nodes, nodes)
+    return StoredRun(run, checkpoint, row.version, row.worker, _journal(connection, found_id), record_nodes, nodes)
 
 
 def full_id(connection: Connection, run_id: str) -> str:
     """The id that is meant; what was given where there is none."""
-    query = select(runs.c.id).where(runs.c.id.startswith(run_id, autoescape=True)).limit(3)
-    found = [row.id for row in connection.execute(query)]
+    escaped = re.sub("[/%_]", r"/\g<0>", run_id)
+    found = [row.id for row in connection.execute(sql.SELECT_IDS, {"pattern": f"{escaped}%"})]
     if run_id in found or len(run_id) < 4 or not found:
         return run_id
     if len(found) > 1:
@@ -430,8 +466,7 @@ def checkpoint_of(connection: Connection, state: bytes, run_id: str) -> tuple[Ch
 
 def checkpoint_at(connection: Connection, *, run_id: str, version: int) -> Checkpoint:
     """See `RunStore.checkpoint`."""
-    query = select(checkpoints.c.state).where(checkpoints.c.run_id == run_id, checkpoints.c.version == version)
-    state = connection.execute(query).scalar_one_or_none()
+    state = connection.execute(sql.SELECT_STATE, {"of_run": run_id, "of_version": version}).scalar_one_or_none()
     if state is None:
         raise UnknownRun(run_id, f"it has no checkpoint of version {version}")
     try:
@@ -442,17 +477,16 @@ def checkpoint_at(connection: Connection, *, run_id: str, version: int) -> Check
 
 def versions_of(connection: Connection, *, run_id: str) -> list[int]:
     """See `RunStore.versions`."""
-    query = select(checkpoints.c.version).where(checkpoints.c.run_id == run_id).order_by(checkpoints.c.version)
-    return list(connection.execute(query).scalars())
+    return list(connection.execute(sql.SELECT_VERSIONS, {"of_run": run_id}).scalars())
 
 
 def last_whole(connection: Connection, run_id: str, before: int) -> int | None:
     """The version of the last checkpoint before `before` that can be read, None where there is none."""
     for version in reversed(versions_of(connection, run_id=run_id)):
-        query = select(checkpoints.c.state).where(checkpoints.c.run_id == run_id, checkpoints.c.version == version)
         if version < before:
             try:
-                checkpoint_of(connection, connection.execute(query).scalar_one(), run_id)
+                state = connection.execute(sql.SELECT_STATE, {"of_run": run_id, "of_version": version}).scalar_one()
+                checkpoint_of(connection, state, run_id)
             except (DamagedNode, SchemaMismatch, DatabaseError):
                 continue
             return version
@@ -469,6 +503,11 @@ def _damaged_checkpoint(connection: Connection, run_id: str, version: int, error
     return SchemaMismatch(f"The checkpoint of run {run_id} (version {version}) is damaged: {error}. {remedy}")
 
 
+def _add_checkpoint(connection: Connection, run_id: str, version: int, state: Packed) -> None:
+    row = {"run_id": run_id, "version": version, "state": packing.seal(state.root)}
+    connection.execute(sql.INSERT_CHECKPOINT, row)
+
+
 def _take_mail(connection: Connection, before: Run, after: Run) -> None:
     """Take out of the mail what the run has taken in. See `RunStore.save` for what is refused."""
     known = {answer.question_id for answer in after.answers}
@@ -478,12 +517,12 @@ def _take_mail(connection: Connection, before: Run, after: Run) -> None:
     if (dropped and not after.over) or (new and after.waiting):
         raise MailCame
     if after.over or not new:
-        connection.execute(mail.delete().where(mail.c.run_id == after.id))
+        connection.execute(sql.DELETE_MAIL, {"of_run": after.id})
 
 
 def _post(connection: Connection, *, run_id: str, answers: Sequence[Answer], name: str) -> bool:
-    connection.execute(runs.update().where(runs.c.id == run_id).values(id=run_id))  # Now nobody else writes it.
-    record = connection.execute(select(runs.c.record).where(runs.c.id == run_id)).scalar_one_or_none()
+    connection.execute(sql.LOCK_RUN, {"of_run": run_id})
+    record = connection.execute(sql.SELECT_RECORD, {"of_run": run_id}).scalar_one_or_none()
     if record is None:
         raise RunGone(run_id, name)
     run, _ = run_of(connection, record, run_id)
@@ -495,7 +534,7 @@ def _post(connection: Connection, *, run_id: str, answers: Sequence[Answer], nam
         before = given.get(answer.question_id)
         if before is None:
             row = {"run_id": run_id, "question_id": answer.question_id, "answer": answer.model_dump_json()}
-            connection.execute(mail.insert().values(**row))
+            connection.execute(sql.INSERT_MAIL, row)
         elif not before.says_the_same(answer):
             raise AlreadyAnswered(f"Question {answer.question_id} has another answer already; that one stands.")
     return True
@@ -507,29 +546,41 @@ def _entries(query: Select[Any], connection: Connection) -> list[LogEntry]:
 
 
 def _renew(connection: Connection, stored: StoredRun) -> None:
-    held = runs.update().where(runs.c.id == stored.run.id, runs.c.worker == stored.worker)
-    if stored.worker is None or connection.execute(held.values(beat=time.time())).rowcount != 1:
+    held = {"of_run": stored.run.id, "of_worker": stored.worker, "beat": time.time()}
+    if stored.worker is None or connection.execute(sql.RENEW, held).rowcount != 1:
         raise RunConflict(stored.run.id)
 
 
 def _put_records(connection: Connection, run_id: str, records: Mapping[str, str | None]) -> None:
-    for key, text in records.items():
-        connection.execute(journal.delete().where(journal.c.run_id == run_id, journal.c.key == key))
-        if text is not None:
-            row = {"run_id": run_id, "key": key, "record": packing.seal_text(text)}
-            connection.execute(journal.insert().values(**row))
+    taken_out = [{"of_run": run_id, "of_key": key} for key, text in records.items() if text is None]
+    put = [
+        {"run_id": run_id, "key": key, "record": packing.seal_text(text)}
+        for key, text in records.items()
+        if text is not None
+    ]
+    if taken_out:
+        connection.execute(sql.DELETE_RECORD, taken_out)
+    if put:
+        connection.execute(sql.put_record(connection.dialect.name), put)
 
 
 def records_of(connection: Connection, *, run_id: str) -> dict[str, str]:
     """See `RunStore.journal`."""
-    rows = connection.execute(select(journal.c.key, journal.c.record).where(journal.c.run_id == run_id))
+    return _read_records(run_id, _journal(connection, run_id))
+
+
+def _journal(connection: Connection, run_id: str) -> dict[str, bytes]:
+    return {row.key: row.record for row in connection.execute(sql.SELECT_JOURNAL, {"of_run": run_id})}
+
+
+def _read_records(run_id: str, stored: Mapping[str, bytes]) -> dict[str, str]:
     found = {}
-    for row in rows:
+    for key, record in stored.items():
         try:
-            found[row.key] = packing.unseal_text(row.record)
+            found[key] = packing.unseal_text(record)
         except DamagedNode as error:
             raise SchemaMismatch(
-                f"The journal of run {run_id} is damaged at {row.key!r}: {error}. See what else is: upcall store check"
+                f"The journal of run {run_id} is damaged at {key!r}: {error}. See what else is: upcall store check"
             ) from error
     return found
 
@@ -538,14 +589,18 @@ def add_to_log(
     connection: Connection, run_id: str, entries: Iterable[tuple[str, str | None, Mapping[str, Any]]]
 ) -> None:
     """Add entries (kind, user, detail) to the log of a run."""
-    for kind, user, detail in entries:
-        row = {"run_id": run_id, "at": identity.now().isoformat(), "kind": kind, "user": user}
-        connection.execute(log.insert().values(**row, detail=json.dumps(detail)))
+    at = identity.now().isoformat()
+    rows = [
+        {"run_id": run_id, "at": at, "kind": kind, "user": user, "detail": json.dumps(detail)}
+        for kind, user, detail in entries
+    ]
+    if rows:
+        connection.execute(sql.INSERT_LOG, rows)
 
 
 def mail_of(connection: Connection, run_id: str) -> Sequence[Answer]:
     """See `RunStore.mail`."""
-    rows = connection.execute(select(mail.c.answer).where(mail.c.run_id == run_id))
+    rows = connection.execute(sql.SELECT_MAIL, {"of_run": run_id})
     return [Answer.model_validate_json(row.answer) for row in rows]
 
 
@@ -573,14 +628,14 @@ def run_of(connection: Connection, record: bytes, run_id: str) -> tuple[Run, fro
     return _as_run(nodes, root, run_id), nodes.hashes
 
 
-def _root(record: bytes, run_id: str) -> packing.Node:
+def _root(record: bytes, run_id: str) -> Node:
     try:
         return packing.unseal(record)
     except DamagedNode as error:
         raise _damaged_record(run_id, error) from error
 
 
-def _as_run(nodes: Nodes, root: packing.Node, run_id: str) -> Run:
+def _as_run(nodes: Nodes, root: Node, run_id: str) -> Run:
     try:
         return Run.model_validate(nodes.value(root))
     except DamagedNode as error:

@@ -50,7 +50,7 @@ from upcall.questions import Answer, Question
 from upcall.replies import Classification
 from upcall.runs import Run, RunStatus, counted
 from upcall.store import MailCame, RunStore, StoredRun
-from upcall.tasks import interruptions, whole
+from upcall.tasks import interruptions, stopping, whole
 from upcall.teams import USER
 
 Event: TypeAlias = BaseAgentEvent | BaseChatMessage
@@ -327,6 +327,7 @@ class Stretch:
             if self._finished:
                 await self.rested(team)
             else:
+                await self._journal.settle()
                 await self._store.release(self._stored)
 
     async def _run_team(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
@@ -334,6 +335,7 @@ class Stretch:
         present.set(self._ladder)
         mailbox.set(self._mailbox)
         journal.set(self._journal)
+        stopping.set(self._token)
         self._speakers = speakers(team)
         inbox = list(self._stored.checkpoint.inbox)
         async for item in team.run_stream(task=inbox or None, cancellation_token=self._token):
@@ -346,6 +348,10 @@ class Stretch:
 
     async def _save(self, run: Run, checkpoint: Checkpoint | None = None) -> Run:
         async with self._saving:
+            if checkpoint is None:
+                await self._journal.settle()
+            else:
+                await self._journal.hold()
             self._stored = await self._store.save(self._stored, run, checkpoint)
         return run
 

@@ -22,6 +22,9 @@ interruptions: ContextVar[list[BaseException] | None] = ContextVar("upcall_inter
 (autogen-agentchat 0.7.5); the driver sets a list before it runs a team, and the team's tasks inherit it. An entry also
 says that the team's state can be gone on from."""
 
+stopping: ContextVar[CancellationToken | None] = ContextVar("upcall_stopping", default=None)
+"""The token that ends the present stretch. AutoGen gives some of its model calls none, as that with which a
+`CodeExecutorAgent` reflects on its results (autogen-agentchat 0.7.5)."""
 
 Work: TypeAlias = Callable[[Emit[T]], Coroutine[Any, Any, None]]
 """Work that tells of what it does by calling what it is given."""
@@ -49,12 +52,12 @@ async def emitted(
             tasks.append(task)
             running += 1
 
-    async def follow() -> None:
-        while more is not None:
-            start(await more())
+    async def follow(ask: Callable[[], Coroutine[Any, Any, Sequence[Work[T]]]]) -> None:
+        while True:
+            start(await ask())
 
     start(works)
-    following = asyncio.create_task(follow())
+    following = [] if more is None else [asyncio.create_task(follow(more))]
     try:
         while running:
             item = await items.get()
@@ -63,7 +66,7 @@ async def emitted(
             else:
                 yield item
     finally:
-        await _let_go([following, *tasks])
+        await _let_go([*following, *tasks])
     for task in tasks:
         task.result()
 
