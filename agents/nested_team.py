@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Annotated, Any, ClassVar, Self
 
 from autogen_agentchat.base import Response, TaskResult, Team
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ChatMessage, TextMessage
+from autogen_agentchat.messages import BaseChatMessage, ChatMessage, TextMessage
 from autogen_core import CancellationToken, Component, ComponentModel
 from pydantic import BaseModel, Field
 
@@ -17,11 +17,9 @@ from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
 from upcall.callers import below
 from upcall.errors import AgentFailed, SchemaMismatch, UpcallError, first_line
 from upcall.group_chats import Waiting, keep_turns, speakers
-from upcall.handoffs import PATH, QUESTIONS, answering, answers_in, asked_by, asked_event, asking, under
+from upcall.handoffs import PATH, QUESTIONS, Event, answering, answers_in, asked_by, asked_event, asking, under
 from upcall.questions import Question
 from upcall.tasks import SECONDS_TO_LET_GO, interruptions
-
-Event = BaseAgentEvent | BaseChatMessage
 
 
 class TeamTurn(AgentState):

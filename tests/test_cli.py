@@ -156,8 +156,9 @@ def slow(arguments: tuple[str, ...], says: str) -> object:
         slow(("answer", "nosuchrun", "x"), "Unknown run 'nosuchrun'"),
         slow(("resume", "nosuchrun"), "Unknown run 'nosuchrun'"),
         (("run", "   "), "The task is empty"),
-        (("run",), "Missing argument"),
-        (("frobnicate",), "No such command"),
+        (("run",), "Missing argument 'TASK'. See: upcall run --help"),
+        (("frobnicate",), "No such command 'frobnicate'. See: upcall --help"),
+        (("store", "frobnicate"), "No such command 'frobnicate'. See: upcall store --help"),
         (("run", "x", "--no-such-option"), "No such option"),
         (("run", "x", "--model", "gpt-4o"), "Set OPENAI_API_KEY"),
         slow(("run", "x", "--base-url", "http://127.0.0.1:1/v1"), "add --model NAME"),
@@ -331,6 +332,8 @@ def test_a_refused_command_is_one_json_object_too() -> None:
 
 def test_without_arguments_the_help_is_shown() -> None:
     assert "Start a run." in upcall().out
+    store = upcall("store")
+    assert (store.status, "Count runs by status" in store.out, store.err) == (0, True, "")
     assert upcall("--version").out.startswith("upcall 0.")
 
 

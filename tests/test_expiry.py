@@ -720,7 +720,8 @@ def test_the_command_line_says_a_line_for_what_it_did_and_a_late_answer_is_wrong
 
 
 @pytest.mark.slow
-def test_watching_tells_of_a_question_that_waits_too_long_until_it_is_stopped() -> None:
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
+def test_watching_tells_of_a_question_that_waits_too_long_until_it_is_stopped(stop: signal.Signals) -> None:
     with LoopbackServer(ASKS_ONLY) as server:
         run_id = started_long_ago(server)
         watching = subprocess.Popen(
@@ -733,7 +734,7 @@ def test_watching_tells_of_a_question_that_waits_too_long_until_it_is_stopped() 
         try:
             assert watching.stdout is not None
             line = watching.stdout.readline()
-            watching.send_signal(signal.SIGINT)
+            watching.send_signal(stop)
             _, said = watching.communicate(timeout=60)
         finally:
             watching.kill()

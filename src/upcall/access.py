@@ -11,9 +11,7 @@ import logging
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
-
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
+from typing import NamedTuple
 
 from upcall.answers import GivenAnswers, full_id
 from upcall.assignment import ROLE
@@ -25,13 +23,13 @@ from upcall.errors import (
     UnknownQuestion,
     UnknownRun,
 )
+from upcall.handoffs import Event
+from upcall.identity import means
 from upcall.ladder import shown_once
 from upcall.questions import Answer, AnsweredBy, Question
 from upcall.runs import Run
 from upcall.settings import Settings
 from upcall.store import LogEntry, RunStore, StoredRun
-
-Event: TypeAlias = BaseAgentEvent | BaseChatMessage
 
 NOT_SHOWN = "(the task of somebody else)"
 """What stands for the task in a run of which a user sees only the questions assigned to them."""
@@ -103,7 +101,7 @@ class Access:
 
     def sees(self, run: Run) -> bool:
         """Whether there is such a run, for this user."""
-        asked = (*run.open_questions, *run.closed)
+        asked = run.asked.values()
         return self.whole(run) or any(self.assigned(each) and each.id not in run.doubts for each in asked)
 
     def shown(self, run: Run) -> Run:
@@ -163,7 +161,7 @@ class Access:
         if unknown is not None and not runs:
             raise unknown  # It says where the store should be.
         seen = [run.id for run in runs if self.sees(run)]
-        found = [each for each in seen if each.startswith(run_id)] if len(run_id) >= 4 else []
+        found = [each for each in seen if means(run_id, each)]
         if len(found) == 1:
             return await store.load(found[0])
         await self._refused(store, hidden.run.id if hidden is not None and not found else "", action)
@@ -307,8 +305,7 @@ def _named(given: GivenAnswers) -> list[str]:
 
 
 def _names(named: Iterable[str], question_id: str) -> bool:
-    """Whether one of these, whole or by its first characters, may mean this question."""
-    return any(each == question_id or (len(each) >= 4 and question_id.startswith(each)) for each in named)
+    return any(means(each, question_id) for each in named)
 
 
 def _as_one(question: Question, other: Question) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from upcall.errors import AlreadyAnswered, AnswerRefused, UnknownQuestion
+from upcall.identity import means
 from upcall.questions import Answer, AnsweredBy, Option, Outcome, Question
 from upcall.sealing import HIDDEN, seal
 
@@ -167,24 +168,20 @@ def _named(given: AnswerValue, open_questions: Sequence[Question]) -> str:
 
 def full_id(named: str, known: Sequence[str]) -> str:
     """The one known id that starts with `named`, or `named` itself where none or several do."""
-    starting = [known_id for known_id in known if known_id.startswith(named)] if len(named) >= 4 else []
-    return starting[0] if len(starting) == 1 else named
+    meant = [known_id for known_id in known if means(named, known_id)]
+    return meant[0] if len(meant) == 1 else named
 
 
 def _same_as_before(earlier: Answer, value: AnswerValue, question: Question | None) -> None:
     """Accept what was said before once more. Where the question is not known, an option counts by its label only."""
     if not _says_again(earlier.opened(), value, question):
         said = repr(HIDDEN if earlier.sealed else earlier.text or earlier.outcome.value)
+        who = f"{earlier.user or earlier.by.value} at {earlier.answered_at.isoformat()}"
         if earlier.by is not AnsweredBy.HUMAN and earlier.outcome is not Outcome.CANCELLED:
-            raise AlreadyAnswered(
-                f"Question {earlier.question_id} was answered by {earlier.by.value} ({earlier.reason}): "
-                f"{said}. To overrule that, the run has to go on from there anew, "
-                "which comes with forks; until then that answer stands."
-            )
-        who = earlier.user or earlier.by.value
+            who = f"{earlier.by.value} ({earlier.reason})"
         raise AlreadyAnswered(
-            f"Question {earlier.question_id} was answered by {who} at {earlier.answered_at.isoformat()}: "
-            f"{said}. That answer stands."
+            f"Question {earlier.question_id} was answered by {who}: {said}. That answer stands. A branch of the run "
+            f"goes on with another one: upcall fork RUN {earlier.question_id} ANSWER"
         )
 
 

@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import re
 import shlex
 import shutil
-import signal
 import sys
-import time
-import traceback
 from collections.abc import AsyncGenerator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
-from upcall import cli_store
-from upcall.errors import AnswerError, CallerError, TeamMismatch, UpcallError
+from upcall import cli_store, identity, interrupts
+from upcall.commands import (
+    AS_JSON,
+    BASE_URL,
+    CONFIG,
+    DEBUG,
+    FAILED,
+    MODEL,
+    STORE,
+    USER,
+    WRONG_USE,
+    Command,
+    RunId,
+    with_options,
+)
+from upcall.errors import CallerError, UpcallError
+from upcall.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from upcall.app import Upcall
     from upcall.questions import Answer
     from upcall.runs import Run
     from upcall.settings import ModelSettings, Settings
-    from upcall.terminal import Screen
-
-FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
+    from upcall.store import RunStore
 
 SECONDS_BETWEEN_LOOKS = 5.0
 """How often `upcall expire --watch` looks whether the time of a question is over."""
@@ -44,15 +53,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Model = Annotated[str | None, typer.Option(help="Model name, or 'demo' for scripted replies.")]
-BaseUrl = Annotated[str | None, typer.Option(help="Address of any OpenAI-compatible server, ending in /v1.")]
-Store = Annotated[str | None, typer.Option(help="SQLite file or PostgreSQL URL that holds the runs [upcall.db].")]
-Config = Annotated[Path | None, typer.Option(help="YAML file with settings [upcall.yaml if it is there].")]
-User = Annotated[str | None, typer.Option(help="Who you are: kept with runs and answers.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
-Debug = Annotated[bool, typer.Option(help="Print the traceback of an error.")]
-RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")]
-
 
 @app.callback(invoke_without_command=True)
 def _options(
@@ -65,346 +65,15 @@ def _options(
         raise typer.Exit
 
 
-@app.command()
-def run(
-    task: Annotated[str, typer.Argument(help="What is to be done.")],
-    detach: Annotated[bool, typer.Option(help="Stop at the first question and say how to answer it.")] = False,
-    workspace: Annotated[Path | None, typer.Option(help="Folder for the coder's files [upcall-work/RUN].")] = None,
-    docs: Annotated[list[Path] | None, typer.Option(help="A document or folder to research; repeatable.")] = None,
-    review_plan: Annotated[bool, typer.Option("--review-plan", help="Show the plan before it is worked off.")] = False,
-    unattended: Annotated[
-        bool, typer.Option("--unattended", help="Nobody is there: questions come to their own default.")
-    ] = False,
-    expires_after: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long each question waits: 30m, 2h, 3d [for ever].")
-    ] = None,
-    on_expiry: Annotated[
-        str | None, typer.Option(metavar="WHAT", help="What happens then: wait, assume, cancel or fail [wait].")
-    ] = None,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Start a run. On a terminal questions are asked in place; otherwise it stops at the first one."""
-    from upcall.identity import new_id
-
-    command = _Command(
-        debug,
-        as_json,
-        model=model,
-        base_url=base_url,
-        store=store,
-        config=config,
-        user=user,
-        detach=detach,
-        enable_plan_approval=review_plan or None,
-        unattended=unattended or None,
-        expires_after=expires_after,
-        on_expiry=on_expiry,
-    )
-    run_id = new_id()
-    with command:
-        stream = command.app.start_stream(task, workspace=workspace, documents=docs or (), run_id=run_id)
-        command.follow(stream, run_id)
-
-
-@app.command()
-def answer(
-    run_id: RunId,
-    answers: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[ANSWER | ID=ANSWER ...]",
-            help="The answer, or one for each question by its id; - reads it from standard input (for secrets).",
-        ),
-    ] = None,
-    skip: Annotated[list[str] | None, typer.Option(metavar="ID", help="Skip this question; repeatable.")] = None,
-    decline: Annotated[list[str] | None, typer.Option(metavar="ID", help="Decline this question.")] = None,
-    detach: Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")] = False,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Answer open questions of a run; it goes on to its next rest. Without an answer they are asked here."""
-    command = _Command(
-        debug, as_json, model=model, base_url=base_url, store=store, config=config, user=user, detach=detach
-    )
-    with command:
-        found = command.open(run_id)
-        given = _given(found, answers or [], skip or [], decline or [])
-        if not given and command.interactive and (mine := command.answerable(found)).questions:
-            given = command.screen.ask(mine)
-        elif not given:
-            ids = ", ".join(question.id for question in found.questions)
-            raise CallerError(
-                f"No answer was given. Say: upcall answer {found.id} ANSWER, or ID=ANSWER for each question"
-                f"{f' ({ids})' if ids else ''}."
-            )
-        command.follow(command.app.answer_stream(found.id, given), found.id)
-
-
-@app.command()
-def resume(
-    run_id: RunId,
-    detach: Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")] = False,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Go on with a run that failed, was interrupted, or whose process ended."""
-    command = _Command(
-        debug, as_json, model=model, base_url=base_url, store=store, config=config, user=user, detach=detach
-    )
-    with command:
-        found = command.open(run_id)
-        command.follow(command.app.resume_stream(found.id), found.id)
-
-
-@app.command()
-def fork(
-    run_id: RunId,
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The id of the question to answer otherwise.")],
-    answer: Annotated[str | None, typer.Argument(metavar="ANSWER", help="The other answer.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is kept and what is done anew.")] = False,
-    workspace: Annotated[Path | None, typer.Option(help="Folder for the branch's files [a copy of the run's].")] = None,
-    detach: Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")] = False,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Start a branch of a run: the same up to a question, with another answer. The run itself stays as it is."""
-    from upcall.identity import new_id
-
-    command = _Command(
-        debug, as_json, model=model, base_url=base_url, store=store, config=config, user=user, detach=detach
-    )
-    with command:
-        found = command.open(run_id)
-        if dry_run:
-            plan = asyncio.run(command.app.plan_fork(found.id, question))
-            if as_json:
-                command.print_json(plan.as_json())
-            else:
-                command.screen.result("\n".join(plan.lines()))
-            return
-        if answer is None:
-            raise CallerError(f"No answer was given. Say: upcall fork {found.id} {question} ANSWER")
-        forked = new_id()
-        stream = command.app.fork_stream(found.id, question, answer, workspace=workspace, new_id=forked)
-        command.follow(stream, forked)
-
-
-@app.command()
-def diff(
-    one: RunId,
-    other: Annotated[str, typer.Argument(metavar="OTHER", help="The other run's id, or its first characters.")],
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    debug: Debug = False,
-) -> None:
-    """Show where two branches of a run part, and what became of each."""
-    command = _Command(debug, False, store=store, config=config, user=user)
-    with command:
-        command.screen.result("\n".join(asyncio.run(command.app.diff(one, other))))
-
-
-@app.command("list")
-def list_runs(
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """List the stored runs, newest first."""
-    command = _Command(debug, as_json, store=store, config=config, user=user)
-    with command:
-        from upcall.terminal import table
-
-        runs = asyncio.run(command.app.list())
-        if as_json:
-            command.print_json([each.as_json() for each in runs])
-        elif runs:
-            command.screen.result(table(runs))
-        else:
-            there = "" if asyncio.run(command.app.store.exists()) else ": the file does not exist"
-            command.screen.note(f"No runs in {command.app.store.name}{there}.")
-
-
-@app.command()
-def inbox(
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """List the open questions of all runs that you may answer, oldest first."""
-    command = _Command(debug, as_json, store=store, config=config, user=user)
-    with command:
-        entries = asyncio.run(command.app.inbox())
-        if as_json:
-            command.print_json([{"run_id": each.run_id, **each.question.as_json()} for each in entries])
-        for each in () if as_json else entries:
-            command.screen.question(each.question, console=command.screen.out)
-            command.screen.result(command.how_to_answer(each.run_id, each.question.id))
-        if not entries and not as_json:
-            command.screen.note("No question waits for you.")
-
-
-@app.command()
-def assign(
-    run_id: RunId,
-    question: Annotated[str, typer.Argument(metavar="ID", help="The open question, or its first characters.")],
-    who: Annotated[
-        str | None, typer.Argument(metavar="[WHO]", help="A user, or role:NAME; without it the owner of the run.")
-    ] = None,
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Say who is to answer an open question."""
-    command = _Command(debug, as_json, store=store, config=config, user=user)
-    with command:
-        assigned = asyncio.run(command.app.assign(run_id, question, who))
-        if as_json:
-            command.print_json(assigned.as_json())
-        else:
-            command.screen.note(f"Question {question} of run {assigned.id} is for {who or 'the owner of the run'} now.")
-
-
-@app.command()
-def audit(
-    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="One run; without it all of yours.")] = None,
-    after: Annotated[int, typer.Option(metavar="N", help="Only what follows the entry with this number.")] = 0,
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Say who did what, and who was refused, oldest first."""
-    command = _Command(debug, as_json, store=store, config=config, user=user)
-    with command:
-        entries = asyncio.run(command.app.audit(run_id, after=after))
-        if as_json:
-            command.print_json([asdict(each) for each in entries])
-        elif entries:
-            from upcall.terminal import audit_table
-
-            command.screen.result(audit_table(entries))
-
-
-@app.command()
-def show(
-    run_id: RunId,
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Show a run: plan, answers, tokens, open questions, result."""
-    command = _Command(debug, as_json, store=store, config=config, user=user)
-    with command:
-        found = asyncio.run(command.app.get(run_id))
-        if as_json:
-            command.print_json(found.as_json())
-        else:
-            command.screen.whole(found)
-            if found.questions and not found.over:
-                command.screen.waiting(found, command.program, command.store_option, command.screen.out)
-
-
-@app.command()
-def undo(
-    run_id: RunId,
-    change: Annotated[
-        str | None, typer.Argument(metavar="[CHANGE]", help="This one and all after it; without it the last.")
-    ] = None,
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Undo what a run changed in files. Nothing is undone where somebody else changed a file since."""
-    command = _Command(debug, as_json, store=store, config=config, user=user)
-    with command:
-        done = asyncio.run(command.app.undo(run_id, change))
-        if as_json:
-            command.print_json([each.model_dump(mode="json") for each in done])
-        for each in () if as_json else done:
-            command.screen.note(f"Undone: {', '.join(each.undoes)} in {each.folder}.")
-            command.screen.result("".join(file.diff for file in each.files).rstrip())
-
-
-@app.command()
-def cancel(
-    run_id: RunId,
-    store: Store = None,
-    config: Config = None,
-    user: User = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """End a run for good."""
-    command = _Command(debug, as_json, store=store, config=config, user=user)
-    with command:
-        command.finish(asyncio.run(command.app.cancel(run_id)))
-
-
-@app.command()
-def expire(
-    watch: Annotated[bool, typer.Option("--watch", help="Go on looking, every few seconds, until Ctrl-C.")] = False,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    store: Store = None,
-    config: Config = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Act on questions whose time is over, and remind of those that wait: one line each."""
-    command = _Command(debug, as_json, model=model, base_url=base_url, store=store, config=config)
-    with command:
-        if watch and as_json:
-            raise CallerError("--watch prints lines as things happen and has no --json; leave one of them out.")
-        command.expire(watch=watch)
-
-
-app.command("log")(cli_store.show_log)
-app.add_typer(cli_store.app, name="store")
-
-
-class _Command:
-    """One call of the command line: its settings, its screen, and the one place where its errors end."""
+class _Command(Command):
+    """A command about runs: its settings, and the screen that shows them."""
 
     app: Upcall
-    screen: Screen
 
-    def __init__(self, debug: bool, as_json: bool, *, detach: bool = False, **explicit: Any) -> None:
-        self.debug, self.as_json = debug, as_json
+    def __init__(self, *, as_json: bool = False, debug: bool = False, **explicit: Any) -> None:
+        super().__init__(as_json=as_json, debug=debug)
         self.watching = False
-        self.interactive = not as_json and not detach and sys.stdin.isatty() and sys.stderr.isatty()
+        self.interactive = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
         self.program = _program()
         given = [(name, explicit.get(name)) for name in ("store", "config", "user")]
         self.store_option = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in given if value)
@@ -412,34 +81,31 @@ class _Command:
         self._secrets: list[str] = []
         self._run_id: str | None = None
 
-    def __enter__(self) -> _Command:
-        from upcall.terminal import Screen
-
-        self.screen = Screen()
-        _quiet_autogen()
-        try:
-            self._use(self._settings())
-        except UpcallError as error:
-            self._fail(error)
+    def given(self, *, detach: bool, **settings: Any) -> Self:
+        """The command with options of its own: whether questions are left for later, and settings."""
+        self.interactive = self.interactive and not detach
+        self._explicit |= settings
         return self
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, KeyboardInterrupt | EOFError | asyncio.CancelledError):
-            self._stopped()
-        if isinstance(error, Exception) and not isinstance(error, typer.Exit | typer.Abort | typer.TyperException):
-            self._fail(error)
+    def opened(self) -> None:
+        """See `Command`."""
+        _quiet_autogen()
+        self._use(self._settings())
 
     def open(self, run_id: str) -> Run:
         """The run, with the model it was started with where the command line names none."""
-        found = asyncio.run(self.app.get(run_id))
-        self._use_model_of(found.id)
+        return interrupts.run(self._open(run_id))
+
+    async def _open(self, run_id: str) -> Run:
+        found = await self.app.get(run_id)
+        await self._use_model_of(found.id)
         return found
 
-    def _use_model_of(self, run_id: str) -> None:
+    async def _use_model_of(self, run_id: str) -> None:
         """Go on with the model of the run, whoever sees how much of it, where the command line names none."""
         if self._explicit.get("model") is None:
-            inputs = asyncio.run(self.app.store.load(run_id)).run.inputs
-            self._use(self.app.settings.started_with(inputs, self._explicit.get("base_url")))
+            inputs = (await self.app.store.load(run_id)).run.inputs
+            self._use(self.app.settings.started_with(inputs, self._explicit.get("base_url")), self.app.store)
 
     def answerable(self, run: Run) -> Run:
         """The run with the open questions that the user may answer."""
@@ -485,28 +151,31 @@ class _Command:
 
     def expire(self, *, watch: bool) -> None:
         """Act on all runs with something due, each with the model that it was started with; once, or on and on."""
-        from upcall.expiry import looked_at
-        from upcall.identity import now
-
         self.screen.show_log(verbose=bool(self.app.settings.verbose))
-        self.watching, settings = watch, self.app.settings
-        rests: list[Run] = []
-        while True:
-            for run_id in asyncio.run(looked_at(self.app.store, now())):
-                self._use(settings)
-                self._use_model_of(run_id)
-                rests += asyncio.run(self._expired(run_id))
-            if not watch:
-                break
-            time.sleep(SECONDS_BETWEEN_LOOKS)
+        self.watching = watch
+        rests = interrupts.run(self._watch() if watch else self._expire())
         if self.as_json:
             self.print_json([each.as_json() for each in rests])
+
+    async def _watch(self) -> list[Run]:
+        while True:
+            await self._expire()
+            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+
+    async def _expire(self) -> list[Run]:
+        from upcall.expiry import looked_at
+
+        settings, rests = self.app.settings, []
+        for run_id in await looked_at(self.app.store, identity.now()):
+            await self._use_model_of(run_id)
+            rests += await self._expired(run_id)
+            self._use(settings, self.app.store)
+        return rests
 
     async def _expired(self, run_id: str) -> list[Run]:
         from upcall.runs import Run
 
         self._run_id = run_id
-        _stop_on_sigterm()
         rests: list[Run] = []
         async for item in self.app.expire_stream(run_id=run_id):
             if isinstance(item, Run):
@@ -524,16 +193,10 @@ class _Command:
         if folder and Path(folder).is_dir():
             self.screen.note(f"Files are in {folder}")
 
-    def print_json(self, value: object) -> None:
-        """The one object on standard output."""
-        sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
-        sys.stdout.flush()
-
     def _consume(self, stream: AsyncGenerator[Any, None]) -> Run:
         from upcall.runs import Run
 
         async def consume() -> Run:
-            _stop_on_sigterm()
             started = False
             async for item in stream:
                 if isinstance(item, Run):
@@ -545,7 +208,7 @@ class _Command:
                     self.screen.event(item)
             raise AssertionError("a stream ends with its run")
 
-        return asyncio.run(consume())
+        return interrupts.run(consume())
 
     def _settings(self) -> Settings:
         from upcall.settings import Settings
@@ -553,7 +216,7 @@ class _Command:
         config = self._explicit.pop("config", None)
         return Settings.read(config, **self._explicit)
 
-    def _use(self, settings: Settings) -> None:
+    def _use(self, settings: Settings, store: RunStore | None = None) -> None:
         from upcall.app import Upcall
         from upcall.sealing import KEY
 
@@ -562,7 +225,7 @@ class _Command:
         self._secrets += os.environ.get(KEY, "").split(",")
         for component in (*(each.model_client for each in models), *settings.tools):
             self._secrets += _texts_in(component)
-        self.app = Upcall(settings=settings)
+        self.app = Upcall(settings=settings, store=store)
 
     def _announce(self) -> None:
         """The first line, where the replies are scripted."""
@@ -575,46 +238,35 @@ class _Command:
             self.screen.note(f"note: {note}", "yellow")
         self.screen.show_log(verbose=bool(self.app.settings.verbose))
 
-    def _fail(self, error: Exception) -> None:
-        if self.debug:
-            text = "".join(traceback.format_exception(error))
-            for secret in filter(None, self._secrets):
-                text = text.replace(secret, "[key]")
-            sys.stderr.write(text)
-        if self.as_json:
-            failed: dict[str, object] = {
-                "run_id": self._run_id,
-                "status": None,
-                "result": None,
-                "error": str(error),
-                "questions": [],
-                "assumptions": [],
-            }
-            self.print_json(failed)
-        if isinstance(error, TeamMismatch):
-            summary, *lines = str(error).splitlines()
-            self.screen.error(summary)
-            for line in lines:
-                self.screen.note(f"  {line}", "default")
-        elif isinstance(error, UpcallError):
-            self.screen.error(str(error))
-        else:
-            self.screen.error(f"{type(error).__name__}: {error}. This is a fault in upcall; --debug shows where.")
-        raise typer.Exit(WRONG_USE if isinstance(error, CallerError | AnswerError) else FAILED) from error
+    def failed(self, error: Exception) -> dict[str, Any]:
+        """As the object of a run."""
+        return {
+            "run_id": self._run_id,
+            "status": None,
+            "result": None,
+            "error": str(error),
+            "questions": [],
+            "assumptions": [],
+        }
 
-    def _stopped(self) -> None:
+    def without_secrets(self, text: str) -> str:
+        """Without any key."""
+        for secret in filter(None, self._secrets):
+            text = text.replace(secret, "[key]")
+        return text
+
+    def stopped(self) -> None:
         """Say how to go on with what is stored."""
         self.screen.note("")
-        stored = asyncio.run(self._stored())
-        if stored is None and self.watching:
-            self.screen.note("Stopped.", "default")
-        elif stored is None:
-            self.screen.note("Stopped. No run was stored.", "default")
-        else:
+        stored = interrupts.run(self._stored())
+        if stored is not None:
             verb = "answer" if stored.waiting else "show" if stored.over else "resume"
             self.screen.note(f"Stopped. Run {stored.id} is stored; go on with:", "default")
             self.screen.note(f"  {self.program} {verb} {stored.id}{self.store_option}", "default")
-        raise typer.Exit(INTERRUPTED)
+        elif self.watching:
+            super().stopped()
+        else:
+            self.screen.note("Stopped. No run was stored.", "default")
 
     async def _stored(self) -> Run | None:
         try:
@@ -623,10 +275,253 @@ class _Command:
             return None
 
 
-def _stop_on_sigterm() -> None:
-    """A service manager's stop is the same to a run as Ctrl-C."""
-    if (here := asyncio.current_task()) is not None and sys.platform != "win32":
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, here.cancel)
+_SHOWN = (STORE, CONFIG, USER, AS_JSON, DEBUG)
+_look = with_options(_Command, *_SHOWN)
+_work = with_options(_Command, MODEL, BASE_URL, *_SHOWN)
+
+
+@app.command()
+@_work
+def run(
+    command: _Command,
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What is to be done.")],
+    detach: Annotated[bool, typer.Option(help="Stop at the first question and say how to answer it.")] = False,
+    workspace: Annotated[Path | None, typer.Option(help="Folder for the coder's files [upcall-work/RUN].")] = None,
+    docs: Annotated[list[Path] | None, typer.Option(help="A document or folder to research; repeatable.")] = None,
+    review_plan: Annotated[bool, typer.Option("--review-plan", help="Show the plan before it is worked off.")] = False,
+    unattended: Annotated[
+        bool, typer.Option("--unattended", help="Nobody is there: questions come to their own default.")
+    ] = False,
+    expires_after: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How long each question waits: 30m, 2h, 3d [for ever].")
+    ] = None,
+    on_expiry: Annotated[
+        str | None, typer.Option(metavar="WHAT", help="What happens then: wait, assume, cancel or fail [wait].")
+    ] = None,
+) -> None:
+    """Start a run. On a terminal questions are asked in place; otherwise it stops at the first one."""
+    command.given(
+        detach=detach,
+        enable_plan_approval=review_plan or None,
+        unattended=unattended or None,
+        expires_after=expires_after,
+        on_expiry=on_expiry,
+    )
+    run_id = identity.new_id()
+    with command:
+        stream = command.app.start_stream(task, workspace=workspace, documents=docs or (), run_id=run_id)
+        command.follow(stream, run_id)
+
+
+@app.command()
+@_work
+def answer(
+    command: _Command,
+    run_id: RunId,
+    answers: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ANSWER | ID=ANSWER ...]",
+            help="The answer, or one for each question by its id; - reads it from standard input (for secrets).",
+        ),
+    ] = None,
+    skip: Annotated[list[str] | None, typer.Option(metavar="ID", help="Skip this question; repeatable.")] = None,
+    decline: Annotated[list[str] | None, typer.Option(metavar="ID", help="Decline this question.")] = None,
+    detach: Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")] = False,
+) -> None:
+    """Answer open questions of a run; it goes on to its next rest. Without an answer they are asked here."""
+    with command.given(detach=detach):
+        found = command.open(run_id)
+        given = _given(found, answers or [], skip or [], decline or [])
+        if not given and command.interactive and (mine := command.answerable(found)).questions:
+            given = command.screen.ask(mine)
+        elif not given:
+            ids = ", ".join(question.id for question in found.questions)
+            raise CallerError(
+                f"No answer was given. Say: upcall answer {found.id} ANSWER, or ID=ANSWER for each question"
+                f"{f' ({ids})' if ids else ''}."
+            )
+        command.follow(command.app.answer_stream(found.id, given), found.id)
+
+
+@app.command()
+@_work
+def resume(
+    command: _Command,
+    run_id: RunId,
+    detach: Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")] = False,
+) -> None:
+    """Go on with a run that failed, was interrupted, or whose process ended."""
+    with command.given(detach=detach):
+        found = command.open(run_id)
+        command.follow(command.app.resume_stream(found.id), found.id)
+
+
+@app.command()
+@_work
+def fork(
+    command: _Command,
+    run_id: RunId,
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The id of the question to answer otherwise.")],
+    answer: Annotated[str | None, typer.Argument(metavar="ANSWER", help="The other answer.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is kept and what is done anew.")] = False,
+    workspace: Annotated[Path | None, typer.Option(help="Folder for the branch's files [a copy of the run's].")] = None,
+    detach: Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")] = False,
+) -> None:
+    """Start a branch of a run: the same up to a question, with another answer. The run itself stays as it is."""
+    with command.given(detach=detach):
+        found = command.open(run_id)
+        if dry_run:
+            plan = interrupts.run(command.app.plan_fork(found.id, question))
+            if command.as_json:
+                command.print_json(plan.as_json())
+            else:
+                command.screen.result("\n".join(plan.lines()))
+            return
+        if answer is None:
+            raise CallerError(f"No answer was given. Say: upcall fork {found.id} {question} ANSWER")
+        forked = identity.new_id()
+        stream = command.app.fork_stream(found.id, question, answer, workspace=workspace, new_id=forked)
+        command.follow(stream, forked)
+
+
+@app.command()
+@with_options(_Command, STORE, CONFIG, USER, DEBUG)
+def diff(
+    command: _Command,
+    one: RunId,
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="The other run's id, or its first characters.")],
+) -> None:
+    """Show where two branches of a run part, and what became of each."""
+    with command:
+        command.screen.result("\n".join(interrupts.run(command.app.diff(one, other))))
+
+
+@app.command("list")
+@_look
+def list_runs(command: _Command) -> None:
+    """List the stored runs, newest first."""
+    with command:
+        from upcall.terminal import table
+
+        runs = interrupts.run(command.app.list())
+        if command.as_json:
+            command.print_json([each.as_json() for each in runs])
+        elif runs:
+            command.screen.result(table(runs))
+        else:
+            there = "" if interrupts.run(command.app.store.exists()) else ": the file does not exist"
+            command.screen.note(f"No runs in {command.app.store.name}{there}.")
+
+
+@app.command()
+@_look
+def inbox(command: _Command) -> None:
+    """List the open questions of all runs that you may answer, oldest first."""
+    with command:
+        entries = interrupts.run(command.app.inbox())
+        if command.as_json:
+            command.print_json([{"run_id": each.run_id, **each.question.as_json()} for each in entries])
+        for each in () if command.as_json else entries:
+            command.screen.question(each.question, console=command.screen.out)
+            command.screen.result(command.how_to_answer(each.run_id, each.question.id))
+        if not entries and not command.as_json:
+            command.screen.note("No question waits for you.")
+
+
+@app.command()
+@_look
+def assign(
+    command: _Command,
+    run_id: RunId,
+    question: Annotated[str, typer.Argument(metavar="ID", help="The open question, or its first characters.")],
+    who: Annotated[
+        str | None, typer.Argument(metavar="[WHO]", help="A user, or role:NAME; without it the owner of the run.")
+    ] = None,
+) -> None:
+    """Say who is to answer an open question."""
+    with command:
+        assigned = interrupts.run(command.app.assign(run_id, question, who))
+        if command.as_json:
+            command.print_json(assigned.as_json())
+        else:
+            command.screen.note(f"Question {question} of run {assigned.id} is for {who or 'the owner of the run'} now.")
+
+
+@app.command()
+@_look
+def audit(
+    command: _Command,
+    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="One run; without it all of yours.")] = None,
+    after: Annotated[int, typer.Option(metavar="N", help="Only what follows the entry with this number.")] = 0,
+) -> None:
+    """Say who did what, and who was refused, oldest first."""
+    with command:
+        entries = interrupts.run(command.app.audit(run_id, after=after))
+        if command.as_json:
+            command.print_json([asdict(each) for each in entries])
+        elif entries:
+            from upcall.terminal import audit_table
+
+            command.screen.result(audit_table(entries))
+
+
+@app.command()
+@_look
+def show(command: _Command, run_id: RunId) -> None:
+    """Show a run: plan, answers, tokens, open questions, result."""
+    with command:
+        found = interrupts.run(command.app.get(run_id))
+        if command.as_json:
+            command.print_json(found.as_json())
+        else:
+            command.screen.whole(found)
+            if found.questions and not found.over:
+                command.screen.waiting(found, command.program, command.store_option, command.screen.out)
+
+
+@app.command()
+@_look
+def undo(
+    command: _Command,
+    run_id: RunId,
+    change: Annotated[
+        str | None, typer.Argument(metavar="[CHANGE]", help="This one and all after it; without it the last.")
+    ] = None,
+) -> None:
+    """Undo what a run changed in files. Nothing is undone where somebody else changed a file since."""
+    with command:
+        done = interrupts.run(command.app.undo(run_id, change))
+        if command.as_json:
+            command.print_json([each.model_dump(mode="json") for each in done])
+        for each in () if command.as_json else done:
+            command.screen.note(f"Undone: {', '.join(each.undoes)} in {each.folder}.")
+            command.screen.result("".join(file.diff for file in each.files).rstrip())
+
+
+@app.command()
+@_look
+def cancel(command: _Command, run_id: RunId) -> None:
+    """End a run for good."""
+    with command:
+        command.finish(interrupts.run(command.app.cancel(run_id)))
+
+
+@app.command()
+@with_options(_Command, MODEL, BASE_URL, STORE, CONFIG, AS_JSON, DEBUG)
+def expire(
+    command: _Command,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on looking, every few seconds, until Ctrl-C.")] = False,
+) -> None:
+    """Act on questions whose time is over, and remind of those that wait: one line each."""
+    with command:
+        if watch and command.as_json:
+            raise CallerError("--watch prints lines as things happen and has no --json; leave one of them out.")
+        command.expire(watch=watch)
+
+
+app.command("log")(cli_store.show_log)
+app.add_typer(cli_store.app, name="store")
 
 
 _LIKE_AN_ID = re.compile(r"[0-9a-f]{12}")
@@ -646,7 +541,7 @@ def _given(found: Run, answers: list[str], skip: list[str], decline: list[str]) 
 
     for text in answers:
         named, equals, value = text.partition("=")
-        if equals and any(each.startswith(named) for each in known if len(named) >= 4):
+        if equals and any(identity.means(named, each) for each in known):
             give(named, _from_input(value))
         elif len(answers) == 1 and not skip and not decline and not (equals and _LIKE_AN_ID.fullmatch(named)):
             return _from_input(text)
@@ -718,14 +613,18 @@ def _advice(message: str) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """The entry point. Wrong use ends with one line and status 2."""
     given = sys.argv[1:] if arguments is None else arguments
+    interrupts.exit_on_stop()
     try:
-        status = app(args=given or ["--help"], standalone_mode=False)
+        status = app(args=given or ["--help"], prog_name="upcall", standalone_mode=False)
     except typer.TyperException as error:
         message = " ".join(error.format_message().split())
-        sys.stderr.write(f"error: {message}{_advice(message)} See: upcall --help\n")
+        where = context.command_path if (context := getattr(error, "ctx", None)) else "upcall"
+        sys.stderr.write(f"error: {message}{_advice(message)} See: {where} --help\n")
         status = WRONG_USE
     except (typer.Abort, KeyboardInterrupt, EOFError):
         status = INTERRUPTED
+    finally:
+        interrupts.exit_on_stop()
     sys.exit(status if isinstance(status, int) else 0)
 
 

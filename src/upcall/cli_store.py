@@ -2,88 +2,92 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import re
 import sys
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upcall.errors import AnswerError, CallerError, ConfigurationError, UpcallError
+from upcall import interrupts
+from upcall.commands import AS_JSON, CONFIG, DEBUG, FAILED, STORE, Command, RunId, with_options
+from upcall.errors import ConfigurationError, one_line
 
 if TYPE_CHECKING:
     from upcall.store import LogEntry, RunStore
     from upcall.upkeep import Checked, Pruned, Stats
 
-FAILED, WRONG_USE = 1, 2
-
-Store = Annotated[str | None, typer.Option(help="SQLite file or PostgreSQL URL that holds the runs [upcall.db].")]
-Config = Annotated[Path | None, typer.Option(help="YAML file with settings [upcall.yaml if it is there].")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
-RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")]
-
 app = typer.Typer(
     help="Look after the store: count it, check it, prune it, carry runs from one to another.",
-    no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 
-class _Command:
-    """One command: the store it is about, and the one place where its errors end."""
+@app.callback(invoke_without_command=True)
+def _help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        sys.stdout.write(f"{context.get_help()}\n")
 
-    def __init__(self, store: str | None, config: Path | None, as_json: bool) -> None:
-        self._store, self._config, self._as_json = store, config, as_json
 
-    def __enter__(self) -> RunStore:
+class _Command(Command):
+    """A command about a store."""
+
+    store: RunStore
+
+    def __init__(self, *, store: str | None, config: Path | None, as_json: bool, debug: bool) -> None:
+        super().__init__(as_json=as_json, debug=debug)
+        self._given, self._config = store, config
+
+    def opened(self) -> None:
+        """See `Command`."""
         from upcall.settings import Settings
         from upcall.store import RunStore
 
-        try:
-            settings = Settings.read(self._config, store=self._store)
-            return RunStore(settings.store, max_state_bytes=settings.max_state_bytes)
-        except UpcallError as error:
-            self._fail(error)
+        settings = Settings.read(self._config, store=self._given)
+        self.store = RunStore(settings.store, max_state_bytes=settings.max_state_bytes)
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, UpcallError | OSError):
-            self._fail(error)
+    def told(self, plain: object, lines: Iterable[str]) -> None:
+        """Print what was found: `plain` with ``--json``, else `lines`."""
+        if self.as_json:
+            self.print_json(plain)
+        else:
+            for line in lines:
+                self.screen.result(line)
 
-    def _fail(self, error: Exception) -> NoReturn:
-        if self._as_json:
-            _print_json({"error": str(error)})
-        sys.stderr.write(f"error: {error}\n")
-        raise typer.Exit(WRONG_USE if isinstance(error, CallerError | AnswerError) else FAILED) from error
+
+_options = with_options(_Command, STORE, CONFIG, AS_JSON, DEBUG)
 
 
 @app.command("stats")
-def show_stats(store: Store = None, config: Config = None, as_json: AsJson = False) -> None:
+@_options
+def show_stats(command: _Command) -> None:
     """Count runs by status, and the bytes of each table."""
     from upcall import upkeep
 
-    with _Command(store, config, as_json) as opened:
-        found = asyncio.run(upkeep.stats(opened))
-        _print_json(upkeep.as_plain(found)) if as_json else _print(_told_stats(opened.name, found))
+    with command:
+        found = interrupts.run(upkeep.stats(command.store))
+        command.told(upkeep.as_plain(found), _told_stats(command.store.name, found))
 
 
 @app.command("check")
-def run_check(store: Store = None, config: Config = None, as_json: AsJson = False) -> None:
+@_options
+def run_check(command: _Command) -> None:
     """Look at all that is stored; the exit status is 1 where something is damaged."""
     from upcall import upkeep
 
-    with _Command(store, config, as_json) as opened:
-        found = asyncio.run(upkeep.check(opened))
-        _print_json(upkeep.as_plain(found)) if as_json else _print(_told_check(opened.name, found))
+    with command:
+        found = interrupts.run(upkeep.check(command.store))
+        command.told(upkeep.as_plain(found), _told_check(command.store.name, found))
     if found.problems:
         raise typer.Exit(FAILED)
 
 
 @app.command("prune")
+@_options
 def run_prune(
+    command: _Command,
     older_than: Annotated[
         str | None, typer.Option(metavar="AGE", help="Runs that have not changed for so long: 30d, 12h, 90m.")
     ] = None,
@@ -94,53 +98,48 @@ def run_prune(
         int | None, typer.Option(metavar="N", min=1, help="Of runs that stay, keep only the last N checkpoints.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
-    store: Store = None,
-    config: Config = None,
-    as_json: AsJson = False,
 ) -> None:
     """Remove runs, older checkpoints, and all that no run needs any more. A run at work is never removed."""
     from upcall import upkeep
 
-    with _Command(store, config, as_json) as opened:
+    with command:
         chosen = _statuses(status or ())
         age = _age(older_than) if older_than else None
         pruning = upkeep.prune(
-            opened, older_than=age, statuses=chosen, last_checkpoints=last_checkpoints, dry_run=dry_run
+            command.store, older_than=age, statuses=chosen, last_checkpoints=last_checkpoints, dry_run=dry_run
         )
-        found = asyncio.run(pruning)
-        _print_json({**upkeep.as_plain(found), "dry_run": dry_run}) if as_json else _print(
-            [_told_prune(found, dry_run)]
-        )
+        found = interrupts.run(pruning)
+        command.told({**upkeep.as_plain(found), "dry_run": dry_run}, [_told_prune(found, dry_run)])
 
 
 @app.command("restore")
-def run_restore(run_id: RunId, store: Store = None, config: Config = None, as_json: AsJson = False) -> None:
+@_options
+def run_restore(command: _Command, run_id: RunId) -> None:
     """Go back to the last checkpoint of a run that is whole, where a later one is damaged."""
     from upcall import upkeep
 
-    with _Command(store, config, as_json) as opened:
-        run = asyncio.run(upkeep.restore(opened, run_id))
+    with command:
+        run = interrupts.run(upkeep.restore(command.store, run_id))
         verb = "answer" if run.waiting else "resume"
         told = f"Run {run.id} is back at its last whole checkpoint ({run.status}). Go on with: upcall {verb} {run.id}"
-        _print_json(run.as_json()) if as_json else _print([told])
+        command.told(run.as_json(), [told])
 
 
 @app.command("export")
+@_options
 def run_export(
+    command: _Command,
     run_id: RunId,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not be there yet.")],
     all_checkpoints: Annotated[
         bool, typer.Option("--all", help="Every checkpoint, not only the last: for forks of the past.")
     ] = False,
-    store: Store = None,
-    config: Config = None,
-    as_json: AsJson = False,
 ) -> None:
     """Write a run with all that belongs to it into one JSON file."""
     from upcall import transfer
 
-    with _Command(store, config, as_json) as opened:
-        content = asyncio.run(transfer.export_run(opened, run_id, all_checkpoints=all_checkpoints))
+    with command:
+        content = interrupts.run(transfer.export_run(command.store, run_id, all_checkpoints=all_checkpoints))
         try:
             with file.open("x", encoding="utf-8") as target:
                 json.dump(content, target, indent=1)
@@ -148,50 +147,46 @@ def run_export(
             raise ConfigurationError(f"Cannot write {file}: {error.strerror}. Name a new file.") from error
         found = content["run"]["id"]
         told = {"run_id": found, "file": str(file), "checkpoints": len(content["checkpoints"])}
-        _print_json(told) if as_json else _print([f"Run {found} is in {file}."])
+        command.told(told, [f"Run {found} is in {file}."])
 
 
 @app.command("import")
+@_options
 def run_import(
+    command: _Command,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What upcall store export wrote.")],
     as_new: Annotated[bool, typer.Option("--as-new", help="Give the run a new id.")] = False,
-    store: Store = None,
-    config: Config = None,
-    as_json: AsJson = False,
 ) -> None:
     """Store a run that was exported, all of it or nothing."""
     from upcall import transfer
 
-    with _Command(store, config, as_json) as opened:
+    with command:
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
         except OSError as error:
             raise ConfigurationError(f"Cannot read {file}: {error.strerror}.") from error
         except (ValueError, RecursionError) as error:
             raise ConfigurationError(f"{file} is damaged, or no run that upcall exported: it is no JSON.") from error
-        run = asyncio.run(transfer.import_run(opened, content, as_new=as_new))
-        _print_json(run.as_json()) if as_json else _print([f"Run {run.id} ({run.status}) is in {opened.name}."])
+        run = interrupts.run(transfer.import_run(command.store, content, as_new=as_new))
+        command.told(run.as_json(), [f"Run {run.id} ({run.status}) is in {command.store.name}."])
 
 
+@_options
 def show_log(
+    command: _Command,
     run_id: RunId,
     diff: Annotated[bool, typer.Option("--diff", help="Show what was changed in files, line by line.")] = False,
-    store: Store = None,
-    config: Config = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show what happened to a run, oldest first: when, what, and by whom."""
 
-    async def entries(opened: RunStore) -> list[Any]:
-        run = (await opened.load(run_id)).run
-        return list(await opened.log(run.id))
+    async def entries() -> list[LogEntry]:
+        run = (await command.store.load(run_id)).run
+        return list(await command.store.log(run.id))
 
-    with _Command(store, config, as_json) as opened:
-        found = asyncio.run(entries(opened))
-        if as_json:
-            _print_json([vars(entry) for entry in found])
-        else:
-            _print(line for entry in found for line in _told_entry(entry, diff))
+    with command:
+        found = interrupts.run(entries())
+        lines = [line for entry in found for line in _told_entry(entry, diff)]
+        command.told([vars(entry) for entry in found], lines)
 
 
 def _told_entry(entry: LogEntry, with_diff: bool) -> list[str]:
@@ -210,7 +205,7 @@ def _told_entry(entry: LogEntry, with_diff: bool) -> list[str]:
 
 
 def _short(value: Any) -> str:
-    return "/".join(map(str, value)) if isinstance(value, list) else str(value)
+    return one_line("/".join(map(str, value)) if isinstance(value, list) else str(value))
 
 
 def _told_stats(name: str, found: Stats) -> list[str]:
@@ -243,14 +238,13 @@ def _told_prune(found: Pruned, dry_run: bool) -> str:
     )
 
 
-_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
-
-
 def _age(text: str) -> timedelta:
-    found = re.fullmatch(r"(\d+)([dhms])", text.strip())
-    if found is None:
-        raise ConfigurationError(f"--older-than {text!r} is no age. Say a number and d, h, m or s: 30d.")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    from upcall.durations import seconds_of
+
+    try:
+        return timedelta(seconds=seconds_of(text))
+    except ValueError as error:
+        raise ConfigurationError(f"--older-than {text!r} is no age: {error}.") from error
 
 
 def _statuses(names: Iterable[str]) -> list[Any]:
@@ -261,17 +255,3 @@ def _statuses(names: Iterable[str]) -> list[Any]:
         if name not in known:
             raise ConfigurationError(f"--status {name!r} is unknown. Known: {', '.join(known)}.")
     return [RunStatus(name) for name in names]
-
-
-def _print(lines: Iterable[str]) -> None:
-    for line in lines:
-        sys.stdout.write(f"{_visible(line)}\n")
-
-
-def _visible(line: str) -> str:
-    """Nothing that is stored can move the cursor."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", line)
-
-
-def _print_json(value: object) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")

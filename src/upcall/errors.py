@@ -193,6 +193,12 @@ class UserInputRequired(Exception):
         self.secret = secret
 
 
+def one_line(text: str, limit: int | None = None) -> str:
+    """The text as one line, cut where it has more than `limit` characters."""
+    line = " ".join(text.split())
+    return line if limit is None or len(line) <= limit else f"{line[: limit - 1]}…"
+
+
 def first_line(error: BaseException | str) -> str:
     """The error in one line: a group chat's `RuntimeError` holds the name, the text and the whole traceback."""
     lines = str(error).strip().splitlines()

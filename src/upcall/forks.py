@@ -12,10 +12,12 @@ from typing import Any, Literal
 from upcall import identity
 from upcall.checkpoints import Checkpoint
 from upcall.doubts import is_about_doubt
-from upcall.errors import CallerError
+from upcall.errors import CallerError, one_line
 from upcall.handoffs import ANSWERS, answering, answers_in
 from upcall.questions import Answer, Question
 from upcall.runs import Run, RunStatus, SoFar
+
+_RESULT_CHARS = 200
 
 
 @dataclass(frozen=True)
@@ -91,10 +93,9 @@ def fork_point(
     Raises:
         CallerError: the run did not ask it, or it cannot be answered in another way.
     """
-    asked = {each.id: each for each in (*run.closed, *run.open_questions)}
-    question = asked.get(question_id)
+    question = run.asked.get(question_id)
     if question is None:
-        ids = ", ".join(asked) or "nothing yet"
+        ids = ", ".join(run.asked) or "nothing yet"
         raise CallerError(f"Run {run.id} has no question {question_id!r}. It asked: {ids}.")
     answer = _answer_to(run, question_id)
     if is_about_doubt(question):
@@ -120,7 +121,7 @@ def branch(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: RunS
     """A new run that has all that `run` had before the question, and `answer` to it."""
     so_far = point.checkpoint.so_far or SoFar()
     answers = (*(each for each in point.before if each.question_id != answer.question_id), answer)
-    known = {each.id: each for each in (*run.closed, *run.open_questions)}
+    known = run.asked
     answered = {each.question_id for each in answers}
     still_open = [  # With a time of their own, where the run's question has one.
         known[each].model_copy(update={"expires_at": None})
@@ -203,7 +204,7 @@ def differences(one: Run, other: Run) -> list[str]:
         lines.append(f"{run.id} ({run.status}, {_some(used, 'model call')})")
         lines += [f"  {asked.asker_for_whom()}: {asked.question} - {said.as_text()}" for asked, said in history[alike:]]
         lines += [f"  still open: {question.asker_for_whom()}: {question.question}" for question in run.questions]
-        lines.append(f"  result: {_one_line(run.result or run.error or 'none yet')}")
+        lines.append(f"  result: {one_line(run.result or run.error or 'none yet', _RESULT_CHARS)}")
     return lines
 
 
@@ -238,8 +239,3 @@ def _with_answer(message: Any, answer: Answer, known: Mapping[str, Question]) ->
 
 def _some(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def _one_line(text: str, limit: int = 200) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else f"{line[:limit]} ..."

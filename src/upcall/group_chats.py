@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from autogen_agentchat.agents import UserProxyAgent
 from autogen_agentchat.base import ChatAgent, Response, TaskResult, Team
 from autogen_agentchat.messages import (
-    BaseAgentEvent,
     BaseChatMessage,
     HandoffMessage,
     MessageFactory,
@@ -38,7 +37,7 @@ from autogen_core import CancellationToken, ComponentModel, DefaultTopicId, Mess
 
 from upcall.callers import below
 from upcall.errors import AgentFailed, ConfigurationError
-from upcall.handoffs import ANSWERS, answering, answers_in, asked_by, asking, under
+from upcall.handoffs import ANSWERS, Event, answering, answers_in, asked_by, asking, under
 from upcall.journal import take_back
 from upcall.mailbox import Mailbox, mailbox
 from upcall.model_errors import explain
@@ -51,7 +50,6 @@ WAITING = "A member waits for the user."
 
 _OURS = "upcall"
 
-Event = BaseAgentEvent | BaseChatMessage
 TeamT = TypeVar("TeamT", bound=Team)
 
 

@@ -1,4 +1,4 @@
-"""The two things that come from outside: ids and the clock. Tests replace them here."""
+"""Ids, and the clock: what comes from outside. Tests replace that here."""
 
 from __future__ import annotations
 
@@ -14,3 +14,8 @@ def new_id() -> str:
 def now() -> datetime:
     """The present time in UTC, to the second: what is stored is read by people."""
     return datetime.now(UTC).replace(microsecond=0)
+
+
+def means(named: str, known_id: str) -> bool:
+    """Whether a user who types `named` may mean this id: the whole of it, or four or more of its first characters."""
+    return named == known_id or (len(named) >= 4 and known_id.startswith(named))

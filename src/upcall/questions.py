@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from upcall import identity
+from upcall.errors import one_line
 from upcall.sealing import HIDDEN, unseal
 
 MAX_QUESTION_CHARS = 4_000
@@ -259,7 +260,7 @@ class Question(BaseModel):
         """The lines below the question: reason, numbered options, and how it may be answered."""
         words = _words_for(self.question)
         lines = [f"  {words.reason}{self.context}"] if self.context else []
-        lines += [f"  {number}. {_one_line(option)}" for number, option in enumerate(self.options, start=1)]
+        lines += [f"  {number}. {_as_line(option)}" for number, option in enumerate(self.options, start=1)]
         if self.options and self.allow_free_text:
             lines.append(f"  {words.own_words}")
         if self.multi_select:
@@ -300,10 +301,10 @@ def _says_nothing(option: Any) -> bool:
     return all(part is None or (isinstance(part, str) and not part.strip()) for part in parts)
 
 
-def _one_line(option: Option) -> str:
+def _as_line(option: Option) -> str:
     """The option as one line, whatever is in it: a second line could pass for another option."""
     text = f"{option.label} - {option.description}" if option.description else option.label
-    return " ".join(text.split())
+    return one_line(text)
 
 
 class Answer(BaseModel):

@@ -166,6 +166,11 @@ class Run(BaseModel):
         """All that wait for an answer, those that are shown and those that are repeated."""
         return (*self.questions, *self.repeated)
 
+    @property
+    def asked(self) -> dict[str, Question]:
+        """All that was asked, answered or open, by id."""
+        return {question.id: question for question in (*self.closed, *self.open_questions)}
+
     def lapsed(self, now: datetime | None = None) -> tuple[Question, ...]:
         """The open questions whose time is over, by the clock or as it was recorded; never those about calls in
         doubt."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from autogen_agentchat.teams import BaseGroupChat
 from autogen_core import CancellationToken, ComponentModel
@@ -39,6 +39,9 @@ from upcall.tasks import Emit, cancellable, emitted, stopping
 
 T = TypeVar("T")
 
+P = TypeVar("P", ChatCompletionClient, Workbench, CodeExecutor)
+S = TypeVar("S", Workbench, CodeExecutor)
+
 EXECUTE_CODE = "execute_code"
 """What a run of code is called in the journal."""
 
@@ -53,11 +56,38 @@ def manager_with_journal(team: BaseGroupChat) -> None:
     wrap_manager(team, _WRAPPERS)
 
 
-class JournaledClient(ChatCompletionClient):
-    """A model client of a stock agent."""
+class _Wrapper(Generic[P]):
+    """A part of a stock agent with the journal: all that it does not do itself is the part's."""
 
-    def __init__(self, inner: ChatCompletionClient, agent: str) -> None:
+    inner: P
+
+    def __init__(self, inner: P, agent: str) -> None:
         self.inner, self._agent = inner, agent
+
+    def dump_component(self) -> ComponentModel:
+        """As the part's."""
+        return self.inner.dump_component()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "inner":  # Of a copy that is being made.
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+
+class _Service(_Wrapper[S]):
+    """A part that is started and stopped."""
+
+    async def start(self) -> None:
+        """As the part's."""
+        await self.inner.start()
+
+    async def stop(self) -> None:
+        """As the part's."""
+        await self.inner.stop()
+
+
+class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
+    """A model client of a stock agent."""
 
     async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
         """As the client's; from the journal where it has the reply."""
@@ -135,15 +165,6 @@ class JournaledClient(ChatCompletionClient):
         """As the client's."""
         return self.inner.model_info
 
-    def dump_component(self) -> ComponentModel:
-        """As the client's."""
-        return self.inner.dump_component()
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "inner":  # Of a copy that is being made.
-            raise AttributeError(name)
-        return getattr(self.inner, name)
-
 
 class _Cancelled(RuntimeError):
     """A tool call that its token has ended."""
@@ -204,14 +225,24 @@ class JournaledTool(BaseTool[BaseModel, Any]):
                 return ToolOutcome(content=str(error), is_error=True)
             return ToolOutcome(content=self.inner.return_value_as_string(value))
 
+        return await self._result(args, cancellation_token, call_id, run)
+
+    async def _result(
+        self,
+        args: Mapping[str, Any],
+        token: CancellationToken,
+        call_id: str | None,
+        run: Callable[[], Awaitable[ToolOutcome]],
+    ) -> Any:
+        """What `run` comes to, from the journal where it was called already."""
         kept = journal.get()
         declared = is_idempotent(self.inner, function_of(self.inner))
-        with _ended_by(cancellation_token):
+        with _ended_by(token):
             if kept is None:
                 outcome = await run()
             else:
                 called = kept.outcome(self._agent, call_id or "", self.name, args, run, idempotent=declared)
-                outcome = await _until(cancellation_token, called)
+                outcome = await _until(token, called)
         if outcome.is_error:
             raise RuntimeError(outcome.content)
         return outcome.content
@@ -245,8 +276,7 @@ class JournaledStreamTool(JournaledTool, StreamTool):
     ) -> AsyncGenerator[Any, None]:
         """As the tool's, its result last; that alone where it was called already."""
         inner: Any = self.inner
-        kept = journal.get()
-        if kept is None:
+        if journal.get() is None:
             async for item in inner.run_json_stream(args, cancellation_token, call_id=call_id):
                 yield item
             return
@@ -263,23 +293,14 @@ class JournaledStreamTool(JournaledTool, StreamTool):
                     return ToolOutcome(content=str(error), is_error=True)
                 return ToolOutcome(content=inner.return_value_as_string(told[-1] if told else None))
 
-            declared = is_idempotent(self.inner)
-            with _ended_by(cancellation_token):
-                called = kept.outcome(self._agent, call_id or "", self.name, args, run, idempotent=declared)
-                outcome = await _until(cancellation_token, called)
-            if outcome.is_error:
-                raise RuntimeError(outcome.content)
-            emit(outcome.content)
+            emit(await self._result(args, cancellation_token, call_id, run))
 
         async for item in emitted([work]):
             yield item
 
 
-class JournaledWorkbench(Workbench):
+class JournaledWorkbench(_Service[Workbench], Workbench):
     """Any other workbench of a stock agent: an MCP server's, or one of a user's own."""
-
-    def __init__(self, inner: Workbench, agent: str) -> None:
-        self.inner, self._agent = inner, agent
 
     async def list_tools(self) -> list[ToolSchema]:
         """As the workbench's."""
@@ -312,14 +333,6 @@ class JournaledWorkbench(Workbench):
             return ToolResult(name=name, result=[TextResultContent(content=outcome.content)], is_error=outcome.is_error)
         return ToolResult.model_validate(outcome.content)
 
-    async def start(self) -> None:
-        """As the workbench's."""
-        await self.inner.start()
-
-    async def stop(self) -> None:
-        """As the workbench's."""
-        await self.inner.stop()
-
     async def reset(self) -> None:
         """As the workbench's."""
         await self.inner.reset()
@@ -332,21 +345,9 @@ class JournaledWorkbench(Workbench):
         """As the workbench's."""
         await self.inner.load_state(state)
 
-    def dump_component(self) -> ComponentModel:
-        """As the workbench's."""
-        return self.inner.dump_component()
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "inner":  # Of a copy that is being made.
-            raise AttributeError(name)
-        return getattr(self.inner, name)
-
-
-class JournaledExecutor(CodeExecutor):
+class JournaledExecutor(_Service[CodeExecutor], CodeExecutor):
     """The code executor of a stock agent. A run of code is a tool call without an id."""
-
-    def __init__(self, inner: CodeExecutor, agent: str) -> None:
-        self.inner, self._agent = inner, agent
 
     async def execute_code_blocks(
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
@@ -373,26 +374,9 @@ class JournaledExecutor(CodeExecutor):
             return CodeResult(exit_code=int(outcome.content["exit_code"]), output=str(outcome.content["output"]))
         return CodeResult(exit_code=int(outcome.is_error), output=str(outcome.content))  # The human's word.
 
-    async def start(self) -> None:
-        """As the executor's."""
-        await self.inner.start()
-
-    async def stop(self) -> None:
-        """As the executor's."""
-        await self.inner.stop()
-
     async def restart(self) -> None:
         """As the executor's."""
         await self.inner.restart()
-
-    def dump_component(self) -> ComponentModel:
-        """As the executor's."""
-        return self.inner.dump_component()
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "inner":  # Of a copy that is being made.
-            raise AttributeError(name)
-        return getattr(self.inner, name)
 
 
 def _form(options: Mapping[str, Any]) -> list[str]:

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.text import Text
 
 from upcall.answers import AnswerValue, read_answer
-from upcall.errors import AnswerRefused
+from upcall.errors import AnswerRefused, one_line
 from upcall.expiry import EXPIRED, EXPIRY, what_now
 from upcall.handoffs import ANSWERS, ERROR, PLAN, QUESTIONS, answers_in, path_of, questions_of
 from upcall.questions import Answer, AnsweredBy, Outcome, Question, moment
@@ -60,8 +60,7 @@ class Screen:
 
     def error(self, text: str) -> None:
         """The one line that says what went wrong."""
-        line = " ".join(text.split())
-        self.err.print(Text.assemble(("error: ", "bold red"), safe(line)))
+        self.err.print(Text.assemble(("error: ", "bold red"), safe(one_line(text))))
 
     def result(self, text: str) -> None:
         """What the user asked for."""
@@ -272,8 +271,7 @@ def _assumptions(run: Run) -> list[str]:
 
 
 def _short(text: str, limit: int = _SHOWN_CHARS) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return one_line(text, limit)
 
 
 def _line() -> str:

@@ -165,12 +165,17 @@ def _check(connection: Connection, *, name: str) -> Checked:
     for table in (mail, journal, log):
         _tried(problems, f"the table {table.name}", partial(_check_owners, connection, table, ids, problems))
     _tried(problems, "the log", lambda: used.update(_check_changes(connection, known, problems)))
-    reached = {each for level in packing.reachable(used, lambda some: _below(known, some)) for each in level}
-    return Checked(len(ids), sum(states), len(known), len(known.keys() - reached), problems)
+    return Checked(len(ids), sum(states), len(known), len(_unused(known, used)), problems)
 
 
-def _below(known: dict[bytes, list[bytes]], names: Collection[bytes]) -> list[bytes]:
-    return [each for name in names for each in known.get(name, ())]
+def _unused(known: dict[bytes, list[bytes]], used: set[bytes]) -> list[bytes]:
+    """The blobs, each with those that it names, to which nothing leads from those that are used."""
+
+    def below(names: Collection[bytes]) -> list[bytes]:
+        return [each for name in names for each in known.get(name, ())]
+
+    reached = {each for level in packing.reachable(used, below) for each in level}
+    return [each for each in known if each not in reached]
 
 
 def _tried(problems: list[str], what: str, work: Callable[[], object]) -> bool:
@@ -443,8 +448,7 @@ def _unreferenced(
     for row in connection.execute(select(blobs.c.hash, blobs.c.data)):
         name = bytes(row.hash)
         known[name], sizes[name] = references_or_none(bytes(row.data)), len(name) + len(row.data)
-    reached = {each for level in packing.reachable(used, partial(_below, known)) for each in level}
-    free = [each for each in known if each not in reached]
+    free = _unused(known, used)
     return free, size + sum(sizes[each] for each in free)
 
 

@@ -1,0 +1,104 @@
+"""Ctrl-C and SIGTERM in a program of coroutines: they end the work, and never the closing of what it had open."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from types import FrameType
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+INTERRUPTED = 130
+"""The exit status of a program that was stopped."""
+
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """As `asyncio.run`, whose own handling of Ctrl-C ends before the loop is closed: one that came then would cut off
+    what closes the store, and tell of it in a traceback.
+
+    Raises:
+        KeyboardInterrupt: it was stopped; what it had open is closed. A second stop does not wait for that.
+    """
+    return _Stoppable(work).run()
+
+
+def exit_on_stop() -> None:
+    """From here on a stop ends the process at once: there is nothing open yet, or any more. An exception in the middle
+    of an import comes out of compiled code as another one, or not at all."""
+    with contextlib.suppress(AttributeError, OSError):  # It may be missing, or closed.
+        sys.stdout.flush()
+    _handle(_exit)
+
+
+def raise_on_stop() -> None:
+    """From here on a stop raises KeyboardInterrupt, that of a service manager too."""
+    _handle(signal.default_int_handler)
+
+
+def _handle(handler: Callable[[int, FrameType | None], object]) -> None:
+    for each in _STOPS if _in_main_thread() else ():
+        if signal.getsignal(each) is not signal.SIG_IGN:  # A job in the background ignores Ctrl-C.
+            signal.signal(each, handler)
+
+
+def _exit(*_: object) -> None:
+    os.write(2, b"\nStopped.\n")  # A terminal has just shown ^C.
+    os._exit(INTERRUPTED)
+
+
+def _in_main_thread() -> bool:
+    """Where signals can be handled."""
+    return threading.current_thread() is threading.main_thread()
+
+
+class _Stoppable(Generic[T]):
+    """One coroutine, which a stop cancels."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self._task: asyncio.Task[Any] | None = None
+        self._stops = 0
+
+    def run(self) -> T:
+        handled = []
+        try:
+            for each in _STOPS if _in_main_thread() else ():
+                if signal.getsignal(each) is signal.default_int_handler:
+                    handled.append(each)
+                    signal.signal(each, self._stop)
+            with asyncio.Runner() as runner:
+                result = runner.run(self._watched())
+        except asyncio.CancelledError:
+            if not self._stops:
+                raise
+        finally:
+            for each in handled:
+                signal.signal(each, signal.default_int_handler)
+        if self._stops:
+            raise KeyboardInterrupt
+        return result
+
+    async def _watched(self) -> T:
+        self._task = asyncio.current_task()
+        if self._stops and self._task is not None:
+            self._task.cancel()
+        return await self._work
+
+    def _stop(self, *_: object) -> None:
+        self._stops += 1
+        loop = self._task.get_loop() if self._task is not None else None
+        if self._stops > 1:
+            if loop is not None:
+                loop.set_exception_handler(lambda *_: None)  # Tasks that are left behind would be told of.
+            raise KeyboardInterrupt
+        if self._task is not None and loop is not None and not self._task.done():
+            self._task.cancel()
+            loop.call_soon_threadsafe(lambda: None)  # It may be asleep until something happens.
