@@ -28,14 +28,12 @@ from pydantic.json_schema import SkipJsonSchema
 from upcall.citations import (
     Checked,
     CitedSource,
-    Claimed,
     Counts,
     Library,
     check,
-    markers,
     with_numbers,
-    without_source_list,
 )
+from upcall.markdown import Claimed, markers, without_source_list
 from upcall.questions import (
     CAMEL_TOO,
     MAX_LABEL_CHARS,
@@ -516,7 +514,7 @@ class CheckedReport(Report):
 
     def _lists(self) -> list[str]:
         return [
-            *_listed("Sources", [each.as_text() for each in self.cited]),
+            *_listed("Sources", tuple(each.as_text() for each in self.cited)),
             *_listed("Not found", self.not_found),
             *super()._lists(),
             f"\n{self.counts.as_text()}",
