@@ -1,8 +1,9 @@
 """How well quotes are told from what was not said, at each threshold of similarity, and what a look-up costs.
 
 `python benchmarks/quotes.py` on the labelled pairs in tests/data/quotes.json. A pair holds if a fair reader would
-accept the quote: line ends, ligatures, scanning errors and small slips are fair; another figure, a "not" more or less, another
-subject, and words that are not there are not. Those of the kind "held out" were written when the rules were done.
+accept the quote: line ends, ligatures, scanning errors and small slips are fair; another figure, a "not" more or
+less, another subject, and words that are not there are not. Those of the kind "held out" were written when the rules
+were done, and the rules were left as they are, but for what makes a word its opposite.
 """
 
 from __future__ import annotations

@@ -212,9 +212,15 @@ def cite(
     return Checked(
         numbered,
         tuple(sorted(cited.values(), key=lambda each: each.number)),
-        Counts(checked=len(nowhere), removed=len(nowhere), unverified_sentences=lost.sentences),
+        _counted(listed, removed=len(nowhere), unverified_sentences=lost.sentences),
         tuple(f"The number {number} in brackets names no citation." for number in nowhere),
     )
+
+
+def _counted(sources: Sequence[CitedSource], **lost: int) -> Counts:
+    held = sum(len(each.quotes) for each in sources)
+    not_verified = sum(not each.verified for each in sources)
+    return Counts(checked=held + not_verified + lost["removed"], held=held, not_verified=not_verified, **lost)
 
 
 def with_numbers(text: str, sources: Mapping[int, CitedSource]) -> str:

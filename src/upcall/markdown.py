@@ -15,7 +15,7 @@ UNVERIFIED = "[unverified]"
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 _CODE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]+`", re.DOTALL)
-_ONE = r"\^?\d{1,4}"
+_ONE = r"\^?\d{1,3}"
 _MARKER = re.compile(rf"[\[【]({_ONE}(?:\s*[,;–-]\s*{_ONE})*)(?:†[^\]】\n]*)?[\]】](?:\([^()\s]*\))?(?!:)")
 _RANGE = re.compile(r"(\d+)\s*[–-]\s*\^?(\d+)")
 _END = re.compile(r"[.!?…][\"'”’)]*(?=\s|[\[【]\^?\d|$)|[。！？]|\n")
@@ -66,7 +66,8 @@ def renumbered(text: str, number_of: Callable[[int], int | None]) -> tuple[str, 
                 parts += [before if before[-1:].isspace() or not before else f"{before} ", UNVERIFIED]
             else:
                 separated = _SEPARATOR.match(text, group.end)
-                parts.append(before if separated else before.rstrip(" "))
+                listed = at > 0 and before.strip() in {",", ";"}
+                parts.append(before if separated and not listed else "" if listed else before.rstrip(" "))
                 at = separated.end() if separated else group.end
                 continue
             at = group.end
@@ -123,8 +124,11 @@ _TAG = re.compile(
 
 
 def plain_links(text: str, refs: Iterable[str]) -> str:
-    """The text without HTML and images, and with links to what was read only; other addresses are code beside their
-    label. Whoever shows a report as a web page loads what it names, and an address can carry away what an agent knows."""
+    """The text without HTML and images, and with links to what was read only; other addresses are code beside
+    their label.
+
+    Whoever shows a report as a web page loads what it names, and an address can carry away what an agent knows.
+    """
     known = {bare(ref) for ref in refs}
 
     def link(found: re.Match[str]) -> str:
