@@ -35,11 +35,12 @@ MARK = "mark-of-the-document"
 """Stands behind each text in a document, so that it is known again in the requests whatever the text is."""
 
 FIRST_OF_KIND = {each.kind: each for each in reversed(INJECTIONS)}
+QUICK = {"approval", "tool result", "user's answer", "fence", "unicode"}
 CASES = [
     pytest.param(
         each,
         id=f"{each.kind} {number}".replace(" ", "-"),
-        marks=[] if each is FIRST_OF_KIND[each.kind] else [pytest.mark.slow],
+        marks=[] if each.kind in QUICK and each is FIRST_OF_KIND[each.kind] else [pytest.mark.slow],
     )
     for number, each in enumerate(INJECTIONS)
 ]
