@@ -47,6 +47,12 @@ from upcall.questions import (
 
 _LINE_NUMBER = re.compile(r"^\d+: ?", re.MULTILINE)
 _HIT = re.compile(r"(.+?):\d+: (.*)")
+_SOURCE_TOOLS = frozenset(
+    f"{how}_{what}"
+    for how, kinds in (("search", "documents web arxiv wikipedia"), ("read", "document page paper article"))
+    for what in kinds.split()
+)
+"""Who used one of these did research, and says what the report rests on."""
 _NOT_READ = frozenset({"list_files", "read_file", "write_file"})
 """Tools of ours whose results are no source of a research report."""
 
@@ -474,9 +480,9 @@ class ResearchReport(Report):
             Claimed(each.number or number, each.ref, each.place, each.quote)
             for number, each in enumerate(self.citations, start=1)
         ] or listed
-        library = Library(read for call in made for read in read_in(call))
-        if not (claimed or library or markers(summary)):
+        if not (claimed or markers(summary) or any(call.name in _SOURCE_TOOLS for call in made)):
             return self
+        library = Library(read for call in made for read in read_in(call))
         return CheckedReport.of(self, check(summary, claimed, library), not_found=self.not_found)
 
     def _lists(self) -> list[str]:
