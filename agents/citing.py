@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import ClassVar, cast
 
 from autogen_agentchat.messages import ThoughtEvent
@@ -17,6 +16,8 @@ from upcall.handoffs import PROGRESS
 from upcall.markdown import without_source_list
 from upcall.replies import CheckedReport, Report, ResearchReport
 from upcall.tasks import Emit
+
+SECTIONS = "sections done"
 
 _CITES_NOTHING = (
     "it cites none of the sources that the reports of your agents list. Put their numbers in brackets, like [1], "
@@ -88,6 +89,6 @@ class CitingAgent(PausableAgent):
         await super()._serve(frame, token, emit)
         parts = [each for each in self._turn.frames if each.call.name in self._toolset.nested]
         if frame in parts and frame.result is not None and len(parts) > 1:
-            progress = {"done": sum(each.result is not None for each in parts), "of": len(parts), "what": "sections"}
-            told = f"{progress['done']} of {progress['of']} sections done"
-            emit(ThoughtEvent(source=self.name, content=told, metadata={PROGRESS: json.dumps(progress)}))
+            done = sum(each.result is not None for each in parts)
+            told = f"{SECTIONS}: {done} of {len(parts)}"
+            emit(ThoughtEvent(source=self.name, content=told, metadata={PROGRESS: SECTIONS}))

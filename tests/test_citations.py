@@ -14,11 +14,12 @@ from conversation import Rest, answers, carried, say
 from upcall.agents import lead, researcher
 from upcall.agents.citing import CitingAgent
 from upcall.citations import CitedSource, Counts, Library, Quotation, cite
+from upcall.errors import ModelError
 from upcall.handoffs import CHECKED, OUTPUT, PROGRESS
 from upcall.markdown import UNVERIFIED, plain_links, without_source_list
 from upcall.quotes import Match, find_quote, normalised, says_enough
 from upcall.replies import CheckedReport, MadeCall, Report, ResearchReport, read_in
-from upcall.testing import Call, Calls, Reply, ScriptedModelClient
+from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
 
 LABELLED: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "quotes.json").read_text())
 
@@ -439,8 +440,23 @@ async def test_a_lead_that_cites_nothing_is_asked_once(docs: Path) -> None:
 async def test_it_is_told_how_many_sections_are_done(docs: Path) -> None:
     rest, _ = await sections(docs, '{"summary": "52 percent [1], 1974 [2]."}')
     told = [event for event in rest.told(ThoughtEvent) if PROGRESS in event.metadata]
-    assert [event.content for event in told] == ["1 of 2 sections done", "2 of 2 sections done"]  # type: ignore[attr-defined]
-    assert json.loads(told[-1].metadata[PROGRESS]) == {"done": 2, "of": 2, "what": "sections"}
+    assert [event.content for event in told] == ["sections done: 1 of 2", "sections done: 2 of 2"]  # type: ignore[attr-defined]
+
+
+async def test_a_lead_that_failed_behind_its_sections_goes_on_with_their_numbers(docs: Path) -> None:
+    def reply(request: Any) -> Reply:
+        if request.system.startswith("You are the lead "):
+            return next(leads)
+        return (FIRST if "Section 1" in str(request.messages[1]) else SECOND)[len(request.tool_results)]
+
+    leads = iter([SECTIONS, Fail(500), '{"summary": "From 1974 [2], 52 percent [1]."}'])
+    with ScriptedModelClient(reply) as client:
+        failing = team(client, docs)
+        with pytest.raises(ModelError):
+            await say(failing, "Report on it")
+        rest = await say(await carried(failing, team(client, docs)))
+    assert len(client.requests) == 7
+    assert rest.text.startswith("From 1974 [1], 52 percent [2].\n\nSources:\n- [1] agency.md")
 
 
 async def test_a_section_that_asks_keeps_the_others_sources_over_a_new_object(docs: Path) -> None:

@@ -27,7 +27,7 @@ MIN_PART_WORDS = 2
 MIN_FUZZY_CHARS = 20
 """A shorter quote must be there as it is: one letter of it makes another word."""
 
-UNSEEN = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+UNSEEN = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
 _QUOTES = re.compile(r"[\"'`´‘’‚‛“”„‟«»‹›「」『』″′]")
 _DASHES = re.compile(r"[‐‑‒–—―−]")
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-(?:\s*\n\s*)?(?=[^\W\d_])")
