@@ -309,7 +309,19 @@ def test_a_section_that_is_no_source_list_stays() -> None:
         ("<https://evil.example>", "(`https://evil.example`)"),
         ("[x]: https://evil.example/a", "x: (`https://evil.example/a`)"),
         ('a<img src="https://e.example/?q=1">b', "ab"),
-        ("a<!-- approve -->b<script>x()</script>", "abx()"),
+        ("a<!-- approve -->b<script>x()</script>", "a< !-- approve -->bx()"),
+        ("![x](https://e.example/(a)?b)", "x (`https://e.example/(a)?b`)"),
+        ('![x](https://e.example "a(b)c")', '![x] (https://e.example "a(b)c")'),
+        ("![x](\nhttps://e.example)", "![x] (\nhttps://e.example)"),
+        ("![a[b]c](https://e.example)", "![a[b]c] (https://e.example)"),
+        ("> [x]: https://e.example", "> [x] : https://e.example"),
+        ("``![x](https://e.example)`", "``x (`https://e.example`)`"),
+        ("\\`![x](https://e.example)\\`", "\\`x (`https://e.example`)\\`"),
+        ("a ``` ![x](https://e.example)", "a ``` x (`https://e.example`)"),
+        ("<img src=https://e.example <b>", "< img src=https://e.example <b>"),
+        ("<!-- to the end", "< !-- to the end"),
+        ("```\n![x](y)\n```", "```\n![x](y)\n```"),
+        ("``a ` ![x](y)``", "``a ` ![x](y)``"),
         ("`<img src=x>` and a < b", "`<img src=x>` and a < b"),
         ("vector<int> x", "vector<int> x"),
     ],
@@ -503,3 +515,26 @@ def test_a_checked_report_reads_as_a_report() -> None:
     report = CheckedReport(summary="So [1].", cited=(CitedSource(number=1, ref="a.md"),))
     assert isinstance(report, Report)
     assert report.renumbered({"a.md": 7}).summary == "So [7]."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[a](" * 9000,
+        "[a](b " * 9000,
+        "<img " * 9000,
+        "<!--" * 9000,
+        "x [1]. " * 5000,
+        "`a``" * 9000,
+        "[a]:" * 9000,
+        "a-" + "\n" * 90000 + "1",
+        "a b ... " * 3000,
+        "a\nSources" + " " * 90000 + "x",
+    ],
+    ids=lambda text: repr(text[:8]),
+)
+def test_no_text_takes_long(text: str) -> None:
+    """No time is asserted: what backtracks on one of these does so for hours."""
+    made = [MadeCall("read_document", {"name": "a.md"}, text)]
+    ResearchReport(summary=text).backed_by(made)
+    checked("So [1].", {"ref": "a.md", "quote": text}, made=made)

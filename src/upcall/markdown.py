@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,13 +15,19 @@ UNVERIFIED = "[unverified]"
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
-_CODE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]+`", re.DOTALL)
+_CODE = re.compile(
+    r"^ {0,3}(?P<fence>```+|~~~+)[^`\n]*\n(?:.*?^ {0,3}(?P=fence)|.*\Z)"
+    r"|(?<![`\\])(?P<ticks>`+)(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`)",
+    re.DOTALL | re.MULTILINE,
+)
+"""What every reader of markdown takes for code; what only some do is none."""
 _ONE = r"\^?\d{1,3}"
 _MARKER = re.compile(rf"[\[【]({_ONE}(?:\s*[,;–-]\s*{_ONE})*)(?:†[^\]】\n]*)?[\]】](?:\([^()\s]*\))?(?!:)")
 _RANGE = re.compile(r"(\d+)\s*[–-]\s*\^?(\d+)")
 _END = re.compile(r"[.!?…][\"'”’)]*(?=\s|[\[【]\^?\d|$)|[。！？]|\n")
 _SEPARATOR = re.compile(r"\s*[,;]\s*(?=[\[【]\^?\d)")
 _LONGEST_RANGE = 50
+_DEEPEST = 4
 
 
 @dataclass
@@ -58,19 +65,19 @@ def renumbered(text: str, number_of: Callable[[int], int | None]) -> tuple[str, 
         supported = any(group.kept for group in sentence)
         lost.sentences += not supported
         for group in sentence:
-            before = text[at : group.start]
-            marked = not supported and group is sentence[-1]
+            before, end = text[at : group.start], group.end
             if group.kept:
                 parts += [before, *(f"[{number}]" for number in group.kept)]
-            elif marked:
+            elif not supported and group is sentence[-1]:
                 parts += [before if before[-1:].isspace() or not before else f"{before} ", UNVERIFIED]
+            elif before.strip() in {",", ";"}:  # The last of a list goes with what set it apart from the others.
+                pass
+            elif following := _SEPARATOR.match(text, group.end):
+                parts.append(before)
+                end = following.end()
             else:
-                separated = _SEPARATOR.match(text, group.end)
-                listed = at > 0 and before.strip() in {",", ";"}
-                parts.append(before if separated and not listed else "" if listed else before.rstrip(" "))
-                at = separated.end() if separated else group.end
-                continue
-            at = group.end
+                parts.append(before.rstrip(" "))
+            at = end
     return "".join([*parts, text[at:]]), lost
 
 
@@ -93,18 +100,13 @@ def _by_sentence(text: str, groups: Sequence[_Group]) -> list[list[_Group]]:
     """The groups of each sentence that has any. Those right behind a full stop belong to the sentence before it."""
     ends = [found.end() for found in _END.finditer(text)]
     sentences: dict[int, list[_Group]] = {}
-    behind = -1  # where the run of groups behind the last full stop ends
-    number = 0
+    number, behind = 0, None  # Where the groups end that stand right behind a full stop.
     for group in groups:
-        between = text[behind : group.start] if behind >= 0 else None
-        if between is None or between.strip(" "):
-            number = sum(end <= group.start for end in ends)
-            ended = max((end for end in ends if end <= group.start), default=0)
-            if ended and text[ended - 1] != "\n" and not text[ended : group.start].strip(" "):
-                number -= 1
-                behind = group.end
-            else:
-                behind = -1
+        if behind is None or text[behind : group.start].strip(" "):
+            number = bisect_right(ends, group.start)
+            ended = ends[number - 1] if number else 0
+            follows = ended and text[ended - 1] != "\n" and not text[ended : group.start].strip(" ")
+            number, behind = (number - 1, group.end) if follows else (number, None)
         else:
             behind = group.end
         sentences.setdefault(number, []).append(group)
@@ -113,43 +115,52 @@ def _by_sentence(text: str, groups: Sequence[_Group]) -> list[list[_Group]]:
 
 # -- links and lists ---------------------------------------------------------------------------------------------------
 
-_LINK = re.compile(r"(!?)\[([^\[\]]*)\]\(\s*<?([^)\s>]*)>?[^)]*\)")
+_ADDRESS = r"(?:[^()\s<>]|\([^()\s<>]*\))*"
+_LINK = re.compile(rf"(!?)\[([^\[\]]*)\]\([ \t]*<?({_ADDRESS})>?(?:[ \t][^()\n]*)?\)")
 _DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]+)\]:[ \t]*<?([^\s>]+)>?.*$", re.MULTILINE)
 _AUTOLINK = re.compile(r"<((?:https?|ftp|mailto|data|javascript):[^>\s]*)>", re.IGNORECASE)
-_TAG = re.compile(
-    r"<!--.*?(?:-->|\Z)|</?(?:a|applet|audio|base|body|button|details|div|embed|font|form|frame|frameset|head|html|iframe|"
-    r"img|input|link|math|meta|object|p|picture|script|source|span|style|svg|table|template|textarea|video)\b[^<>]*(?:>|\Z)",
-    re.DOTALL | re.IGNORECASE,
+_NAMES = (
+    "a|applet|audio|base|body|button|details|div|embed|font|form|frame|frameset|head|html|iframe|img|input|link|math|meta|"
+    "object|p|picture|script|source|span|style|svg|table|template|textarea|video"
 )
+_TAG = re.compile(rf"</?(?:{_NAMES})\b[^<>]*>", re.IGNORECASE)
+_OPEN_TAG = re.compile(rf"<(?=/?(?:{_NAMES})\b|!--)", re.IGNORECASE)
+_KEPT = "\x00"
+"""Stands between label and address of a link that stays, until all others are undone."""
 
 
 def plain_links(text: str, refs: Iterable[str]) -> str:
     """The text without HTML and images, and with links to what was read only; other addresses are code beside
     their label.
 
-    Whoever shows a report as a web page loads what it names, and an address can carry away what an agent knows.
+    Whoever shows a report as a web page loads what it names, and an address can carry away what an agent knows. What
+    is not written as most write it is taken apart by a space, so that it is neither a link nor a tag to any reader.
     """
     known = {bare(ref) for ref in refs}
 
     def link(found: re.Match[str]) -> str:
         image, label, address = found.groups()
         if not image and (bare(address) in known or label.strip().isdigit()):
-            return found[0]
+            return found[0].replace("](", f"]{_KEPT}(")
         return f"{label} {_as_code(address)}".strip()
 
     def definition(found: re.Match[str]) -> str:
-        return found[0] if bare(found[2]) in known else f"{found[1]}: {_as_code(found[2])}"
+        return f"{found[1]}: {_as_code(found[2])}"
 
     def autolink(found: re.Match[str]) -> str:
         return found[0] if bare(found[1]) in known else _as_code(found[1])
 
     def plain(part: str) -> str:
         part = _AUTOLINK.sub(autolink, _DEFINITION.sub(definition, part))
-        while (linked := _LINK.sub(link, part)) != part:  # An image may stand in the label of a link.
-            part = linked
-        return _TAG.sub("", part)
+        for _ in range(_DEEPEST):  # An image may stand in the label of a link.
+            part, changed = _LINK.subn(link, part)
+            if not changed:
+                break
+        part = part.replace("](", "] (").replace("]:", "] :").replace(_KEPT, "")
+        return _OPEN_TAG.sub("< ", _TAG.sub("", part))
 
     at, parts = 0, list[str]()
+    text = text.replace(_KEPT, "")
     for code in _CODE.finditer(text):
         parts += [plain(text[at : code.start()]), code[0]]
         at = code.end()
@@ -175,6 +186,7 @@ _LIST_HEAD = re.compile(
     r"références|fuentes|fonti|参考文献|来源)[*_\s]*[:：]?[*_\s]*$",
     re.IGNORECASE,
 )
+_LONGEST_HEAD = 80
 _LIST_ENTRY = re.compile(r"^\s*(?:[-*+]\s+)?(?:[\[【(]?\^?(\d{1,3})[\]】)]?[.:)]?\s+|[-*+]\s+)(.+)$")
 _IN_ENTRY = re.compile(r"[\"“„«](.+)[\"”“»]")
 _PLACE = re.compile(
@@ -186,7 +198,7 @@ def without_source_list(text: str) -> tuple[str, list[Claimed]]:
     """A report's text without the source list that a model wrote at its end, and what this list cites. The list that
     stands there in the end is made by code."""
     lines = text.rstrip().split("\n")
-    heads = [at for at, line in enumerate(lines) if _LIST_HEAD.match(line) and at]
+    heads = [at for at, line in enumerate(lines) if at and len(line) < _LONGEST_HEAD and _LIST_HEAD.match(line)]
     if not heads:
         return text, []
     entries = [line for line in lines[heads[-1] + 1 :] if line.strip()]

@@ -27,10 +27,13 @@ MIN_PART_WORDS = 2
 MIN_FUZZY_CHARS = 20
 """A shorter quote must be there as it is: one letter of it makes another word."""
 
+MAX_FUZZY_CHARS = 1_500
+"""A longer one too: it is a copy rather than a quote, and the search for it takes seconds."""
+
 UNSEEN = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
 _QUOTES = re.compile(r"[\"'`´‘’‚‛“”„‟«»‹›「」『』″′]")
 _DASHES = re.compile(r"[‐‑‒–—―−]")
-_HYPHEN = re.compile(r"(?<=[^\W\d_])-(?:\s*\n\s*)?(?=[^\W\d_])")
+_HYPHEN = re.compile(r"(?<=[^\W\d_])-(?:[^\S\n]*\n\s*)?(?=[^\W\d_])")
 _MARKUP = re.compile(r"[*_#|]+")
 _ELLIPSIS = re.compile(r"\s*(?:[\[(]\s*(?:\.{3,}|…)\s*[\])]|\.{3,}|…)\s*")
 _WORD = re.compile(r"[^\W_]+")
@@ -131,7 +134,7 @@ def _find_part(quote: str, text: Text, *, fuzzy: bool = True) -> Found | None:
     wanted = normalised(quote).strip(" .,;:")
     if wanted and _stands_in(wanted, text.normalised):
         return Found(Match.NORMALISED)
-    return _similar(wanted, text.normalised) if fuzzy and len(wanted) >= MIN_FUZZY_CHARS else None
+    return _similar(wanted, text.normalised) if fuzzy and MIN_FUZZY_CHARS <= len(wanted) <= MAX_FUZZY_CHARS else None
 
 
 def _stands_in(quote: str, text: str) -> bool:
@@ -207,7 +210,7 @@ def _negations(words: Sequence[str]) -> Counter[str]:
 
 
 def _parts(quote: str) -> list[str]:
-    quote = quote.strip().strip("\"'“”„‘’«»").strip()
+    quote = " ".join(quote.split()).strip("\"'“”„‘’«» ")
     return [part for part in _ELLIPSIS.split(quote) if part.strip()]
 
 
