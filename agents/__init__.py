@@ -1,5 +1,6 @@
 """The agents, one a file. `pausable` is the tool loop that lead, coder and researcher share."""
 
+from upcall.agents.citing import CitingAgent
 from upcall.agents.clarifier import Clarifier
 from upcall.agents.classifier import Classifier
 from upcall.agents.coder import coder
@@ -10,12 +11,13 @@ from upcall.agents.lead import lead
 from upcall.agents.nested_team import NestedTeam
 from upcall.agents.pausable import PausableAgent
 from upcall.agents.planner import Planner
-from upcall.agents.researcher import researcher
+from upcall.agents.researcher import ShallowResearcher, researcher
 from upcall.agents.resumable import ResumableAgent
 from upcall.agents.workspace import WorkspaceWorkbench
 from upcall.agents.wrapping import with_questions
 
 __all__ = [
+    "CitingAgent",
     "Clarifier",
     "Classifier",
     "DocumentsWorkbench",
@@ -25,6 +27,7 @@ __all__ = [
     "PausableAgent",
     "Planner",
     "ResumableAgent",
+    "ShallowResearcher",
     "WorkspaceWorkbench",
     "coder",
     "lead",

@@ -25,6 +25,7 @@ the folder; a file named by itself is refused."""
 
 MAX_HITS = 20
 LINES_A_READ = 200
+_BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 _WORD = re.compile(r"\w+")
 
 
@@ -145,7 +146,7 @@ def _found(paths: Sequence[Path]) -> dict[str, Path]:
         for name, file in _named(path):
             if os.path.realpath(file) not in real:
                 real.add(os.path.realpath(file))
-                found[_free_name(sendable(name), path if path.is_dir() else path.parent, found)] = file
+                found[_free_name(in_one_line(sendable(name)), path if path.is_dir() else path.parent, found)] = file
     return found
 
 
@@ -166,6 +167,12 @@ def _named(path: Path) -> Iterator[tuple[str, Path]]:
         raise ConfigurationError(f"Document {path} cannot be read: permission denied.")
     else:
         yield path.name, path
+
+
+def in_one_line(name: str) -> str:
+    """A file's name without line breaks and control characters: a second line could pass for another document, for a
+    hit of a search, or for a line of the prompt."""
+    return _BREAKS.sub(" ", name)
 
 
 def _free_name(name: str, folder: Path, taken: Mapping[str, Path]) -> str:

@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from upcall.agents.merging import cut
 from upcall.agents.pausable import PausableAgent
 from upcall.agents.reading import UnreadableReply, read_reply
-from upcall.handoffs import OUTCOME
+from upcall.handoffs import CHECKED, OUTCOME, OUTPUT
+from upcall.replies import CheckedReport
 
 FALLS_SHORT = ("unable to find", "need more research", "i don't have enough information")
 """What a report says that did not manage its task, in any case."""
@@ -64,19 +65,28 @@ class EscalatingAgent(PausableAgent):
         message, to = response.chat_message, self._escalates_to
         if to is not None and isinstance(message, HandoffMessage) and message.target == to.target:
             return Response(chat_message=message.model_copy(update={"content": self._with_findings(message.content)}))
-        if to is None or not isinstance(message, TextMessage) or OUTCOME in message.metadata:
-            return response
-        if not falls_short(message.content):
+        if to is None or not isinstance(message, TextMessage) or not self._falls_short(message):
             return response
         if not message.content:
             self._state.messages.pop()  # An empty message in a context makes some servers refuse the next request.
         found = message.content or "(nothing)"
         content = f"{self.name} tried this as a small task and did not manage it. What it said:\n{found}"
+        if OUTCOME in message.metadata:
+            content = self._with_findings(content)
         return Response(
             chat_message=HandoffMessage(
                 source=self.name, target=to.target, content=content, models_usage=message.models_usage
             )
         )
+
+    def _falls_short(self, message: TextMessage) -> bool:
+        """Whether a report did not manage its task. What it quotes says nothing of that, nor does the note that ends a
+        turn at its limit: what was done so far stands."""
+        if OUTCOME in message.metadata:
+            return False
+        checked = CHECKED in message.metadata
+        said = CheckedReport.model_validate_json(message.metadata[OUTPUT]).outcome() if checked else message.content
+        return falls_short(said)
 
     def _with_findings(self, content: str) -> str:
         """What it says by itself when it hands a task over, and what its latest calls gave back."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from autogen_agentchat.base import ChatAgent
 from autogen_core.models import ChatCompletionClient
 
+from upcall.agents.citing import CitingAgent
 from upcall.agents.pausable import PausableAgent
 from upcall.prompts import PROMPTS, LeadContext, Prompts, ToolInfo
 from upcall.replies import Report
@@ -23,10 +24,10 @@ def lead(
     user_proxy: str = "user",
     prompts: Prompts = PROMPTS,
 ) -> PausableAgent:
-    """An agent whose tools are other agents; calls in one reply run at the same time. `answers_nested` as in
-    `PausableAgent`."""
+    """An agent whose tools are other agents; calls in one reply run at the same time. Its report cites what these found
+    and nothing else. `answers_nested` as in `PausableAgent`."""
     listed = tuple(ToolInfo(agent.name, agent.description) for agent in agents)
-    return PausableAgent(
+    return CitingAgent(
         name,
         model_client,
         description="Works off a plan with its nested agents and reports to the user.",

@@ -21,7 +21,7 @@ from upcall.agents.resumable import ResumableAgent
 from upcall.agents.turns import Frame
 from upcall.callers import below
 from upcall.errors import UpcallError
-from upcall.handoffs import answering, questions_in
+from upcall.handoffs import CHECKED, OUTPUT, answering, questions_in
 from upcall.journal import journal, take_back
 from upcall.model_errors import explain
 from upcall.tasks import Emit, Locks, cancellable, interruptions
@@ -114,8 +114,10 @@ async def _serve_ours(
             elif questions := questions_in(item.chat_message):
                 frame.questions = [each.raised_through(caller.name, frame.call.id) for each in questions]
             else:
-                frame.finish(item.chat_message.to_model_text())
-                emit(item.chat_message)
+                said = item.chat_message
+                frame.finish(said.to_model_text())
+                frame.report = said.metadata.get(OUTPUT) if CHECKED in said.metadata else None
+                emit(said)
         frame.interrupted = False
     finally:
         if frame.result is None:

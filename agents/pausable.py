@@ -47,6 +47,7 @@ from upcall.agents.turns import Frame, Turn
 from upcall.callers import below
 from upcall.errors import ModelReplyInvalid, SchemaMismatch
 from upcall.handoffs import (
+    CHECKED,
     OUTCOME,
     OUTPUT,
     QUESTIONS,
@@ -62,7 +63,7 @@ from upcall.ladder import record
 from upcall.mailbox import Mailbox, mailbox
 from upcall.model_calls import call_model
 from upcall.prompts import PROMPTS, AskRuleContext, Prompts, RepairContext, ReplyFormatContext
-from upcall.replies import CodingReport, Report, ResearchReport
+from upcall.replies import CheckedReport, CodingReport, Report, ResearchReport
 from upcall.runs import Usage, counted
 from upcall.tasks import Emit, Work, cancellable, emitted
 
@@ -203,6 +204,11 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return dict(self._state.usage)
 
     @property
+    def output_type(self) -> type[BaseModel] | None:
+        """The class of its final reply."""
+        return self._output_type
+
+    @property
     def toolset(self) -> Toolset:
         """What it can call."""
         return self._toolset
@@ -239,6 +245,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                     yield Response(chat_message=message)
                     return
                 handoff = self._chosen_handoff()
+                self._before_close()
                 # Closed only after the event is out: a reader who leaves here must find the hand-off again.
                 invalid = [frame.invalid for frame in turn.frames if frame.invalid]
                 yield executed_event(turn.results(), invalid=invalid, source=self.name)
@@ -381,8 +388,9 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         if not isinstance(output, Report):
             return output
         backed = output.backed_by(self._state.made(self.name))
-        if backed != output and self._state.repairs < 1:
-            raise UnreadableReply(" ".join(each for each in backed.left_open if each not in output.left_open))
+        fell_away = [each for each in backed.left_open if each not in output.left_open]
+        if fell_away and self._state.repairs < 1:
+            raise UnreadableReply(" ".join(fell_away))
         return backed
 
     def _fallback(self, text: str, problem: UnreadableReply) -> TextMessage:
@@ -393,12 +401,13 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 f"Agent {self.name!r}: the model's final reply could not be used, also after one repair: {problem}. "
                 "Use another model, or try again. The run is stored and can be resumed."
             )
-        return self._as_message(from_text(text.strip()))
+        return self._as_message(self._backed(from_text(text.strip())))
 
     def _as_message(self, output: BaseModel) -> TextMessage:
         data = output.model_dump_json()
         to_text = getattr(output, "to_text", None)
-        return TextMessage(source=self.name, content=to_text() if to_text else data, metadata={OUTPUT: data})
+        checked = {CHECKED: output.counts.model_dump_json()} if isinstance(output, CheckedReport) else {}
+        return TextMessage(source=self.name, content=to_text() if to_text else data, metadata={OUTPUT: data} | checked)
 
     def _spent(self) -> TextMessage:
         self._state.end()
@@ -570,6 +579,9 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 emit(answered_event(question, answer, source=self.name))
         frame.interrupted = False
         return bool(frame.answers)
+
+    def _before_close(self) -> None:
+        """For subclasses: all calls of the batch have results, which the model has not seen yet. It may come twice."""
 
     def _hand_off(self, frame: Frame, handoff: Handoff) -> None:
         chosen = self._chosen_handoff()

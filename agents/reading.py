@@ -48,13 +48,20 @@ def shape_text(kind: type[BaseModel]) -> str:
 
     For a model that answers after using tools: small ones repeat a schema instead of filling it.
     """
-    fields = kind.model_json_schema()["properties"]
-    return json.dumps({name: _place(name, definition) for name, definition in fields.items()}, ensure_ascii=False)
+    schema = kind.model_json_schema()
+    return json.dumps(_places(schema["properties"], schema.get("$defs", {})), ensure_ascii=False)
 
 
-def _place(name: str, definition: dict[str, Any]) -> Any:
+def _places(fields: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
+    return {name: _place(name, definition, parts) for name, definition in fields.items()}
+
+
+def _place(name: str, definition: dict[str, Any], parts: dict[str, Any]) -> Any:
     place = f"<{definition.get('description', name)}>"
-    return [place] if definition.get("type") == "array" else place
+    if definition.get("type") != "array":
+        return place
+    inner = parts.get(definition["items"].get("$ref", "").rpartition("/")[2])
+    return [_places(inner["properties"], parts) if inner else place]
 
 
 @cache

@@ -6,19 +6,41 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
+from autogen_agentchat.messages import TextMessage
 from autogen_core.models import ChatCompletionClient
 
 from upcall.agents.documents import DocumentsWorkbench
 from upcall.agents.escalating import EscalatingAgent
 from upcall.agents.pausable import PausableAgent
 from upcall.agents.toolset import Tool
+from upcall.citations import Counts
+from upcall.handoffs import CHECKED, OUTCOME
 from upcall.prompts import PROMPTS, Prompts, ResearcherContext
 from upcall.prompts.contexts import Document
 from upcall.replies import ResearchReport
 
 DESCRIPTION = "Finds things out: searches and reads the user's documents, answers questions, compares, summarises."
+SHALLOW_ROUNDS = 8
+"""Model calls for a question that needs no plan: two or three searches, as many places read, one repair, the report."""
+
 MAX_NAMES_CHARS = 500
 """What of the documents' names goes into the description: OpenAI takes 1,024 characters for a tool's."""
+
+
+class ShallowResearcher(EscalatingAgent):
+    """An `EscalatingAgent` for a question of a few calls. It has not managed it either when these are spent, or when
+    not one of the sources it cites holds."""
+
+    component_provider_override = "upcall.agents.ShallowResearcher"
+
+    def _falls_short(self, message: TextMessage) -> bool:
+        spent = message.metadata.get(OUTCOME) == "max_rounds"
+        return spent or _nothing_holds(message.metadata.get(CHECKED)) or super()._falls_short(message)
+
+
+def _nothing_holds(counts: str | None) -> bool:
+    counted = Counts.model_validate_json(counts) if counts else Counts()
+    return counted.checked > 0 and counted.removed == counted.checked
 
 
 def researcher(
@@ -35,10 +57,10 @@ def researcher(
 ) -> PausableAgent:
     """A research agent on the files and folders `documents`, or on a workbench that has found them.
     `tools` are other ways to find things out. `escalates_to` names the peer that gets a task that needs a plan, or that
-    it did not manage (S2-42)."""
+    it did not manage (S2-42); it then has at most `SHALLOW_ROUNDS` model calls."""
     library = documents if isinstance(documents, DocumentsWorkbench) else DocumentsWorkbench(documents)
     context = ResearcherContext(available_documents=library.available, escalates_to=escalates_to)
-    kind = EscalatingAgent if escalates_to else PausableAgent
+    kind = ShallowResearcher if escalates_to else PausableAgent
     return kind(
         name,
         model_client,
@@ -48,7 +70,7 @@ def researcher(
         workbench=library if library.available else (),
         handoffs=[escalates_to] if escalates_to else [],
         output_type=ResearchReport,
-        max_rounds=max_rounds,
+        max_rounds=min(max_rounds, SHALLOW_ROUNDS) if escalates_to else max_rounds,
         stream=stream,
         user_proxy=user_proxy,
         prompts=prompts,

@@ -30,8 +30,9 @@ class Frame(BaseModel):
     one batch, and between calls it holds nothing. ``answers`` are on their way to that nested agent. ``interrupted``:
     its work was cut off by an error or a cancellation and goes on from ``nested``. ``passed_up`` are the questions that
     the agent looked at and left to the user, by id. ``problem`` says why the call cannot be made at all, ``invalid``
-    why the question of an `ask_user` call cannot be put. ``secrets`` are the sealed answers that the call's tool gets
-    when it is called again, by question.
+    why the question of an `ask_user` call cannot be put. ``report``: the checked report, as JSON, that a nested agent's
+    code handed up beside its text. ``secrets`` are the sealed answers that the call's tool gets when it is called
+    again, by question.
     """
 
     call: FunctionCall
@@ -43,6 +44,7 @@ class Frame(BaseModel):
     passed_up: list[str] = []
     problem: str | None = None
     invalid: str | None = None
+    report: str | None = None
     secrets: dict[str, str] = {}
 
     @property

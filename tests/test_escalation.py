@@ -13,8 +13,9 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from conversation import Rest, answers, carried, say
 
 from upcall import Run, RunStatus, Settings, Upcall
-from upcall.agents import EscalatingAgent, researcher
+from upcall.agents import EscalatingAgent, coder, researcher
 from upcall.agents.escalating import falls_short
+from upcall.agents.researcher import SHALLOW_ROUNDS
 from upcall.errors import ModelReplyInvalid
 from upcall.handoffs import OUTPUT
 from upcall.replies import Depth
@@ -147,13 +148,43 @@ async def test_what_was_found_goes_along() -> None:
     assert OUTPUT not in rest.message.metadata
 
 
-async def test_a_turn_that_ends_at_its_limit_does_not_escalate(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_that_ends_at_its_limit_does_not_escalate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The work done so far stands, and the text says how to let it go on; whatever its words are, they are ours."""
     monkeypatch.setattr("upcall.agents.escalating.FALLS_SHORT", ("without finishing",))
     with ScriptedModelClient([Call("missing")] * 2) as client:
-        rest = await say(researcher(client, escalates_to="clarifier", max_rounds=2), "unable to find it")
+        rest = await say(coder(client, tmp_path, escalates_to="clarifier", max_rounds=2), "unable to find it")
     assert isinstance(rest.message, TextMessage)
     assert "stopped after 2 model calls" in rest.text
+
+
+async def test_a_question_that_is_not_answered_in_a_few_calls_escalates_with_what_was_found(tmp_path: Path) -> None:
+    """S2-42: research that is over leaves nothing behind that stands, and a plan may help."""
+    (tmp_path / "gpu.md").write_text("CUDA came out in 2007.")
+    with ScriptedModelClient([Call("search_documents", {"words": "CUDA"})] * SHALLOW_ROUNDS) as client:
+        rest = await say(researcher(client, [tmp_path], escalates_to="clarifier"), TASK)
+    assert isinstance(rest.message, HandoffMessage)
+    assert rest.message.target == "clarifier"
+    assert "CUDA came out in 2007." in rest.text
+
+
+async def test_a_report_of_which_no_source_holds_escalates(tmp_path: Path) -> None:
+    """S2-42"""
+    made_up = json.dumps(
+        {"summary": "It is from 1999 [1].", "citations": [{"ref": "x.md", "quote": "it is from 1999"}]}
+    )
+    rest = await ended_with(made_up, made_up)
+    assert isinstance(rest.message, HandoffMessage)
+
+
+async def test_what_a_report_quotes_does_not_say_that_it_fell_short(tmp_path: Path) -> None:
+    (tmp_path / "gpu.md").write_text("The police were unable to find the key to the safe.")
+    read = Call("read_document", {"name": "gpu.md", "first_line": 1})
+    cited = [{"ref": "gpu.md", "quote": "The police were unable to find the key to the safe."}]
+    found = json.dumps({"summary": "The key is lost [1].", "citations": cited})
+    with ScriptedModelClient([read, found]) as client:
+        rest = await say(researcher(client, [tmp_path], escalates_to="clarifier"), TASK)
+    assert isinstance(rest.message, TextMessage)
+    assert "unable to find" in rest.text
 
 
 async def test_the_tokens_of_the_report_are_counted() -> None:

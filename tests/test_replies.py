@@ -15,6 +15,7 @@ from upcall.questions import MAX_LABEL_CHARS, MAX_OPTIONS, MAX_QUESTION_CHARS, C
 from upcall.replies import (
     Ambiguity,
     AmbiguityCheck,
+    CheckedReport,
     ClarificationResponse,
     Classification,
     CodingReport,
@@ -59,8 +60,8 @@ def test_a_schema_of_a_reply_inside_a_reply_holds_no_defaults_either() -> None:
 @pytest.mark.parametrize("kind", [*KINDS, Ambiguity, PlanStep])
 def test_a_schema_names_its_fields_as_the_prompts_do(kind: type[Reply]) -> None:
     """X8"""
-    unseen = ["reason"] if kind is ClarificationResponse else []
-    assert [*kind.model_json_schema()["properties"], *unseen] == list(kind.model_fields)
+    unseen = {ClarificationResponse: "reason", ResearchReport: "left_open"}.get(kind)
+    assert list(kind.model_json_schema()["properties"]) == [each for each in kind.model_fields if each != unseen]
 
 
 # -- classification ---------------------------------------------------------------------------------------------------
@@ -217,9 +218,9 @@ def test_a_coding_report_names_its_files_first() -> None:
     assert report.to_text() == "Done.\n\nFiles:\n- a.py\n\nAssumed:\n- X"
 
 
-def test_a_research_report_names_its_sources_first() -> None:
-    report = ResearchReport(summary="So.", sources=("a.md",), left_open=("X",))
-    assert report.to_text() == "So.\n\nSources:\n- a.md\n\nLeft open:\n- X"
+def test_a_research_report_says_what_it_did_not_find() -> None:
+    report = ResearchReport(summary="So.", not_found=("Spain",), left_open=("X",))
+    assert report.to_text() == "So.\n\nNot found:\n- Spain\n\nLeft open:\n- X"
 
 
 @pytest.mark.parametrize("kind", [Report, CodingReport, ResearchReport])
@@ -264,8 +265,11 @@ def test_a_document_that_was_not_seen_is_no_source_of_the_report() -> None:
         MadeCall("search_documents", {"words": "wind"}, "wind.md:3: more wind"),
         MadeCall("read_document", {"name": "sun.md", "first_line": 1}, "1: sun"),
     ]
-    backed = ResearchReport(summary="Done.", sources=("wind.md", "sun.md", "CUDA")).backed_by(made)
-    assert (backed.sources, backed.left_open) == (("wind.md", "sun.md"), ("CUDA was not read.",))
+    report = ResearchReport.model_validate({"summary": "Done.", "sources": ["wind.md", "sun.md", "CUDA"]})
+    backed = report.backed_by(made)
+    assert isinstance(backed, CheckedReport)
+    assert [each.ref for each in backed.cited] == ["wind.md", "sun.md"]
+    assert backed.left_open == ("CUDA was cited, and was not read.",)
 
 
 def test_a_report_that_the_calls_bear_out_stays_as_it_is() -> None:

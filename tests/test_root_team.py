@@ -122,10 +122,14 @@ async def test_a_shallow_question_is_answered_from_the_documents(tmp_path: Path)
     folder.mkdir()
     (folder / "energy.md").write_text("# Energy\nGermany: 52 percent wind and solar\n")
     search, read = Call("search_documents", {"words": "wind"}), Call("read_document", {"name": "energy.md"})
-    found = '{"summary": "Germany leads.", "sources": ["energy.md"]}'
+    cited = {"ref": "energy.md", "place": "line 2", "quote": "Germany: 52 percent wind and solar"}
+    found = json.dumps({"summary": "Germany leads [1].", "citations": [cited]})
     with shallow("research", researcher=[search, read, found]) as client:
         run = await new_app(client).start("Who leads in wind?", documents=[folder])
-    assert run.result == "Germany leads.\n\nSources:\n- energy.md"
+    assert run.result == (
+        'Germany leads [1].\n\nSources:\n- [1] energy.md, line 2: "Germany: 52 percent wind and solar"\n\n'
+        "Citations: 1 checked, 1 hold."
+    )
     assert client.requests[3].tool_results == {
         "call_2_1": "energy.md:2: Germany: 52 percent wind and solar",
         "call_3_1": "1: # Energy\n2: Germany: 52 percent wind and solar",

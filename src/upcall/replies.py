@@ -7,15 +7,33 @@ defaults and the lengths, because strict JSON schema (OpenAI, Azure) does not kn
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from posixpath import normpath
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
 
+from upcall.citations import (
+    Checked,
+    CitedSource,
+    Counts,
+    Library,
+    check,
+    with_numbers,
+)
+from upcall.markdown import Claimed, markers, without_source_list
 from upcall.questions import (
     CAMEL_TOO,
     MAX_LABEL_CHARS,
@@ -26,6 +44,17 @@ from upcall.questions import (
     Question,
     Shown,
 )
+
+_LINE_NUMBER = re.compile(r"^\d+: ?", re.MULTILINE)
+_HIT = re.compile(r"(.+?):\d+: (.*)")
+_SOURCE_TOOLS = frozenset(
+    f"{how}_{what}"
+    for how, kinds in (("search", "documents web arxiv wikipedia"), ("read", "document page paper article"))
+    for what in kinds.split()
+)
+"""Who used one of these did research, and says what the report rests on."""
+_NOT_READ = frozenset({"list_files", "read_file", "write_file"})
+"""Tools of ours whose results are no source of a research report."""
 
 _NOT_STRICT = ("default", "minLength", "maxLength", "minItems", "maxItems")
 
@@ -74,6 +103,11 @@ class Depth(StrEnum):
 
     SHALLOW = "shallow"
     DEEP = "deep"
+
+
+def _also(*names: str) -> AliasChoices:
+    """What models call a field besides its name."""
+    return AliasChoices(*names)
 
 
 def _member(kind: type[StrEnum], otherwise: StrEnum | None = None) -> BeforeValidator:
@@ -325,6 +359,20 @@ class MadeCall:
     result: str
 
 
+def read_in(call: MadeCall) -> Iterator[tuple[str, str]]:
+    """What a call gave its agent to read: pairs of a source's ref and a text of it.
+
+    The result of a tool that is none of ours is a source by the name of the tool.
+    """
+    if call.name == "read_document":
+        yield str(call.arguments.get("name")), _LINE_NUMBER.sub("", call.result)
+    elif call.name == "search_documents":
+        for hit in filter(None, map(_HIT.fullmatch, call.result.splitlines())):
+            yield hit[1], hit[2]
+    elif call.name not in _NOT_READ:
+        yield call.name, call.result
+
+
 class Report(Reply):
     """What an agent with tools ends its work with. The text is what the reader gets; the lists say what it rests on."""
 
@@ -337,7 +385,7 @@ class Report(Reply):
         """The fallback where a model will not answer in JSON: its words are the summary."""
         return cls(summary=text)
 
-    def backed_by(self, made: Sequence[MadeCall]) -> Self:
+    def backed_by(self, made: Sequence[MadeCall]) -> Report:
         """The report without the claims that `made`, all calls of its agent that did not fail, does not bear out; what
         falls away is listed as left open."""
         return self
@@ -383,21 +431,111 @@ def _changed_by(call: MadeCall) -> list[str]:
 _PATCHED = re.compile(r"^(?:--- (?:a/)?|\+\+\+ (?:b/)?)")
 
 
+class Citation(Reply):
+    """A place that a report cites: the source's name as the tools give it, where in it, and its words."""
+
+    ref: Shown = Field(
+        default="",
+        description="the source's name, as your tools gave it",
+        validation_alias=_also("ref", "source", "document", "file", "name", "title", "url"),
+    )
+    place: Shown = Field(
+        default="",
+        description="page or lines",
+        validation_alias=_also("place", "page", "pages", "line", "lines", "section"),
+    )
+    quote: Shown = Field(
+        default="",
+        description="its own words, copied",
+        validation_alias=_also("quote", "text", "excerpt", "passage", "content"),
+    )
+    number: SkipJsonSchema[int | None] = Field(default=None, validation_alias=_also("number", "id", "n"))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, value: Any) -> Any:
+        return {"ref": value} if isinstance(value, str) else value
+
+    @field_validator("number", mode="before")
+    @classmethod
+    def _any_number(cls, value: object) -> object:
+        """What is none is left out: by default a citation has the number of its place in the list."""
+        digits = re.search(r"\d{1,4}", str(value))
+        return int(digits[0]) if digits else None
+
+
 class ResearchReport(Report):
-    """The researcher's report, with the documents it read."""
+    """The researcher's report: its numbers in brackets stand for the citations, counted from 1."""
 
-    sources: tuple[str, ...] = Field(default=(), description="The documents the summary rests on, by name.")
+    citations: tuple[Citation, ...] = Field(
+        default=(), description="What each [n] of the summary rests on, in the order of the numbers."
+    )
+    not_found: tuple[str, ...] = Field(default=(), description="What was looked for and not found.")
+    left_open: SkipJsonSchema[tuple[str, ...]] = ()
 
-    def backed_by(self, made: Sequence[MadeCall]) -> Self:
-        """A source counts if the agent read it, or a search showed it lines of it."""
-        seen = {str(call.arguments.get("name")) for call in made if call.name == "read_document"}
-        hits = [call.result for call in made if call.name == "search_documents"]
-        seen |= {line.partition(":")[0] for hit in hits for line in hit.splitlines()}
-        missing = [source for source in self.sources if source not in seen]
-        return self._without("sources", missing, "was not read")
+    @model_validator(mode="before")
+    @classmethod
+    def _sources_are_citations(cls, value: Any) -> Any:
+        """A list of names, under the name that models like best, and one entry where a list should be."""
+        if not isinstance(value, dict):
+            return value
+        named = value.get("citations") or value.get("sources") or value.get("references") or ()
+        listed = list(named) if isinstance(named, list | tuple) else [named]
+        return {**value, "citations": [each for each in listed if isinstance(each, str | dict | Citation)]}
+
+    def backed_by(self, made: Sequence[MadeCall]) -> Report:
+        """Each citation is looked up in what `made` gave the agent to read. A report that rests on nothing and claims
+        nothing stays as it is."""
+        summary, listed = without_source_list(self.summary)
+        claimed = [
+            Claimed(each.number or number, each.ref, each.place, each.quote)
+            for number, each in enumerate(self.citations, start=1)
+        ] or listed
+        if not (claimed or markers(summary) or any(call.name in _SOURCE_TOOLS for call in made)):
+            return self
+        library = Library(read for call in made for read in read_in(call))
+        return CheckedReport.of(self, check(summary, claimed, library), not_found=self.not_found)
 
     def _lists(self) -> list[str]:
-        return [*_listed("Sources", self.sources), *super()._lists()]
+        return [*_listed("Not found", self.not_found), *super()._lists()]
+
+
+class CheckedReport(Report):
+    """A report whose citations code has checked: no model writes one. ``cited`` is its source list."""
+
+    cited: tuple[CitedSource, ...] = ()
+    counts: Counts = Counts()
+    not_found: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, report: Report, checked: Checked, *, not_found: Sequence[str] = ()) -> Self:
+        """The report with the text that was checked; what fell away is listed as left open."""
+        return cls(
+            summary=checked.text,
+            assumptions=report.assumptions,
+            left_open=(*report.left_open, *checked.problems),
+            cited=checked.cited,
+            counts=checked.counts,
+            not_found=tuple(not_found),
+        )
+
+    def renumbered(self, numbers: Mapping[str, int]) -> Self:
+        """The same report with the numbers that its sources have in another list, by ref."""
+        cited = tuple(each.model_copy(update={"number": numbers[each.ref]}) for each in self.cited)
+        held = {before.number: after for before, after in zip(self.cited, cited, strict=True)}
+        return self.model_copy(update={"cited": cited, "summary": with_numbers(self.summary, held)})
+
+    def outcome(self) -> str:
+        """What it says of its work, without what it quotes."""
+        return "\n".join([self.summary, *_listed("Not found", self.not_found), *super()._lists()])
+
+    def _lists(self) -> list[str]:
+        return [
+            *_listed("Sources", tuple(each.as_text() for each in self.cited)),
+            *_listed("Not found", self.not_found),
+            *super()._lists(),
+            f"\n{self.counts.as_text()}",
+        ]
 
 
 def _listed(title: str, entries: tuple[str, ...]) -> list[str]:

@@ -29,7 +29,7 @@ from rich.text import Text
 from upcall.answers import AnswerValue, read_answer
 from upcall.errors import AnswerRefused, one_line
 from upcall.expiry import EXPIRED, EXPIRY, what_now
-from upcall.handoffs import ANSWERS, ERROR, PLAN, QUESTIONS, answers_in, path_of, questions_of
+from upcall.handoffs import ANSWERS, ERROR, PLAN, PROGRESS, QUESTIONS, answers_in, path_of, questions_of
 from upcall.questions import Answer, AnsweredBy, Outcome, Question, moment
 from upcall.runs import Run, RunStatus
 from upcall.sealing import HIDDEN
@@ -237,6 +237,8 @@ def _event_line(event: BaseAgentEvent | BaseChatMessage) -> str:
     match event:
         case ThoughtEvent() if ANSWERS in event.metadata:
             return f"has its answer: {_short(event.content)}"
+        case ThoughtEvent() if PROGRESS in event.metadata:
+            return event.content
         case _ if QUESTIONS in event.metadata or isinstance(event, ModelClientStreamingChunkEvent):
             return ""
         case ToolCallRequestEvent():
