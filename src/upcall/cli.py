@@ -81,6 +81,9 @@ def run(
     on_expiry: Annotated[
         str | None, typer.Option(metavar="WHAT", help="What happens then: wait, assume, cancel or fail [wait].")
     ] = None,
+    unsafe_local: Annotated[
+        bool, typer.Option("--unsafe-local", help="Run the coder's commands without a sandbox, with your rights.")
+    ] = False,
     model: Model = None,
     base_url: BaseUrl = None,
     store: Store = None,
@@ -103,6 +106,7 @@ def run(
         detach=detach,
         enable_plan_approval=review_plan or None,
         unattended=unattended or None,
+        unsafe_local=unsafe_local or None,
         expires_after=expires_after,
         on_expiry=on_expiry,
     )
@@ -414,8 +418,11 @@ class _Command:
 
     def _use_model_of(self, run_id: str) -> None:
         """Go on with the model of the run, whoever sees how much of it, where the command line names none."""
+        inputs = asyncio.run(self.app.store.load(run_id)).run.inputs
+        chosen = {name: inputs.get("team", {}).get(name) for name in ("executor", "unsafe_local")}
+        known = {name: value for name, value in chosen.items() if value is not None}
+        self._use(self.app.settings.model_copy(update=known))
         if self._explicit.get("model") is None:
-            inputs = asyncio.run(self.app.store.load(run_id)).run.inputs
             self._use(self.app.settings.started_with(inputs, self._explicit.get("base_url")))
 
     def answerable(self, run: Run) -> Run:
@@ -550,6 +557,8 @@ class _Command:
             self.screen.note(NOTICE, "yellow")
         for note in self.app.notes:
             self.screen.note(f"note: {note}", "yellow")
+        if (execution := self.app.execution) is not None:
+            self.screen.note(execution)
         self.screen.show_log(verbose=bool(self.app.settings.verbose))
 
     def _fail(self, error: Exception) -> None:
