@@ -11,12 +11,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Self
 
 from upcall.limits import Limits
 from upcall.sandboxes.base import MEGABYTE, Command, Execution, ExecutorUnavailable
+from upcall.sandboxes.cgroups import ROOM, Group
 from upcall.sandboxes.processes import argv_of, descendants, run_process
 
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -79,11 +81,12 @@ class Bubblewrap:
         if (why := unusable()) is not None:
             raise ExecutorUnavailable(why)
         folder = _real(folder)
-        with _Pipe() as info, _Pipe() as go, _file(_passwd()) as passwd:
+        with _Pipe() as info, _Pipe() as go, _file(_passwd()) as passwd, _group(limits) as group:
             arguments = self.arguments(folder, limits, network=network, passwd=passwd)
+            limited = _limited(limits, seconds, bounded=os.geteuid() != 0 or group.bounds_processes)
             wait = ["--info-fd", str(info.writing), "--block-fd", str(go.reading)]
-            return await run_process(
-                [_program(), *wait, *arguments, "--", *_limited(limits, seconds), *argv_of(command)],
+            execution = await run_process(
+                group.joined([_program(), *wait, *arguments, "--", *limited, *argv_of(command)]),
                 _Namespace(info, go),
                 folder=folder,
                 environment={},  # What bubblewrap itself is given can be read inside, as /proc/1/environ.
@@ -92,6 +95,7 @@ class Bubblewrap:
                 stdin=stdin,
                 pass_fds=(info.writing, go.reading, passwd),
             )
+            return replace(execution, stopped="memory") if execution.stopped is None and group.killed() else execution
 
     def arguments(self, folder: Path, limits: Limits, *, network: bool, passwd: int) -> list[str]:
         """The options of bubblewrap for a command in `folder`; `passwd` is the descriptor of a file."""
@@ -182,7 +186,7 @@ def unusable() -> str | None:
     """Why bubblewrap cannot be used here, and what to do; None where it can. It is tried once in a process."""
     if not sys.platform.startswith("linux"):
         return "bubblewrap is for Linux only"
-    missing = [name for name in ("bwrap", "prlimit") if shutil.which(name) is None]
+    missing = [name for name in ("bwrap", "prlimit", "chrt") if shutil.which(name) is None]
     if missing:
         return f"{' and '.join(missing)} cannot be found"
     system = [part for name in _SYSTEM if Path("/", name).exists() for part in ("--ro-bind", f"/{name}", f"/{name}")]
@@ -211,13 +215,15 @@ def _program() -> str:
     return shutil.which("bwrap") or "bwrap"
 
 
-def _limited(limits: Limits, seconds: float | None) -> list[str]:
+def _limited(limits: Limits, seconds: float | None, *, bounded: bool) -> list[str]:
     """The limits of each process. They are set inside, where the number of processes counts those in the sandbox only;
-    for root it does not count."""
+    for root it does not count, but that of its control group does. Where nothing bounds the number, the command runs
+    when the machine has nothing else to do, so that the watch is in time whatever there is of it."""
     cpu = int(seconds or limits.seconds) + 1
     memory = limits.memory_mb * MEGABYTE
     return [
-        *("prlimit", f"--data={memory}", f"--nproc={limits.processes}", f"--fsize={limits.file_mb * MEGABYTE}"),
+        *(() if bounded else ("chrt", "--idle", "0")),
+        *("prlimit", f"--data={memory}", f"--nproc={limits.processes + ROOM}", f"--fsize={limits.file_mb * MEGABYTE}"),
         *(f"--nofile={limits.open_files}", f"--cpu={cpu}", "--core=0", "--"),
     ]
 
@@ -251,6 +257,15 @@ class _Pipe:
     def __exit__(self, *error: object) -> None:
         for each in self._open:
             os.close(each)
+
+
+@contextmanager
+def _group(limits: Limits) -> Iterator[Group]:
+    group = Group(limits)
+    try:
+        yield group
+    finally:
+        group.remove()
 
 
 @contextmanager

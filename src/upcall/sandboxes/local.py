@@ -19,6 +19,7 @@ _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "VIRTUAL_
 """Variables that a command gets: the others may hold keys."""
 
 _MARK = "UPCALL_EXECUTION"
+_TIMES_UNSEEN = 3
 
 
 class Local:
@@ -79,9 +80,12 @@ class _Marked:
                 os.killpg(self._group, signal.SIGKILL)
 
     async def gone(self) -> None:
-        """Kill what carries the mark, and wait until none is found any more."""
-        while await asyncio.to_thread(self._kill_marked):
-            pass
+        """Kill what carries the mark until none is found, several times: a process that is just becoming another
+        program carries none for a moment."""
+        unseen = 0
+        while unseen < _TIMES_UNSEEN:
+            unseen = 0 if await asyncio.to_thread(self._kill_marked) else unseen + 1
+            await asyncio.sleep(0.01)
 
     def _kill_marked(self) -> bool:
         """Whether there were any. They are stopped first: what is stopped starts no others meanwhile."""

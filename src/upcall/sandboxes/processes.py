@@ -56,7 +56,7 @@ class Watch:
 
     def __init__(self, family: Family, folder: Path, limits: Limits) -> None:
         self._family, self._folder, self._limits = family, folder, limits
-        self._free = _free(folder)
+        self._free, self._shared = _free(folder), _shared()
 
     def over(self) -> str | None:
         """The limit that they are over now."""
@@ -66,6 +66,9 @@ class Watch:
         most = self._limits.memory_mb * MEGABYTE
         # Pages that several processes share count once, which takes longer to find out.
         if sum(map(_resident, pids)) > most and sum(map(_proportional, pids)) > most:
+            return "memory"
+        # Memory that no process has mapped (a memfd) is nobody's; only the machine's sum tells of it.
+        if _shared() - self._shared > most + 2 * self._limits.tmp_mb * MEGABYTE:
             return "memory"
         if self._free - _free(self._folder) > self._limits.disk_mb * MEGABYTE:
             return "disk"
@@ -201,6 +204,15 @@ def _proportional(pid: int) -> int:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
     except (OSError, StopIteration):
         return _resident(pid)
+
+
+def _shared() -> int:
+    """Bytes of memory on this machine that hold shared memory and files in memory."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Shmem:"))
+    except (OSError, StopIteration):
+        return 0
 
 
 def _free(folder: Path) -> int:
