@@ -49,7 +49,7 @@ READ = {
     "the memory of the machine": "head -c 100 /dev/mem /dev/kmem /proc/kcore",
     "passwords": "cat /etc/shadow /etc/ssh/* /etc/gshadow",
     "by a shell with setuid": "cp /bin/sh s; chmod 4755 s; ./s -p -c 'cat {outside}'; su -c 'cat {outside}'",
-    "through the socket of Docker": "ls /var/run/docker.sock /run/docker.sock; docker run -v /:/h alpine cat /h/{outside}",
+    "through the socket of Docker": "ls /var/run/docker.sock; docker run -v /:/h alpine cat /h/{outside}",
 }
 
 WRITE = {
@@ -78,7 +78,7 @@ SIGNAL = {
     "all processes": "kill -9 -1",
     "its process group": "kill -9 0",
     "by its name": "pkill -9 python; killall -9 python; pkill -9 sleep",
-    "by tracing": "strace -p {victim}; gdb -p {victim} -batch; python3 -c \"import ctypes; print(ctypes.CDLL(None)"
+    "by tracing": 'strace -p {victim}; gdb -p {victim} -batch; python3 -c "import ctypes; print(ctypes.CDLL(None)'
     ".ptrace(16, {victim}, 0, 0))\" | grep -v '^-1'",
     "its memory": "echo x > /proc/{victim}/mem; ls /proc/{victim}",
     "by its limits": "prlimit --pid {victim} --cpu=1; renice 19 -p {victim}",
@@ -87,11 +87,12 @@ SIGNAL = {
 NETWORK = {
     "by its address": "python3 -c \"import socket; socket.create_connection(('127.0.0.1', {port}), 2).send(b'x')\"",
     "by its name": "python3 -c \"import socket; socket.create_connection(('localhost', {port}), 2).send(b'x')\"",
-    "by another address": "for a in {addresses}; do timeout 1 bash -c \"echo x > /dev/tcp/$a/{port}\"; done",
+    "by another address": 'for a in {addresses}; do timeout 1 bash -c "echo x > /dev/tcp/$a/{port}"; done',
     "with curl": "curl -m 2 -s http://127.0.0.1:{port}/ http://0.0.0.0:{port}/",
     "by bash": "timeout 2 bash -c 'echo x > /dev/tcp/127.0.0.1/{port}'",
-    "by an abstract socket": "python3 -c \"import socket; s=socket.socket(socket.AF_UNIX); s.connect('\\0{abstract}')\"",
-    "in a network namespace of its own": "unshare -rn ip link set lo up; ip link add x type dummy; ip a | grep inet | grep -v ' 127.0.0.1/8 ' | grep -v ' ::1/128 '",
+    "by an abstract socket": "python3 -c \"import socket; socket.socket(socket.AF_UNIX).connect('\\0{abstract}')\"",
+    "in a network namespace of its own": "unshare -rn ip link set lo up; ip link add x type dummy; "
+    "ip a | grep inet | grep -v ' 127.0.0.1/8 ' | grep -v ' ::1/128 '",
 }
 
 LIMITS = {
@@ -244,7 +245,9 @@ async def test_the_same_ways_lead_out_without_a_sandbox(way: str, workspace: Pat
     """Else the tests above would say nothing."""
     command = READ[way].replace("{outside}", str(workspace.parent / "outside.txt"))
     with subprocess.Popen(["sleep", "30"]) as other:
-        execution = await Local().run(command, folder=workspace, limits=SMALL.model_copy(update={"output_chars": 10**7}))
+        execution = await Local().run(
+            command, folder=workspace, limits=SMALL.model_copy(update={"output_chars": 10**7})
+        )
         other.kill()
     assert SECRET in execution.output
 

@@ -114,7 +114,10 @@ async def test_a_process_that_leaves_its_parent_and_group_is_killed_when_the_com
     ("command", "stopped"),
     [
         ("for i in $(seq 60); do setsid sleep 9 & done; sleep 9", "processes"),
-        ("for i in 1 2 3 4; do python3 -c 'import time; x = bytearray(90_000_000); time.sleep(9)' & done; wait", "memory"),
+        (
+            "for i in 1 2 3 4; do python3 -c 'import time; x = bytearray(90_000_000); time.sleep(9)' & done; wait",
+            "memory",
+        ),
         ("for i in 1 2 3 4 5 6; do head -c 20000000 /dev/zero > f$i; done; sleep 9", "disk"),
         ("yes", "output"),
     ],
@@ -185,7 +188,7 @@ async def test_docker_without_its_engine_says_what_to_do(tmp_path: Path, monkeyp
     pytest.importorskip("docker")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
     executor = Docker()
-    with pytest.raises(ExecutorUnavailable, match="Docker cannot be used .*start its engine"):
+    with pytest.raises(ExecutorUnavailable, match=r"Docker cannot be used .*start its engine"):
         await executor.run("true", folder=tmp_path / "work", limits=LIMITS)
     with pytest.raises(ExecutorUnavailable, match="cannot be given the network"):
         await executor.run("true", folder=tmp_path / "work", limits=LIMITS, network=True)

@@ -92,9 +92,7 @@ async def test_a_tool_that_asks_the_same_for_ever_gets_an_error() -> None:
     with ScriptedModelClient([Call("stubborn"), "Done."]) as model:
         asked = await app_of(model, stubborn).start("Do it")
         await app_of(model, stubborn).answer(asked.id, "yes")
-    assert results(model) == [
-        "Error: the tool asked again what it was answered; it takes the answer with upcall.ask."
-    ]
+    assert results(model) == ["Error: the tool asked again what it was answered; it takes the answer with upcall.ask."]
 
 
 async def test_an_answer_that_was_given_in_the_run_lets_the_tool_go_on_at_once() -> None:

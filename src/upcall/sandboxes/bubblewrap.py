@@ -19,7 +19,7 @@ from typing import Self
 from upcall.limits import Limits
 from upcall.sandboxes.base import MEGABYTE, Command, Execution, ExecutorUnavailable
 from upcall.sandboxes.cgroups import ROOM, Group
-from upcall.sandboxes.processes import argv_of, descendants, run_process
+from upcall.sandboxes.processes import Start, argv_of, descendants, run_process
 
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 """Folders of the system beside ``/usr``; on most systems links into it."""
@@ -85,16 +85,14 @@ class Bubblewrap:
             arguments = self.arguments(folder, limits, network=network, passwd=passwd)
             limited = _limited(limits, seconds, bounded=os.geteuid() != 0 or group.bounds_processes)
             wait = ["--info-fd", str(info.writing), "--block-fd", str(go.reading)]
-            execution = await run_process(
+            start = Start(
                 group.joined([_program(), *wait, *arguments, "--", *limited, *argv_of(command)]),
-                _Namespace(info, go),
-                folder=folder,
+                folder,
                 environment={},  # What bubblewrap itself is given can be read inside, as /proc/1/environ.
-                limits=limits,
-                seconds=seconds or limits.seconds,
                 stdin=stdin,
                 pass_fds=(info.writing, go.reading, passwd),
             )
+            execution = await run_process(start, _Namespace(info, go), limits, seconds or limits.seconds)
             return replace(execution, stopped="memory") if execution.stopped is None and group.killed() else execution
 
     def arguments(self, folder: Path, limits: Limits, *, network: bool, passwd: int) -> list[str]:

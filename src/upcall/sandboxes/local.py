@@ -13,7 +13,7 @@ from pathlib import Path
 
 from upcall.limits import Limits
 from upcall.sandboxes.base import MEGABYTE, Command, Execution
-from upcall.sandboxes.processes import argv_of, run_process
+from upcall.sandboxes.processes import Start, argv_of, run_process
 
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "VIRTUAL_ENV", "SYSTEMROOT")
 """Variables that a command gets: the others may hold keys."""
@@ -43,15 +43,9 @@ class Local:
         """As the protocol has it; there is always a network."""
         mark = f"{_MARK}={secrets.token_hex(16)}"
         kept = {name: os.environ[name] for name in os.environ if name in _KEPT or name.startswith("LC_")}
-        return await run_process(
-            [*_limited(limits, seconds), *argv_of(command)],
-            _Marked(mark),
-            folder=folder,
-            environment={**kept, "TERM": "dumb", **dict([mark.split("=")])},
-            limits=limits,
-            seconds=seconds or limits.seconds,
-            stdin=stdin,
-        )
+        environment = {**kept, "TERM": "dumb", **dict([mark.split("=")])}
+        start = Start([*_limited(limits, seconds), *argv_of(command)], folder, environment, stdin)
+        return await run_process(start, _Marked(mark), limits, seconds or limits.seconds)
 
     async def close(self) -> None:
         """Nothing is held between commands."""

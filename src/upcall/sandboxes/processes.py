@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -75,54 +76,52 @@ class Watch:
         return None
 
 
-async def run_process(
-    command: Sequence[str],
-    family: Family,
-    *,
-    folder: Path,
-    environment: Mapping[str, str],
-    limits: Limits,
-    seconds: float,
-    stdin: str,
-    pass_fds: Sequence[int] = (),
-) -> Execution:
-    """Run a program until it ends or is over a limit; then nothing of its family is left.
+@dataclass(frozen=True)
+class Start:
+    """How a program is started: its arguments, its folder, its environment, its input, and the descriptors it gets."""
+
+    command: Sequence[str]
+    folder: Path
+    environment: Mapping[str, str]
+    stdin: str = ""
+    pass_fds: Sequence[int] = ()
+
+
+async def run_process(start: Start, family: Family, limits: Limits, seconds: float) -> Execution:
+    """Run a program until it ends or is over a limit, or the caller is cancelled; then nothing of its family is left.
 
     Raises:
         OSError: it cannot be started.
     """
-    start = time.monotonic()
-    written, writing = os.pipe()
-    pipe = os.fdopen(written, "rb", buffering=0)
+    # In a task of its own: one that is cancelled while it starts a process could not say what to kill.
+    given_up = asyncio.Event()
+    running = asyncio.ensure_future(_run(start, family, limits, seconds, given_up))
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            cwd=folder,
-            env=dict(environment),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=writing,
-            stderr=writing,
-            start_new_session=True,
-            pass_fds=pass_fds,
-        )
-    except BaseException:
-        pipe.close()
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        given_up.set()
+        with suppress(Exception):
+            await running
         raise
-    finally:
-        os.close(writing)
-    output = Output(limits.output_chars)
+
+
+async def _run(start: Start, family: Family, limits: Limits, seconds: float, given_up: asyncio.Event) -> Execution:
+    begun, output = time.monotonic(), Output(limits.output_chars)
+    process, pipe = await _started(start)
     ended = asyncio.create_task(process.wait())
-    tasks = [ended, asyncio.create_task(_read(pipe, output)), asyncio.create_task(_feed(process, stdin))]
+    leaving = asyncio.create_task(given_up.wait())
+    tasks = [ended, asyncio.create_task(_read(pipe, output)), asyncio.create_task(_feed(process, start.stdin))]
     stopped = None
     try:
-        watch = Watch(family, folder, limits)
+        watch = Watch(family, start.folder, limits)
         await family.started(process)
-        while not ended.done():
-            await asyncio.wait([ended], timeout=SECONDS_BETWEEN_LOOKS)
-            if not ended.done() and (stopped := await _over(watch, output, limits, start + seconds)):
-                break
+        while not (ended.done() or leaving.done() or stopped):
+            await asyncio.wait([ended, leaving], timeout=SECONDS_BETWEEN_LOOKS, return_when=asyncio.FIRST_COMPLETED)
+            if not ended.done():
+                stopped = await _over(watch, output, limits, begun + seconds)
     finally:
         family.kill()
+        leaving.cancel()
         await whole(_settled(family, tasks))
     status = process.returncode if process.returncode is not None else -signal.SIGKILL
     text, left_out = output.text()
@@ -131,8 +130,31 @@ async def run_process(
         output=text,
         truncated=left_out,
         stopped=stopped,
-        seconds=time.monotonic() - start,
+        seconds=time.monotonic() - begun,
     )
+
+
+async def _started(start: Start) -> tuple[asyncio.subprocess.Process, BinaryIO]:
+    """The process, and what it writes. The pipe is our own, so that one who keeps it open is not waited for."""
+    written, writing = os.pipe()
+    pipe = os.fdopen(written, "rb", buffering=0)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *start.command,
+            cwd=start.folder,
+            env=dict(start.environment),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=writing,
+            stderr=writing,
+            start_new_session=True,
+            pass_fds=start.pass_fds,
+        )
+    except BaseException:
+        pipe.close()
+        raise
+    finally:
+        os.close(writing)
+    return process, pipe
 
 
 async def _settled(family: Family, tasks: Sequence[asyncio.Task[Any]]) -> None:
