@@ -1,4 +1,4 @@
-"""Consent: what is risky is asked as a risk confirmation, and nothing but the human's own choice of an option allows it."""
+"""Consent: what is risky is a risk confirmation, and nothing but the human's own choice of an option allows it."""
 
 from __future__ import annotations
 
