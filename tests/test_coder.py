@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import secrets
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from sandboxed import needs_bubblewrap
+from sandboxed import alive, needs_bubblewrap
 from scenario import upcall
 
+from upcall import RunStore, Settings, Upcall
 from upcall.agents import coder
 from upcall.agents.coder import Execution
 from upcall.replies import CodingReport, MadeCall
 from upcall.sandboxes import Local
 from upcall.testing import Call, LoopbackServer, Request, Say, ScriptedModelClient
+from upcall.transfer import export_run, import_run
 
 SHALLOW = '{"intent": "coding", "research_depth": "shallow"}'
 BROKEN = "def total(prices):\n    return round(sum(prices))\n"
@@ -137,6 +143,42 @@ async def test_a_coder_can_be_made_with_an_executor_of_its_own(shop: Path) -> No
         agent = coder(model, shop, execution=Execution(Local(), allow_commands=["make"]))
         result = await agent.run(task="x")
     assert "Done." in result.messages[-1].to_text()  # type: ignore[union-attr]
+
+
+@needs_bubblewrap
+@pytest.mark.slow
+async def test_a_command_whose_process_was_killed_is_in_doubt_and_dies_with_it(shop: Path) -> None:
+    mark = str(secrets.randbelow(10**9) + 10**9)
+    slow = Call("run_command", {"command": f"echo >> begun; test -e again || sleep {mark}"})
+    with LoopbackServer({"You are the coder ": [slow, DONE], "You are the classifier ": [SHALLOW]}) as server:
+        model = ("--model", "scripted", "--base-url", server.base_url)
+        command = [sys.executable, "-m", "upcall.cli", "run", "Do it", "--workspace", str(shop), "--json", *model]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            while not (shop / "begun").exists():
+                assert process.poll() is None
+                await asyncio.sleep(0.05)
+            process.kill()
+        while alive(mark):
+            await asyncio.sleep(0.02)
+        (shop / "again").touch()
+        run_id = upcall("list", "--json").out.split('"run_id": "')[1][:12]
+        (question,) = upcall("resume", run_id, "--json", *model).json["questions"]
+        assert question["header"] == "Call in doubt"
+        assert "run_command" in question["question"]
+        assert (shop / "begun").read_text() == "\n"
+        done = upcall("answer", run_id, "Run it again", "--json", *model)
+    assert done.json["status"] == "completed"
+    assert (shop / "begun").read_text() == "\n\n"
+
+
+async def test_an_imported_run_brings_no_consent_to_commands_without_a_sandbox(shop: Path) -> None:
+    model = ScriptedModelClient({"You are the classifier ": [SHALLOW], "You are the coder ": [Call("ask_user", ASK)]})
+    app = Upcall(model, store="theirs.db", settings=Settings.read(None, unsafe_local=True))
+    run = await app.start("Do it", workspace=shop)
+    assert run.inputs["team"]["unsafe_local"] is True
+    brought = await import_run(RunStore("mine.db"), await export_run(app.store, run.id))
+    assert "unsafe_local" not in brought.inputs["team"]
+    assert brought.inputs["team"]["executor"] == "auto"
 
 
 # -- the report -------------------------------------------------------------------------------------------------------

@@ -61,9 +61,9 @@ class Docker:
         async with self._lock:
             executor = await self._started(folder, limits)
             most, start = int(seconds or limits.seconds), time.monotonic()
-            done = asyncio.ensure_future(
-                executor.execute_code_blocks([_block(_script(command, limits, most, stdin))], CancellationToken())
-            )
+            block = _block(_script(command, limits, most, stdin))
+            done = asyncio.ensure_future(executor.execute_code_blocks([block], CancellationToken()))
+            done.add_done_callback(lambda task: task.cancelled() or task.exception())  # Nobody may ask for it.
             try:
                 async with asyncio.timeout(most + _GRACE):
                     result = await asyncio.shield(done)

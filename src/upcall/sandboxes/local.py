@@ -92,7 +92,7 @@ class _Marked:
 
     def _marked(self, most: int | None = None, but: Collection[int] = ()) -> list[int]:
         found: list[int] = []
-        for pid in (int(entry.name) for entry in os.scandir("/proc") if entry.name.isdecimal()):
+        for pid in _pids():
             if pid in but:
                 continue
             with suppress(OSError):
@@ -114,7 +114,7 @@ def _limited(limits: Limits, seconds: float | None) -> list[str]:
     root."""
     if shutil.which("prlimit") is None:
         return []
-    others = sum(_threads(entry.path) for entry in os.scandir("/proc") if entry.name.isdecimal())
+    others = sum(map(_threads, _pids()))
     return [
         *("prlimit", f"--nproc={others + limits.processes}"),
         *(f"--data={limits.memory_mb * MEGABYTE}", f"--fsize={limits.file_mb * MEGABYTE}"),
@@ -122,9 +122,17 @@ def _limited(limits: Limits, seconds: float | None) -> list[str]:
     ]
 
 
-def _threads(process: str) -> int:
+def _pids() -> list[int]:
+    """All processes of the machine, as far as it tells: Linux does."""
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return []
+
+
+def _threads(pid: int) -> int:
     """The threads of a process, if it is this user's."""
     try:
-        return len(os.listdir(f"{process}/task")) if os.stat(process).st_uid == os.getuid() else 0
+        return len(os.listdir(f"/proc/{pid}/task")) if os.stat(f"/proc/{pid}").st_uid == os.getuid() else 0
     except OSError:
         return 0
