@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -68,6 +69,8 @@ WRITE = {
     "the interpreter of upcall": "touch {prefix}/written {prefix}/bin/python",
     "devices": "echo x > /dev/written; mkdir /dev/shm/../written",
     "git's hooks": "echo 'touch {beside}/written' > .git/hooks/pre-commit; mv .git/hooks .git/old; ls .git/old",
+    "git's folder": "mv .git old; mkdir -p .git/hooks; echo 'touch {beside}/written' > .git/hooks/pre-commit; "
+    "echo '[core]\\nfsmonitor=x' > .git/config; rm -rf .git; ls -a",
     "git's settings": "git config core.fsmonitor 'touch {beside}/written'; echo '[core]' >> .git/config",
 }
 
@@ -240,6 +243,22 @@ async def test_no_process_is_left_behind(way: str, workspace: Path) -> None:
     assert alive(mark) == []
 
 
+@pytest.mark.parametrize("target", ["hooks", "config", "."])
+async def test_a_link_that_an_earlier_command_laid_in_the_folder_of_git_leads_nowhere(
+    target: str, workspace: Path
+) -> None:
+    """bubblewrap would mount through it."""
+    shutil.rmtree(workspace / ".git")
+    there = workspace.parent if target in ("hooks", ".") else workspace.parent / "outside.txt"
+    laid = await run(f"mkdir .git; ln -s {there} .git/{target}; rmdir .git 2>/dev/null; ln -sT {there} .git", workspace)
+    assert laid.stopped is None
+    seen = await run(
+        "cat .git/hooks/outside.txt .git/config .git/outside.txt {outside}; echo x > .git/written", workspace
+    )
+    assert SECRET not in seen.output
+    assert sorted(each.name for each in workspace.parent.iterdir()) == ["outside.txt", "workspace"]
+
+
 @pytest.mark.parametrize("way", ["a file beside the workspace", "through a symlink", "the environment of any process"])
 async def test_the_same_ways_lead_out_without_a_sandbox(way: str, workspace: Path) -> None:
     """Else the tests above would say nothing."""
@@ -253,4 +272,4 @@ async def test_the_same_ways_lead_out_without_a_sandbox(way: str, workspace: Pat
 
 
 def test_the_ways_that_were_tried_are_counted() -> None:
-    assert sum(map(len, (READ, WRITE, SIGNAL, NETWORK, LIMITS))) + 5 == 72
+    assert sum(map(len, (READ, WRITE, SIGNAL, NETWORK, LIMITS))) + 5 + 3 == 76

@@ -9,8 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -41,9 +41,8 @@ _ETC = (
 
 _ETC_OF_NETWORK = ("hosts", "resolv.conf")
 _STORES = ("/nix/store", "/gnu/store")
-_KEPT_OF_GIT = (".git/config", ".git/hooks")
-"""What runs commands when somebody calls git outside: it cannot be written."""
 
+_SECONDS_BETWEEN_TRIES = 0.02
 _USER = 1000
 _HOME = "/tmp"
 
@@ -55,8 +54,8 @@ class Bubblewrap:
 
     A command has PID, IPC, UTS, network and user namespaces of its own, no capabilities, no environment of the host, a
     private ``/tmp`` that is also its home, and a read-only system; of its folder, git's hooks and settings stay as they
-    are. `readable` are further files and folders that it can read, such as an interpreter in the user's home; the one
-    that runs upcall is always among them.
+    are. Commands in one folder run one after the other. `readable` are further files and folders that it can read, such
+    as an interpreter in the user's home; the one that runs upcall is always among them.
     """
 
     name = "bubblewrap"
@@ -81,19 +80,22 @@ class Bubblewrap:
         if (why := unusable()) is not None:
             raise ExecutorUnavailable(why)
         folder = _real(folder)
-        with _Pipe() as info, _Pipe() as go, _file(_passwd()) as passwd, _group(limits) as group:
-            arguments = self.arguments(folder, limits, network=network, passwd=passwd)
-            limited = _limited(limits, seconds, bounded=os.geteuid() != 0 or group.bounds_processes)
-            wait = ["--info-fd", str(info.writing), "--block-fd", str(go.reading)]
-            start = Start(
-                group.joined([_program(), *wait, *arguments, "--", *limited, *argv_of(command)]),
-                folder,
-                environment={},  # What bubblewrap itself is given can be read inside, as /proc/1/environ.
-                stdin=stdin,
-                pass_fds=(info.writing, go.reading, passwd),
-            )
-            execution = await run_process(start, _Namespace(info, go), limits, seconds or limits.seconds)
-            return replace(execution, stopped="memory") if execution.stopped is None and group.killed() else execution
+        async with _alone(folder):
+            with _Pipe() as info, _Pipe() as go, _file(_passwd()) as passwd, _group(limits) as group:
+                arguments = self.arguments(folder, limits, network=network, passwd=passwd)
+                limited = _limited(limits, seconds, bounded=os.geteuid() != 0 or group.bounds_processes)
+                wait = ["--info-fd", str(info.writing), "--block-fd", str(go.reading)]
+                start = Start(
+                    group.joined([_program(), *wait, *arguments, "--", *limited, *argv_of(command)]),
+                    folder,
+                    environment={},  # What bubblewrap itself is given can be read inside, as /proc/1/environ.
+                    stdin=stdin,
+                    pass_fds=(info.writing, go.reading, passwd),
+                )
+                execution = await run_process(start, _Namespace(info, go), limits, seconds or limits.seconds)
+                return (
+                    replace(execution, stopped="memory") if execution.stopped is None and group.killed() else execution
+                )
 
     def arguments(self, folder: Path, limits: Limits, *, network: bool, passwd: int) -> list[str]:
         """The options of bubblewrap for a command in `folder`; `passwd` is the descriptor of a file."""
@@ -118,8 +120,7 @@ class Bubblewrap:
         for each in (*_STORES, *self._readable):
             options += ["--ro-bind-try", str(each), str(each)]
         options += ["--bind", str(folder), str(folder)]
-        for name in _KEPT_OF_GIT:
-            options += ["--ro-bind-try", str(folder / name), str(folder / name)]
+        options += _git_kept(folder)
         options += ["--remount-ro", "/", "--chdir", str(folder)]
         for name, value in self._environment().items():
             options += ["--setenv", name, value]
@@ -226,10 +227,55 @@ def _limited(limits: Limits, seconds: float | None, *, bounded: bool) -> list[st
     ]
 
 
-def _interpreter() -> list[Path]:
+@cache
+def _interpreter() -> tuple[Path, ...]:
     """The folders of the Python that runs, as far as they are not the system's."""
     folders = dict.fromkeys(os.path.realpath(each) for each in (sys.base_prefix, sys.prefix))
-    return [Path(each) for each in folders if each != "/" and not each.startswith("/usr")]
+    return tuple(Path(each) for each in folders if each != "/" and not each.startswith("/usr"))
+
+
+def _git_kept(folder: Path) -> list[str]:
+    """The mounts that keep git's settings as they are: they run commands when somebody calls git outside.
+
+    Its folder is a mount of its own, else it could be moved away with all that is in it, and another put in its place.
+    Nothing is mounted through a link, which an earlier command may have laid: bubblewrap would follow it outside.
+    """
+    git = folder / ".git"
+    if git.is_symlink() or not git.exists():
+        return []
+    if git.is_dir():
+        config, hooks = git / "config", git / "hooks"
+        if not os.path.lexists(hooks):
+            hooks.mkdir()
+        if not config.is_symlink() and config.is_file() and not hooks.is_symlink() and hooks.is_dir():
+            kept = [part for each in (config, hooks) for part in ("--ro-bind", str(each), str(each))]
+            return ["--bind", str(git), str(git), *kept]
+    return ["--ro-bind", str(git), str(git)]
+
+
+@asynccontextmanager
+async def _alone(folder: Path) -> AsyncIterator[None]:
+    """Inside, no other command runs in the folder: one could exchange what is about to be mounted for a link. The lock
+    holds between processes, and ends with the one that has it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        while True:
+            if _locked(descriptor):
+                break
+            await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    import fcntl  # Not on Windows, where this module is imported too.
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _passwd() -> bytes:

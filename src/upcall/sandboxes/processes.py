@@ -23,7 +23,6 @@ SECONDS_BETWEEN_LOOKS = 0.05
 SECONDS_TO_DIE = 5.0
 """How long killed processes may take to be gone: the kernel frees their memory first."""
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 _CHUNK = 1 << 16
 
 
@@ -214,7 +213,7 @@ def descendants(pid: int, most: int) -> list[int]:
 def _resident(pid: int) -> int:
     """Bytes of memory that a process has, what it shares with others included."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError):
         return 0
 
