@@ -6,6 +6,7 @@ from upcall.agents.classifier import Classifier
 from upcall.agents.coder import coder
 from upcall.agents.documents import DocumentsWorkbench
 from upcall.agents.escalating import EscalatingAgent
+from upcall.agents.execution import ExecutionWorkbench
 from upcall.agents.human import HumanProxyAgent
 from upcall.agents.lead import lead
 from upcall.agents.nested_team import NestedTeam
@@ -22,6 +23,7 @@ __all__ = [
     "Classifier",
     "DocumentsWorkbench",
     "EscalatingAgent",
+    "ExecutionWorkbench",
     "HumanProxyAgent",
     "NestedTeam",
     "PausableAgent",

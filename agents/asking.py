@@ -74,10 +74,9 @@ def question_from(arguments: dict[str, Any], *, agent: str, call_id: str, **own:
     if not isinstance(options, list):
         raise InvalidQuestion("options must be a list")
     own = {**question_id(agent, call_id, str(said.get("question"))), **own}
+    own.setdefault("options", [_for_people(each) for each in options])
     try:
-        return Question(
-            **fields, options=[_for_people(each) for each in options], path=(agent,), calls=(call_id,), **own
-        )
+        return Question(**fields, path=(agent,), calls=(call_id,), **own)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in problem["loc"]) or "question"

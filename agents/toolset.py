@@ -16,11 +16,12 @@ from upcall.agents.asking import ASK_USER, InvalidQuestion, ask_user_schema, que
 from upcall.agents.nested_team import NestedTeam
 from upcall.agents.turns import Frame
 from upcall.errors import AgentFailed, ConfigurationError, UserInputRequired
+from upcall.given import asked_of, given, hidden, name_of_question
 from upcall.handoffs import answered_event, asked_event
 from upcall.insides import agent_of, function_of, in_this_context, static_tools, team_of
 from upcall.journal import ToolOutcome, is_idempotent, journal
 from upcall.ladder import consult
-from upcall.sealing import NO_KEY, can_seal, given, hidden
+from upcall.sealing import NO_KEY, can_seal
 from upcall.stock import with_journal
 from upcall.tasks import Emit, cancellable
 
@@ -92,8 +93,8 @@ class Toolset:
         Raises:
             ConfigurationError: a secret that the call was given cannot be opened, or the key is none.
         """
-        while frame.runnable:  # Once more at once where a secret that it asks for was told in this run already.
-            with given(frame.secrets):
+        while frame.runnable:  # Once more at once where what it asks for was told in this run already.
+            with given(frame.given):
                 outcome = await self._outcome(frame, token)
             if outcome.asked is not None:
                 self._wait_for(frame, outcome.asked)
@@ -118,11 +119,7 @@ class Toolset:
             try:
                 return await cancellable(self._run(home, name, arguments, call_id, token), token)
             except UserInputRequired as needed:
-                options = list(needed.options)
-                own = {"secret": True, "tool": name} if needed.secret else {}
-                return ToolOutcome(
-                    asked={"question": needed.question, "options": options, "id": needed.request_id, **own}
-                )
+                return ToolOutcome(asked=asked_of(needed, name))
             except Exception as error:  # noqa: BLE001  (a tool may raise anything; the model is told and can react)
                 return ToolOutcome(content=hidden(f"Error: {str(error) or type(error).__name__}"), is_error=True)
 
@@ -156,19 +153,21 @@ class Toolset:
         return ToolOutcome(content=hidden(result.to_text(replace_image="[image]")), is_error=result.is_error)
 
     def _wait_for(self, frame: Frame, asked: Mapping[str, Any]) -> None:
-        own = {name: asked[name] for name in ("id", "secret", "tool") if name in asked}
-        fields = {name: asked[name] for name in ("question", "options")}
+        own = {name: asked[name] for name in ("id", "secret", "tool", "options") if name in asked}
         if "secret" in own and not can_seal():
             frame.finish(f"Error: {NO_KEY}", is_error=True)
             return
-        if asked["question"] in frame.secrets:
-            told = "asked again for a secret that it was given; it takes it with upcall.ask_secret"
-            frame.finish(f"Error: the tool {told}.", is_error=True)
-            return
         try:
-            frame.questions = [question_from(fields, agent=self._agent, call_id=frame.call.id, **own)]
+            question = question_from(dict(asked), agent=self._agent, call_id=frame.call.id, **own)
         except InvalidQuestion as refusal:
             frame.finish(f"Error: the tool asked for input in a way that cannot be shown. {refusal}", is_error=True)
+            return
+        if name_of_question(question) in frame.given:
+            told = "for a secret that it was given; it takes it with upcall.ask_secret"
+            told = told if question.secret else "what it was answered; it takes the answer with upcall.ask"
+            frame.finish(f"Error: the tool asked again {told}.", is_error=True)
+        else:
+            frame.questions = [question]
 
     async def close(self) -> None:
         """Close the nested agents and stop the workbenches."""

@@ -17,10 +17,10 @@ from autogen_core.models import (
 from pydantic import BaseModel
 
 from upcall.agents.resumable import AgentState
+from upcall.given import hidden, name_of_question
 from upcall.questions import Answer, Question, sendable
 from upcall.replies import MadeCall
 from upcall.runs import Usage
-from upcall.sealing import hidden
 
 
 class Frame(BaseModel):
@@ -31,8 +31,8 @@ class Frame(BaseModel):
     its work was cut off by an error or a cancellation and goes on from ``nested``. ``passed_up`` are the questions that
     the agent looked at and left to the user, by id. ``problem`` says why the call cannot be made at all, ``invalid``
     why the question of an `ask_user` call cannot be put. ``report``: the checked report, as JSON, that a nested agent's
-    code handed up beside its text. ``secrets`` are the sealed answers that the call's tool gets when it is called
-    again, by question.
+    code handed up beside its text. ``given`` are the answers that the call's tool gets when it is called again, by the
+    names of their questions (`upcall.given`); those that are secret are sealed.
     """
 
     call: FunctionCall
@@ -45,7 +45,7 @@ class Frame(BaseModel):
     problem: str | None = None
     invalid: str | None = None
     report: str | None = None
-    secrets: dict[str, str] = {}
+    given: dict[str, Answer] = {}
 
     @property
     def runnable(self) -> bool:
@@ -57,14 +57,14 @@ class Frame(BaseModel):
         self.result = FunctionExecutionResult(
             content=sendable(hidden(content)), name=self.call.name, call_id=self.call.id, is_error=is_error
         )
-        self.questions, self.answers, self.nested, self.secrets = [], [], None, {}
+        self.questions, self.answers, self.nested, self.given = [], [], None, {}
 
     def take(self, answer: Answer) -> None:
-        """Take the answer to the call's own question: it is the result. A secret is for the tool that asked, which can
-        go on with it."""
+        """Take the answer to the call's own question: it is the result, or for the tool that asked, which goes on with
+        it. Where a secret is not told there is nothing to go on with."""
         asked = next(each for each in self.questions if each.id == answer.question_id)
-        if answer.sealed and asked.tool:
-            self.questions, self.secrets = [], {**self.secrets, asked.question: answer.text}
+        if asked.tool and answer.sealed == asked.secret:
+            self.questions, self.given = [], {**self.given, name_of_question(asked): answer}
         else:
             self.finish(answer.as_text())
 

@@ -23,6 +23,7 @@ from upcall.agents.matching import replaced
 from upcall.agents.patches import read_patch
 from upcall.agents.searching import MAX_HITS, search, visible_files
 from upcall.changes import Change, ChangeLog, FileChange, MemoryChanges, change_log, counts_of, diff_of, standing
+from upcall.consent import Consent
 from upcall.journal import idempotency_key, made_again
 from upcall.tasks import Locks
 
@@ -177,7 +178,7 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
 
     Args:
         folder: the workspace.
-        confirm: asked before a file is deleted; without it that is allowed.
+        confirm: asked before a file is deleted; by default that is put to the user.
     """
 
     component_config_schema = WorkspaceConfig
@@ -185,7 +186,7 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
 
     def __init__(self, folder: str | Path, *, confirm: Confirm | None = None) -> None:
         self.folder = Path(folder).expanduser().absolute()
-        self.confirm = confirm
+        self.confirm = confirm or Consent(self.folder, isolated=True).confirm
         self._own = MemoryChanges()
         self._locks: Locks[WorkspaceWorkbench] = Locks()
         self._looks: Mapping[str, Callable[..., str]] = {
@@ -304,8 +305,7 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
         for write in await asyncio.to_thread(prepare, **given):
             if write.after is None:
                 confirmed[write.path] = write
-                if self.confirm is not None:
-                    await self.confirm("delete", write.path, _diff(write))
+                await self.confirm("delete", write.path, _diff(write))
         async with self._locks.of(self):
             writes = await asyncio.to_thread(prepare, **given)
             if any(each.after is None and confirmed.get(each.path) != each for each in writes):

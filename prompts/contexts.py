@@ -88,11 +88,13 @@ class LeadContext(Context):
 
 @dataclass(frozen=True)
 class CoderContext(Context):
-    """For the agent that writes files. `escalates_to`: the peer that gets a task that is too large, if any."""
+    """For the agent that writes files. `escalates_to`: the peer that gets a task that is too large, if any. `executes`:
+    whether it can run commands."""
 
     template: ClassVar[str] = "coder.j2"
 
     escalates_to: str | None
+    executes: bool = False
 
 
 @dataclass(frozen=True)

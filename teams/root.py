@@ -26,6 +26,7 @@ from upcall.agents import (
     lead,
     researcher,
 )
+from upcall.agents.coder import Execution
 from upcall.agents.planner import AtLimit
 from upcall.agents.structured import StructuredOptions
 from upcall.agents.toolset import Tool, as_tool
@@ -60,7 +61,8 @@ class _Common(TypedDict):
 class TeamOptions:
     """What can be chosen about the root team.
 
-    ``timeout`` is in seconds, for the classifier's call. ``tools`` are for the researcher, and for the clarifier to
+    ``execution`` is how the coders run commands; None where they run none. ``timeout`` is in seconds, for the
+    classifier's call. ``tools`` are for the researcher, and for the clarifier to
     look things up with; ``shown_tools`` names those that an agent (classifier, clarifier) gets or is shown, if not all.
     ``data_sources`` are the ids of the tools that may be used at all, ``documents`` for the user's documents; None is
     all. ``parent_answers``: whether the lead answers what its agents ask, as far as it knows. ``verbose`` is true for
@@ -68,6 +70,7 @@ class TeamOptions:
     """
 
     workspace: Path
+    execution: Execution | None = None
     documents: Sequence[str] = ()
     tools: Sequence[Tool] = ()
     shown_tools: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -137,7 +140,9 @@ def root_team(clients: Clients, options: TeamOptions, *, human: UserProxyAgent |
 
     def workers(escalates_to: str | None) -> list[ChatAgent]:
         return [
-            coder(clients("coder"), options.workspace, escalates_to=escalates_to, **common),
+            coder(
+                clients("coder"), options.workspace, execution=options.execution, escalates_to=escalates_to, **common
+            ),
             researcher(
                 clients("researcher"), sources.library, tools=sources.tools, escalates_to=escalates_to, **common
             ),

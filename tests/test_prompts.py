@@ -61,6 +61,7 @@ RENDERED: dict[str, Context] = {
     ),
     "check_for_ambiguity_bare": AmbiguityContext("Search my files", (), ()),
     "coder": CoderContext(escalates_to=None),
+    "coder_executing": CoderContext(escalates_to=None, executes=True),
     "coder_escalating": CoderContext(escalates_to="clarifier"),
     "intent_classification": ClassifierContext(
         query="What is CUDA?",

@@ -390,7 +390,8 @@ async def test_an_answer_under_another_key_waits_for_that_key(monkeypatch: pytes
     monkeypatch.setenv(KEY, other)
     failed = await app.resume(asked.id)
     assert failed.status is RunStatus.FAILED
-    assert f"The answer to the question '{ASKED}' was stored under another key" in (failed.error or "")
+    assert "The answer to question " in (failed.error or "")
+    assert " was stored under another key" in (failed.error or "")
     assert (server.passwords, len(model.requests)) == ([], 1)
     monkeypatch.setenv(KEY, f"{other},{key}")
     done = await app.resume(asked.id)

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from upcall.agents import HumanProxyAgent, PausableAgent, with_questions
     from upcall.app import Upcall
     from upcall.errors import UpcallError, UserInputRequired
+    from upcall.given import ask, ask_secret
     from upcall.group_chats import keep_turns
     from upcall.journal import idempotency_key, idempotent
     from upcall.plans import ClarifierResult, PlanStatus
     from upcall.prompts import Prompts
     from upcall.questions import Answer, AnsweredBy, ClarificationType, Option, Outcome, Question
     from upcall.runs import Run, RunStatus
-    from upcall.sealing import ask_secret
     from upcall.settings import Settings
     from upcall.store import RunStore
 
@@ -45,7 +45,8 @@ _HOMES = {
     "idempotent": "journal",
     "UpcallError": "errors",
     "UserInputRequired": "errors",
-    "ask_secret": "sealing",
+    "ask": "given",
+    "ask_secret": "given",
     "keep_turns": "group_chats",
     "with_questions": "agents",
 }
@@ -69,6 +70,7 @@ __all__ = [
     "Upcall",
     "UpcallError",
     "UserInputRequired",
+    "ask",
     "ask_secret",
     "idempotency_key",
     "idempotent",

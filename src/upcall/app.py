@@ -20,6 +20,7 @@ from autogen_core.tools import BaseTool
 from upcall import identity
 from upcall.access import Access, InboxEntry
 from upcall.agents.answering import same_question_judge
+from upcall.agents.coder import Execution
 from upcall.agents.toolset import Tool, as_tool
 from upcall.answers import GivenAnswers, is_text, match_answers
 from upcall.assignment import read_rules
@@ -48,6 +49,7 @@ from upcall.models import ModelClients, uses_demo
 from upcall.prompts import PROMPTS, Prompts
 from upcall.questions import Answer, AnsweredBy, Outcome, Question
 from upcall.runs import Run, RunStatus, recorded_as
+from upcall.sandboxes import executor_for
 from upcall.settings import DEMO, OnExpiry, Settings
 from upcall.store import LogEntry, MailCame, RunStore, StoredRun
 from upcall.stretch import Event, Stretch, delivered
@@ -90,6 +92,8 @@ KEPT = (
     "user_info",
     "data_sources",
     "prompts",
+    "executor",
+    "unsafe_local",
 )
 """The settings that a run keeps from its start: who takes part, what the user is asked, and in which words."""
 
@@ -148,6 +152,16 @@ class Upcall:
         there = f"there is: {', '.join(sorted(given))}" if given else "none is given"
         lost = [f"No tool is called {name!r}; {there}. Describe it under tools, or leave it out." for name in missing]
         return (*self.settings.notes, *lost)
+
+    @property
+    def execution(self) -> str | None:
+        """One line that says how the coder's commands run, for people; None where none do, or the team is another.
+
+        Raises:
+            ConfigurationError: the settings contradict each other.
+        """
+        execution = _execution(self.settings) if self._make_team is None else None
+        return None if execution is None else f"commands run {execution.executor.description}"
 
     # -- what a caller does -------------------------------------------------------------------------------------------
 
@@ -699,6 +713,7 @@ class Upcall:
         settings = self._settings_of(run)
         options = TeamOptions(
             workspace=Path(run.inputs["workspace"]),
+            execution=_execution(settings),
             documents=run.inputs.get("documents", ()),
             tools=[*self._tools, *_components(settings.tools)],
             shown_tools=_shown_tools(settings),
@@ -828,6 +843,16 @@ def _built(make_team: MakeTeam) -> Team:
     if asyncio.iscoroutine(team):
         team.close()
     raise ConfigurationError(f"The function that builds the team gave {type(team).__name__}; it must give a team.")
+
+
+def _execution(settings: Settings) -> Execution | None:
+    executor = executor_for(
+        settings.executor,
+        unsafe_local=settings.unsafe_local,
+        image=settings.docker_image,
+        readable=settings.readable,
+    )
+    return None if executor is None else Execution(executor, settings.limits, settings.allow_commands)
 
 
 def _components(tools: Sequence[dict[str, Any]]) -> list[BaseTool[Any, Any]]:

@@ -102,10 +102,15 @@ class _Command(Command):
         return found
 
     async def _use_model_of(self, run_id: str) -> None:
-        """Go on with the model of the run, whoever sees how much of it, where the command line names none."""
+        """Go on with the executor of the run, and with its model where the command line names none; whoever sees how
+        much of the run."""
+        inputs = (await self.app.store.load(run_id)).run.inputs
+        chosen = {name: inputs.get("team", {}).get(name) for name in ("executor", "unsafe_local")}
+        known = {name: value for name, value in chosen.items() if value is not None}
+        settings = self.app.settings.model_copy(update=known)
         if self._explicit.get("model") is None:
-            inputs = (await self.app.store.load(run_id)).run.inputs
-            self._use(self.app.settings.started_with(inputs, self._explicit.get("base_url")), self.app.store)
+            settings = settings.started_with(inputs, self._explicit.get("base_url"))
+        self._use(settings, self.app.store)
 
     def answerable(self, run: Run) -> Run:
         """The run with the open questions that the user may answer."""
@@ -236,6 +241,8 @@ class _Command(Command):
             self.screen.note(NOTICE, "yellow")
         for note in self.app.notes:
             self.screen.note(f"note: {note}", "yellow")
+        if (execution := self.app.execution) is not None:
+            self.screen.note(execution)
         self.screen.show_log(verbose=bool(self.app.settings.verbose))
 
     def failed(self, error: Exception) -> dict[str, Any]:
@@ -298,6 +305,9 @@ def run(
     on_expiry: Annotated[
         str | None, typer.Option(metavar="WHAT", help="What happens then: wait, assume, cancel or fail [wait].")
     ] = None,
+    unsafe_local: Annotated[
+        bool, typer.Option("--unsafe-local", help="Run the coder's commands without a sandbox, with your rights.")
+    ] = False,
 ) -> None:
     """Start a run. On a terminal questions are asked in place; otherwise it stops at the first one."""
     command.given(
@@ -306,6 +316,7 @@ def run(
         unattended=unattended or None,
         expires_after=expires_after,
         on_expiry=on_expiry,
+        unsafe_local=unsafe_local or None,
     )
     run_id = identity.new_id()
     with command:

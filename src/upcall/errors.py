@@ -181,16 +181,29 @@ class UserInputRequired(Exception):
     Source: seed S4 (``UserInputRequiredException``). The question is checked like any other; an invalid one becomes an
     error result of the call. ``request_id`` is the id of the question in events and state too (S4-32).
 
-    The answer to a `secret` question is no result: the tool is called again and gets it from `upcall.ask_secret`, which
-    is also the way to ask for one.
+    `context` and `clarification_type` are those of the question. With `again` the answer is no result: the tool is
+    called again and gets it from `upcall.ask`, or a `secret` one from `upcall.ask_secret`, which are also the ways to
+    ask so.
     """
 
-    def __init__(self, question: str, options: Sequence[str] | None = None, *, secret: bool = False) -> None:
+    def __init__(
+        self,
+        question: str,
+        options: Sequence[Any] | None = None,
+        *,
+        secret: bool = False,
+        context: str | None = None,
+        clarification_type: str | None = None,
+        again: bool = False,
+    ) -> None:
         super().__init__(f"User input required: {question}")
         self.request_id = identity.new_id()
         self.question = question
         self.options = tuple(options or ())
         self.secret = secret
+        self.context = context
+        self.clarification_type = clarification_type
+        self.again = again or secret
 
 
 def one_line(text: str, limit: int | None = None) -> str:

@@ -362,14 +362,15 @@ class _Fitting:
         return [await self._frame(toolset, each, path, user_proxy) for each in frames]
 
     async def _frame(self, toolset: Toolset, state: State, path: Path, user_proxy: str) -> State:
-        """A call of the open batch. One that waits for an answer needs nothing else, but for a secret: its tool is
-        called again with that."""
+        """A call of the open batch. One that waits for an answer needs nothing else, but where the answer is for its
+        tool, which is called again with it."""
         frame = Frame.model_validate(state)
         name = frame.call.name
         if frame.nested is not None:
             return {**state, "nested": await self._nested(toolset, frame, path, user_proxy)}
         if any(question.tool for question in frame.questions):
-            waits = _Call(name, frame.call.id, frame.arguments(), path, "it waits for a secret")
+            what = "a secret" if any(question.secret for question in frame.questions) else "an answer"
+            waits = _Call(name, frame.call.id, frame.arguments(), path, f"it waits for {what}")
             self._miss_tool(waits, await _callable(toolset))
         handed_over = frame.result is not None and not frame.result.is_error and name.startswith(_HAND_OFF)
         if handed_over and name not in (await _callable(toolset)).tools:

@@ -127,6 +127,11 @@ class Ladder:
         """Keep what the human answered while the team works, for later questions."""
         self._answered.append((question, answer))
 
+    @property
+    def answered(self) -> Sequence[Answered]:
+        """All that was answered in the run so far, oldest first."""
+        return tuple(self._answered)
+
     def shown(self, questions: Sequence[Question]) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
         """The questions to show, one of each meaning, and those that the answers to these answer too."""
         return shown_once(questions) if self._rules.ledger else (tuple(questions), ())
@@ -234,6 +239,12 @@ async def consult(question: Question) -> Answer | None:
     raised = _raised(question)
     with below(question.asker, question.calls[-1] if question.calls else ""):  # For the calls of a judge.
         return await ladder.answer_to(raised)
+
+
+def answered_in_run() -> Sequence[Answered]:
+    """The questions of the run and their answers; none in a plain AutoGen script."""
+    ladder = present.get()
+    return ladder.answered if ladder is not None else ()
 
 
 def is_assigned(question: Question) -> bool:

@@ -101,6 +101,15 @@ def sendable(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
+def visible(text: str) -> str:
+    """The text with what cannot be seen written out, as ``\\u202e``: a human is to see what a command holds."""
+    return "".join(char if char in "\n\t" or char.isprintable() else _escaped(char) for char in sendable(text))
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode()
+
+
 def _visible(value: Any) -> Any:
     return _UNSEEN.sub("", value) if isinstance(value, str) else value
 

@@ -406,18 +406,51 @@ class Report(Reply):
 
 
 class CodingReport(Report):
-    """The coder's report, with the files it wrote."""
+    """The coder's report, with the files it wrote and the commands it ran."""
 
     files: tuple[str, ...] = Field(default=(), description="The files written or changed, as paths in the workspace.")
+    commands: tuple[str, ...] = Field(default=(), description="The shell commands that mattered, exactly as run.")
+    tests: tuple[str, ...] = Field(default=(), description="The shell commands that ran tests, exactly as run.")
 
     def backed_by(self, made: Sequence[MadeCall]) -> Self:
-        """A file counts if it was changed by a tool."""
+        """A file counts if it was changed by a tool, a command if ``run_command`` ran it. To a test command the outcome
+        of its last run is added, which is not the model's to say."""
         written = {normpath(path) for call in made for path in _changed_by(call)}
         missing = [file for file in self.files if normpath(file) not in written]
-        return self._without("files", missing, "was not written: no call that changes files succeeded for it")
+        report = self._without("files", missing, "was not written: no call that changes files succeeded for it")
+        return report._with_outcomes(made) if self.commands or self.tests else report
+
+    def _with_outcomes(self, made: Sequence[MadeCall]) -> Self:
+        ran = {
+            _one_line(call.arguments.get("command")): at for at, call in enumerate(made) if call.name == "run_command"
+        }
+        report = self
+        for field in ("commands", "tests"):
+            missing = [each for each in getattr(self, field) if _one_line(each) not in ran]
+            report = report._without(field, missing, "was not run")
+        tests = tuple(_outcome(each, made, ran[_one_line(each)]) for each in report.tests)
+        return report.model_copy(update={"tests": tests})
 
     def _lists(self) -> list[str]:
-        return [*_listed("Files", self.files), *super()._lists()]
+        lists = [*_listed("Files", self.files), *_listed("Commands", self.commands), *_listed("Tests", self.tests)]
+        return [*lists, *super()._lists()]
+
+
+def _one_line(command: object) -> str:
+    return " ".join(str(command).split())
+
+
+def _outcome(command: str, made: Sequence[MadeCall], at: int) -> str:
+    """A command with how it ended the last time, and whether files were written after that."""
+    lines = made[at].result.strip().splitlines()
+    ended = lines[0].strip("[]") if lines else "no result"
+    last = f": {lines[-1].strip()}" if len(lines) > 1 else ""
+    later = any(call.name in _WRITING for call in made[at + 1 :])
+    return f"{command} ({ended}){last}" + (" (files were changed after that)" if later else "")
+
+
+_WRITING = ("apply_patch", "delete_file", "edit_file", "write_file")
+"""The tools that change files."""
 
 
 def _changed_by(call: MadeCall) -> list[str]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from upcall.errors import ConfigurationError, UserInputRequired
+from upcall.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet
@@ -24,9 +21,6 @@ NO_KEY = (
 
 HIDDEN = "(secret)"
 _MARK = "sealed:v1:"
-_LEAST_HIDDEN = 4
-"""A shorter secret is not looked for in results: it would be found in ordinary words."""
-
 _NEW_KEY = 'python -c "from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())"'
 
 
@@ -90,47 +84,3 @@ def _cipher() -> MultiFernet:
                 f"{_NEW_KEY}"
             ) from None
     return MultiFernet(ciphers)
-
-
-# -- where the tool that asked gets it --------------------------------------------------------------------------------
-
-_given: ContextVar[Mapping[str, str] | None] = ContextVar("upcall_secrets", default=None)
-"""The secrets of the tool call that runs, in clear, by question."""
-
-
-@contextmanager
-def given(sealed: Mapping[str, str]) -> Iterator[None]:
-    """Inside, and in the tasks that are started there, a tool call has the answers to its secret questions.
-
-    Raises:
-        ConfigurationError: one of them cannot be opened.
-    """
-    token = _given.set({question: unseal(text, f"the question {question!r}") for question, text in sealed.items()})
-    try:
-        yield
-    finally:
-        _given.reset(token)
-
-
-def ask_secret(question: str, options: Sequence[str] | None = None) -> str:
-    """A secret that the human tells this tool, and nobody else: no model, no other agent, no log and no event.
-
-    For function tools of a `PausableAgent`. Where the human has not answered yet it raises `UserInputRequired`: the
-    call waits, and the tool is called again, from its beginning and with the same arguments, once the answer is there.
-    So ask before anything is changed. A second secret is asked for in other words.
-
-    Raises:
-        UserInputRequired: the question is to be put. Let it pass.
-    """
-    known = _given.get() or {}
-    if question in known:
-        return known[question]
-    raise UserInputRequired(question, options, secret=True)
-
-
-def hidden(text: str) -> str:
-    """The text, a result or an error of the tool call that runs, without the secrets that the call was given."""
-    for secret in sorted((_given.get() or {}).values(), key=len, reverse=True):
-        if len(secret) >= _LEAST_HIDDEN:
-            text = text.replace(secret, HIDDEN)
-    return text

@@ -25,6 +25,7 @@ from upcall.errors import ConfigurationError
 from upcall.facts import Fact, FactValue, facts_file, read_facts
 from upcall.functions import AgentName as AgentName
 from upcall.functions import AtLeastOne, Count, FunctionConfig, Seconds, no_flag, with_blocks
+from upcall.limits import Limits
 from upcall.sealing import KEY
 from upcall.yaml_files import Given, Place, closest, dotted, near, wrong
 
@@ -87,6 +88,12 @@ class Settings(BaseSettings):
     assign: list[AssignRule] = []
     workspace: Path | None = None
     documents: list[Path] = []
+    executor: Literal["auto", "bubblewrap", "docker", "none"] = "auto"
+    unsafe_local: bool = False
+    docker_image: str = "python:3-slim"
+    readable: list[Path] = []
+    allow_commands: list[str] = []
+    limits: Limits = Limits()
     timeout: Seconds = 120
     llm_timeout: Seconds = 90
     max_retries: Count = 2
@@ -292,6 +299,8 @@ def _reading() -> type[Settings]:
 def _refuse_unknown(given: Given) -> None:
     """Check the names in a file, and that its tools are components."""
     given.refuse_unknown((), Settings.model_fields)
+    if isinstance(given.data.get("limits"), dict):
+        given.refuse_unknown(("limits",), Limits.model_fields)
     if "agents" in given.data:
         given.refuse_unknown(("agents",), get_args(AgentName))
     for table in ("agents", "llms"):
@@ -347,7 +356,8 @@ def _problem(error: ValidationError, given: Given) -> str:
     first = max(errors, key=lambda each: len(each["loc"]))
     place, value = _place(first["loc"]), first["input"]
     if first["type"] == "extra_forbidden":
-        fields = AssignRule.model_fields if place[0] == "assign" else ModelSettings.model_fields
+        tables = {"assign": AssignRule.model_fields, "limits": Limits.model_fields}
+        fields = tables.get(str(place[0]), ModelSettings.model_fields)
         text = f"{dotted(place)} is unknown{near(str(place[-1]), fields)} Known: {', '.join(fields)}."
     else:
         text = wrong(place, value, ", or ".join(each["msg"] for each in errors if _place(each["loc"]) == place))

@@ -76,6 +76,7 @@ async def import_run(store: RunStore, content: Any, *, as_new: bool = False) -> 
         TooLarge: a part of it is larger than the store takes.
     """
     run, states = _read(content)
+    run = _in_a_sandbox(run)
     if as_new:
         states = {version: _of_lineage(state, run.id) for version, state in states.items()}
         run = run.model_copy(update={"id": identity.new_id()})
@@ -83,6 +84,12 @@ async def import_run(store: RunStore, content: Any, *, as_new: bool = False) -> 
     packed = {version: store.packed_state(run, state) for version, state in states.items()}
     await store.database.write(partial(_import, run=run, record=record, states=packed, content=content))
     return run
+
+
+def _in_a_sandbox(run: Run) -> Run:
+    """The run without the consent to commands without a sandbox, which was given for another machine."""
+    team = {name: value for name, value in run.inputs.get("team", {}).items() if name != "unsafe_local"}
+    return run.model_copy(update={"inputs": {**run.inputs, "team": team}}) if "team" in run.inputs else run
 
 
 def _of_lineage(state: Checkpoint, run_id: str) -> Checkpoint:

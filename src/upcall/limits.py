@@ -1,0 +1,33 @@
+"""What one command of the coder may use."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Positive = Annotated[int, Field(ge=1)]
+
+
+class Limits(BaseModel):
+    """What one command may use.
+
+    ``seconds`` is its time where it is given none, ``max_seconds`` the most that it can be given; its time is also the
+    processor time of each of its processes. ``memory_mb``, ``processes`` and ``disk_mb`` are for all its processes
+    together: megabytes of memory, number, megabytes written to the disk that holds its folder. ``file_mb`` and
+    ``open_files`` are for each process, ``tmp_mb`` for its private ``/tmp``. Of its output ``output_chars`` are kept; a
+    command that writes more than ``max_output_mb`` is stopped.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seconds: Positive = 120
+    max_seconds: Positive = 600
+    memory_mb: Positive = 2_000
+    processes: Positive = 256
+    disk_mb: Positive = 2_000
+    file_mb: Positive = 1_000
+    tmp_mb: Positive = 500
+    open_files: Positive = 1_024
+    output_chars: Positive = 20_000
+    max_output_mb: Positive = 50
