@@ -38,7 +38,8 @@ class DocumentsWorkbench(SourcesWorkbench, Component[DocumentsConfig]):
         self, paths: Sequence[str | Path], *, index: Path | None = None, others: Sequence[Source] = ()
     ) -> None:
         self._documents = Documents(paths, index)
-        super().__init__([self._documents, *others] if self._documents.names or not others else others)
+        self._others = list(others)
+        super().__init__([self._documents, *others] if self._documents.names else others)
         self._available: tuple[Document, ...] | None = None
 
     @property
@@ -47,6 +48,11 @@ class DocumentsWorkbench(SourcesWorkbench, Component[DocumentsConfig]):
         if self._available is None:
             self._available = tuple(Document(each.name, each.summary) for each in self._documents.listed())
         return self._available
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """What the other sources that can be used are, a few words each."""
+        return tuple(source.description for source in self._others if source.problem() is None)
 
     @property
     def document_names(self) -> list[str]:

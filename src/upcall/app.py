@@ -46,6 +46,7 @@ from upcall.prompts import PROMPTS, Prompts
 from upcall.questions import Answer, AnsweredBy, Outcome, Question
 from upcall.runs import Run, RunStatus, recorded_as
 from upcall.settings import DEMO, OnExpiry, Settings
+from upcall.sources.configured import network_sources
 from upcall.store import LogEntry, MailCame, RunStore, StoredRun
 from upcall.stretch import Event, Stretch, delivered
 from upcall.tasks import whole
@@ -85,6 +86,7 @@ KEPT = (
     "max_clarifications",
     "user_info",
     "data_sources",
+    "sources",
     "prompts",
 )
 """The settings that a run keeps from its start: who takes part, what the user is asked, and in which words."""
@@ -674,6 +676,9 @@ class Upcall:
             documents=run.inputs.get("documents", ()),
             tools=[*self._tools, *_components(settings.tools)],
             shown_tools=_shown_tools(settings),
+            document_index=settings.document_index,
+            sources=network_sources(settings),
+            mcp_servers=settings.mcp_servers,
             data_sources=settings.data_sources,
             user_info=settings.user_info,
             enable_clarifier=settings.enable_clarifier,

@@ -30,6 +30,7 @@ from upcall.answers import AnswerValue, read_answer
 from upcall.errors import AnswerRefused
 from upcall.expiry import EXPIRED, EXPIRY, what_now
 from upcall.handoffs import ANSWERS, ERROR, PLAN, QUESTIONS, answers_in, path_of, questions_of
+from upcall.progress import PROGRESS
 from upcall.questions import Answer, AnsweredBy, Outcome, Question, moment
 from upcall.runs import Run, RunStatus
 from upcall.sealing import HIDDEN
@@ -238,6 +239,8 @@ def _event_line(event: BaseAgentEvent | BaseChatMessage) -> str:
     match event:
         case ThoughtEvent() if ANSWERS in event.metadata:
             return f"has its answer: {_short(event.content)}"
+        case ThoughtEvent() if PROGRESS in event.metadata:
+            return event.content
         case _ if QUESTIONS in event.metadata or isinstance(event, ModelClientStreamingChunkEvent):
             return ""
         case ToolCallRequestEvent():

@@ -43,8 +43,62 @@ SAME = 0.8
 _WORD = re.compile(r"\w+")
 _NO_SPACES = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+")
 _COMMON = frozenset(
-    "a an and are as at be been but by can did do does for from had has have how i if in into is it its of on or our "
-    "that the their there these they this to was we were what when where which who whom why will with would you your".split()
+    [
+        "a",
+        "an",
+        "and",
+        "are",
+        "as",
+        "at",
+        "be",
+        "been",
+        "but",
+        "by",
+        "can",
+        "did",
+        "do",
+        "does",
+        "for",
+        "from",
+        "had",
+        "has",
+        "have",
+        "how",
+        "i",
+        "if",
+        "in",
+        "into",
+        "is",
+        "it",
+        "its",
+        "of",
+        "on",
+        "or",
+        "our",
+        "that",
+        "the",
+        "their",
+        "there",
+        "these",
+        "they",
+        "this",
+        "to",
+        "was",
+        "we",
+        "were",
+        "what",
+        "when",
+        "where",
+        "which",
+        "who",
+        "whom",
+        "why",
+        "will",
+        "with",
+        "would",
+        "you",
+        "your",
+    ]
 )
 
 
@@ -287,17 +341,21 @@ def _named(path: Path, outside: dict[str, str]) -> Iterator[tuple[str, Path]]:
         yield path.name, path
         return
     root = Path(os.path.realpath(path))
+    for file in sorted(_files_in(root)):
+        inside = file.relative_to(root).as_posix()
+        if file.is_symlink() and root not in Path(os.path.realpath(file)).parents:
+            outside[_one_line(inside)] = "is a link that leads out of the folder"
+        else:
+            yield inside, file
+
+
+def _files_in(root: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
             file = Path(folder, name)
-            if name.startswith(".") or file.suffix.lower() not in SUFFIXES or not file.is_file():
-                continue
-            inside = file.relative_to(root).as_posix()
-            if file.is_symlink() and root not in Path(os.path.realpath(file)).parents:
-                outside[_one_line(inside)] = "is a link that leads out of the folder"
-            else:
-                yield inside, file
+            if not name.startswith(".") and file.suffix.lower() in SUFFIXES and file.is_file():
+                yield file
 
 
 def _one_line(name: str) -> str:

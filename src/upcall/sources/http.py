@@ -1,4 +1,4 @@
-"""HTTP for the sources: limits on time, size and redirects, one line for what goes wrong, and no way to private addresses.
+"""HTTP for the sources: limits on time, size and redirects, a line for what goes wrong, no way to private addresses.
 
 An address that a model names may come from a page that it read. So before a page is read, its host is resolved here,
 every address it has must be public, and the connection goes to the very address that was looked at: a name that
@@ -65,7 +65,7 @@ async def fetched(
     """What a server sends for a request (`params`, `json`, `headers` as httpx takes them).
 
     Raises:
-        SourceUnavailable: `who` cannot be reached, takes too long, sends too much, or says no (HTTP 401, 403, 429, 5xx).
+        SourceUnavailable: `who` cannot be reached, takes too long, sends too much, or refuses (401, 403, 429, 5xx).
         ValueError: there is nothing at this address (another HTTP 4xx, too many redirects), or it may not be read.
     """
     import httpx
@@ -172,5 +172,3 @@ async def _resolved(host: str, port: int) -> Sequence[str]:
     except (OSError, UnicodeError):
         return []
     return list(dict.fromkeys(str(each[4][0]) for each in found))
-
-

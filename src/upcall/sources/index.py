@@ -151,8 +151,10 @@ class DocumentIndex:
                     read += each.text is not None
                 now = time.monotonic()
                 chars = sum(each.chars for each in batch)
-                if len(batch) >= FILES_A_TRANSACTION or chars > CHARS_A_TRANSACTION or (
-                    now - written > SECONDS_A_TRANSACTION
+                if (
+                    len(batch) >= FILES_A_TRANSACTION
+                    or chars > CHARS_A_TRANSACTION
+                    or (now - written > SECONDS_A_TRANSACTION)
                 ):
                     _store(db, batch)
                     batch, written = [], now
@@ -196,7 +198,9 @@ class DocumentIndex:
             KeyError: it is not in the index.
             NotReadable: it could not be read.
         """
-        row = "SELECT unit, units, title, problem FROM files JOIN contents ON contents.id = files.content WHERE path = ?"
+        row = (
+            "SELECT unit, units, title, problem FROM files JOIN contents ON contents.id = files.content WHERE path = ?"
+        )
         with self._mended(), self._opened() as db:
             found = db.execute(row, (os.fsencode(path),)).fetchone()
         if found is None:
@@ -211,8 +215,8 @@ class DocumentIndex:
         query = " OR ".join(f'"{_apart(term).replace(chr(34), " ")}"' for term in terms)
         best = "SELECT rowid, rank AS score FROM passages WHERE passages MATCH ? ORDER BY rank LIMIT ?"
         rows = (
-            "SELECT content, first, last, body, title, unit, score, "
-            "(SELECT json_group_array(hex(path)) FROM (SELECT path FROM files WHERE content = contents.id ORDER BY path)) "
+            "SELECT first, last, body, passages.title, unit, score, "
+            "(SELECT json_group_array(hex(path)) FROM (SELECT path FROM files WHERE content = contents.id ORDER BY 1)) "
             f"FROM ({best}) AS best JOIN passages ON passages.rowid = best.rowid "
             "JOIN contents ON contents.id = passages.content ORDER BY score"
         )
@@ -225,7 +229,7 @@ class DocumentIndex:
                 unit=unit,
                 score=-score,
             )
-            for _, first, last, body, title, unit, score, paths in found
+            for first, last, body, title, unit, score, paths in found
         ]
 
     # -- the file -----------------------------------------------------------------------------------------------------
@@ -417,5 +421,3 @@ def _delete_old(folder: Path) -> None:
             if now - last > DAYS_KEPT * 86_400:
                 for suffix in ("", "-wal", "-shm"):
                     Path(f"{file}{suffix}").unlink(missing_ok=True)
-
-

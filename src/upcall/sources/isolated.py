@@ -44,7 +44,12 @@ class IsolatedReader:
         assert process.stdout is not None
         allowed = self._seconds if seconds is None else seconds
         late = threading.Event()
-        timer = threading.Timer(allowed, lambda: (late.set(), process.kill()))
+
+        def stop() -> None:
+            late.set()
+            process.kill()
+
+        timer = threading.Timer(allowed, stop)
         timer.daemon = True
         timer.start()
         try:

@@ -158,7 +158,7 @@ def _pdf(data: bytes) -> Text:
         if reader.is_encrypted and not reader.decrypt(""):
             raise NotReadable("is encrypted")
         pages = [_tidy(page.extract_text()) for page in islice(reader.pages, MAX_PAGES)]
-        title = str((reader.metadata or {}).get("/Title") or "")
+        title = str(reader.metadata.title or "") if reader.metadata else ""
     except NotReadable:
         raise
     except pypdf.errors.DependencyError as error:
@@ -222,7 +222,7 @@ class _Words(HTMLParser):
     """The text of a page, a block a line."""
 
     HIDDEN = frozenset({"script", "style", "template", "noscript", "head"})
-    INLINE = frozenset("a abbr b bdi cite code em i kbd mark q s small span strong sub sup time u var".split())
+    INLINE = frozenset(("a", "abbr", "b", "code", "em", "i", "q", "small", "span", "strong", "sub", "sup", "time", "u"))
 
     def __init__(self) -> None:
         super().__init__()
@@ -272,7 +272,10 @@ _READERS: dict[str, Callable[[bytes], Text]] = {
     ".tsv": _rows,
 }
 
-SUFFIXES = frozenset(_READERS) | frozenset(
-    ".md .txt .rst .json .jsonl .yaml .yml .toml .ini .cfg .log .xml .tex .py .js .ts .java .go .rs .c .h .cpp .sql .sh".split()
+_PLAIN = (
+    *(".md", ".txt", ".rst", ".tex", ".log", ".json", ".jsonl", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".xml"),
+    *(".py", ".js", ".ts", ".java", ".go", ".rs", ".c", ".h", ".cpp", ".sql", ".sh"),
 )
+
+SUFFIXES = frozenset((*_READERS, *_PLAIN))
 """What is a document. Anything else in a folder is passed over."""
