@@ -25,6 +25,7 @@ from upcall.replies import (
     Report,
     ResearchReport,
 )
+from upcall.sources.fences import fenced
 
 KINDS = [Classification, ClarificationResponse, AmbiguityCheck, Plan, Report, CodingReport, ResearchReport]
 
@@ -249,7 +250,7 @@ def test_a_file_that_was_not_written_is_no_file_of_the_report() -> None:
 def test_a_document_that_was_not_seen_is_no_source_of_the_report() -> None:
     made = [
         MadeCall("search_documents", {"words": "CUDA"}, "Nothing found for 'CUDA' in 2 documents."),
-        MadeCall("search_documents", {"words": "wind"}, "wind.md:3: more wind"),
+        MadeCall("search_documents", {"words": "wind"}, fenced("documents", "wind.md", "line 3", "more wind")),
         MadeCall("read_document", {"name": "sun.md", "first_line": 1}, "1: sun"),
     ]
     backed = ResearchReport(summary="Done.", sources=("wind.md", "sun.md", "CUDA")).backed_by(made)

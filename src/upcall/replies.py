@@ -25,6 +25,7 @@ from upcall.questions import (
     Question,
     Shown,
 )
+from upcall.sources.fences import shown_in
 
 _NOT_STRICT = ("default", "minLength", "maxLength", "minItems", "maxItems")
 
@@ -379,8 +380,7 @@ class ResearchReport(Report):
     def backed_by(self, made: Sequence[MadeCall]) -> Self:
         """A source counts if the agent read it, or a search showed it lines of it."""
         seen = {str(call.arguments.get("name")) for call in made if call.name == "read_document"}
-        hits = [call.result for call in made if call.name == "search_documents"]
-        seen |= {line.partition(":")[0] for hit in hits for line in hit.splitlines()}
+        seen |= {shown.ref for call in made for shown in shown_in(call.result)}
         missing = [source for source in self.sources if source not in seen]
         return self._without("sources", missing, "was not read")
 
