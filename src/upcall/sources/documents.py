@@ -37,7 +37,7 @@ SECONDS_TO_LIST = 3.0
 
 MAX_NAMED = 10
 MAX_NAME_CHARS = 300
-SAME = 0.8
+SAME = 0.7
 """Of two passages' words in rows of three, how many must be the same for one to stand for both."""
 
 _WORD = re.compile(r"\w+")
@@ -175,8 +175,9 @@ class Documents:
         self._look()
         self._index.refresh(self._files.values())
         names = {path: name for name, path in self._files.items()}
-        found = [each for each in self._index.search(terms, CANDIDATES) if any(path in names for path in each.paths)]
-        return [_hit(each, names, also) for each, also in _folded(_spread(found, limit), names, limit)]
+        found = self._index.search(terms, CANDIDATES, HITS_A_DOCUMENT)
+        there = [each for each in found if any(path in names for path in each.paths)]
+        return [_hit(each, names, also) for each, also in _folded(there, names, limit)]
 
     def _passage(self, ref: str, start: int) -> Passage:
         if ref not in self._files:
@@ -246,17 +247,6 @@ def _split(word: str) -> Iterator[str]:
 
 
 # -- hits and passages ------------------------------------------------------------------------------------------------
-
-
-def _spread(found: Sequence[Found], limit: int) -> list[Found]:
-    """At most some of each document, as long as others are left; best first."""
-    taken: dict[Path, int] = {}
-    first: list[Found] = []
-    rest: list[Found] = []
-    for each in found:
-        number = taken[each.paths[0]] = taken.get(each.paths[0], 0) + 1
-        (first if number <= HITS_A_DOCUMENT else rest).append(each)
-    return [*first, *rest[: max(0, limit - len(first))]]
 
 
 def _folded(found: Sequence[Found], names: Mapping[Path, str], limit: int) -> list[tuple[Found, list[str]]]:

@@ -37,6 +37,9 @@ SECONDS_BETWEEN_REPORTS = 1.0
 SECONDS_TO_WAIT = 30.0
 """How long to wait for another process that writes."""
 
+CANDIDATES = 1_000
+"""How many of the best passages are looked at for those to show."""
+
 NS_RACY = 2_000_000_000
 """A file that was changed so shortly before it was read may change again without its time telling so."""
 
@@ -210,18 +213,23 @@ class DocumentIndex:
             raise NotReadable(problem)
         return Text(unit, json.loads(zlib.decompress(units)), title)
 
-    def search(self, terms: Iterable[str], limit: int) -> list[Found]:
-        """The passages that hold some of the terms, best first. A term is a word, or several that stand together."""
+    def search(self, terms: Iterable[str], limit: int, of_one: int) -> list[Found]:
+        """The passages that hold some of the terms, best first; those of a document that has `of_one` better ones come
+        last. A term is a word, or several that stand together."""
         query = " OR ".join(f'"{_apart(term).replace(chr(34), " ")}"' for term in terms)
         best = "SELECT rowid, rank AS score FROM passages WHERE passages MATCH ? ORDER BY rank LIMIT ?"
+        numbered = (
+            "SELECT best.rowid, score, row_number() OVER (PARTITION BY content ORDER BY score) AS number "
+            f"FROM ({best}) AS best JOIN passages ON passages.rowid = best.rowid"
+        )
         rows = (
             "SELECT first, last, body, passages.title, unit, score, "
             "(SELECT json_group_array(hex(path)) FROM (SELECT path FROM files WHERE content = contents.id ORDER BY 1)) "
-            f"FROM ({best}) AS best JOIN passages ON passages.rowid = best.rowid "
-            "JOIN contents ON contents.id = passages.content ORDER BY score"
+            f"FROM ({numbered}) AS best JOIN passages ON passages.rowid = best.rowid "
+            "JOIN contents ON contents.id = passages.content ORDER BY number > ?, score LIMIT ?"
         )
         with self._mended(), self._opened() as db:
-            found = db.execute(rows, (query, limit)).fetchall()
+            found = db.execute(rows, (query, CANDIDATES, of_one, limit)).fetchall()
         return [
             Found(
                 paths=tuple(Path(os.fsdecode(bytes.fromhex(path))) for path in json.loads(paths)),

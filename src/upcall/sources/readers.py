@@ -51,7 +51,8 @@ class Text:
         """The title and the first words, as far as they fit."""
         lines = (_BLANK.sub(" ", line).strip(" #*=-|>\t") for unit in self.units[:200] for line in unit.splitlines())
         first = next((line for line in lines if _WORDS.search(line)), "")
-        if self.title and first and self.title not in first and len(self.title) < MAX_SUMMARY_CHARS // 2:
+        differ = first and self.title not in first and first not in self.title
+        if self.title and differ and len(self.title) < MAX_SUMMARY_CHARS // 2:
             return f"{self.title}: {first}"[:MAX_SUMMARY_CHARS]
         return (self.title or first)[:MAX_SUMMARY_CHARS]
 
