@@ -1,4 +1,4 @@
-"""Untrusted text: whatever stands in documents, their names, pages and tools' results reaches a model as fenced data."""
+"""Untrusted text: what stands in documents, their names, pages and tools' results reaches a model as fenced data."""
 
 from __future__ import annotations
 
@@ -165,6 +165,7 @@ async def test_a_run_tells_how_many_files_are_indexed(tmp_path: Path, capsys: py
     (tmp_path / "docs").mkdir()
     for number in range(60):
         (tmp_path / "docs" / f"{number:02}.md").write_text(f"Wind {number} grew.")
+        os.utime(tmp_path / "docs" / f"{number:02}.md", (1_700_000_000, 1_700_000_000))
     search = Call("search_documents", {"words": "wind"})
     with ScriptedModelClient([CLASSIFIED, search, '{"summary": "Wind grew."}']) as client:
         app = Upcall(client, store="runs.db")

@@ -318,42 +318,58 @@ def _found(paths: Sequence[Path]) -> tuple[dict[str, Path], dict[str, str]]:
     outside: dict[str, str] = {}
     real: set[str] = set()
     for path in paths:
-        for name, file in _named(path, outside):
-            if (at := os.path.realpath(file)) not in real:
+        root = os.path.realpath(path) if path.is_dir() else None
+        for name, file, at in _files_in(root, outside) if root else [(path.name, str(path), os.path.realpath(path))]:
+            if at not in real:
                 real.add(at)
-                found[_free_name(_one_line(name), path if path.is_dir() else path.parent, found)] = file
+                found[_free_name(_one_line(name), path if root else path.parent, found)] = Path(file)
     return found, outside
 
 
-def _named(path: Path, outside: dict[str, str]) -> Iterator[tuple[str, Path]]:
-    """The documents that one path names, each with its name."""
-    if not path.is_dir():
-        yield path.name, path
-        return
-    root = Path(os.path.realpath(path))
-    for file in sorted(_files_in(root)):
-        inside = file.relative_to(root).as_posix()
-        if file.is_symlink() and root not in Path(os.path.realpath(file)).parents:
-            outside[_one_line(inside)] = "is a link that leads out of the folder"
+def _files_in(root: str, outside: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    """The documents in a folder, sorted: the name within it, the path, and where the file really is. The last is looked
+    up for links alone, which is what takes long."""
+    files = sorted(_walked(root), key=lambda each: each[0].split("/"))
+    for name, entry in files:
+        at = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+        if at == entry.path or at.startswith(os.path.join(root, "")):
+            yield name, entry.path, at
         else:
-            yield inside, file
+            outside[_one_line(name)] = "is a link that leads out of the folder"
 
 
-def _files_in(root: Path) -> Iterator[Path]:
-    for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
-            file = Path(folder, name)
-            if not name.startswith(".") and file.suffix.lower() in SUFFIXES and file.is_file():
-                yield file
+def _walked(folder: str, within: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                name = f"{within}{entry.name}"
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _walked(entry.path, f"{name}/")
+                elif os.path.splitext(entry.name)[1].lower() in SUFFIXES and _is_file(entry):
+                    yield name, entry
+    except OSError:  # A folder that may not be read has nothing to find.
+        return
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # A link to itself.
+        return False
 
 
 def _one_line(name: str) -> str:
     """A name as it can be shown and given back: what does not print in it could be taken for more than a name."""
+    if name.isascii() and name.isprintable():
+        return name[-MAX_NAME_CHARS:]
     shown = "".join(char if char.isprintable() else "?" for char in sendable(name))
     return shown[-MAX_NAME_CHARS:]
 
 
 def _free_name(name: str, folder: Path, taken: Mapping[str, Path]) -> str:
-    names = chain((name, f"{_one_line(folder.name)}/{name}"), (f"{name} ({number})" for number in count(2)))
+    if name not in taken:
+        return name
+    names = chain((f"{_one_line(folder.name)}/{name}",), (f"{name} ({number})" for number in count(2)))
     return next(each for each in names if each not in taken)

@@ -142,6 +142,7 @@ class DocumentIndex:
 
     def _read(self, db: sqlite3.Connection, files: list[Path], until: float | None) -> int:
         batch: list[_Read] = []
+        chars = 0
         read, told, written = 0, time.monotonic(), time.monotonic()
         with IsolatedReader() as reader:
             for number, path in enumerate(files, start=1):
@@ -151,16 +152,16 @@ class DocumentIndex:
                 with self._noting(path), suppress(TimeoutError):
                     each = _read(db, path, reader, left)
                     batch.append(each)
+                    chars += each.chars
                     read += each.text is not None
                 now = time.monotonic()
-                chars = sum(each.chars for each in batch)
                 if (
                     len(batch) >= FILES_A_TRANSACTION
                     or chars > CHARS_A_TRANSACTION
                     or (now - written > SECONDS_A_TRANSACTION)
                 ):
                     _store(db, batch)
-                    batch, written = [], now
+                    batch, chars, written = [], 0, now
                 if now - told > SECONDS_BETWEEN_REPORTS:
                     progress.report("files indexed", number, len(files))
                     told = now
@@ -366,6 +367,8 @@ def _drop_unused(db: sqlite3.Connection) -> None:
 
 def _apart(text: str) -> str:
     """A text as FTS5 is to see it. A half of a surrogate pair (a broken name) cannot be stored."""
+    if text.isascii():
+        return text
     return _NO_SPACES.sub(rf"{_APART}\1{_APART}", text.replace(_APART, "")).encode(errors="replace").decode()
 
 

@@ -31,6 +31,7 @@ MAX_SUMMARY_CHARS = 120
 INSTALL = "needs: pip install 'upcall[research]'"
 
 _WORDS = re.compile(r"\w{2,}")
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _BLANK = re.compile(r"[ \t\x0b\x0c\r\xa0]+")
 
 
@@ -97,8 +98,8 @@ def decoded(data: bytes) -> str:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         text = _guessed(data)
-    control = sum(1 for char in islice(text, 100_000) if char < " " and char not in "\t\n\r\f\x1b\x0b")
-    if "\0" in text[:100_000] or control > min(len(text), 100_000) // 20:
+    head = text[:100_000]
+    if "\0" in head or len(_CONTROL.findall(head)) > len(head) // 20:
         raise NotReadable("is no text")
     return text
 

@@ -1,0 +1,197 @@
+"""The documents' index beside plain FTS5: times, and how often the right document is found.
+
+    python benchmarks/sources.py [--documents 4000] [--rounds 3]
+
+60 labelled queries (data/sources.jsonl) ask for 60 short texts, each of which stands within a longer document among
+thousands of others on the same matters. The others are made of pieces of the same texts with other figures, so that each
+word of a query is in a few hundred documents.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from upcall.sources.documents import CANDIDATES, HITS_A_DOCUMENT, Documents, terms_of
+from upcall.sources.index import DocumentIndex
+
+DATA = Path(__file__).with_name("data") / "sources.jsonl"
+LONG_AGO = 1_600_000_000
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A text, the name of the document that holds it, and a question that it answers."""
+
+    name: str
+    text: str
+    query: str
+
+
+def labelled() -> list[Labelled]:
+    return [Labelled(**json.loads(line)) for line in DATA.read_text(encoding="utf-8").splitlines()]
+
+
+# -- the documents ----------------------------------------------------------------------------------------------------
+
+STARTS = (
+    "In the weekly report",
+    "According to the minutes",
+    "As agreed last time",
+    "The team noted that",
+    "For the record:",
+)
+ENDS = ("This was confirmed by the department.", "Details follow next month.", "Nobody objected.", "See the annex.")
+
+
+def other_sentence(pick: random.Random, sentences: Sequence[str]) -> str:
+    """Pieces of three of the texts, with other figures: words of many queries, and an answer to none."""
+    words: list[str] = []
+    for _ in range(3):
+        text = _WORD.findall(pick.choice(sentences))
+        at = pick.randrange(max(1, len(text) - 2))
+        words += [str(pick.randrange(2, 5_000)) if word.isdigit() else word for word in text[at : at + 3]]
+    return f"{pick.choice(STARTS)} {' '.join(words)}. {pick.choice(ENDS)}"
+
+
+def write_documents(folder: Path, count: int) -> dict[str, str]:
+    """Documents of 1 to 8 KB; the labelled ones among them by name, each with its file."""
+    pick = random.Random(7)
+    texts = labelled()
+    sentences = [sentence for each in texts for sentence in re.split(r"(?<=[.;])\s", each.text)]
+    held: dict[str, str] = {}
+    for number in range(count):
+        lines = [f"# Note {number}", ""]
+        for _ in range(pick.randrange(6, 40)):
+            lines += [other_sentence(pick, sentences), *([""] if pick.random() < 0.4 else [])]
+        if number % (count // len(texts)) == 0 and len(held) < len(texts):
+            each = texts[len(held)]
+            lines.insert(pick.randrange(2, len(lines)), each.text)
+            held[each.name] = f"{number:05}.md"
+        (folder / f"{number:05}.md").write_text("\n".join(lines), encoding="utf-8")
+    return held
+
+
+# -- plain FTS5 -------------------------------------------------------------------------------------------------------
+
+
+class PlainFts:
+    """What one would write first: a row a document, all of it in one transaction."""
+
+    def __init__(self, file: Path) -> None:
+        self.db = sqlite3.connect(file)
+        self.db.execute("CREATE VIRTUAL TABLE documents USING fts5(name UNINDEXED, body)")
+
+    def index(self, folder: Path) -> None:
+        with self.db:
+            rows = ((path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.md")))
+            self.db.executemany("INSERT INTO documents VALUES (?, ?)", rows)
+
+    def search(self, query: str, operator: str) -> list[str]:
+        match = f" {operator} ".join(f'"{word}"' for word in _WORD.findall(query))
+        rows = self.db.execute("SELECT name FROM documents WHERE documents MATCH ? ORDER BY rank LIMIT 10", (match,))
+        return [name for (name,) in rows]
+
+
+# -- measuring --------------------------------------------------------------------------------------------------------
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def place_of(name: str, found: Sequence[str]) -> int | None:
+    distinct = list(dict.fromkeys(found))
+    return distinct.index(name) + 1 if name in distinct else None
+
+
+def rates(places: Sequence[int | None]) -> tuple[str, ...]:
+    return tuple(f"{sum(place is not None and place <= at for place in places)} of {len(places)}" for at in (1, 3, 10))
+
+
+def measure(folder: Path, work: Path, held: dict[str, str], number: int) -> dict[str, object]:
+    plain = PlainFts(work / f"plain{number}.db")
+    files = sorted(folder.glob("*.md"))
+    index = DocumentIndex([folder], work / f"index{number}")
+    documents = Documents([folder], work / f"index{number}")
+    figures: dict[str, object] = {
+        "plain index": seconds(lambda: plain.index(folder)),
+        "our index": seconds(lambda: index.refresh(files)),
+        "our refresh": seconds(lambda: index.refresh(files)),
+    }
+    kept = {name: files[0].with_name(file) for name, file in held.items()}
+    asked = [each for each in labelled() if each.name in kept]
+    times: dict[str, list[float]] = {"plain OR": [], "plain AND": [], "ours": [], "ours with a look at all files": []}
+    places: dict[str, list[int | None]] = {name: [] for name in times}
+    for each in asked:
+        file = held[each.name]
+        for operator in ("OR", "AND"):
+            start = time.perf_counter()
+            found = plain.search(each.query, operator)
+            times[f"plain {operator}"].append(time.perf_counter() - start)
+            places[f"plain {operator}"].append(place_of(file, found))
+        terms = terms_of(each.query)
+        start = time.perf_counter()
+        index.search(terms, CANDIDATES, HITS_A_DOCUMENT)
+        times["ours"].append(time.perf_counter() - start)
+        start = time.perf_counter()
+        hits = asyncio.run(documents.search(each.query))
+        times["ours with a look at all files"].append(time.perf_counter() - start)
+        places["ours with a look at all files"].append(place_of(file, [hit.ref for hit in hits]))
+    figures |= {f"query {name}": statistics.median(each) for name, each in times.items()}
+    figures["places"] = {name: each for name, each in places.items() if each}
+    figures["bytes"] = index.file.stat().st_size / max(1, (work / f"plain{number}.db").stat().st_size)
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--documents", type=int, default=4_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        work, folder = Path(temporary), Path(temporary, "documents")
+        folder.mkdir()
+        held = write_documents(folder, options.documents)
+        for file in folder.iterdir():
+            os.utime(file, (LONG_AGO, LONG_AGO))
+        size = sum(file.stat().st_size for file in folder.iterdir())
+        rounds = [measure(folder, work, held, number) for number in range(options.rounds)]
+
+    def middle(name: str) -> float:
+        return statistics.median(float(each[name]) for each in rounds)  # type: ignore[arg-type]
+
+    plain, query = middle("plain index"), middle("query plain OR")
+    print(
+        f"{options.documents} documents, {size / 1e6:.1f} MB; Python {sys.version.split()[0]}, SQLite {sqlite3.sqlite_version}"
+    )
+    print(f"| | seconds | to plain FTS5 |\n|---|---:|---:|\n| plain FTS5: index | {plain:.2f} | 1.0 |")
+    for name, label in (("our index", "index"), ("our refresh", "look again, nothing changed")):
+        print(f"| upcall: {label} | {middle(name):.3f} | {middle(name) / plain:.2f} |")
+    for name in ("plain OR", "plain AND", "ours", "ours with a look at all files"):
+        print(f"| {name}: query | {middle(f'query {name}'):.4f} | {middle(f'query {name}') / query:.2f} |")
+    print(f"| index file, bytes | | {middle('bytes'):.2f} |\n")
+    print("| found among the first | 1 | 3 | 10 |\n|---|---:|---:|---:|")
+    for name, places in rounds[0]["places"].items():  # type: ignore[attr-defined]
+        print(f"| {name} | {' | '.join(rates(places))} |")
+    missed = [each.query for each, at in zip(labelled(), places, strict=False) if at is None]
+    print("\nNot among the first ten:", "; ".join(missed) or "none")
+
+
+if __name__ == "__main__":
+    main()
