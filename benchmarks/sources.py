@@ -3,8 +3,8 @@
     python benchmarks/sources.py [--documents 4000] [--rounds 3]
 
 60 labelled queries (data/sources.jsonl) ask for 60 short texts, each of which stands within a longer document among
-thousands of others on the same matters. The others are made of pieces of the same texts with other figures, so that each
-word of a query is in a few hundred documents.
+thousands of others. These are made of the words of all the texts, so that each word of a query, names too, is in a few
+hundred documents that do not answer it.
 """
 
 from __future__ import annotations
@@ -47,36 +47,32 @@ def labelled() -> list[Labelled]:
 
 # -- the documents ----------------------------------------------------------------------------------------------------
 
-STARTS = (
-    "In the weekly report",
-    "According to the minutes",
-    "As agreed last time",
-    "The team noted that",
-    "For the record:",
+FRAMES = (
+    "In the weekly report the {} was compared with the {}, and {} came up next to {}.",
+    "According to the minutes, {} and {} depend on {}; nobody spoke of {}.",
+    "As agreed last time, the {} is checked before the {}, then {} and {} follow.",
+    "For the record: {} rose to {number} and {} fell to {other}, with {} and {} unchanged.",
+    "The department asked whether {} or {} should be told about {} and {}.",
+    "Annex {number} lists {}, {}, {} and {} without further remarks.",
 )
-ENDS = ("This was confirmed by the department.", "Details follow next month.", "Nobody objected.", "See the annex.")
 
 
-def other_sentence(pick: random.Random, sentences: Sequence[str]) -> str:
-    """Pieces of three of the texts, with other figures: words of many queries, and an answer to none."""
-    words: list[str] = []
-    for _ in range(3):
-        text = _WORD.findall(pick.choice(sentences))
-        at = pick.randrange(max(1, len(text) - 2))
-        words += [str(pick.randrange(2, 5_000)) if word.isdigit() else word for word in text[at : at + 3]]
-    return f"{pick.choice(STARTS)} {' '.join(words)}. {pick.choice(ENDS)}"
+def other_sentence(pick: random.Random, words: Sequence[str]) -> str:
+    """Four words of any of the texts, in a sentence that answers none of the queries."""
+    numbers = {"number": pick.randrange(2, 5_000), "other": pick.randrange(2, 5_000)}
+    return pick.choice(FRAMES).format(*pick.sample(words, 4), **numbers)
 
 
 def write_documents(folder: Path, count: int) -> dict[str, str]:
     """Documents of 1 to 8 KB; the labelled ones among them by name, each with its file."""
     pick = random.Random(7)
     texts = labelled()
-    sentences = [sentence for each in texts for sentence in re.split(r"(?<=[.;])\s", each.text)]
+    words = sorted({word[:2] if word > "\u3000" else word for each in texts for word in _WORD.findall(each.text)})
     held: dict[str, str] = {}
     for number in range(count):
         lines = [f"# Note {number}", ""]
         for _ in range(pick.randrange(6, 40)):
-            lines += [other_sentence(pick, sentences), *([""] if pick.random() < 0.4 else [])]
+            lines += [other_sentence(pick, words), *([""] if pick.random() < 0.4 else [])]
         if number % (count // len(texts)) == 0 and len(held) < len(texts):
             each = texts[len(held)]
             lines.insert(pick.randrange(2, len(lines)), each.text)
@@ -177,9 +173,8 @@ def main() -> None:
         return statistics.median(float(each[name]) for each in rounds)  # type: ignore[arg-type]
 
     plain, query = middle("plain index"), middle("query plain OR")
-    print(
-        f"{options.documents} documents, {size / 1e6:.1f} MB; Python {sys.version.split()[0]}, SQLite {sqlite3.sqlite_version}"
-    )
+    versions = f"Python {sys.version.split()[0]}, SQLite {sqlite3.sqlite_version}"
+    print(f"{options.documents} documents, {size / 1e6:.1f} MB; {versions}")
     print(f"| | seconds | to plain FTS5 |\n|---|---:|---:|\n| plain FTS5: index | {plain:.2f} | 1.0 |")
     for name, label in (("our index", "index"), ("our refresh", "look again, nothing changed")):
         print(f"| upcall: {label} | {middle(name):.3f} | {middle(name) / plain:.2f} |")

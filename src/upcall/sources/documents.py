@@ -25,7 +25,10 @@ DOCUMENTS = "documents"
 """The id of the user's documents as a source."""
 
 MAX_TERMS = 32
-CANDIDATES = 100
+CANDIDATES = 200
+CLOSE = 25
+"""Within how many words terms stand close together."""
+
 HITS_A_DOCUMENT = 3
 """How many hits of one document a search gives, as long as others have any."""
 
@@ -43,63 +46,17 @@ SAME = 0.7
 _WORD = re.compile(r"\w+")
 _NO_SPACES = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+")
 _COMMON = frozenset(
-    [
-        "a",
-        "an",
-        "and",
-        "are",
-        "as",
-        "at",
-        "be",
-        "been",
-        "but",
-        "by",
-        "can",
-        "did",
-        "do",
-        "does",
-        "for",
-        "from",
-        "had",
-        "has",
-        "have",
-        "how",
-        "i",
-        "if",
-        "in",
-        "into",
-        "is",
-        "it",
-        "its",
-        "of",
-        "on",
-        "or",
-        "our",
-        "that",
-        "the",
-        "their",
-        "there",
-        "these",
-        "they",
-        "this",
-        "to",
-        "was",
-        "we",
-        "were",
-        "what",
-        "when",
-        "where",
-        "which",
-        "who",
-        "whom",
-        "why",
-        "will",
-        "with",
-        "would",
-        "you",
-        "your",
-    ]
+    word
+    for words in (
+        "a about after all also am an and any are as at be because been before being both but by can could did do",
+        "does each few for from had has have he her here him his how i if in into is it its just may me more most",
+        "much many my no nor not of off often on once only or other our out over own rather same she should so some",
+        "such than that the their them then there these they this those through to too under until up us very was we",
+        "were what when where which while who whom why will with would you your",
+    )
+    for word in words.split()
 )
+"""English words that tell nothing of what is looked for. Those of other languages weigh little, being so common."""
 
 
 @dataclass(frozen=True)
@@ -176,8 +133,9 @@ class Documents:
         self._index.refresh(self._files.values())
         names = {path: name for name, path in self._files.items()}
         found = self._index.search(terms, CANDIDATES, HITS_A_DOCUMENT)
+        found = sorted(found, key=lambda each: -each.score * _closeness(terms, each.part))
         there = [each for each in found if any(path in names for path in each.paths)]
-        return [_hit(each, names, also) for each, also in _folded(there, names, limit)]
+        return [_hit(each, names, also) for each, also in _folded(there[: 5 * limit], names, limit)]
 
     def _passage(self, ref: str, start: int) -> Passage:
         if ref not in self._files:
@@ -247,6 +205,28 @@ def _split(word: str) -> Iterator[str]:
 
 
 # -- hits and passages ------------------------------------------------------------------------------------------------
+
+
+def _closeness(terms: Sequence[str], part: Part) -> float:
+    """From 1, where the terms stand apart, to 2, where all of them stand close together: what BM25 does not see."""
+    starts = tuple(term[: max(4, len(term) - 3)] for term in terms)
+    if len(starts) < 2:
+        return 1.0
+    words = _WORD.findall(f"{part.heading} {part.text}".casefold())
+    if not part.text.isascii():
+        words = [piece for word in words for piece in _split(word)]
+    at = [
+        (number, start)
+        for number, word in enumerate(words)
+        if word.startswith(starts)
+        for start in starts
+        if word.startswith(start)
+    ]
+    best = 0
+    for first, (number, _) in enumerate(at):
+        near = {term for other, term in at[first : first + 4 * len(starts)] if other - number < CLOSE}
+        best = max(best, len(near))
+    return 1.0 + max(0, best - 1) / (len(starts) - 1)
 
 
 def _folded(found: Sequence[Found], names: Mapping[Path, str], limit: int) -> list[tuple[Found, list[str]]]:
