@@ -155,6 +155,39 @@ def measure(folder: Path, work: Path, held: dict[str, str], number: int) -> dict
     return figures
 
 
+def formats(work: Path, count: int = 50) -> str:
+    """Milliseconds a file of each kind takes, read in a process of its own: five pages or a hundred paragraphs each."""
+    import docx
+    from reportlab.pdfgen.canvas import Canvas
+
+    lines = [f"{number}: {each.text}" for number, each in enumerate(labelled() * 2) if each.text.isascii()][:100]
+    rows = ["| kind | ms a file |", "|---|---:|"]
+    for kind in ("pdf", "docx", "html", "md"):
+        folder = work / kind
+        folder.mkdir()
+        for number in range(count):
+            file = folder / f"{number}.{kind}"
+            if kind == "pdf":
+                canvas = Canvas(str(file))
+                for at, line in enumerate(lines):
+                    canvas.drawString(40, 800 - at % 20 * 14, line[:100])
+                    if at % 20 == 19:
+                        canvas.showPage()
+                canvas.save()
+            elif kind == "docx":
+                document = docx.Document()
+                for line in lines:
+                    document.add_paragraph(line)
+                document.save(str(file))
+            else:
+                before, after = ("<p>", "</p>") if kind == "html" else ("", "\n")
+                file.write_text(f"{number}\n" + "\n".join(f"{before}{line}{after}" for line in lines))
+        index = DocumentIndex([folder], work / f"index-{kind}")
+        taken = seconds(lambda index=index, folder=folder: index.refresh(sorted(folder.iterdir())))
+        rows.append(f"| {kind} | {1_000 * taken / count:.1f} |")
+    return "\n".join(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--documents", type=int, default=4_000)
@@ -167,6 +200,7 @@ def main() -> None:
         for file in folder.iterdir():
             os.utime(file, (LONG_AGO, LONG_AGO))
         size = sum(file.stat().st_size for file in folder.iterdir())
+        kinds = formats(work)
         rounds = [measure(folder, work, held, number) for number in range(options.rounds)]
 
     def middle(name: str) -> float:
@@ -184,6 +218,7 @@ def main() -> None:
     print("| found among the first | 1 | 3 | 10 |\n|---|---:|---:|---:|")
     for name, places in rounds[0]["places"].items():  # type: ignore[attr-defined]
         print(f"| {name} | {' | '.join(rates(places))} |")
+    print(f"\n{kinds}")
     missed = [each.query for each, at in zip(labelled(), places, strict=False) if at is None]
     print("\nNot among the first ten:", "; ".join(missed) or "none")
 

@@ -139,7 +139,9 @@ async def test_data_sources_name_a_server() -> None:
     [
         ({"notes": {}}, "give it a command or a url"),
         ({"notes": {"command": "x", "url": "y"}}, "give it a command or a url"),
-        ({"notes": {"command": "x", "nope": 1}}, "nope"),
+        ({"notes": {"command": "x", "arg": []}}, "is unknown; did you mean 'args'"),
+        ({"notes": {"command": "x", "env": "not-to-be-shown"}}, "mcp_servers.notes.env is wrong"),
+        ({"notes": {"command": "x", "env": {"A": ["not-to-be-shown"]}}}, "mcp_servers.notes.env.A is wrong"),
         ({"ask user": {"command": "x"}}, "ask user"),
     ],
 )
@@ -147,3 +149,4 @@ def test_a_wrong_setting_is_one_line(given: dict[str, object], said: str) -> Non
     with pytest.raises(ConfigurationError, match=said) as refused:
         Settings.read(None, mcp_servers=given)
     assert "\n" not in str(refused.value)
+    assert "not-to-be-shown" not in str(refused.value)

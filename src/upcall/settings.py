@@ -385,7 +385,8 @@ def _problem(error: ValidationError, given: Given) -> str:
     first = max(errors, key=lambda each: len(each["loc"]))
     place, value = _place(first["loc"]), first["input"]
     if first["type"] == "extra_forbidden":
-        fields = AssignRule.model_fields if place[0] == "assign" else ModelSettings.model_fields
+        entries = {"assign": AssignRule.model_fields, "mcp_servers": McpServer.model_fields}
+        fields = entries.get(str(place[0]), ModelSettings.model_fields)
         text = f"{dotted(place)} is unknown{near(str(place[-1]), fields)} Known: {', '.join(fields)}."
     else:
         text = wrong(place, value, ", or ".join(each["msg"] for each in errors if _place(each["loc"]) == place))

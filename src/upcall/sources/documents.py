@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count, islice
@@ -133,8 +134,8 @@ class Documents:
         self._index.refresh(self._files.values())
         names = {path: name for name, path in self._files.items()}
         found = self._index.search(terms, CANDIDATES, HITS_A_DOCUMENT)
-        found = sorted(found, key=lambda each: -each.score * _closeness(terms, each.part))
         there = [each for each in found if any(path in names for path in each.paths)]
+        there = _spread(sorted(there, key=lambda each: -each.score * _closeness(terms, each.part)))
         return [_hit(each, names, also) for each, also in _folded(there[: 5 * limit], names, limit)]
 
     def _passage(self, ref: str, start: int) -> Passage:
@@ -227,6 +228,16 @@ def _closeness(terms: Sequence[str], part: Part) -> float:
         near = {term for other, term in at[first : first + 4 * len(starts)] if other - number < CLOSE}
         best = max(best, len(near))
     return 1.0 + max(0, best - 1) / (len(starts) - 1)
+
+
+def _spread(found: Sequence[Found]) -> list[Found]:
+    """Those of a document that has enough better ones come last."""
+    number = Counter[Path]()
+    crowding: list[bool] = []
+    for each in found:
+        number[each.paths[0]] += 1
+        crowding.append(number[each.paths[0]] > HITS_A_DOCUMENT)
+    return [each for _, each in sorted(zip(crowding, found, strict=True), key=lambda pair: pair[0])]
 
 
 def _folded(found: Sequence[Found], names: Mapping[Path, str], limit: int) -> list[tuple[Found, list[str]]]:
