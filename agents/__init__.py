@@ -7,11 +7,13 @@ from upcall.agents.documents import DocumentsWorkbench
 from upcall.agents.escalating import EscalatingAgent
 from upcall.agents.human import HumanProxyAgent
 from upcall.agents.lead import lead
+from upcall.agents.mcp_tools import McpTools
 from upcall.agents.nested_team import NestedTeam
 from upcall.agents.pausable import PausableAgent
 from upcall.agents.planner import Planner
 from upcall.agents.researcher import researcher
 from upcall.agents.resumable import ResumableAgent
+from upcall.agents.sources import SourcesWorkbench
 from upcall.agents.workspace import WorkspaceWorkbench
 from upcall.agents.wrapping import with_questions
 
@@ -21,10 +23,12 @@ __all__ = [
     "DocumentsWorkbench",
     "EscalatingAgent",
     "HumanProxyAgent",
+    "McpTools",
     "NestedTeam",
     "PausableAgent",
     "Planner",
     "ResumableAgent",
+    "SourcesWorkbench",
     "WorkspaceWorkbench",
     "coder",
     "lead",

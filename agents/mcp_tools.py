@@ -16,10 +16,11 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from autogen_core import CancellationToken
+from autogen_core import CancellationToken, Component
 from autogen_core.tools import ParametersSchema, ToolResult, ToolSchema, Workbench
+from pydantic import BaseModel
 
 from upcall.agents.files import tool_result
 from upcall.errors import first_line
@@ -41,12 +42,22 @@ _ODD = re.compile(r"[^A-Za-z0-9_-]")
 _log = logging.getLogger("upcall")
 
 
-class McpTools(Workbench):
+class McpToolsConfig(BaseModel):
+    """The declarative form of `McpTools`. Keys in it are masked."""
+
+    name: str
+    server: McpServer
+
+
+class McpTools(Workbench, Component[McpToolsConfig]):
     """The tools of the server `name`, each called ``NAME_TOOL``: a server cannot take the name of another tool.
 
     It is started when its tools are first listed. One that cannot be reached has no tools, and a warning says why; the
     work goes on without it, and the next run tries again. Results are fenced as data and limited in length.
     """
+
+    component_config_schema = McpToolsConfig
+    component_provider_override = "upcall.agents.McpTools"
 
     def __init__(self, name: str, server: McpServer) -> None:
         self.name, self._server = name, server
@@ -117,6 +128,13 @@ class McpTools(Workbench):
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """The server's state is its own."""
+
+    def _to_config(self) -> McpToolsConfig:
+        return McpToolsConfig(name=self.name, server=self._server)
+
+    @classmethod
+    def _from_config(cls, config: McpToolsConfig) -> Self:
+        return cls(config.name, config.server)
 
     async def _known(self) -> dict[str, Tool]:
         async with self._starting:

@@ -10,7 +10,6 @@ from autogen_core import CancellationToken
 from autogen_core.tools import ToolResult, ToolSchema
 
 from upcall.agents.files import FileWorkbench, tool_result, tool_schema
-from upcall.journal import idempotent
 from upcall.sources.base import Source, SourceUnavailable
 from upcall.sources.documents import Documents
 from upcall.sources.fences import hits_text, passage_text, quoted
@@ -45,7 +44,6 @@ def _words(source: Source) -> _Words:
     )
 
 
-@idempotent
 class SourcesWorkbench(FileWorkbench):
     """Two tools for each source, one to search it and one to read. They change nothing.
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from autogen_core.tools import Workbench
 
 from upcall import RunStatus, Settings, Upcall
 from upcall.agents.mcp_tools import McpTools
@@ -106,6 +107,15 @@ async def test_it_can_be_used_again_after_it_was_stopped(notes: McpTools) -> Non
     for _ in range(2):
         assert not (await notes.call_tool("notes_search", {"words": "wind"})).is_error
         await notes.stop()
+
+
+async def test_it_dumps_and_loads_as_a_component_without_its_keys(notes: McpTools) -> None:
+    dumped = notes.dump_component()
+    assert dumped.provider == "upcall.agents.McpTools"
+    assert "n-123" not in dumped.model_dump_json()
+    loaded = Workbench.load_component(dumped)
+    assert [tool["name"] for tool in await loaded.list_tools()][:1] == ["notes_search"]
+    await loaded.stop()
 
 
 # -- as a source of a run ---------------------------------------------------------------------------------------------

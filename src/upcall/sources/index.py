@@ -247,10 +247,11 @@ class DocumentIndex:
     def _opened(self) -> Iterator[sqlite3.Connection]:
         db = sqlite3.connect(self.file, timeout=SECONDS_TO_WAIT, isolation_level=None)
         try:
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = NORMAL")
             if _version(db) != VERSION:
+                with suppress(sqlite3.OperationalError):  # Another process is doing it; the file keeps it.
+                    db.execute("PRAGMA journal_mode = WAL")
                 _make_tables(db)
+            db.execute("PRAGMA synchronous = NORMAL")
             yield db
         finally:
             db.close()
