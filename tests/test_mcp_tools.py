@@ -87,7 +87,10 @@ async def test_a_server_that_ends_in_the_middle_is_an_error_result() -> None:
     [
         {"command": "no-such-command-at-all"},
         {"command": sys.executable, "args": ["-c", "raise SystemExit(1)"]},
-        {"command": sys.executable, "args": ["-c", "import time; time.sleep(60)"], "timeout": 0.5},
+        pytest.param(
+            {"command": sys.executable, "args": ["-c", "import time; time.sleep(60)"], "timeout": 0.5},
+            marks=pytest.mark.slow,
+        ),
         {"url": "http://127.0.0.1:9/mcp", "timeout": 3},
     ],
     ids=["no command", "ends", "says nothing", "no server"],
