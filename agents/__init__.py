@@ -9,11 +9,13 @@ from upcall.agents.escalating import EscalatingAgent
 from upcall.agents.execution import ExecutionWorkbench
 from upcall.agents.human import HumanProxyAgent
 from upcall.agents.lead import lead
+from upcall.agents.mcp_tools import McpTools
 from upcall.agents.nested_team import NestedTeam
 from upcall.agents.pausable import PausableAgent
 from upcall.agents.planner import Planner
 from upcall.agents.researcher import ShallowResearcher, researcher
 from upcall.agents.resumable import ResumableAgent
+from upcall.agents.sources import SourcesWorkbench
 from upcall.agents.workspace import WorkspaceWorkbench
 from upcall.agents.wrapping import with_questions
 
@@ -25,11 +27,13 @@ __all__ = [
     "EscalatingAgent",
     "ExecutionWorkbench",
     "HumanProxyAgent",
+    "McpTools",
     "NestedTeam",
     "PausableAgent",
     "Planner",
     "ResumableAgent",
     "ShallowResearcher",
+    "SourcesWorkbench",
     "WorkspaceWorkbench",
     "coder",
     "lead",

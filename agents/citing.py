@@ -12,8 +12,8 @@ from upcall.agents.pausable import Event, PausableAgent
 from upcall.agents.reading import UnreadableReply
 from upcall.agents.turns import Frame, Turn
 from upcall.citations import CitedSource, cite
-from upcall.handoffs import PROGRESS
 from upcall.markdown import without_source_list
+from upcall.progress import PROGRESS
 from upcall.replies import CheckedReport, Report, ResearchReport
 from upcall.tasks import Emit
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from autogen_agentchat.messages import TextMessage
 from autogen_core.models import ChatCompletionClient
+from autogen_core.tools import Workbench
 
 from upcall.agents.documents import DocumentsWorkbench
 from upcall.agents.escalating import EscalatingAgent
@@ -16,8 +17,8 @@ from upcall.agents.toolset import Tool
 from upcall.citations import Counts
 from upcall.handoffs import CHECKED, OUTCOME
 from upcall.prompts import PROMPTS, Prompts, ResearcherContext
-from upcall.prompts.contexts import Document
 from upcall.replies import ResearchReport
+from upcall.sources.documents import MAX_LISTED
 
 DESCRIPTION = "Finds things out: searches and reads the user's documents, answers questions, compares, summarises."
 SHALLOW_ROUNDS = 8
@@ -49,25 +50,32 @@ def researcher(
     *,
     name: str = "researcher",
     tools: Sequence[Tool] = (),
+    workbench: Sequence[Workbench] = (),
     escalates_to: str | None = None,
     max_rounds: int = 30,
     stream: bool = False,
     user_proxy: str = "user",
     prompts: Prompts = PROMPTS,
 ) -> PausableAgent:
-    """A research agent on the files and folders `documents`, or on a workbench that has found them.
-    `tools` are other ways to find things out. `escalates_to` names the peer that gets a task that needs a plan, or that
-    it did not manage (S2-42); it then has at most `SHALLOW_ROUNDS` model calls."""
+    """A research agent on the files and folders `documents`, or on a workbench that has found them and may have other
+    sources. `tools` and `workbench` (MCP servers) are further ways to find things out. `escalates_to` names the peer
+    that gets a task that needs a plan, or that it did not manage (S2-42); it then has at most `SHALLOW_ROUNDS` model
+    calls."""
     library = documents if isinstance(documents, DocumentsWorkbench) else DocumentsWorkbench(documents)
-    context = ResearcherContext(available_documents=library.available, escalates_to=escalates_to)
+    context = ResearcherContext(
+        available_documents=library.available,
+        escalates_to=escalates_to,
+        sources=library.others,
+        unavailable=library.problems,
+    )
     kind = ShallowResearcher if escalates_to else PausableAgent
     return kind(
         name,
         model_client,
-        description=_described(library.available),
+        description=_described(library.document_names),
         system_message=prompts.render(context),
         tools=tools,
-        workbench=library if library.available else (),
+        workbench=[*([library] if library.schemas() else []), *workbench],
         handoffs=[escalates_to] if escalates_to else [],
         output_type=ResearchReport,
         max_rounds=min(max_rounds, SHALLOW_ROUNDS) if escalates_to else max_rounds,
@@ -77,9 +85,10 @@ def researcher(
     )
 
 
-def _described(documents: Sequence[Document]) -> str:
+def _described(documents: Sequence[str]) -> str:
     """The description with the documents' names: whoever gives this agent its task must know what there is to read."""
     if not documents:
         return DESCRIPTION
-    names = ", ".join(document.file_name for document in documents)
-    return f"{DESCRIPTION} Documents: {textwrap.shorten(names, MAX_NAMES_CHARS, placeholder=' ...')}"
+    count = f" ({len(documents)})" if len(documents) > MAX_LISTED else ""
+    names = textwrap.shorten(", ".join(documents[:MAX_LISTED]), MAX_NAMES_CHARS, placeholder=" ...")
+    return f"{DESCRIPTION} Documents{count}: {names}"

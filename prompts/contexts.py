@@ -99,12 +99,15 @@ class CoderContext(Context):
 
 @dataclass(frozen=True)
 class ResearcherContext(Context):
-    """For the agent that reads the user's documents. `escalates_to` as for the coder (S2-42)."""
+    """For the agent that reads the user's documents. `escalates_to` as for the coder (S2-42). `sources` are others that
+    it has ("the web"), `unavailable` those that it would have, with the reason."""
 
     template: ClassVar[str] = "researcher.j2"
 
     available_documents: tuple[Document, ...]
     escalates_to: str | None
+    sources: tuple[str, ...] = ()
+    unavailable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -27,17 +27,18 @@ from upcall.agents import (
     researcher,
 )
 from upcall.agents.coder import Execution
+from upcall.agents.mcp_tools import McpTools
 from upcall.agents.planner import AtLimit
 from upcall.agents.structured import StructuredOptions
 from upcall.agents.toolset import Tool, as_tool
 from upcall.errors import ConfigurationError
 from upcall.prompts import PROMPTS, Prompts, ToolInfo
 from upcall.runs import RunStatus
+from upcall.settings import McpServer
+from upcall.sources.base import Source
+from upcall.sources.documents import DOCUMENTS
 
 USER = "user"
-
-DOCUMENTS = "documents"
-"""The id of the user's documents as a data source; the id of a tool is its name."""
 
 PHASES: dict[str, RunStatus] = {
     "classifier": RunStatus.INITIALIZING,
@@ -64,8 +65,10 @@ class TeamOptions:
     ``execution`` is how the coders run commands; None where they run none. ``timeout`` is in seconds, for the
     classifier's call. ``tools`` are for the researcher, and for the clarifier to
     look things up with; ``shown_tools`` names those that an agent (classifier, clarifier) gets or is shown, if not all.
-    ``data_sources`` are the ids of the tools that may be used at all, ``documents`` for the user's documents; None is
-    all. ``parent_answers``: whether the lead answers what its agents ask, as far as it knows. ``verbose`` is true for
+    ``sources`` are others than the documents, whose index is in the folder ``document_index``; ``mcp_servers`` give the
+    researcher their tools. ``data_sources`` are the ids of what may be used at all: ``documents`` for the user's
+    documents, the ids of other sources, the names of tools and of MCP servers; None is all.
+    ``parent_answers``: whether the lead answers what its agents ask, as far as it knows. ``verbose`` is true for
     all agents, or names some. The rest is said where the agents are.
     """
 
@@ -74,6 +77,9 @@ class TeamOptions:
     documents: Sequence[str] = ()
     tools: Sequence[Tool] = ()
     shown_tools: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    document_index: Path | None = None
+    sources: Sequence[Source] = ()
+    mcp_servers: Mapping[str, McpServer] = field(default_factory=dict)
     data_sources: Sequence[str] | None = None
     user_info: Mapping[str, str] = field(default_factory=dict)
     enable_clarifier: bool = True
@@ -97,18 +103,25 @@ class TeamOptions:
 
 
 class _Sources:
-    """What the team may look things up with: the user's documents and tools, as far as the data sources allow."""
+    """What the team may look things up with: documents, other sources, tools and MCP servers, as far as the data
+    sources allow."""
 
     def __init__(self, options: TeamOptions) -> None:
         self._shown = options.shown_tools
-        allowed = options.data_sources
         tools = [as_tool(tool) for tool in options.tools]
-        known = [DOCUMENTS, *(tool.name for tool in tools)]
-        for source in allowed or ():
+        others = [source.id for source in options.sources]
+        known = [DOCUMENTS, *others, *(tool.name for tool in tools), *options.mcp_servers]
+        allowed = known if options.data_sources is None else options.data_sources
+        for source in allowed:
             if source not in known:
                 raise ConfigurationError(f"There is no data source {source!r}. Known: {', '.join(known)}.")
-        self.tools = [tool for tool in tools if allowed is None or tool.name in allowed]
-        self.library = DocumentsWorkbench(options.documents if allowed is None or DOCUMENTS in allowed else ())
+        self.tools = [tool for tool in tools if tool.name in allowed]
+        self.servers = [McpTools(name, server) for name, server in options.mcp_servers.items() if name in allowed]
+        self.library = DocumentsWorkbench(
+            options.documents if DOCUMENTS in allowed else (),
+            index=options.document_index,
+            others=[source for source in options.sources if source.id in allowed],
+        )
 
     def tools_of(self, agent: str) -> list[BaseTool[Any, Any]]:
         """The tools that one agent gets."""
@@ -116,9 +129,9 @@ class _Sources:
         return [tool for tool in self.tools if shown is None or tool.name in shown]
 
     def infos(self, agent: str) -> list[ToolInfo]:
-        """The tools that one agent is told of, those on the documents included."""
-        listed = self.library.schemas() if self.library.available else []
-        infos = [ToolInfo(each["name"], each.get("description", "")) for each in listed]
+        """The tools that one agent is told of, those of the sources included; an MCP server is told of as one."""
+        infos = [ToolInfo(each["name"], each.get("description", "")) for each in self.library.schemas()]
+        infos += [ToolInfo(server.name, server.description) for server in self.servers]
         return [ToolInfo(tool.name, tool.description) for tool in self.tools_of(agent)] + infos
 
 
@@ -144,7 +157,12 @@ def root_team(clients: Clients, options: TeamOptions, *, human: UserProxyAgent |
                 clients("coder"), options.workspace, execution=options.execution, escalates_to=escalates_to, **common
             ),
             researcher(
-                clients("researcher"), sources.library, tools=sources.tools, escalates_to=escalates_to, **common
+                clients("researcher"),
+                sources.library,
+                tools=sources.tools,
+                workbench=sources.servers,
+                escalates_to=escalates_to,
+                **common,
             ),
         ]
 
@@ -181,7 +199,7 @@ def root_team(clients: Clients, options: TeamOptions, *, human: UserProxyAgent |
             documents=sources.library.available,
             data_sources=options.data_sources,
             tools=sources.tools_of("clarifier"),
-            workbench=sources.library if sources.library.available else (),
+            workbench=sources.library if sources.library.schemas() else (),
             **_structured(options, "clarifier", user.name),
         )
         speakers.insert(1, clarifier)

@@ -11,9 +11,10 @@ from postgres import NoPostgres, Server, running
 
 
 @pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _alone(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith(("OPENAI_", "UPCALL_"))]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    for name in [name for name in os.environ if name.startswith(("OPENAI_", "UPCALL_", "TAVILY_", "BRAVE_"))]:
         if name.startswith("UPCALL_UPDATE_"):
             continue
         monkeypatch.delenv(name)

@@ -15,8 +15,9 @@ from upcall.agents import lead, researcher
 from upcall.agents.citing import CitingAgent
 from upcall.citations import CitedSource, Counts, Library, Quotation, cite
 from upcall.errors import ModelError
-from upcall.handoffs import CHECKED, OUTPUT, PROGRESS
+from upcall.handoffs import CHECKED, OUTPUT
 from upcall.markdown import UNVERIFIED, plain_links, without_source_list
+from upcall.progress import PROGRESS
 from upcall.quotes import Match, find_quote, normalised, says_enough
 from upcall.replies import CheckedReport, MadeCall, Report, ResearchReport, read_in
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient

@@ -46,6 +46,7 @@ from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import Document, JsonReminderContext, SearchFirstContext
 from upcall.prompts.examples import EXAMPLES
 from upcall.questions import Answer, Outcome, Question
+from upcall.sources.fences import Shown, shown_in
 from upcall.teams import TeamOptions, root_team
 from upcall.testing import Call, Calls, Fail, Hang, Reply, Request, ScriptedModelClient
 
@@ -655,10 +656,8 @@ async def test_a_workbench_on_real_documents_can_be_searched_and_read(tmp_path: 
     calls = Calls([Call("search_documents", {"words": "Japan"}), Call("read_document", {"name": "g7.md"})])
     with ScriptedModelClient([calls, CLEAR]) as client:
         await turn(Clarifier(client, workbench=DocumentsWorkbench([tmp_path])), TASK)
-    assert list(client.requests[1].tool_results.values()) == [
-        "g7.md:2: Japan: 22 % renewable",
-        "1: # Energy\n2: Japan: 22 % renewable",
-    ]
+    shown = [shown_in(result) for result in client.requests[1].tool_results.values()]
+    assert shown == [[Shown("documents", "g7.md", "lines 1-2", "# Energy\nJapan: 22 % renewable")]] * 2
 
 
 async def test_a_workbench_that_cannot_be_reached_ends_the_turn_until_it_can() -> None:

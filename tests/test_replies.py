@@ -26,6 +26,7 @@ from upcall.replies import (
     Report,
     ResearchReport,
 )
+from upcall.sources.fences import fenced
 
 KINDS = [Classification, ClarificationResponse, AmbiguityCheck, Plan, Report, CodingReport, ResearchReport]
 
@@ -262,7 +263,7 @@ def test_each_tool_that_changes_files_bears_out_a_file_of_the_report() -> None:
 def test_a_document_that_was_not_seen_is_no_source_of_the_report() -> None:
     made = [
         MadeCall("search_documents", {"words": "CUDA"}, "Nothing found for 'CUDA' in 2 documents."),
-        MadeCall("search_documents", {"words": "wind"}, "wind.md:3: more wind"),
+        MadeCall("search_documents", {"words": "wind"}, fenced("documents", "wind.md", "line 3", "more wind")),
         MadeCall("read_document", {"name": "sun.md", "first_line": 1}, "1: sun"),
     ]
     report = ResearchReport.model_validate({"summary": "Done.", "sources": ["wind.md", "sun.md", "CUDA"]})

@@ -18,6 +18,7 @@ from upcall.demo import demo_model
 from upcall.handoffs import QUESTIONS, answering, path_of, questions_in
 from upcall.questions import Question
 from upcall.replies import Depth, Intent
+from upcall.sources.fences import Shown, shown_in
 from upcall.teams import TeamOptions, root_team
 from upcall.testing import Call, Calls, Fail, Hang, LoopbackServer, Reply, Request, Script, ScriptedModelClient
 
@@ -130,10 +131,9 @@ async def test_a_shallow_question_is_answered_from_the_documents(tmp_path: Path)
         'Germany leads [1].\n\nSources:\n- [1] energy.md, line 2: "Germany: 52 percent wind and solar"\n\n'
         "Citations: 1 checked, 1 hold."
     )
-    assert client.requests[3].tool_results == {
-        "call_2_1": "energy.md:2: Germany: 52 percent wind and solar",
-        "call_3_1": "1: # Energy\n2: Germany: 52 percent wind and solar",
-    }
+    said = Shown("documents", "energy.md", "lines 1-2", "# Energy\nGermany: 52 percent wind and solar")
+    shown = {call: shown_in(result) for call, result in client.requests[3].tool_results.items()}
+    assert shown == {"call_2_1": [said], "call_3_1": [said]}
 
 
 async def test_a_shallow_coding_task_is_done_in_the_workspace(tmp_path: Path) -> None:

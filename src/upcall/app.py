@@ -51,6 +51,7 @@ from upcall.questions import Answer, AnsweredBy, Outcome, Question
 from upcall.runs import Run, RunStatus, recorded_as
 from upcall.sandboxes import executor_for
 from upcall.settings import DEMO, OnExpiry, Settings
+from upcall.sources.configured import network_sources
 from upcall.store import LogEntry, MailCame, RunStore, StoredRun
 from upcall.stretch import Event, Stretch, delivered
 from upcall.tasks import whole
@@ -91,6 +92,7 @@ KEPT = (
     "max_clarifications",
     "user_info",
     "data_sources",
+    "sources",
     "prompts",
     "executor",
     "unsafe_local",
@@ -717,6 +719,9 @@ class Upcall:
             documents=run.inputs.get("documents", ()),
             tools=[*self._tools, *_components(settings.tools)],
             shown_tools=_shown_tools(settings),
+            document_index=settings.document_index,
+            sources=network_sources(settings),
+            mcp_servers=settings.mcp_servers,
             data_sources=settings.data_sources,
             user_info=settings.user_info,
             enable_clarifier=settings.enable_clarifier,

@@ -44,16 +44,20 @@ from upcall.questions import (
     Question,
     Shown,
 )
+from upcall.sources.fences import shown_in
 
-_LINE_NUMBER = re.compile(r"^\d+: ?", re.MULTILINE)
-_HIT = re.compile(r"(.+?):\d+: (.*)")
 _SOURCE_TOOLS = frozenset(
     f"{how}_{what}"
     for how, kinds in (("search", "documents web arxiv wikipedia"), ("read", "document page paper article"))
     for what in kinds.split()
 )
 """Who used one of these did research, and says what the report rests on."""
-_NOT_READ = frozenset({"list_files", "read_file", "write_file"})
+_NOT_READ = frozenset(
+    {
+        *("list_files", "read_file", "search_files", "write_file", "edit_file", "apply_patch", "delete_file"),
+        *("show_diff", "run_command", "run_python"),
+    }
+)
 """Tools of ours whose results are no source of a research report."""
 
 _NOT_STRICT = ("default", "minLength", "maxLength", "minItems", "maxItems")
@@ -364,11 +368,9 @@ def read_in(call: MadeCall) -> Iterator[tuple[str, str]]:
 
     The result of a tool that is none of ours is a source by the name of the tool.
     """
-    if call.name == "read_document":
-        yield str(call.arguments.get("name")), _LINE_NUMBER.sub("", call.result)
-    elif call.name == "search_documents":
-        for hit in filter(None, map(_HIT.fullmatch, call.result.splitlines())):
-            yield hit[1], hit[2]
+    if call.name in _SOURCE_TOOLS:
+        for shown in shown_in(call.result):
+            yield shown.ref, shown.text
     elif call.name not in _NOT_READ:
         yield call.name, call.result
 

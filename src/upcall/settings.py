@@ -9,7 +9,16 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -31,6 +40,9 @@ from upcall.yaml_files import Given, Place, closest, dotted, near, wrong
 
 DEMO = "demo"
 OnExpiry = Literal["wait", "assume", "cancel", "fail"]
+NetworkSource = Literal["web", "arxiv", "wikipedia"]
+WebSearch = Literal["auto", "tavily", "brave", "ddgs"]
+ServiceName = Literal["tavily", "brave", "arxiv", "arxiv_pdf", "wikipedia"]
 DEFAULT_CONFIG = Path("upcall.yaml")
 
 PREFIX = "UPCALL_"
@@ -48,6 +60,31 @@ class ModelSettings(BaseModel):
     api_key: SecretStr | None = None
     model_client: dict[str, Any] | None = None
     model_info: dict[str, Any] | None = None
+
+
+class McpServer(BaseModel):
+    """An MCP server: a ``command`` to start, or the ``url`` of one that runs (streamable HTTP).
+
+    ``timeout`` is in seconds, for its start and for each call. ``env`` and ``headers`` may hold keys. ``idempotent``:
+    whether its tools may be called again where a process died in the middle of a call.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    command: str | None = None
+    args: list[str] = []
+    env: dict[str, SecretStr] = {}
+    url: str | None = None
+    headers: dict[str, SecretStr] = {}
+    timeout: Seconds = 30
+    description: str = ""
+    idempotent: bool = False
+
+    @model_validator(mode="after")
+    def _is_one_of_two(self) -> Self:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("give it a command or a url")
+        return self
 
 
 class Settings(BaseSettings):
@@ -94,6 +131,19 @@ class Settings(BaseSettings):
     readable: list[Path] = []
     allow_commands: list[str] = []
     limits: Limits = Limits()
+    document_index: Path | None = None
+    sources: list[NetworkSource] = []
+    web_search: WebSearch = "auto"
+    tavily_api_key: SecretStr | None = Field(
+        default=None, validation_alias=AliasChoices("UPCALL_TAVILY_API_KEY", "TAVILY_API_KEY")
+    )
+    brave_api_key: SecretStr | None = Field(
+        default=None, validation_alias=AliasChoices("UPCALL_BRAVE_API_KEY", "BRAVE_API_KEY")
+    )
+    wikipedia_language: Annotated[str, Field(pattern=r"^[a-z][a-z-]{1,15}$")] = "en"
+    private_hosts: list[str] = []
+    source_urls: dict[ServiceName, str] = {}
+    mcp_servers: dict[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,30}$")], McpServer] = {}
     timeout: Seconds = 120
     llm_timeout: Seconds = 90
     max_retries: Count = 2
@@ -356,8 +406,8 @@ def _problem(error: ValidationError, given: Given) -> str:
     first = max(errors, key=lambda each: len(each["loc"]))
     place, value = _place(first["loc"]), first["input"]
     if first["type"] == "extra_forbidden":
-        tables = {"assign": AssignRule.model_fields, "limits": Limits.model_fields}
-        fields = tables.get(str(place[0]), ModelSettings.model_fields)
+        tables: dict[str, type[BaseModel]] = {"assign": AssignRule, "limits": Limits, "mcp_servers": McpServer}
+        fields = tables.get(str(place[0]), ModelSettings).model_fields
         text = f"{dotted(place)} is unknown{near(str(place[-1]), fields)} Known: {', '.join(fields)}."
     else:
         text = wrong(place, value, ", or ".join(each["msg"] for each in errors if _place(each["loc"]) == place))

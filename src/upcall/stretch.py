@@ -21,6 +21,7 @@ from autogen_agentchat.messages import (
 )
 from autogen_core import CancellationToken
 
+from upcall import progress
 from upcall.agents.asking import ASK_USER
 from upcall.change_log import StoredChanges
 from upcall.changes import change_log
@@ -339,6 +340,7 @@ class Stretch:
         journal.set(self._journal)
         change_log.set(StoredChanges(self._store, self._stored.run.id))
         stopping.set(self._token)
+        progress.listener.set(_told_to(queue))
         self._speakers = speakers(team)
         inbox = list(self._stored.checkpoint.inbox)
         async for item in team.run_stream(task=inbox or None, cancellation_token=self._token):
@@ -403,6 +405,18 @@ async def _all_there(queue: asyncio.Queue[T]) -> list[T]:
     while not queue.empty():
         items.append(queue.get_nowait())
     return items
+
+
+def _told_to(queue: asyncio.Queue[Event | None]) -> progress.Listener:
+    """What puts progress among the events, also from a thread: in this loop, as long as there is one."""
+    loop = asyncio.get_running_loop()
+
+    def tell(reached: progress.Progress) -> None:
+        event = ThoughtEvent(source="upcall", content=reached.to_text(), metadata={progress.PROGRESS: reached.what})
+        with suppress(RuntimeError):  # The loop was closed meanwhile.
+            loop.call_soon_threadsafe(queue.put_nowait, event)
+
+    return tell
 
 
 def _tells_of_an_answer(event: Event) -> bool:

@@ -29,7 +29,8 @@ from rich.text import Text
 from upcall.answers import AnswerValue, read_answer
 from upcall.errors import AnswerRefused, one_line
 from upcall.expiry import EXPIRED, EXPIRY, what_now
-from upcall.handoffs import ANSWERS, ERROR, PLAN, PROGRESS, QUESTIONS, answers_in, path_of, questions_of
+from upcall.handoffs import ANSWERS, ERROR, PLAN, QUESTIONS, answers_in, path_of, questions_of
+from upcall.progress import PROGRESS
 from upcall.questions import Answer, AnsweredBy, Outcome, Question, moment
 from upcall.runs import Run, RunStatus
 from upcall.sealing import HIDDEN

@@ -15,7 +15,7 @@ from upcall.errors import ConfigurationError
 Place = tuple[str | int, ...]
 """Where a value stands: the names, and the positions in lists, that lead to it."""
 
-_SECRET = ("key", "client", "token", "secret", "password")
+_SECRET = ("key", "client", "token", "secret", "password", ".env", ".headers")
 _values = reprlib.Repr()
 _values.maxstring = 80
 

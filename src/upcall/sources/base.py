@@ -19,7 +19,8 @@ class Hit:
 
     ``ref`` is what `Source.read` takes, and what a citation names: a document's name, an address, a paper's id.
     ``place`` says where in it the ``text`` stands, as people say it ("page 3", "lines 10-24"), ``start`` the number to
-    read from there. ``score`` is higher for a better hit, comparable within one search only.
+    read from there. ``score`` is higher for a better hit, comparable within one search only. ``also`` names the places
+    that say nearly the same ("b.md, lines 3-9").
     """
 
     source: str
@@ -29,12 +30,13 @@ class Hit:
     place: str = ""
     start: int = 1
     score: float = 0.0
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Passage:
     """What was read from `start` on: at most as much as a model is given at once. ``next`` is where to read on, None at
-    the end."""
+    the end. ``note`` is what the reader should know of it ("2 more pages")."""
 
     source: str
     ref: str
@@ -42,13 +44,15 @@ class Passage:
     text: str
     place: str = ""
     next: int | None = None
+    note: str = ""
 
 
 @runtime_checkable
 class Source(Protocol):
     """Something to look things up in.
 
-    ``id`` is how `data_sources` and citations name it (S0-20); ``description`` is one sentence for a model's prompt.
+    ``id`` is how `data_sources` and citations name it (S0-20); ``description`` is what is found there, a few words for
+    a model's prompt ("the user's documents").
     """
 
     id: str
