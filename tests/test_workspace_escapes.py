@@ -235,7 +235,7 @@ async def test_no_tool_is_led_out(root: Path, number: int) -> None:
     before = everything(root)
     refused = []
     for tool in TOOLS:
-        result = await WorkspaceWorkbench(root).call_tool(tool, arguments(tool, trick.path))
+        result = await WorkspaceWorkbench(root, confirm=allowed).call_tool(tool, arguments(tool, trick.path))
         said = result.to_text()
         if result.is_error or (tool in NOTHING and said.startswith(("Nothing found", "Nothing was changed"))):
             refused.append(tool)
@@ -280,8 +280,12 @@ def test_the_refusal_of_a_path_is_an_error_of_its_own(root: Path) -> None:
 # -- what changes while it is looked at -------------------------------------------------------------------------------
 
 
+async def allowed(kind: str, subject: str, detail: str) -> None:
+    """Consent to everything."""
+
+
 async def call(root: Path, tool: str, path: str) -> ToolResult:
-    return await WorkspaceWorkbench(root).call_tool(tool, arguments(tool, path))
+    return await WorkspaceWorkbench(root, confirm=allowed).call_tool(tool, arguments(tool, path))
 
 
 def _swap(name: Path, target: str) -> None:
