@@ -22,7 +22,7 @@ from upcall import identity, packing
 from upcall import statements as sql
 from upcall.blobs import Nodes, insert_missing
 from upcall.checkpoints import Checkpoint
-from upcall.databases import Database, database
+from upcall.databases import Database, SQLite, database
 from upcall.errors import (
     AlreadyAnswered,
     ConfigurationError,
@@ -119,6 +119,11 @@ class RunStore:
     def name(self) -> str:
         """Where it is, for messages: the file, or the URL without its password."""
         return self.database.name
+
+    @property
+    def file(self) -> Path | None:
+        """The file that it is; None for a server's database."""
+        return self.database.path if isinstance(self.database, SQLite) else None
 
     async def exists(self) -> bool:
         """Whether there is anything to read: a file may not have been made yet."""
