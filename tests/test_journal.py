@@ -31,6 +31,7 @@ from upcall import Answer, Outcome, Run, RunStatus, Upcall, UserInputRequired, i
 from upcall.agents import PausableAgent
 from upcall.errors import SchemaMismatch
 from upcall.group_chats import keep_turns
+from upcall.store import RunStore
 from upcall.testing import Call, Calls, Hang, Reply, Request, ScriptedModelClient
 
 
@@ -438,6 +439,46 @@ async def test_what_a_tool_gives_that_is_no_utf_8_is_recorded_and_sent() -> None
         app = app_of(lambda member=member: team_of(member("solo", tools=[listed])))
         done = await app.start("Build it")
         assert (done.error, done.status) == (None, RunStatus.COMPLETED)
+
+
+@pytest.mark.parametrize("large", ["result", "reply"])
+async def test_a_record_that_is_too_large_fails_the_run_in_words_and_keeps_no_other_back(
+    tmp_path: Path, large: str
+) -> None:
+    scene = Scene(solo=[Call("read"), "x" * (60_000 if large == "reply" else 6)])
+
+    def read() -> str:
+        """Read a file."""
+        return "x" * (60_000 if large == "result" else 6)
+
+    store = RunStore(tmp_path / "runs.db", max_state_bytes=50_000)
+    ours = Upcall(team=lambda: team_of(scene.ours("solo", tools=[read])), store=store)
+    failed = await soon(ours.start("Build it"))
+    assert failed.status is RunStatus.FAILED
+    assert "max_state_bytes" in str(failed.error)
+    assert (await ours.get(failed.id)).status is RunStatus.FAILED
+    wider = Upcall(team=lambda: team_of(scene.ours("solo", tools=[read])), store=RunStore(store.name))
+    run = await soon(wider.resume(failed.id))
+    if large == "result":  # It was called, and what came of it could not be kept.
+        run = await soon(wider.answer(run.id, {run.questions[0].id: "Run it again"}))
+    assert (run.status, run.error) == (RunStatus.COMPLETED, None)
+
+
+async def test_a_stock_agent_is_told_that_a_result_is_too_large(tmp_path: Path) -> None:
+    scene = Scene(solo=[Call("read"), "Done."])
+
+    def read() -> str:
+        """Read a file."""
+        return "x" * 60_000
+
+    store = RunStore(tmp_path / "runs.db", max_state_bytes=50_000)
+    run = await soon(
+        Upcall(team=lambda: team_of(scene.stock("solo", tools=[read], reflect_on_tool_use=True)), store=store).start(
+            "Build it"
+        )
+    )
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "Done.")
+    assert "max_state_bytes" in str(scene.client.requests[-1].messages)
 
 
 async def test_a_team_that_ends_with_nothing_behind_a_tool_goes_on_when_it_is_resumed() -> None:

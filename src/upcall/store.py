@@ -224,7 +224,7 @@ class RunStore:
             RunConflict: also where the journal is not the one that `stored` has.
             RunBusy: another worker has the lease, and lives.
         """
-        self._refuse_large(run, records or {})
+        self.refuse_large(run.id, records or {})
         await self._lease_ended(stored)
         worker = taken_up(Worker()).dump() if run.working else None
 
@@ -351,7 +351,7 @@ class RunStore:
             RunConflict: the caller has no longer the lease. Nothing was written.
             TooLarge: a text is larger than the store takes. Nothing was written.
         """
-        self._refuse_large(stored.run, records)
+        self.refuse_large(stored.run.id, records)
         small = sum(len(text) for text in records.values() if text is not None) < SMALL_CHARS
 
         def work(connection: Connection) -> None:
@@ -360,10 +360,15 @@ class RunStore:
 
         await self.database.write(work, small=small)
 
-    def _refuse_large(self, run: Run, records: Mapping[str, str | None]) -> None:
+    def refuse_large(self, run_id: str, records: Mapping[str, str | None]) -> None:
+        """Refuse records of a journal that can never be written.
+
+        Raises:
+            TooLarge: a text is larger than the store takes.
+        """
         size = max((len(text) for text in records.values() if text is not None), default=0)
         if size > self.max_state_bytes:
-            raise TooLarge(f"What is to be journalled of run {run.id}", size, self.max_state_bytes)
+            raise TooLarge(f"What is to be journalled of run {run_id}", size, self.max_state_bytes)
 
     async def journal(self, run_id: str) -> dict[str, str]:
         """What was done since the run's last checkpoint: the records by their keys.

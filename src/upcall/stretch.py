@@ -99,7 +99,12 @@ class Stretch:
         lineage = so_far.lineage if so_far and so_far.lineage else stored.run.id
         epoch = f"{lineage}/{self._rests}"
         self._journal = Journal(
-            stored.run.id, epoch, records, lambda new: store.record(self._stored, new), exact=lineage != stored.run.id
+            stored.run.id,
+            epoch,
+            records,
+            lambda new: store.record(self._stored, new),
+            check=lambda new: store.refuse_large(stored.run.id, new),
+            exact=lineage != stored.run.id,
         )
         brought = [answer for message in stored.checkpoint.inbox for answer in answers_in(message)]
         self._answered = (so_far.answered if so_far else 0) + len(brought)
