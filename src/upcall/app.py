@@ -592,6 +592,16 @@ class Upcall:
         """
         return await self._access(user).audit(self.store, run_id, after)
 
+    async def log(self, run_id: str, *, user: str | None = None, after: int = 0) -> Sequence[LogEntry]:
+        """All that the store has noted of a run, oldest first, from the entry that follows the one with the id `after`.
+
+        Raises:
+            UnknownRun: there is no such run.
+            NotAllowed: it is somebody else's.
+        """
+        stored = await self._access(user).load_whole(self.store, run_id, "log")
+        return await self.store.log(stored.run.id, after)
+
     def _access(self, user: str | None) -> Access:
         return Access.of(user, self.settings)
 
