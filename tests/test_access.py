@@ -124,7 +124,7 @@ async def test_a_run_is_its_owners_and_an_admins_and_nobody_elses() -> None:
 
 async def test_the_log_of_a_run_is_not_for_who_is_only_asked() -> None:
     app, run, _ = await asked_by_both()
-    assert [entry.kind for entry in await app.log(run.id, user="alice")][0] == "started"
+    assert next(entry.kind for entry in await app.log(run.id, user="alice")) == "started"
     with pytest.raises(NotAllowed, match="somebody else's"):
         await app.log(run.id, user="bob")
     assert upcall("log", run.id, "--user", "mallory").status == 2
