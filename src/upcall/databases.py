@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from sqlalchemy import create_engine, event, inspect, select, text
 from sqlalchemy.engine import URL, Connection, Engine, RootTransaction, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import QueuePool
@@ -353,6 +354,7 @@ class _LoopEngine:
         self.fixed = fixed
         """Whether the file can only be read as it stands."""
         self._here: Connection | None = None
+        self._opened: DBAPIConnection | None = None
         self._writes = 0
         self.log: Identity | None = None
         """SQLite's log of what is not in the file yet."""
@@ -373,17 +375,23 @@ class _LoopEngine:
         assert isinstance(self.engine, Engine)
         if self._here is None:
             self._here = _without_waiting(self.engine)
+            self._opened = self._here.connection.dbapi_connection
         try:
             with _begun(self._here):
                 return work(self._here)
-        except SQLAlchemyError:
-            self._leave()  # A disk that was full, say: the next one begins afresh.
+        except BaseException as error:
+            # A disk that was full, or Ctrl-C in the middle of a statement: the next one begins afresh.
+            if isinstance(error, SQLAlchemyError) or not isinstance(error, Exception):
+                self._leave()
             raise
 
     def _leave(self) -> None:
         if self._here is not None:
             self._here.close()
             self._here = None
+        if self._opened is not None:  # SQLAlchemy lets go of one that was interrupted, and leaves its lock to chance.
+            self._opened.close()
+            self._opened = None
 
     async def close(self) -> None:
         await self._life.aclose()
