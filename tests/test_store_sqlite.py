@@ -17,6 +17,7 @@ import pytest
 from sqlalchemy import Engine, event
 from stores import FIRST
 
+from upcall.databases import SQLite
 from upcall.errors import ConfigurationError, RunGone, StoreUnavailable, UnknownRun
 from upcall.runs import Run, RunStatus
 from upcall.store import RunStore
@@ -110,6 +111,24 @@ async def test_a_write_that_is_interrupted_keeps_no_lock() -> None:
         other.execute("BEGIN IMMEDIATE")
     assert await store.journal(stored.run.id) == {"call": "begun"}
     await store.record(stored, {"call": "made"})
+    assert await store.journal(stored.run.id) == {"call": "made"}
+
+
+async def test_a_file_that_cannot_have_a_log_is_written_when_its_readers_are_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A file system without shared memory leaves it in SQLite's older mode, where a commit waits for all readers."""
+    monkeypatch.setattr(SQLite, "_connect", lambda self: sqlite3.connect(self.path, 30, 0, None, False))
+    store = RunStore("runs.db")
+    stored = await store.create(Run(task="do it"), FIRST)
+    await store.record(stored, {"call": "begun"})
+    with contextlib.closing(sqlite3.connect("runs.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM upcall_runs").fetchall()
+        writing = asyncio.create_task(store.record(stored, {"call": "made"}))
+        await asyncio.wait([writing], timeout=0.3)
+        reader.execute("COMMIT")
+        await writing
     assert await store.journal(stored.run.id) == {"call": "made"}
 
 
