@@ -10,6 +10,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -23,14 +24,17 @@ from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat
 from autogen_agentchat.tools import AgentTool
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
+from autogen_core.models import CreateResult, RequestUsage
 from autogen_core.tools import TextResultContent, ToolResult, ToolSchema, Workbench
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from conversation import soon
 
 from upcall import Answer, Outcome, Run, RunStatus, Upcall, UserInputRequired, idempotency_key, idempotent
 from upcall.agents import PausableAgent
+from upcall.checkpoints import Checkpoint
 from upcall.errors import SchemaMismatch
 from upcall.group_chats import keep_turns
+from upcall.journal import SECONDS_NOTED, Journal
 from upcall.store import RunStore
 from upcall.testing import Call, Calls, Hang, Reply, Request, ScriptedModelClient
 
@@ -439,6 +443,58 @@ async def test_what_a_tool_gives_that_is_no_utf_8_is_recorded_and_sent() -> None
         app = app_of(lambda member=member: team_of(member("solo", tools=[listed])))
         done = await app.start("Build it")
         assert (done.error, done.status) == (None, RunStatus.COMPLETED)
+
+
+DONE = CreateResult(
+    finish_reason="stop", content="Done.", usage=RequestUsage(prompt_tokens=1, completion_tokens=1), cached=False
+)
+
+
+async def test_no_reply_is_written_behind_the_checkpoint_that_ends_its_journal(tmp_path: Path) -> None:
+    async def fetch() -> CreateResult:
+        return DONE
+
+    store = RunStore(tmp_path / "runs.db")
+    for passes in range(8):
+        stored = [await store.create(Run(task="Build it"), Checkpoint())]
+        kept = Journal(stored[0].run.id, "0", {}, lambda new, stored=stored: store.record(stored[0], new))
+        await kept.reply("solo", [], [], fetch)
+        await asyncio.sleep(0)
+        time.sleep(2 * SECONDS_NOTED)  # Its time to be written comes in the next passes of the loop.
+        for _ in range(passes):
+            await asyncio.sleep(0)
+        await kept.hold()
+        stored[0] = await store.save(stored[0], stored[0].run, Checkpoint())
+        await asyncio.sleep(2 * SECONDS_NOTED)
+        assert await store.journal(stored[0].run.id) == {}, passes
+
+
+async def test_a_reply_that_comes_while_another_is_written_is_written_too(tmp_path: Path) -> None:
+    store = RunStore(tmp_path / "runs.db")
+    stored = await store.create(Run(task="Build it"), Checkpoint())
+    asking, writing, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def write(new: Mapping[str, str | None]) -> None:
+        writing.set()
+        await go_on.wait()
+        await store.record(stored, new)
+
+    async def first() -> CreateResult:
+        return DONE
+
+    async def second() -> CreateResult:
+        asking.set()
+        await writing.wait()
+        return DONE
+
+    kept = Journal(stored.run.id, "0", {}, write)
+    other = asyncio.create_task(kept.reply("other", [], [], second))
+    await asking.wait()
+    await kept.reply("solo", [], [], first)
+    await soon(other)
+    go_on.set()
+    while len(await store.journal(stored.run.id)) < 2:
+        await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("large", ["result", "reply"])

@@ -143,10 +143,11 @@ class Journal:
             self._timer = asyncio.create_task(self._write_soon())
 
     async def _write_soon(self) -> None:
-        await asyncio.sleep(SECONDS_NOTED)
-        self._timer = None
         with suppress(Exception):  # It stays noted: who writes next is told what is wrong.
-            await whole(self._write_noted())
+            while self._noted:
+                await asyncio.sleep(SECONDS_NOTED)
+                await whole(self._write_noted())
+        self._timer = None
 
     async def _write_noted(self, *, always: bool = False) -> None:
         """Write what was noted, of all agents at once. What cannot be written stays noted."""
@@ -174,9 +175,10 @@ class Journal:
     async def hold(self) -> None:
         """Write nothing any more by itself, and wait for what is being written: a checkpoint takes the journal's
         place."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+            await asyncio.wait([timer])  # What it has begun to write must not come behind the checkpoint.
         async with self._writing:
             pass
 

@@ -62,7 +62,7 @@ class StoredRun:
     version: int
     worker: str | None = None
     journal: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
-    """What was done since the checkpoint, as it was stored when this was read or claimed."""
+    """What was done since the checkpoint, as it was stored when the run was created, read or claimed."""
     record_nodes: frozenset[bytes] = field(default=frozenset(), compare=False, repr=False)
     checkpoint_nodes: frozenset[bytes] = field(default=frozenset(), compare=False, repr=False)
 
@@ -148,20 +148,22 @@ class RunStore:
         record, state = self.packed_record(run), self.packed_state(run, checkpoint)
         entries = changes(None, run)
 
-        def work(connection: Connection) -> None:
+        def work(connection: Connection) -> Mapping[str, bytes]:
             row = {"version": 1, "worker": worker, "beat": time.time(), **columns_of(run, record)}
             insert_run(connection, run, row)
             insert_missing(connection, {**record.nodes, **state.nodes})
             _add_checkpoint(connection, run.id, 1, state)
             _put_records(connection, run.id, records)
             add_to_log(connection, run.id, entries)
+            return _journal(connection, run.id) if records else {}
 
-        await self.database.write(work, small=_is_small(record.nodes, state.nodes))
+        put = await self.database.write(work, small=_is_small(record.nodes, state.nodes))
         return StoredRun(
             run,
             checkpoint,
             1,
             worker,
+            put,
             record_nodes=frozenset(record.nodes),
             checkpoint_nodes=frozenset(state.nodes),
         )
@@ -204,8 +206,9 @@ class RunStore:
         worker = stored.worker if run.working else None
 
         def after(connection: Connection) -> Mapping[str, bytes]:
-            if checkpoint is not None or run.over:
-                connection.execute(sql.DELETE_JOURNAL, {"of_run": run.id})
+            if checkpoint is None and not run.over:
+                return stored.journal
+            connection.execute(sql.DELETE_JOURNAL, {"of_run": run.id})
             return {}
 
         return await self._write(stored, run, checkpoint, worker, after)
