@@ -407,8 +407,8 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
     async def observed(self, tool: str) -> AsyncIterator[None]:
         """Record what is changed inside as a change of `tool`: a command changes files without these tools. Files that
         are passed over (hidden folders, what a ``.gitignore`` names) are not looked at, nor any beyond
-        `MAX_OBSERVED_FILES` and `MAX_OBSERVED_BYTES`. Other changes to the folder wait until then: whose they were could
-        not be told."""
+        `MAX_OBSERVED_FILES` and `MAX_OBSERVED_BYTES`. Other changes to the folder wait until then: whose they were
+        could not be told."""
         log, folder = self.changes, self._root()
         async with _locks.of(self._place):
             before = await asyncio.to_thread(_snapshot, folder, {})

@@ -691,7 +691,15 @@ class Upcall:
         return Ladder(rules, run.clarification_history, run.open_questions, facts, crew.judge, run.early)
 
     def _settings_of(self, run: Run) -> Settings:
-        return self.settings.model_copy(update=run.inputs.get("team", {}))
+        return self.settings.model_copy(update=self.kept(run))
+
+    def kept(self, run: Run) -> dict[str, Any]:
+        """The settings that a run keeps from its start. Consent to do without a sandbox is one account's, for itself: it
+        says nothing where another one goes on with the run."""
+        team = dict(run.inputs.get("team", {}))
+        if team.get("unsafe_local") and run.inputs.get("account") != identity.account():
+            team["unsafe_local"] = self.settings.unsafe_local
+        return team
 
     async def _checked(self, stored: StoredRun) -> tuple[StoredRun, _Crew]:
         """The run as its team can go on with it, and the team, which has loaded it.
@@ -801,6 +809,8 @@ class Upcall:
         if team["prompts"] is not None:
             team["prompts"] = str(_absolute(team["prompts"]))
         kept["team"] = team
+        if team["unsafe_local"]:
+            kept["account"] = identity.account()
         address = self.settings.base_url
         # An address may hold a password; then the run goes on with what the settings say.
         if self._model_client is None and self.settings.model_client is None and "@" not in (address or ""):
