@@ -694,8 +694,8 @@ class Upcall:
         return self.settings.model_copy(update=self.kept(run))
 
     def kept(self, run: Run) -> dict[str, Any]:
-        """The settings that a run keeps from its start. Consent to do without a sandbox is one account's, for itself: it
-        says nothing where another one goes on with the run."""
+        """The settings that a run keeps from its start. Consent to do without a sandbox is one account's, for itself,
+        and says nothing where another one goes on."""
         team = dict(run.inputs.get("team", {}))
         if team.get("unsafe_local") and run.inputs.get("account") != identity.account():
             team["unsafe_local"] = self.settings.unsafe_local
