@@ -221,7 +221,7 @@ class Upcall:
             **chosen(expires_after, on_expiry),
         }
         run = run.model_copy(update={"inputs": self._inputs(run.id, workspace, documents, kept, standing)})
-        crew = self._crew(run)
+        crew = await self._manned(run)
         first = TextMessage(source=USER, content=task)
         inbox = (*map(_said_before, history), first)
         stored = await self.store.create(run, Checkpoint(inbox=inbox, so_far=run.so_far(0)))
@@ -359,7 +359,7 @@ class Upcall:
         await crew.close()
         with recorded_as("forked", access.user, run=run.id, question=question_id):
             stored = await self.store.create(forked, stored.checkpoint, point.records)
-        async with aclosing(self._advance(stored, self._crew(forked), point.records)) as items:
+        async with aclosing(self._advance(stored, await self._manned(forked), point.records)) as items:
             async for item in items:
                 yield item
 
@@ -547,7 +547,7 @@ class Upcall:
         stored = await self._access(user).load_whole(self.store, run_id, "check")
         if stored.run.over:
             return ()
-        crew = self._crew(stored.run)
+        crew = await self._manned(stored.run)
         try:
             return await misfits(crew.team, stored.checkpoint, await self.store.journal(stored.run.id))
         finally:
@@ -648,7 +648,7 @@ class Upcall:
                     yield event
             stored, records = stretch.stored, {}
             if stored.run.working:
-                crew = self._crew(stored.run)
+                crew = await self._manned(stored.run)
         await crew.close()
         yield stored.run
 
@@ -707,10 +707,16 @@ class Upcall:
         Raises:
             TeamMismatch: it cannot go on with this team.
         """
-        crew = self._crew(stored.run)
+        crew = await self._manned(stored.run)
         async with crew.closed_on_error():
             checkpoint = await fitted(crew.team, stored.run.id, stored.checkpoint, stored.records)
         return replace(stored, checkpoint=checkpoint), replace(crew, loaded=True)
+
+    async def _manned(self, run: Run) -> _Crew:
+        """The crew of a run. To list its documents they are read, which takes seconds: not in the event loop."""
+        if self._make_team is None and run.inputs.get("documents"):
+            return await asyncio.to_thread(self._crew, run)
+        return self._crew(run)
 
     def _crew(self, run: Run) -> _Crew:
         if self._make_team is not None:
