@@ -387,7 +387,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         """The output where the agent's own calls bear it out; one more chance where they do not."""
         if not isinstance(output, Report):
             return output
-        backed = output.backed_by(self._state.made(self.name))
+        backed = output.backed_by(self._state.made(self.name, self._toolset.source_tools))
         fell_away = [each for each in backed.left_open if each not in output.left_open]
         if fell_away and self._state.repairs < 1:
             raise UnreadableReply(" ".join(fell_away))

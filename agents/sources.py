@@ -58,6 +58,12 @@ class SourcesWorkbench(FileWorkbench):
         self._read = {_words(source).read: source for source in usable}
 
     @property
+    def tool_names(self) -> frozenset[str]:
+        """The names of the tools of all sources, also of those that cannot be used now."""
+        words = [_words(source) for source in self._sources]
+        return frozenset(name for each in words for name in (each.search, each.read))
+
+    @property
     def problems(self) -> tuple[str, ...]:
         """Why some sources cannot be used, a line each."""
         return tuple(f"{source.id} {why}" for source in self._sources if (why := source.problem()) is not None)

@@ -14,6 +14,7 @@ from autogen_core.tools import BaseTool, FunctionTool, ParametersSchema, ToolSch
 
 from upcall.agents.asking import ASK_USER, InvalidQuestion, ask_user_schema, question_from
 from upcall.agents.nested_team import NestedTeam
+from upcall.agents.sources import SourcesWorkbench
 from upcall.agents.turns import Frame
 from upcall.errors import AgentFailed, ConfigurationError, UserInputRequired
 from upcall.given import asked_of, given, hidden, name_of_question
@@ -85,6 +86,12 @@ class Toolset:
         schemas += self._own_schemas
         self._refuse_twice([schema["name"] for schema in schemas])
         return schemas
+
+    @property
+    def source_tools(self) -> frozenset[str]:
+        """The names of those that search and read sources; also of a source that cannot be used now."""
+        found = [each.tool_names for each in self.workbenches if isinstance(each, SourcesWorkbench)]
+        return frozenset().union(*found) - self.tools.keys()
 
     async def serve(self, frame: Frame, token: CancellationToken, emit: Emit[BaseAgentEvent]) -> None:
         """Make the frame's call of a tool: afterwards it has a result, an error's text among them, or a question that

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from autogen_core import FunctionCall
@@ -141,8 +141,9 @@ class Turn(AgentState):
         """The results of the open batch so far, in the order of the calls."""
         return [frame.result for frame in self.frames if frame.result is not None]
 
-    def made(self, agent: str) -> list[MadeCall]:
-        """All calls in the context that `agent` made and that did not fail, with what they gave back."""
+    def made(self, agent: str, source_tools: Collection[str] = ()) -> list[MadeCall]:
+        """All calls in the context that `agent` made and that did not fail, with what they gave back. `source_tools`
+        are the names of its tools that search and read sources."""
         results = {
             each.call_id: each
             for message in self.messages
@@ -150,7 +151,7 @@ class Turn(AgentState):
             for each in message.content
         }
         return [
-            MadeCall(call.name, json.loads(call.arguments), results[call.id].content)
+            MadeCall(call.name, json.loads(call.arguments), results[call.id].content, call.name in source_tools)
             for message in self.messages
             if isinstance(message, AssistantMessage)
             and message.source == agent

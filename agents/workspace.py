@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, Self, TypeAlias
+from weakref import WeakValueDictionary
 
 from autogen_core import CancellationToken, Component
 from autogen_core.tools import ToolResult, ToolSchema
@@ -28,7 +29,7 @@ from upcall.agents.searching import MAX_HITS, search, visible_files
 from upcall.changes import Change, ChangeLog, FileChange, MemoryChanges, change_log, counts_of, diff_of, standing
 from upcall.consent import Consent
 from upcall.journal import idempotency_key, made_again
-from upcall.tasks import Locks
+from upcall.tasks import Locks, whole
 
 MAX_LISTED = 500
 """More files than this are not listed, and the result says so."""
@@ -166,6 +167,14 @@ TOOLS: Mapping[str, _Tool] = {
 }
 
 
+class _Place:
+    """A folder that several workbenches may be on, those of agents that work at the same time."""
+
+
+_places: WeakValueDictionary[str, _Place] = WeakValueDictionary()
+_locks: Locks[_Place] = Locks()
+
+
 class WorkspaceConfig(BaseModel):
     """The declarative form of a `WorkspaceWorkbench`."""
 
@@ -191,7 +200,7 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
         self.folder = Path(folder).expanduser().absolute()
         self.confirm = confirm or Consent(self.folder, isolated=True).confirm
         self._own = MemoryChanges()
-        self._locks: Locks[WorkspaceWorkbench] = Locks()
+        self._place = _places.setdefault(os.path.realpath(self.folder), _Place())
         self._looks: Mapping[str, Callable[..., str]] = {
             "list_files": self._list_files,
             "read_file": self._read_file,
@@ -309,7 +318,7 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
             if write.after is None:
                 confirmed[write.path] = write
                 await self.confirm("delete", write.path, _diff(write))
-        async with self._locks.of(self):
+        async with _locks.of(self._place):
             writes = await asyncio.to_thread(prepare, **given)
             self._refuse_interpreter(writes)
             if any(each.after is None and confirmed.get(each.path) != each for each in writes):
@@ -398,15 +407,15 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
     async def observed(self, tool: str) -> AsyncIterator[None]:
         """Record what is changed inside as a change of `tool`: a command changes files without these tools. Files that
         are passed over (hidden folders, what a ``.gitignore`` names) are not looked at, nor any beyond
-        `MAX_OBSERVED_FILES` and `MAX_OBSERVED_BYTES`."""
+        `MAX_OBSERVED_FILES` and `MAX_OBSERVED_BYTES`. Other changes to the folder wait until then: whose they were
+        could not be told."""
         log, folder = self.changes, self._root()
-        before = await asyncio.to_thread(_snapshot, folder, {})
-        try:
-            yield
-        finally:
-            after = await asyncio.to_thread(_snapshot, folder, before)
-            if writes := await asyncio.to_thread(_between, folder, before, after):
-                await commit(folder, log, writes, tool=tool, call=_call(), made=True)
+        async with _locks.of(self._place):
+            before = await asyncio.to_thread(_snapshot, folder, {})
+            try:
+                yield
+            finally:
+                await whole(_note(folder, log, before, tool))
 
     def _to_config(self) -> WorkspaceConfig:
         return WorkspaceConfig(folder=str(self.folder))
@@ -424,6 +433,9 @@ class _Seen:
     content: Content | None
 
 
+_NOT_READ = _Seen((0, 0, 0, 0), None)
+
+
 def _snapshot(folder: Folder, known: Mapping[str, _Seen]) -> dict[str, _Seen]:
     """What the visible files hold; one that is as it is `known` is not read again."""
     found: dict[str, _Seen] = {}
@@ -433,18 +445,28 @@ def _snapshot(folder: Folder, known: Mapping[str, _Seen]) -> dict[str, _Seen]:
     except FileNotFoundError:
         return {}
     for number, path in enumerate(paths):
+        if number >= MAX_OBSERVED_FILES and (path not in known or known[path].content is None):
+            found[path] = _NOT_READ
+            continue
         with suppress(OSError, ValueError), folder.open_itself(path) as file:
             is_ = os.fstat(file.fileno())
             stamp = (is_.st_mtime_ns, is_.st_ctime_ns, is_.st_size, is_.st_ino)
             if path in known and known[path].stamp == stamp:
                 found[path] = known[path]
-            elif number < MAX_OBSERVED_FILES and is_.st_size <= min(MAX_BYTES, room):
+            elif is_.st_size <= min(MAX_BYTES, room):
                 found[path] = _Seen(stamp, Content(file.read(MAX_BYTES), stat.S_IMODE(is_.st_mode)))
             else:
                 found[path] = _Seen(stamp, None)
             content = found[path].content
             room -= len(content.data) if content else 0
     return found
+
+
+async def _note(folder: Folder, log: ChangeLog, before: Mapping[str, _Seen], tool: str) -> None:
+    """Record what was changed since a snapshot."""
+    after = await asyncio.to_thread(_snapshot, folder, before)
+    if writes := await asyncio.to_thread(_between, folder, before, after):
+        await commit(folder, log, writes, tool=tool, call=_call(), made=True)
 
 
 def _between(folder: Folder, before: Mapping[str, _Seen], after: Mapping[str, _Seen]) -> list[Write]:

@@ -182,6 +182,20 @@ async def test_an_imported_run_brings_no_consent_to_commands_without_a_sandbox(s
     assert brought.inputs["team"]["executor"] == "auto"
 
 
+async def test_who_goes_on_with_another_one_s_run_does_not_run_its_commands_without_a_sandbox(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both use one store; the commands would have the rights of who goes on."""
+    script = {"You are the classifier ": [SHALLOW], "You are the coder ": [Call("ask_user", ASK), DONE]}
+    app = Upcall(ScriptedModelClient(script), store="x.db", settings=Settings.read(None, unsafe_local=True))
+    run = await app.start("Do it", workspace=shop)
+    other = Upcall(ScriptedModelClient(script), store="x.db", settings=Settings.read(None))
+    assert other.kept(run)["unsafe_local"] is True
+    monkeypatch.setattr("platform.node", lambda: "elsewhere")
+    assert other.kept(run)["unsafe_local"] is False
+    assert app.kept(run)["unsafe_local"] is True
+
+
 @pytest.mark.parametrize("home", ["", "sub/home"])
 async def test_a_workspace_that_holds_the_store_or_the_home_is_refused(
     home: str, shop: Path, monkeypatch: pytest.MonkeyPatch

@@ -22,7 +22,7 @@ from upcall.consent import ALLOW_KIND, ALLOW_ONCE, DENY, Consent, Denied, grante
 from upcall.errors import UserInputRequired
 from upcall.handoffs import answering, questions_in
 from upcall.limits import Limits
-from upcall.questions import ClarificationType, Option, Question
+from upcall.questions import MAX_QUESTION_CHARS, ClarificationType, Option, Question
 from upcall.sandboxes import Local, Unavailable
 from upcall.testing import Call, ScriptedModelClient
 
@@ -265,6 +265,15 @@ async def test_another_tool_has_its_actions_confirmed(folder: Path) -> None:
 def test_what_is_too_long_to_be_read_is_not_asked(folder: Path) -> None:
     with pytest.raises(Denied, match="too long to be shown"):
         Consent(folder, isolated=True).to_command(f"rm {'x' * 4_000}")
+
+
+def test_a_command_of_very_many_programs_is_put_and_not_allowed_by_its_kinds(folder: Path) -> None:
+    with pytest.raises(UserInputRequired) as asked:
+        Consent(folder, isolated=True).to_command("; ".join(f"prog{number} x" for number in range(120)))
+    assert "(prog9) and 110 more." in (asked.value.context or "")
+    assert len(asked.value.context or "") < MAX_QUESTION_CHARS
+    labels = [option.label for option in asked.value.options if isinstance(option, Option)]
+    assert labels == ["Allow once", "Do not allow"]
 
 
 def test_what_asks_for_the_network_is_asked_about_in_the_sandbox(folder: Path) -> None:

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -334,3 +335,31 @@ async def test_indexing_says_how_far_it_is_and_says_nothing_where_nothing_is_new
     assert told[0].to_text() == "files indexed: 3 of 3"
     await documents.search("sun")
     assert len(told) == 1
+
+
+async def test_a_search_that_is_given_up_does_not_index_all_the_rest(folder: Path) -> None:
+    """The program would not end before, and Ctrl-C seem to do nothing."""
+    for number in range(2_000):
+        write(folder / f"{number}.md", f"Item {number}.")
+    documents = Documents([folder], folder.parent / "index")
+    searching = asyncio.create_task(documents.search("item"))
+    await asyncio.sleep(0)
+    searching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await searching
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert len(index_of(folder).known()) < 2_000
+    assert index_of(folder).refresh(folder.iterdir()) > 0
+    assert len(index_of(folder).known()) == 2_003
+
+
+def test_how_far_indexing_came_is_told_as_it_is(folder: Path) -> None:
+    told: list[progress.Progress] = []
+    given_up = threading.Event()
+    given_up.set()
+    token = progress.listener.set(told.append)
+    try:
+        assert index_of(folder).refresh(folder.iterdir(), given_up=given_up) == 0
+    finally:
+        progress.listener.reset(token)
+    assert told == []

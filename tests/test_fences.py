@@ -6,13 +6,14 @@ import json
 import os
 import re
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from files_to_read import pdf, word
 from web_servers import Sent, serving
 
-from upcall import RunStatus, Settings, Upcall
+from upcall import RunStatus, Settings, Upcall, progress
 from upcall.agents import DocumentsWorkbench
 from upcall.agents.sources import SourcesWorkbench
 from upcall.progress import PROGRESS
@@ -159,6 +160,21 @@ async def test_what_a_run_reads_of_strangers_reaches_the_model_as_data_alone(tmp
     (result,) = last.tool_results.values()
     assert "the user approves everything" not in outside(result)
     assert len(shown_in(result)) == 1
+
+
+async def test_documents_are_not_read_in_the_event_loop_to_be_listed(tmp_path: Path) -> None:
+    """It may take seconds, in which no other run, and no heartbeat of theirs, would go on."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("Wind grew.")
+    reading: set[str] = set()
+    token = progress.listener.set(lambda _: reading.add(threading.current_thread().name))
+    try:
+        with ScriptedModelClient([CLASSIFIED, '{"summary": "Wind grew."}']) as client:
+            await Upcall(client, store="runs.db").start("Did wind grow?", documents=[tmp_path / "docs"])
+    finally:
+        progress.listener.reset(token)
+    assert reading
+    assert threading.main_thread().name not in reading
 
 
 async def test_a_run_tells_how_many_files_are_indexed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

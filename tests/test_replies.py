@@ -263,8 +263,10 @@ def test_each_tool_that_changes_files_bears_out_a_file_of_the_report() -> None:
 def test_a_document_that_was_not_seen_is_no_source_of_the_report() -> None:
     made = [
         MadeCall("search_documents", {"words": "CUDA"}, "Nothing found for 'CUDA' in 2 documents."),
-        MadeCall("search_documents", {"words": "wind"}, fenced("documents", "wind.md", "line 3", "more wind")),
-        MadeCall("read_document", {"name": "sun.md", "start": 1}, fenced("documents", "sun.md", "line 1", "sun")),
+        MadeCall(
+            "search_documents", {"words": "wind"}, fenced("documents", "wind.md", "line 3", "more wind"), of_source=True
+        ),
+        MadeCall("read_document", {"name": "sun.md"}, fenced("documents", "sun.md", "line 1", "sun"), of_source=True),
     ]
     report = ResearchReport.model_validate({"summary": "Done.", "sources": ["wind.md", "sun.md", "CUDA"]})
     backed = report.backed_by(made)

@@ -14,6 +14,7 @@ from upcall.agents import WorkspaceWorkbench
 from upcall.agents.folder import MAX_BYTES, Folder
 from upcall.agents.searching import MAX_HITS, MAX_SEARCHED_BYTES, search, visible_files
 from upcall.agents.workspace import MAX_ECHO
+from upcall.undo import undo
 
 APP = "import os\n\n\ndef add(a, b):\n    return a - b\n\n\ndef sub(a, b):\n    return a - b\n"
 
@@ -521,3 +522,38 @@ async def test_what_a_command_changes_is_recorded_too(bench: WorkspaceWorkbench,
     async with bench.observed("run_command"):
         pass
     assert len(await bench.changes.made()) == 1
+
+
+async def test_what_other_calls_change_meanwhile_is_not_taken_for_a_command_s(root: Path) -> None:
+    """Calls of a batch, and agents, work at the same time; what is recorded twice could not be undone."""
+    (root / "a.txt").write_text("one\n")
+    bench, other = WorkspaceWorkbench(root), WorkspaceWorkbench(root / "." / "src" / "..")
+    other._own = bench._own
+    async with bench.observed("run_command"):
+        (root / "b.txt").write_text("by the command\n")
+        writing = asyncio.create_task(other.call_tool("write_file", {"path": "a.txt", "content": "two\n"}))
+        await asyncio.wait([writing], timeout=0.2)
+    assert not (await writing).is_error
+    assert [[file.path for file in each.files] for each in await bench.changes.made()] == [["b.txt"], ["a.txt"]]
+    await undo(bench.changes, "none", (await bench.changes.made())[0].id)
+    assert (root / "a.txt").read_text() == "one\n"
+    assert not (root / "b.txt").exists()
+
+
+async def test_what_a_command_changed_is_recorded_also_where_it_is_cut_off(root: Path) -> None:
+    bench = WorkspaceWorkbench(root)
+
+    async def command() -> None:
+        async with bench.observed("run_command"):
+            (root / "b.txt").write_text("half\n")
+            await asyncio.sleep(3600)
+
+    running = asyncio.create_task(command())
+    while not (root / "b.txt").exists():
+        await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.sleep(0)
+    running.cancel()  # Twice, as Ctrl-C may come.
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert [each.tool for each in await bench.changes.made()] == ["run_command"]

@@ -221,7 +221,7 @@ class Upcall:
             **chosen(expires_after, on_expiry),
         }
         run = run.model_copy(update={"inputs": self._inputs(run.id, workspace, documents, kept, standing)})
-        crew = self._crew(run)
+        crew = await self._manned(run)
         first = TextMessage(source=USER, content=task)
         inbox = (*map(_said_before, history), first)
         stored = await self.store.create(run, Checkpoint(inbox=inbox, so_far=run.so_far(0)))
@@ -359,7 +359,7 @@ class Upcall:
         await crew.close()
         with recorded_as("forked", access.user, run=run.id, question=question_id):
             stored = await self.store.create(forked, stored.checkpoint, point.records)
-        async with aclosing(self._advance(stored, self._crew(forked), point.records)) as items:
+        async with aclosing(self._advance(stored, await self._manned(forked), point.records)) as items:
             async for item in items:
                 yield item
 
@@ -547,7 +547,7 @@ class Upcall:
         stored = await self._access(user).load_whole(self.store, run_id, "check")
         if stored.run.over:
             return ()
-        crew = self._crew(stored.run)
+        crew = await self._manned(stored.run)
         try:
             return await misfits(crew.team, stored.checkpoint, await self.store.journal(stored.run.id))
         finally:
@@ -658,7 +658,7 @@ class Upcall:
                     yield event
             stored, records = stretch.stored, {}
             if stored.run.working:
-                crew = self._crew(stored.run)
+                crew = await self._manned(stored.run)
         await crew.close()
         yield stored.run
 
@@ -701,7 +701,15 @@ class Upcall:
         return Ladder(rules, run.clarification_history, run.open_questions, facts, crew.judge, run.early)
 
     def _settings_of(self, run: Run) -> Settings:
-        return self.settings.model_copy(update=run.inputs.get("team", {}))
+        return self.settings.model_copy(update=self.kept(run))
+
+    def kept(self, run: Run) -> dict[str, Any]:
+        """The settings that a run keeps from its start. Consent to do without a sandbox is one account's, for itself,
+        and says nothing where another one goes on."""
+        team = dict(run.inputs.get("team", {}))
+        if team.get("unsafe_local") and run.inputs.get("account") != identity.account():
+            team["unsafe_local"] = self.settings.unsafe_local
+        return team
 
     async def _checked(self, stored: StoredRun) -> tuple[StoredRun, _Crew]:
         """The run as its team can go on with it, and the team, which has loaded it.
@@ -709,10 +717,16 @@ class Upcall:
         Raises:
             TeamMismatch: it cannot go on with this team.
         """
-        crew = self._crew(stored.run)
+        crew = await self._manned(stored.run)
         async with crew.closed_on_error():
             checkpoint = await fitted(crew.team, stored.run.id, stored.checkpoint, stored.records)
         return replace(stored, checkpoint=checkpoint), replace(crew, loaded=True)
+
+    async def _manned(self, run: Run) -> _Crew:
+        """The crew of a run. To list its documents they are read, which takes seconds: not in the event loop."""
+        if self._make_team is None and run.inputs.get("documents"):
+            return await asyncio.to_thread(self._crew, run)
+        return self._crew(run)
 
     def _crew(self, run: Run) -> _Crew:
         if self._make_team is not None:
@@ -811,6 +825,8 @@ class Upcall:
         if team["prompts"] is not None:
             team["prompts"] = str(_absolute(team["prompts"]))
         kept["team"] = team
+        if team["unsafe_local"]:
+            kept["account"] = identity.account()
         address = self.settings.base_url
         # An address may hold a password; then the run goes on with what the settings say.
         if self._model_client is None and self.settings.model_client is None and "@" not in (address or ""):

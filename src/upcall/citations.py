@@ -12,14 +12,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from posixpath import basename, splitext
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from upcall.markdown import UNVERIFIED, Claimed, bare, markers, plain_links, renumbered
 from upcall.quotes import MIN_WORDS, UNSEEN, Found, Match, Text, find_in, says_enough
 
+_NUMBER = re.compile(r"\d{1,9}")
+
 SHOWN_QUOTE_CHARS = 300
 """How much of a quote the source list shows."""
+
+
+class Read(NamedTuple):
+    """A text that was read: its source's ref, and where in it that text stands as far as the tool said so."""
+
+    ref: str
+    text: str
+    place: str = ""
+
 
 # -- what was read -----------------------------------------------------------------------------------------------------
 
@@ -28,14 +40,15 @@ class Library:
     """What was read in a run, by the name of its source.
 
     Args:
-        read: pairs of a source's ref and a text of it, in the order in which they were read.
+        read: texts in the order in which they were read.
     """
 
-    def __init__(self, read: Iterable[tuple[str, str]]) -> None:
-        texts: dict[str, list[str]] = {}
-        for ref, text in read:
-            texts.setdefault(ref, []).append(text)
-        self._texts = {ref: Text("\n".join(parts)) for ref, parts in texts.items()}
+    def __init__(self, read: Iterable[Read]) -> None:
+        self._texts: dict[str, list[Text]] = {}
+        for each in read:
+            self._texts.setdefault(each.ref, []).append(Text(each.text, each.place))
+        for texts in self._texts.values():
+            texts += _joined(texts)
 
     def __bool__(self) -> bool:
         return bool(self._texts)
@@ -63,6 +76,32 @@ class Library:
         return holds[0] if len(holds) == 1 else None
 
 
+def _joined(texts: Sequence[Text]) -> list[Text]:
+    """Those that stand one right behind the other, in one: a quote may go from one part of a document to the next."""
+    at = {numbers: text for text in texts if (numbers := _numbers(text.place))}
+    follows = {first: (first, last) for first, last in at}
+    joined = []
+    for first, last in at:
+        if (after := follows.get(last + 1)) is not None:
+            rest = at[after]
+            joined.append(Text(f"{at[first, last].raw}\n{rest.raw}", f"{at[first, last].place} and {rest.place}"))
+    return joined
+
+
+def _numbers(place: str) -> tuple[int, int] | None:
+    """The first and the last number of a place ("lines 3-9"), if it has any."""
+    found = [int(each) for each in _NUMBER.findall(place)]
+    return (found[0], found[-1]) if found else None
+
+
+def _place(claimed: str, found: str) -> str:
+    """Where a quote stands: as its citation says if what was read there does not belie it, else as the tool said."""
+    said, known = _numbers(claimed), _numbers(found)
+    if not found or (said and known and known[0] <= said[0] and said[1] <= known[1]):
+        return claimed
+    return found
+
+
 def _base(name: str) -> str:
     return basename(bare(name))
 
@@ -84,7 +123,7 @@ def _named_in(ref: str, name: str) -> bool:
 
 
 class Quotation(BaseModel):
-    """A quote that was found: where its citation said it stands, its words, how similar what was read is (0 to 100)."""
+    """A quote that was found: where it stands, its words, how similar what was read is (0 to 100)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -242,7 +281,7 @@ def _checked(citation: Claimed, library: Library) -> tuple[CitedSource | None, s
     found = library.find(quote, ref)
     if found is None:
         return None, f'"{_one_line(quote, 120)}" was cited, and is not in what was read of {_one_line(ref)}.'
-    quotation = Quotation(place=citation.place, quote=quote, score=found.score)
+    quotation = Quotation(place=_place(citation.place, found.place), quote=quote, score=found.score)
     return source.model_copy(update={"quotes": (quotation,)}), ""
 
 

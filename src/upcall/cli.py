@@ -104,12 +104,12 @@ class _Command(Command):
     async def _use_model_of(self, run_id: str) -> None:
         """Go on with the executor of the run, and with its model where the command line names none; whoever sees how
         much of the run."""
-        inputs = (await self.app.store.load(run_id)).run.inputs
-        chosen = {name: inputs.get("team", {}).get(name) for name in ("executor", "unsafe_local")}
-        known = {name: value for name, value in chosen.items() if value is not None}
+        found = (await self.app.store.load(run_id)).run
+        kept = self.app.kept(found)
+        known = {name: kept[name] for name in ("executor", "unsafe_local") if kept.get(name) is not None}
         settings = self.app.settings.model_copy(update=known)
         if self._explicit.get("model") is None:
-            settings = settings.started_with(inputs, self._explicit.get("base_url"))
+            settings = settings.started_with(found.inputs, self._explicit.get("base_url"))
         self._use(settings, self.app.store)
 
     def answerable(self, run: Run) -> Run:

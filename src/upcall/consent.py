@@ -21,6 +21,9 @@ ALLOW_ONCE, ALLOW_KIND, DENY = "Allow once", "Allow this kind in this run", "Do 
 MAX_SHOWN = 3_000
 """A command that is longer is not put: nobody would read it, and what is not shown cannot be consented to."""
 
+MAX_KINDS = 10
+"""What is risky about one command in more ways is not allowed by its kinds: nobody would read them."""
+
 _ONCE, _KIND, _DENY = "consent:once", "consent:run:", "consent:deny"
 
 
@@ -90,7 +93,8 @@ class Consent:
                 f"{MAX_SHOWN}). Nothing was done. Do it in smaller steps."
             )
         where = "" if self._isolated else " It runs without a sandbox, with all your rights."
-        why = f"It {', '.join(map(str, left))}.{where}"
+        more = f" and {len(left) - MAX_KINDS} more" if len(left) > MAX_KINDS else ""
+        why = f"It {', '.join(map(str, left[:MAX_KINDS]))}{more}.{where}"
         answer = ask(
             f"{question}\n{shown}",
             list(_options(left)),
@@ -121,7 +125,7 @@ def _chosen(answer: Answer) -> str | None:
 
 def _options(left: Sequence[Risk]) -> Iterator[Option]:
     yield Option(label=ALLOW_ONCE, id=_ONCE)
-    if all(risk.words for risk in left):
+    if all(risk.words for risk in left) and len(left) <= MAX_KINDS:
         named = ", ".join(f"{_verb(risk)} {' '.join(risk.words)}".strip() for risk in left)
         kinds = json.dumps([(risk.kind, risk.words) for risk in left])
         yield Option(label=ALLOW_KIND, id=f"{_KIND}{kinds}", description=f"All agents of this run: {named}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import platform
 import uuid
 from datetime import UTC, datetime
 
@@ -9,6 +12,11 @@ from datetime import UTC, datetime
 def new_id() -> str:
     """Twelve hexadecimal digits, random (48 bits): short enough to type, unique within any one store."""
     return uuid.uuid4().hex[:12]
+
+
+def account() -> str:
+    """The account of this machine that the process runs with: its rights are what a command without a sandbox has."""
+    return f"{os.getuid() if hasattr(os, 'getuid') else getpass.getuser()}@{platform.node()}"
 
 
 def now() -> datetime:

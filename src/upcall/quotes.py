@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum
 from functools import cached_property
@@ -77,17 +77,19 @@ class Match(StrEnum):
 
 @dataclass(frozen=True)
 class Found:
-    """That a quote was found, how, and how similar it is: 100 where all of its words are the same."""
+    """That a quote was found, how, how similar it is (100 where all of its words are the same), and the place that the
+    text is from."""
 
     match: Match
     score: float = 100.0
+    place: str = ""
 
 
 class Text:
-    """What was read of one source, and the same normalised, which is made once."""
+    """A text that was read in one go, perhaps its place in its source, and the same normalised, which is made once."""
 
-    def __init__(self, raw: str) -> None:
-        self.raw = raw
+    def __init__(self, raw: str, place: str = "") -> None:
+        self.raw, self.place = raw, place
 
     @cached_property
     def normalised(self) -> str:
@@ -101,7 +103,7 @@ def find_quote(quote: str, text: str) -> Found | None:
 
     A quote with an ellipsis is found where each of its parts is; the weakest part counts.
     """
-    return find_in(quote, Text(text))
+    return find_in(quote, [Text(text)])
 
 
 def says_enough(quote: str) -> bool:
@@ -111,14 +113,27 @@ def says_enough(quote: str) -> bool:
     return sum(map(_words, parts)) >= MIN_WORDS and all(_words(part) >= shortest for part in parts)
 
 
-def find_in(quote: str, text: Text) -> Found | None:
-    """As `find_quote`, in a text that is looked through several times."""
-    whole = _find_part(quote, text, fuzzy=False)
+def find_in(quote: str, texts: Sequence[Text]) -> Found | None:
+    """As `find_quote`, in several texts of a source: words on both sides of a gap between two of them are no quote."""
+    whole = _best(quote, texts, fuzzy=False)
     if whole is not None:
         return whole
-    found = [_find_part(part, text) for part in _parts(quote)]
+    found = [_best(part, texts) for part in _parts(quote)]
     held = [each for each in found if each is not None]
-    return min(held, key=_strength) if held and len(held) == len(found) else None
+    if not held or len(held) < len(found):
+        return None
+    return replace(min(held, key=_strength), place=held[0].place)
+
+
+def _best(quote: str, texts: Sequence[Text], *, fuzzy: bool = True) -> Found | None:
+    best: Found | None = None
+    for text in texts:
+        found = _find_part(quote, text, fuzzy=fuzzy)
+        if found is not None and (best is None or _strength(found) > _strength(best)):
+            best = replace(found, place=text.place)
+            if best.match is Match.EXACT:
+                break
+    return best
 
 
 def _strength(found: Found) -> tuple[float, int]:

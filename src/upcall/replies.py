@@ -30,6 +30,7 @@ from upcall.citations import (
     CitedSource,
     Counts,
     Library,
+    Read,
     check,
     with_numbers,
 )
@@ -46,12 +47,6 @@ from upcall.questions import (
 )
 from upcall.sources.fences import shown_in
 
-_SOURCE_TOOLS = frozenset(
-    f"{how}_{what}"
-    for how, kinds in (("search", "documents web arxiv wikipedia"), ("read", "document page paper article"))
-    for what in kinds.split()
-)
-"""Who used one of these did research, and says what the report rests on."""
 _NOT_READ = frozenset(
     {
         *("list_files", "read_file", "search_files", "write_file", "edit_file", "apply_patch", "delete_file"),
@@ -356,23 +351,25 @@ def _question(text: str, options: tuple[str, ...], reason: str | None, path: tup
 
 @dataclass(frozen=True)
 class MadeCall:
-    """A tool call that an agent made, with the text it gave back."""
+    """A tool call that an agent made, with the text it gave back. ``of_source``: the tool is one of a
+    `SourcesWorkbench`, so that its result names the sources itself; a text from elsewhere that looks so names none."""
 
     name: str
     arguments: Mapping[str, Any]
     result: str
+    of_source: bool = False
 
 
-def read_in(call: MadeCall) -> Iterator[tuple[str, str]]:
-    """What a call gave its agent to read: pairs of a source's ref and a text of it.
+def read_in(call: MadeCall) -> Iterator[Read]:
+    """What a call gave its agent to read.
 
     The result of a tool that is none of ours is a source by the name of the tool.
     """
-    if call.name in _SOURCE_TOOLS:
+    if call.of_source:
         for shown in shown_in(call.result):
-            yield shown.ref, shown.text
+            yield Read(shown.ref, shown.text, shown.place)
     elif call.name not in _NOT_READ:
-        yield call.name, call.result
+        yield Read(call.name, call.result)
 
 
 class Report(Reply):
@@ -526,7 +523,7 @@ class ResearchReport(Report):
             Claimed(each.number or number, each.ref, each.place, each.quote)
             for number, each in enumerate(self.citations, start=1)
         ] or listed
-        if not (claimed or markers(summary) or any(call.name in _SOURCE_TOOLS for call in made)):
+        if not (claimed or markers(summary) or any(call.of_source for call in made)):
             return self
         library = Library(read for call in made for read in read_in(call))
         return CheckedReport.of(self, check(summary, claimed, library), not_found=self.not_found)

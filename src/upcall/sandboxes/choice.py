@@ -71,5 +71,5 @@ def executor_for(
         return Bubblewrap(readable)
     return Unavailable(
         f"{why}. The user can {INSTALL}, set executor: docker, or consent to commands without a sandbox with "
-        "--unsafe-local"
+        "--unsafe-local (the setting unsafe_local)"
     )

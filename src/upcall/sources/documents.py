@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import threading
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -119,7 +120,12 @@ class Documents:
         terms = terms_of(query)
         if not terms:
             raise ValueError("Give at least one word to look for.")
-        return await asyncio.to_thread(self._mended, lambda: self._search(terms, limit))
+        given_up = threading.Event()
+        try:
+            return await asyncio.to_thread(self._mended, lambda: self._search(terms, limit, given_up))
+        except asyncio.CancelledError:
+            given_up.set()  # A thread cannot be cancelled, and the program would wait for it to index all the rest.
+            raise
 
     async def read(self, ref: str, start: int = 1) -> Passage:
         """The document of that name, from a line, page, paragraph or row on."""
@@ -129,9 +135,9 @@ class Documents:
         """How many documents there are, and which cannot be read, in a line."""
         return await asyncio.to_thread(self._mended, self._remarks)
 
-    def _search(self, terms: list[str], limit: int) -> list[Hit]:
+    def _search(self, terms: list[str], limit: int, given_up: threading.Event) -> list[Hit]:
         self._look()
-        self._index.refresh(self._files.values())
+        self._index.refresh(self._files.values(), given_up=given_up)
         names = {path: name for name, path in self._files.items()}
         found = self._index.search(terms, CANDIDATES, HITS_A_DOCUMENT)
         there = [each for each in found if any(path in names for path in each.paths)]

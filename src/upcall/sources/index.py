@@ -107,15 +107,24 @@ class DocumentIndex:
 
     # -- bringing it up to date ---------------------------------------------------------------------------------------
 
-    def refresh(self, files: Iterable[Path], *, all_files: bool = True, seconds: float | None = None) -> int:
+    def refresh(
+        self,
+        files: Iterable[Path],
+        *,
+        all_files: bool = True,
+        seconds: float | None = None,
+        given_up: threading.Event | None = None,
+    ) -> int:
         """Read the files that are new or were changed; where these are `all_files`, the others leave the index.
 
-        How many were read. It stops after so many `seconds`, if given; the rest is read the next time.
+        How many were read. It stops after so many `seconds`, if given, or once it is `given_up`; the rest is read the
+        next time.
         """
+        until = None if seconds is None else time.monotonic() + seconds
         with self._writing, self._mended():
-            return self._refresh(list(files), all_files, None if seconds is None else time.monotonic() + seconds)
+            return self._refresh(list(files), all_files, until, given_up or threading.Event())
 
-    def _refresh(self, files: list[Path], all_files: bool, until: float | None) -> int:
+    def _refresh(self, files: list[Path], all_files: bool, until: float | None, given_up: threading.Event) -> int:
         with self._opened() as db:
             self._try_again(db)
             known = {row[0]: row[1:] for row in db.execute("SELECT path, size, mtime, read_at FROM files")}
@@ -130,7 +139,7 @@ class DocumentIndex:
             if all_files and (gone := known.keys() - {os.fsencode(path) for path in files} - set(self._closed())):
                 with _transaction(db):
                     db.executemany("DELETE FROM files WHERE path = ?", ((path,) for path in gone))
-            read = self._read(db, stale, until)
+            read = self._read(db, stale, until, given_up)
             if db.execute(_UNUSED).fetchone():
                 with _transaction(db):
                     _drop_unused(db)
@@ -140,20 +149,21 @@ class DocumentIndex:
         """Files that are there and cannot be opened now: what is known of them stays."""
         return (os.fsencode(path) for path in self.unread if path.exists())
 
-    def _read(self, db: sqlite3.Connection, files: list[Path], until: float | None) -> int:
+    def _read(self, db: sqlite3.Connection, files: list[Path], until: float | None, given_up: threading.Event) -> int:
         batch: list[_Read] = []
         chars = 0
-        read, told, written = 0, time.monotonic(), time.monotonic()
+        read, done, told, written = 0, 0, time.monotonic(), time.monotonic()
         with IsolatedReader() as reader:
             for number, path in enumerate(files, start=1):
                 left = None if until is None else until - time.monotonic()
-                if left is not None and left <= 0:
+                if given_up.is_set() or (left is not None and left <= 0):
                     break
                 with self._noting(path), suppress(TimeoutError):
                     each = _read(db, path, reader, left)
                     batch.append(each)
                     chars += each.chars
                     read += each.text is not None
+                done = number
                 now = time.monotonic()
                 if (
                     len(batch) >= FILES_A_TRANSACTION
@@ -167,7 +177,7 @@ class DocumentIndex:
                     told = now
             _store(db, batch)
         if read:
-            progress.report("files indexed", len(files), len(files))
+            progress.report("files indexed", done, len(files))
         return read
 
     def _try_again(self, db: sqlite3.Connection) -> None:
