@@ -592,6 +592,16 @@ class Upcall:
         """
         return await self._access(user).audit(self.store, run_id, after)
 
+    async def log(self, run_id: str, *, user: str | None = None) -> Sequence[LogEntry]:
+        """What happened to a run, oldest first. Who sees only questions of it gets nothing.
+
+        Raises:
+            UnknownRun: there is no such run.
+        """
+        access = self._access(user)
+        run = (await access.load(self.store, run_id, "show")).run
+        return await self.store.log(run.id) if access.whole(run) else ()
+
     def _access(self, user: str | None) -> Access:
         return Access.of(user, self.settings)
 
