@@ -32,10 +32,16 @@ _CHANGING = [
 
 
 def same_each_time(text: str) -> str:
-    """The text without what differs from run to run; the folder of the files, which comes last, is left out."""
+    """The text without what differs from run to run."""
     for pattern, same in _CHANGING:
         text = pattern.sub(same, text)
-    return text.split("\nFiles are in ")[0].rstrip() + "\n"
+    return text.rstrip() + "\n"
+
+
+def _environment() -> dict[str, str]:
+    """Where the terminal is, and nothing else says how wide."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    return inherited | {"TERM": "xterm", "UPCALL_EXECUTOR": "none"}
 
 
 class Screen:
@@ -50,7 +56,7 @@ class Screen:
             encoding="utf-8",
             timeout=60,
             dimensions=(rows, columns),
-            env={**os.environ, "TERM": "xterm", "UPCALL_EXECUTOR": "none", **environment},  # type: ignore[arg-type]
+            env={**_environment(), **environment},  # type: ignore[arg-type]
         )
 
     @property

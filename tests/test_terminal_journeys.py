@@ -9,7 +9,7 @@ from pathlib import Path
 import pexpect
 import pytest
 from scenario import TASK, script, upcall
-from screens import CTRL_C, DOWN, ENTER, ESCAPE, LEFT, UP, Desk, desk, same_as_golden
+from screens import CTRL_C, DOWN, ENTER, ESCAPE, LEFT, UP, Desk, desk, same_as_golden, same_each_time
 
 from upcall.testing import Call, Calls
 from upcall.testing.server import LoopbackServer
@@ -135,6 +135,7 @@ def test_a_question_is_skipped(asks: LoopbackServer, desk: Desk) -> None:
     assert answers(asks)[0].startswith("The user skipped this question.")
 
 
+@pytest.mark.slow
 @form
 def test_several_questions_are_a_form_with_a_way_back_and_a_look_at_all_answers(
     asks: LoopbackServer, desk: Desk
@@ -160,6 +161,7 @@ def test_several_questions_are_a_form_with_a_way_back_and_a_look_at_all_answers(
     assert set(answers(asks)) == {"FastAPI", "Password reset", "Gate"}
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_the_question_open_and_answer_asks_it_again(desk: Desk) -> None:
     first = desk.start("run", TASK)
     first.wait_for("answer later")
@@ -208,7 +210,7 @@ def test_a_narrow_terminal(asks: LoopbackServer, desk: Desk) -> None:
 @one
 def test_where_nothing_can_be_drawn_there_are_only_lines(asks: LoopbackServer, desk: Desk, how: dict[str, str]) -> None:
     screen = desk.start("run", TASK, *model(asks), **how)
-    same_as_golden("plain", screen.wait_for("Your answer: "))
+    same_as_golden("plain", screen.wait_for("Your answer:"))
     screen.child.send("7\r")
     screen.wait_for("There is no option 7: choose 1 to 3.")
     screen.child.send('"7"\r')
@@ -231,9 +233,8 @@ def test_a_plain_form_goes_back_too(asks: LoopbackServer, desk: Desk) -> None:
 @pytest.mark.slow
 @one
 def test_a_pipe_gets_lines_that_stand_alone_and_no_control_character(asks: LoopbackServer) -> None:
-    from screens import same_each_time
-
     ended = upcall("run", TASK, *model(asks), UPCALL_EXECUTOR="none")
+    upcall("answer", ended.err.split("upcall answer ")[1].split()[0], "Express")
     assert "\x1b" not in ended.err + ended.out
     same_as_golden("pipe", same_each_time(ended.err))
 
@@ -264,7 +265,7 @@ def test_the_inbox_is_worked_off_in_place_and_waits_for_new_questions(desk: Desk
     screen.press(ENTER)
     screen.wait_for("> 1. Express")
     screen.press(CTRL_C)
-    screen.wait_for("The question stays open.")
+    screen.wait_for("go on with:")
     screen.press("1", ENTER)
     screen.wait_for("> 1. Express")
     screen.press("2", ENTER)
@@ -286,8 +287,8 @@ def test_a_plain_inbox_asks_for_a_number(desk: Desk) -> None:
     screen.child.send("1\r")
     screen.wait_for("Your answer:")
     screen.child.send("Django\r")
-    screen.wait_for("No question waits for you.")
     assert screen.end() == 0
+    assert "No question waits for you." in screen.text
 
 
 @pytest.mark.slow
@@ -299,4 +300,4 @@ def test_show_has_plan_answers_timeline_and_cost_in_80_columns(desk: Desk) -> No
     assert screen.end() == 0
     assert "answered by alice: Which framework?" in screen.text
     assert "EUR" in screen.text
-    assert max(map(len, screen.text.splitlines())) < 80
+    assert max(map(len, screen.text.splitlines())) <= 80

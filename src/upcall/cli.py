@@ -137,7 +137,7 @@ class _Command(Command):
     def answer_here(self, run_id: str, question_id: str) -> None:
         """Ask one question of a run in place, with those that are asked beside it, and go on with the run. What is
         wrong with one run is said, and ends nothing else."""
-        settings = self.app.settings
+        settings, self._run_id = self.app.settings, run_id
         try:
             found = self.answerable(self.open(run_id))
             asked = [each for each in found.questions if each.id == question_id]
@@ -148,6 +148,8 @@ class _Command(Command):
             self.follow(self.app.answer_stream(run_id, given), run_id)
         except typer.Exit:
             pass  # The run failed, and has told so.
+        except (KeyboardInterrupt, EOFError):
+            self.stopped()
         except UpcallError as error:
             self.screen.error(str(error))
         finally:

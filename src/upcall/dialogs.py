@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
@@ -23,12 +23,12 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
 from upcall import interrupts
+from upcall.shown import wrapped
 
 BACK = "back"
 """The key of a choice to go back."""
 
 _STYLE = Style([("at", "bold fg:ansicyan"), ("hint", "fg:ansibrightblack"), ("note", "fg:ansiyellow")])
-_HANGING = " " * 5
 _LOOK_SECONDS = 1.0
 
 
@@ -130,29 +130,29 @@ class ListDialog:
     # -- what is drawn ------------------------------------------------------------------------------------------------
 
     def _window(self) -> Window:
-        def prefix(line: int, wrapped: int) -> str:
-            return _HANGING + "    " * self._several if wrapped else ""
-
-        control = FormattedTextControl(self._lines, focusable=True, show_cursor=False)
-        return Window(control, wrap_lines=True, dont_extend_height=True, get_line_prefix=prefix)
+        return Window(FormattedTextControl(self._lines, focusable=True, show_cursor=False), dont_extend_height=True)
 
     def _below(self) -> Window:
         def text() -> StyleAndTextTuples:
-            return [("class:note", f"  {self._note}")] if self._note else [("class:hint", f"  {self._hint}")]
+            style, said = ("class:note", self._note) if self._note else ("class:hint", self._hint)
+            return [(style, "\n".join(wrapped(said, _columns(), "  ")))]
 
-        return Window(FormattedTextControl(text), wrap_lines=True, dont_extend_height=True)
+        return Window(FormattedTextControl(text), dont_extend_height=True)
 
     def _lines(self) -> StyleAndTextTuples:
         drawn: StyleAndTextTuples = []
         for place, row in enumerate(self._rows):
             here = place == self._at
-            if here:
-                drawn.append(("[SetCursorPosition]", ""))
             box = f"[{'x' if row.key in self._ticked else ' '}] " if row.tickable else "    "
-            text = f"{'>' if here else ' '} {box if self._several else ''}{row.label}"
-            drawn.append(("class:at" if here else "", text))
-            drawn.append(("", "\n"))
-        return drawn[:-1]
+            begins = f"{'>' if here else ' '} {box if self._several else ''}"
+            hanging = " " * (len(begins) + (3 if row.label[:1].isdecimal() else 0))
+            style = "class:at" if here else ""
+            for number, line in enumerate(wrapped(row.label, _columns(), begins, hanging)):
+                if here and not number:
+                    drawn.append(("[SetCursorPosition]", ""))
+                drawn.append((style, f"{line}\n"))
+        style, last = drawn[-1][:2]
+        return [*drawn[:-1], (style, last.rstrip("\n"))]
 
     # -- keys ---------------------------------------------------------------------------------------------------------
 
@@ -256,6 +256,11 @@ def ask_line(message: str, *, hidden: bool = False, begun: str = "", back: bool 
         message, is_password=hidden, key_bindings=keys, output=_output(), erase_when_done=True
     )
     return interrupts.run(session.prompt_async(default=begun, handle_sigint=False))
+
+
+def _columns() -> int:
+    """How wide a line can be on the terminal as it is now."""
+    return get_app().output.get_size().columns - 1
 
 
 def _output() -> Output:

@@ -20,7 +20,7 @@ SECONDS_BETWEEN_LOOKS = 2.0
 
 Entries: TypeAlias = Callable[[], Awaitable[Sequence[InboxEntry]]]
 AnswerHere: TypeAlias = Callable[[str, str], None]
-"""Asks a question, by its run and its id, and goes on with the run."""
+"""Asks a question, by its run and its id, and goes on with the run; a stop there leads back to the list."""
 
 _NOTHING = "No question waits for you."
 _END = "end"
@@ -61,7 +61,7 @@ class Inbox:
         an empty list waits for new ones.
 
         Raises:
-            KeyboardInterrupt, EOFError: Ctrl-C or Ctrl-D at the list; at a question they lead back to the list.
+            KeyboardInterrupt, EOFError: Ctrl-C or Ctrl-D at the list.
         """
         while True:
             entries = interrupts.run(self._now())
@@ -72,10 +72,7 @@ class Inbox:
             chosen = choose(entries, watch)
             if chosen is None:
                 return
-            try:
-                answer(chosen.run_id, chosen.question.id)
-            except (KeyboardInterrupt, EOFError):
-                self._screen.note("\nThe question stays open.", "default")
+            answer(chosen.run_id, chosen.question.id)
 
     async def _now(self) -> Sequence[InboxEntry]:
         return await self._entries()
