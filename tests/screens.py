@@ -73,11 +73,9 @@ class Screen:
         return self.text
 
     def press(self, *keys: str) -> None:
-        """Press keys, each once what the one before it drew is there."""
+        """Press keys. What comes of them is to be waited for, after Esc before any other key: it may begin one."""
         for key in keys:
             self.child.send(key)
-            while self._read(self._pause(key)):
-                pass
 
     def resize(self, columns: int, rows: int = 40) -> None:
         """Make the terminal smaller or larger."""
@@ -96,10 +94,6 @@ class Screen:
     def close(self) -> None:
         """End the program."""
         self.child.close(force=True)
-
-    @staticmethod
-    def _pause(key: str) -> float:
-        return 0.8 if key == ESCAPE else _STEADY  # A lone Esc may be the beginning of another key.
 
     def _read(self, seconds: float = _STEADY) -> bool:
         try:

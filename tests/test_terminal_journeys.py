@@ -81,7 +81,7 @@ def test_an_option_is_chosen_by_its_number_and_one_that_is_not_there_is_asked_ag
     screen = desk.start("run", TASK, *model(asks))
     screen.wait_for("answer later")
     screen.press("7")
-    same_as_golden("number-beyond", screen.text)
+    same_as_golden("number-beyond", screen.wait_for("There is no 7"))
     screen.press(ENTER, "3", ENTER)
     assert screen.end() == 0
     assert answers(asks) == ["Django"]
@@ -96,7 +96,7 @@ def test_text_of_ones_own_by_the_other_entry_and_back_from_it(asks: LoopbackServ
     same_as_golden("own-words", screen.wait_for("In your own words (Esc"))
     screen.press(ESCAPE)
     screen.wait_for("> 4. Other")
-    screen.press(ENTER, *"Flask, with 7 routes", ENTER)
+    screen.press(ENTER, "Flask, with 7 routes", ENTER)
     assert screen.end() == 0
     assert answers(asks) == ["Flask, with 7 routes"]
 
@@ -119,8 +119,8 @@ def test_several_are_ticked_and_ones_own_text_beside_them(asks: LoopbackServer, 
     screen.press(ENTER)
     screen.wait_for("Nothing is ticked yet")
     screen.press("1", " ", "3", " ", "4", " ")
-    same_as_golden("ticked", screen.text)
-    screen.press(ENTER, *"audit log", ENTER)
+    same_as_golden("ticked", screen.wait_for("> [x] 4."))
+    screen.press(ENTER, "audit log", ENTER)
     assert screen.end() == 0
     assert answers(asks) == ["Password reset, Social login, audit log"]
 
@@ -150,7 +150,7 @@ def test_several_questions_are_a_form_with_a_way_back_and_a_look_at_all_answers(
     screen.wait_for("Password reset")
     screen.press(" ", ENTER)
     screen.wait_for("Your answer:")
-    screen.press(*"Gate", ENTER)
+    screen.press("Gate", ENTER)
     same_as_golden("form", screen.wait_for("Send them"))
     screen.press("1", ENTER)
     screen.wait_for("> 3. Django")
@@ -185,10 +185,11 @@ def test_a_terminal_is_made_smaller_and_larger_at_a_question(asks: LoopbackServe
     screen.press(DOWN)
     screen.resize(44)
     screen.press(DOWN)
-    assert "> 3. Django" in screen.text
+    screen.wait_for("> 3. Django")
     screen.resize(110)
     screen.press(UP)
-    assert screen.text.count("> 2. FastAPI - Python, types and an OpenAPI description for nothing") == 1
+    screen.wait_for("> 2. FastAPI - Python, types and an OpenAPI description for nothing")
+    assert screen.text.count("2. FastAPI") == 1
     screen.press(ENTER)
     assert screen.end() == 0
     assert answers(asks) == ["FastAPI"]
