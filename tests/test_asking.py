@@ -1,71 +1,164 @@
-"""What a line means as an answer, and a round of questions with a way back."""
+"""The `ask_user` tool: what a model may say in it, and the hint it gets when the question cannot be put."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from upcall.answers import AnswerValue
-from upcall.asking import Back, Place, ask_all, read
-from upcall.errors import AnswerRefused
-from upcall.questions import Answer, Outcome, Question
-from upcall.runs import Run
+from upcall.agents.asking import ASK_USER, HINT, InvalidQuestion, ask_user_schema, question_from
+from upcall.questions import MAX_OPTIONS, MAX_QUESTION_CHARS, ClarificationType, Option, Question
 
-THREE = Question(question="Which?", options=("A", "B", "C"))
-MANY = THREE.model_copy(update={"multi_select": True})
-OWN = Question(question="How many?", options=("1", "2", "8"))
+
+def asked(**arguments: Any) -> Question:
+    return question_from({"question": "Which framework?", **arguments}, agent="coder", call_id="call_1")
 
 
 @pytest.mark.parametrize(
-    ("question", "text"), [(THREE, "7"), (THREE, "0"), (MANY, "1, 7"), (MANY, "4"), (THREE, "٧"), (OWN, "9")]
-)
-def test_a_number_beyond_the_options_is_asked_again(question: Question, text: str) -> None:
-    with pytest.raises(AnswerRefused, match=r"There is no option .*: choose 1 to 3"):
-        read(question, text)
-
-
-@pytest.mark.parametrize(
-    ("question", "text", "value"),
+    "arguments",
     [
-        (THREE, "3", "3"),
-        (MANY, "1, 3", "1, 3"),
-        (THREE, '"7"', "7"),
-        (THREE, "7 of them", "7 of them"),
-        (OWN, "8", "8"),
-        (Question(question="How many?"), "7", "7"),
+        {"question": ""},
+        {"question": "   "},
+        {"question": None},
+        {"question": 5},
+        {"question": ["Which?"]},
+        {"question": {"text": "Which?"}},
+        {"question": "x" * (MAX_QUESTION_CHARS + 1)},
+        {"question": "\ud800"},
+        {"question": "\x1b"},
+        {"options": "Express"},
+        {"options": {"Express": "a framework"}},
+        {"options": 3},
+        {"options": [1, 2]},
+        {"options": [["Express"]]},
+        {"options": [{"title": "Express"}]},
+        {"options": ["Express", "express"]},
+        {"options": [str(number) for number in range(MAX_OPTIONS + 1)]},
+        {"options": ["x" * 401]},
+        {"options": [], "allow_free_text": False},
+        {"allow_free_text": "perhaps"},
+        {"required": []},
+        {"clarification_type": "curiosity"},
+        {"header": "x" * 81},
+        {"context": 7},
+        {"default": "x" * (MAX_QUESTION_CHARS + 1)},
+    ],
+    ids=lambda arguments: repr(arguments)[:50],
+)
+def test_an_invalid_call_gets_an_error_that_ends_with_the_hint(arguments: dict[str, Any]) -> None:
+    """S1-19"""
+    with pytest.raises(InvalidQuestion) as refused:
+        asked(**arguments)
+    assert str(refused.value).startswith("Invalid ask_user call: ")
+    assert str(refused.value).endswith(HINT)
+
+
+def test_a_call_without_a_question_is_invalid() -> None:
+    """S1-11"""
+    with pytest.raises(InvalidQuestion, match="question: Field required"):
+        question_from({}, agent="coder", call_id="call_1")
+
+
+def test_the_hint_is_stable() -> None:
+    """S1-19: models and tests rely on these words"""
+    assert HINT == (
+        "Call ask_user again with a valid question: a non-empty text, and options as a list of distinct strings."
+    )
+
+
+def test_the_error_says_which_argument_is_wrong() -> None:
+    with pytest.raises(InvalidQuestion, match=r"options\.1\.label"):
+        asked(options=["A", {"label": 5}])
+
+
+@pytest.mark.parametrize("name", ["id", "path", "calls", "secret", "asked_at", "askedAt", "expires_at", "expiresAt"])
+def test_a_model_sets_neither_ids_nor_who_asks_nor_when(name: str) -> None:
+    values = {"id": "mine", "path": ["human"], "calls": ["x"], "secret": True}
+    mine = asked(**{name: values.get(name, "2000-01-01T00:00:00Z")})
+    assert (mine.path, mine.calls, mine.secret, mine.expires_at) == (("coder",), ("call_1",), False, None)
+    assert mine.id != "mine"
+    assert mine.asked_at.year > 2000
+
+
+def test_a_model_sets_no_ids_of_options() -> None:
+    mine = asked(options=[{"label": "Express", "id": "2"}, {"label": "FastAPI", "id": "2"}])
+    assert [option.id for option in mine.options] == [None, None]
+
+
+def test_arguments_that_the_tool_does_not_have_are_left_out() -> None:
+    assert asked(urgency="high", _secret=True, by="policy").question == "Which framework?"
+
+
+@pytest.mark.parametrize(
+    ("camel", "value", "snake"),
+    [
+        ("clarificationType", "approach_choice", "clarification_type"),
+        ("allowFreeText", False, "allow_free_text"),
+        ("multiSelect", True, "multi_select"),
     ],
 )
-def test_other_numbers_are_answers(question: Question, text: str, value: str) -> None:
-    assert read(question, text) == value
+def test_camel_case_is_read(camel: str, value: object, snake: str) -> None:
+    """X8"""
+    assert getattr(asked(options=["A"], **{camel: value}), snake) == value
 
 
-class Scripted:
-    """Answers in the given order, and then changes those at the given places."""
-
-    def __init__(self, given: Sequence[AnswerValue | Back], changes: Sequence[int | None] = (None,)) -> None:
-        self._given, self._changes = list(given), list(changes)
-        self.asked: list[tuple[int, AnswerValue | None]] = []
-
-    def ask(self, place: Place) -> AnswerValue | Back:
-        self.asked.append((place.number, place.earlier))
-        return self._given.pop(0)
-
-    def review(self, given: Sequence[tuple[Question, AnswerValue]]) -> int | None:
-        return self._changes.pop(0)
+def test_both_spellings_at_once_are_no_error() -> None:
+    """X8"""
+    mine = asked(clarificationType="suggestion", clarification_type="suggestion")
+    assert mine.clarification_type is ClarificationType.SUGGESTION
 
 
-def run(count: int) -> Run:
-    return Run(task="x", questions=tuple(Question(id=f"q{n}", question=f"{n}?") for n in range(1, count + 1)))
+def test_options_are_strings_or_labels_with_descriptions() -> None:
+    """X5, S4-38"""
+    mine = asked(options=["Express", {"label": "FastAPI", "description": "Python", "value": "f"}])
+    assert mine.options == (Option(label="Express"), Option(label="FastAPI", description="Python"))
 
 
-def test_back_leads_to_the_question_before_with_what_was_said() -> None:
-    skipped = Answer(question_id="q2", outcome=Outcome.SKIPPED)
-    asker = Scripted(["a", Back(), Back(), "b", skipped])
-    assert ask_all(run(2), asker) == {"q1": "b", "q2": skipped}
-    assert asker.asked == [(1, None), (2, None), (1, "a"), (1, "a"), (2, None)]
+@pytest.mark.parametrize("blank", ["", "  ", None, {}, {"label": "", "description": ""}], ids=repr)
+def test_blank_options_are_dropped(blank: object) -> None:
+    """S1-28"""
+    assert asked(options=["A", blank]).options == (Option(label="A"),)
 
 
-def test_an_answer_is_changed_at_the_end_and_the_others_stand() -> None:
-    asker = Scripted(["a", "b", "c", "other"], changes=[0, None])
-    assert ask_all(run(3), asker) == {"q1": "other", "q2": "b", "q3": "c"}
+@pytest.mark.parametrize("name", ["context", "options", "header", "default", "required", "clarification_type"])
+def test_null_is_left_out(name: str) -> None:
+    assert getattr(asked(**{name: None}), name) == getattr(asked(), name)
+
+
+def test_an_empty_call_gets_the_defaults_of_the_seed() -> None:
+    """S1-12, S1-14, S1-15, S1-16"""
+    mine = asked()
+    assert mine.clarification_type is ClarificationType.MISSING_INFO
+    assert (mine.options, mine.allow_free_text, mine.required, mine.multi_select) == ((), True, True, False)
+
+
+def test_a_model_cannot_give_a_risk_a_default() -> None:
+    """Authority"""
+    mine = asked(clarification_type="risk_confirmation", default="Yes", required=False)
+    assert (mine.default, mine.required) == (None, True)
+
+
+def test_the_tool_is_described_as_in_the_seed() -> None:
+    """S4-36"""
+    schema = ask_user_schema()
+    assert schema["name"] == ASK_USER
+    assert schema["description"] == (
+        "Request input from the user when you need clarification or additional information."
+    )
+
+
+def test_the_tool_asks_for_the_question_alone() -> None:
+    """S4-37, S4-38"""
+    parameters = ask_user_schema()["parameters"]
+    assert parameters["required"] == ["question"]
+    assert not {"id", "path", "calls", "secret"} & set(parameters["properties"])
+
+
+def test_the_schema_of_the_tool_holds_no_references() -> None:
+    """Some servers do not follow `$ref` in tools"""
+    assert "$ref" not in str(ask_user_schema())
+
+
+def test_every_argument_says_what_it_is_for() -> None:
+    properties = ask_user_schema()["parameters"]["properties"]
+    assert [name for name, schema in properties.items() if not schema.get("description")] == []
