@@ -24,11 +24,13 @@ _STEADY = 0.15
 _CHANGING = [
     (re.compile(r"\b[0-9a-f]{12}\b"), "0" * 12),
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"), "2026-01-31T12:00:00+00:00"),
-    (re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d\b"), "2026-01-31 12:00"),
     (re.compile(r"(?<= )[ \d]{2}\d\.\d s(?=  |$)", re.MULTILINE), "  0.1 s"),
-    (re.compile(r"\(\d+\.\d s"), "(0.1 s"),
+    (re.compile(r"\(\d+\.\d s(?:  [\d,]+\+\d+ tok)?\)"), "(0.1 s  100+1 tok)"),
+    (re.compile(r" *\+\d+\.\d s "), "     +0.1 s "),
+    (re.compile(r" +[\d,]+\+\d+ tok$", re.MULTILINE), lambda found: "100+1 tok".rjust(len(found[0]))),
+    (re.compile(r"^ +[\d,]+ +[\d,]+ +\d+ +\d\.\d{4}(?=  )", re.MULTILINE), lambda found: "...".rjust(len(found[0]))),
 ]
-"""What differs from run to run, each put at the same length."""
+"""What differs from run to run, or with each change of a prompt, and what is put there at the same length."""
 
 
 def same_each_time(text: str) -> str:
