@@ -25,7 +25,7 @@ from conversation import run as run_team
 from conversation import soon
 from cryptography.fernet import Fernet
 from scenario import Ended, script
-from screens import Desk
+from screens import Desk, desk
 from test_terminal import PROMPT, Terminal, ended, terminal
 
 from upcall import Answer, Outcome, PausableAgent, Question, Run, RunStatus, Settings, Upcall, ask_secret, keep_turns
@@ -42,7 +42,7 @@ SECRET = "correct-horse-7"
 ASKED = "Which password does the server have?"
 DEPLOY = Call("deploy", {"host": "example.org"})
 
-_ = terminal  # The fixture.
+_ = terminal, desk  # The fixtures.
 
 
 @pytest.fixture(autouse=True)

@@ -19,6 +19,9 @@ from upcall.shown import cut, short, wrapped
 from upcall.store import LogEntry
 
 _LABEL = 9
+_LABELS = frozenset(
+    "Run Status Task User Started Updated Files Plan Remark Asked Answer Reason Error".split()  # noqa: SIM905
+)
 
 
 @dataclass(frozen=True)
@@ -81,29 +84,14 @@ def assumptions(run: Run) -> list[str]:
 
 
 def _fitted(line: str, width: int) -> list[str]:
+    """The line broken at the width; what follows stands below what it belongs to."""
     indent = line[: len(line) - len(line.lstrip(" "))]
-    labelled = (
-        line[:_LABEL].strip() and line[_LABEL - 1 : _LABEL + 1].startswith(" ") and not line[:_LABEL].startswith("-")
-    )
-    hanging = " " * _LABEL if labelled and line[: _LABEL - 1].strip() in _LABELS else f"{indent}  "
+    hanging = f"{indent}  "
+    if line[:_LABEL].rstrip() in _LABELS:
+        hanging = " " * _LABEL
+    elif line.startswith(("[x] ", "[ ] ")):
+        hanging = " " * len("[x] ")
     return wrapped(line[len(indent) :], width, indent, hanging)
-
-
-_LABELS = (
-    "Run",
-    "Status",
-    "Task",
-    "User",
-    "Started",
-    "Updated",
-    "Files",
-    "Plan",
-    "Remark",
-    "Asked",
-    "Answer",
-    "Reason",
-    "Error",
-)
 
 
 def _head(run: Run) -> list[str]:
