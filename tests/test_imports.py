@@ -33,6 +33,10 @@ def test_help_loads_neither_autogen_nor_a_model_client() -> None:
     assert not loaded & {"autogen_agentchat", "autogen_core", "autogen_ext", "openai", "pydantic", "sqlalchemy"}
 
 
+def test_lists_on_a_terminal_are_loaded_when_a_question_is_asked() -> None:
+    assert "prompt_toolkit" not in packages_loaded_by("import upcall.cli, upcall.terminal, upcall.terminal_inbox")
+
+
 def test_the_driver_loads_no_model_client_before_one_is_needed() -> None:
     assert not packages_loaded_by("from upcall import Upcall") & {"openai", "autogen_ext"}
 

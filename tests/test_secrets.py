@@ -25,6 +25,7 @@ from conversation import run as run_team
 from conversation import soon
 from cryptography.fernet import Fernet
 from scenario import Ended, script
+from screens import Desk, desk
 from test_terminal import PROMPT, Terminal, ended, terminal
 
 from upcall import Answer, Outcome, PausableAgent, Question, Run, RunStatus, Settings, Upcall, ask_secret, keep_turns
@@ -41,7 +42,7 @@ SECRET = "correct-horse-7"
 ASKED = "Which password does the server have?"
 DEPLOY = Call("deploy", {"host": "example.org"})
 
-_ = terminal  # The fixture.
+_ = terminal, desk  # The fixtures.
 
 
 @pytest.fixture(autouse=True)
@@ -551,6 +552,16 @@ def test_on_a_terminal_a_secret_is_not_echoed(server: LoopbackServer, terminal: 
     status, said = ended(child)
     assert (status, Path("password.txt").read_text()) == (0, SECRET)
     assert SECRET not in said
+
+
+@pytest.mark.slow
+def test_on_a_terminal_that_can_be_drawn_on_a_secret_is_stars(server: LoopbackServer, desk: Desk) -> None:
+    screen = desk.start("run", "Deploy it")
+    screen.wait_for(PROMPT.strip())
+    screen.press(SECRET, "\r")
+    assert (screen.end(), Path("password.txt").read_text()) == (0, SECRET)
+    assert SECRET not in screen.text
+    assert f"Answer: {HIDDEN}" in screen.text
 
 
 @pytest.mark.slow

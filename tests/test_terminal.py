@@ -1,8 +1,9 @@
-"""The command line on a real terminal: a pseudo-terminal with a person's keys."""
+"""The plain prompts on a real terminal: a pseudo-terminal with a person's keys. Lists are in the terminal journeys."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,7 @@ import pexpect
 import pytest
 from scenario import ASK, TASK, script, upcall
 
-from upcall.terminal import safe
+from upcall.shown import safe
 from upcall.testing import Call, Calls
 from upcall.testing.server import LoopbackServer
 
@@ -31,7 +32,7 @@ class Terminal:
             encoding="utf-8",
             timeout=60,
             dimensions=(40, 100),
-            env=None,
+            env={**os.environ, "UPCALL_PLAIN": "true"},  # type: ignore[arg-type]
         )
         self._spawned.append(child)
         return child

@@ -602,6 +602,16 @@ class Upcall:
         stored = await self._access(user).load_whole(self.store, run_id, "log")
         return await self.store.log(stored.run.id, after)
 
+    async def seen_log(self, run_id: str, *, user: str | None = None) -> Sequence[LogEntry]:
+        """As `log`, but nothing for who sees only questions of the run.
+
+        Raises:
+            UnknownRun: there is no such run.
+        """
+        access = self._access(user)
+        run = (await access.load(self.store, run_id, "show")).run
+        return await self.store.log(run.id) if access.whole(run) else ()
+
     def _access(self, user: str | None) -> Access:
         return Access.of(user, self.settings)
 

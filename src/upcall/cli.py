@@ -24,6 +24,7 @@ from upcall.commands import (
     DEBUG,
     FAILED,
     MODEL,
+    PLAIN,
     STORE,
     USER,
     WRONG_USE,
@@ -72,6 +73,7 @@ class _Command(Command):
 
     def __init__(self, *, as_json: bool = False, debug: bool = False, **explicit: Any) -> None:
         super().__init__(as_json=as_json, debug=debug)
+        explicit["plain"] = explicit.get("plain") or None
         self.watching = False
         self.interactive = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
         self.program = _program()
@@ -91,6 +93,7 @@ class _Command(Command):
         """See `Command`."""
         _quiet_autogen()
         self._use(self._settings())
+        self.screen.plain = self.app.settings.plain
 
     def open(self, run_id: str) -> Run:
         """The run, with the model it was started with where the command line names none."""
@@ -99,6 +102,7 @@ class _Command(Command):
     async def _open(self, run_id: str) -> Run:
         found = await self.app.get(run_id)
         await self._use_model_of(found.id)
+        self.screen.events.begin(found)
         return found
 
     async def _use_model_of(self, run_id: str) -> None:
@@ -129,6 +133,28 @@ class _Command(Command):
             answers = self.screen.ask(mine)
             rest = self._consume(self.app.answer_stream(rest.id, answers))
         self.finish(rest)
+
+    def answer_here(self, run_id: str, question_id: str) -> None:
+        """Ask one question of a run in place, with those that are asked beside it, and go on with the run. What is
+        wrong with one run is said, and ends nothing else."""
+        settings, self._run_id = self.app.settings, run_id
+        try:
+            found = self.answerable(self.open(run_id))
+            asked = [each for each in found.questions if each.id == question_id]
+            if not asked:
+                self.screen.note("Somebody else has answered this meanwhile.", "yellow")
+                return
+            given = self.screen.ask(found.model_copy(update={"questions": tuple(asked)}))
+            self.follow(self.app.answer_stream(run_id, given), run_id)
+        except typer.Exit:
+            pass  # The run failed, and has told so.
+        except (KeyboardInterrupt, EOFError):
+            self.stopped()
+        except UpcallError as error:
+            self.screen.error(str(error))
+        finally:
+            self._run_id = None
+            self._use(settings, self.app.store)
 
     def finish(self, rest: Run) -> None:
         """Print how a run rests, and end with the status that goes with it."""
@@ -284,7 +310,7 @@ class _Command(Command):
 
 _SHOWN = (STORE, CONFIG, USER, AS_JSON, DEBUG)
 _look = with_options(_Command, *_SHOWN)
-_work = with_options(_Command, MODEL, BASE_URL, *_SHOWN)
+_work = with_options(_Command, MODEL, BASE_URL, PLAIN, *_SHOWN)
 
 
 @app.command()
@@ -426,18 +452,28 @@ def list_runs(command: _Command) -> None:
 
 
 @app.command()
-@_look
-def inbox(command: _Command) -> None:
-    """List the open questions of all runs that you may answer, oldest first."""
+@_work
+def inbox(
+    command: _Command,
+    watch: Annotated[bool, typer.Option("--watch", help="Wait for new questions, until Ctrl-C.")] = False,
+) -> None:
+    """The open questions of all runs that you may answer, oldest first. On a terminal choose one and answer it."""
     with command:
-        entries = interrupts.run(command.app.inbox())
-        if command.as_json:
+        from upcall.terminal_inbox import Inbox
+
+        if watch and command.as_json:
+            raise CallerError("--watch prints lines as things happen and has no --json; leave one of them out.")
+        opened = Inbox(command.screen, command.app.inbox, command.how_to_answer)
+        if command.interactive and sys.stdout.isatty():
+            opened.work_off(command.answer_here, watch=watch)
+        elif watch:
+            command.watching = True
+            interrupts.run(opened.watch())
+        elif command.as_json:
+            entries = interrupts.run(command.app.inbox())
             command.print_json([{"run_id": each.run_id, **each.question.as_json()} for each in entries])
-        for each in () if command.as_json else entries:
-            command.screen.question(each.question, console=command.screen.out)
-            command.screen.result(command.how_to_answer(each.run_id, each.question.id))
-        if not entries and not command.as_json:
-            command.screen.note("No question waits for you.")
+        else:
+            opened.list()
 
 
 @app.command()
@@ -480,13 +516,16 @@ def audit(
 @app.command()
 @_look
 def show(command: _Command, run_id: RunId) -> None:
-    """Show a run: plan, answers, tokens, open questions, result."""
+    """Show a run: plan, answers, timeline, cost, open questions, result."""
     with command:
         found = interrupts.run(command.app.get(run_id))
         if command.as_json:
             command.print_json(found.as_json())
         else:
-            command.screen.whole(found)
+            from upcall.run_report import Prices
+
+            log = interrupts.run(command.app.seen_log(run_id))
+            command.screen.whole(found, log, Prices.of(command.app.settings, found))
             if found.questions and not found.over:
                 command.screen.waiting(found, command.program, command.store_option, command.screen.out)
 

@@ -44,6 +44,11 @@ CONFIG = SharedOption(
     "config", Annotated[Path | None, typer.Option(help="YAML file with settings [upcall.yaml if it is there].")]
 )
 USER = SharedOption("user", Annotated[str | None, typer.Option(help="Who you are: kept with runs and answers.")])
+PLAIN = SharedOption(
+    "plain",
+    Annotated[bool, typer.Option("--plain", help="Only lines, for screen readers: no lists, no redrawing.")],
+    False,
+)
 AS_JSON = SharedOption(
     "as_json",
     Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")],

@@ -166,6 +166,10 @@ class Option(BaseModel):
     def _from_label(cls, value: Any) -> Any:
         return {"label": value} if isinstance(value, str) else value
 
+    def as_line(self) -> str:
+        """The option as one line, whatever is in it: a second line could pass for another option."""
+        return one_line(f"{self.label} - {self.description}" if self.description else self.label)
+
 
 class Question(BaseModel):
     """Something one agent wants to know from the human.
@@ -269,7 +273,7 @@ class Question(BaseModel):
         """The lines below the question: reason, numbered options, and how it may be answered."""
         words = _words_for(self.question)
         lines = [f"  {words.reason}{self.context}"] if self.context else []
-        lines += [f"  {number}. {_as_line(option)}" for number, option in enumerate(self.options, start=1)]
+        lines += [f"  {number}. {option.as_line()}" for number, option in enumerate(self.options, start=1)]
         if self.options and self.allow_free_text:
             lines.append(f"  {words.own_words}")
         if self.multi_select:
@@ -308,12 +312,6 @@ def _says_nothing(option: Any) -> bool:
     """Whether a model left this entry of the options blank: ``""``, ``null``, ``{}``, ``{"label": ""}``."""
     parts = option.values() if isinstance(option, dict) else [option]
     return all(part is None or (isinstance(part, str) and not part.strip()) for part in parts)
-
-
-def _as_line(option: Option) -> str:
-    """The option as one line, whatever is in it: a second line could pass for another option."""
-    text = f"{option.label} - {option.description}" if option.description else option.label
-    return one_line(text)
 
 
 class Answer(BaseModel):

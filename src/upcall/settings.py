@@ -87,6 +87,15 @@ class McpServer(BaseModel):
         return self
 
 
+class Price(BaseModel):
+    """What a million tokens of a model cost, in the currency of the settings."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    prompt: Annotated[float, Field(ge=0)] = 0.0
+    completion: Annotated[float, Field(ge=0)] = 0.0
+
+
 class Settings(BaseSettings):
     """All that can be set. Environment variables are named ``UPCALL_...``; ``OPENAI_API_KEY`` is read too.
 
@@ -168,6 +177,9 @@ class Settings(BaseSettings):
     max_rounds: AtLeastOne = 30
     max_history: Count = 20
     max_context_chars: Annotated[int, BeforeValidator(no_flag), Field(ge=1000)] = 24000
+    prices: dict[str, Price] = {}
+    currency: str = "USD"
+    plain: bool = False
     stream: bool = False
     verbose: bool | list[AgentName] = False
     log_response_max_chars: AtLeastOne = 2000

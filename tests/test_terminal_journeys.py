@@ -1,0 +1,330 @@
+"""Journeys of a person at a terminal: keys in, and what stands on the screen kept as golden text."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pexpect
+import pytest
+from scenario import TASK, script, upcall
+from screens import CTRL_C, DOWN, ENTER, ESCAPE, LEFT, UP, Desk, desk, same_as_golden, same_each_time
+
+from upcall.testing import Call, Calls
+from upcall.testing.server import LoopbackServer
+
+__all__ = ["desk"]
+
+FRAMEWORK = Call(
+    "ask_user",
+    {
+        "question": "Which framework?",
+        "context": "It decides the language and the layout of every file.",
+        "options": [
+            {"label": "Express", "description": "JavaScript, small and well known"},
+            {"label": "FastAPI", "description": "Python, types and an OpenAPI description for nothing"},
+            "Django",
+        ],
+    },
+)
+FEATURES = Call(
+    "ask_user",
+    {
+        "question": "Which features?",
+        "options": ["Password reset", "Two factors", "Social login"],
+        "multi_select": True,
+        "required": False,
+        "default": "none of them",
+    },
+)
+NAME = Call("ask_user", {"question": "What is the project called?"})
+DONE = '{"summary": "Done."}'
+
+
+@pytest.fixture
+def asks(request: pytest.FixtureRequest) -> Iterator[LoopbackServer]:
+    """A model whose coder asks what the test names."""
+    with LoopbackServer(script(coder=[request.param, DONE])) as server:
+        yield server
+
+
+def model(server: LoopbackServer) -> tuple[str, ...]:
+    return ("--model", "scripted", "--base-url", server.base_url)
+
+
+def answers(server: LoopbackServer) -> list[str]:
+    """What the coder's calls came to."""
+    return list(server.requests[-2].tool_results.values())
+
+
+one = pytest.mark.parametrize("asks", [FRAMEWORK], indirect=True, ids=["one"])
+several = pytest.mark.parametrize("asks", [FEATURES], indirect=True, ids=["several"])
+form = pytest.mark.parametrize("asks", [Calls([FRAMEWORK, FEATURES, NAME])], indirect=True, ids=["form"])
+
+
+@one
+def test_an_option_is_chosen_with_the_arrow_keys(asks: LoopbackServer, desk: Desk) -> None:
+    screen = desk.start("run", TASK, *model(asks))
+    same_as_golden("options", screen.wait_for("answer later"))
+    screen.press(DOWN, DOWN, UP, ENTER)
+    assert screen.end() == 0
+    assert answers(asks) == ["FastAPI"]
+    same_as_golden("options-answered", screen.text)
+
+
+@pytest.mark.slow
+@one
+def test_an_option_is_chosen_by_its_number_and_one_that_is_not_there_is_asked_again(
+    asks: LoopbackServer, desk: Desk
+) -> None:
+    screen = desk.start("run", TASK, *model(asks))
+    screen.wait_for("answer later")
+    screen.press("7")
+    same_as_golden("number-beyond", screen.wait_for("There is no 7"))
+    screen.press(ENTER, "3", ENTER)
+    assert screen.end() == 0
+    assert answers(asks) == ["Django"]
+
+
+@pytest.mark.slow
+@one
+def test_text_of_ones_own_by_the_other_entry_and_back_from_it(asks: LoopbackServer, desk: Desk) -> None:
+    screen = desk.start("run", TASK, *model(asks))
+    screen.wait_for("answer later")
+    screen.press("4", ENTER)
+    same_as_golden("own-words", screen.wait_for("In your own words (Esc"))
+    screen.press(ESCAPE)
+    screen.wait_for("> 4. Other")
+    screen.press(ENTER, "Flask, with 7 routes", ENTER)
+    assert screen.end() == 0
+    assert answers(asks) == ["Flask, with 7 routes"]
+
+
+@pytest.mark.slow
+@one
+def test_text_is_typed_right_away(asks: LoopbackServer, desk: Desk) -> None:
+    screen = desk.start("run", TASK, *model(asks))
+    screen.wait_for("answer later")
+    screen.child.send("2 of them, with Flask\r")
+    assert screen.end() == 0
+    assert answers(asks) == ["2 of them, with Flask"]
+
+
+@pytest.mark.slow
+@several
+def test_several_are_ticked_and_ones_own_text_beside_them(asks: LoopbackServer, desk: Desk) -> None:
+    screen = desk.start("run", TASK, *model(asks))
+    screen.wait_for("answer later")
+    screen.press(ENTER)
+    screen.wait_for("Nothing is ticked yet")
+    screen.press("1", " ", "3", " ", "4", " ")
+    same_as_golden("ticked", screen.wait_for("> [x] 4."))
+    screen.press(ENTER, "audit log", ENTER)
+    assert screen.end() == 0
+    assert answers(asks) == ["Password reset, Social login, audit log"]
+
+
+@pytest.mark.slow
+@several
+def test_a_question_is_skipped(asks: LoopbackServer, desk: Desk) -> None:
+    screen = desk.start("run", TASK, *model(asks))
+    same_as_golden("can-be-skipped", screen.wait_for("answer later"))
+    screen.press(DOWN, DOWN, DOWN, DOWN, ENTER)
+    assert screen.end() == 0
+    assert answers(asks)[0].startswith("The user skipped this question.")
+
+
+@pytest.mark.slow
+@form
+def test_several_questions_are_a_form_with_a_way_back_and_a_look_at_all_answers(
+    asks: LoopbackServer, desk: Desk
+) -> None:
+    screen = desk.start("run", TASK, *model(asks), rows=60)
+    screen.wait_for("answer later")
+    screen.press("2", ENTER)
+    screen.wait_for("[2/3]")
+    screen.press(LEFT)
+    screen.wait_for("> 2. FastAPI")
+    screen.press("3", ENTER)
+    screen.wait_for("Password reset")
+    screen.press(" ", ENTER)
+    screen.wait_for("Your answer:")
+    screen.press("Gate", ENTER)
+    same_as_golden("form", screen.wait_for("Send them"))
+    screen.press("1", ENTER)
+    screen.wait_for("> 3. Django")
+    screen.press(UP, ENTER)
+    screen.wait_for("Which framework? - FastAPI")
+    screen.press(ENTER)
+    assert screen.end() == 0
+    assert set(answers(asks)) == {"FastAPI", "Password reset", "Gate"}
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_the_question_open_and_answer_asks_it_again(desk: Desk) -> None:
+    first = desk.start("run", TASK)
+    first.wait_for("answer later")
+    first.press(DOWN, CTRL_C)
+    assert first.end() == 130
+    same_as_golden("ctrl-c", first.text)
+    (run,) = json.loads(upcall("list", "--json").out)
+    assert run["status"] == "awaiting_clarification"
+    again = desk.start("answer", run["run_id"])
+    again.wait_for("> 1. Express")
+    again.press("2", ENTER)
+    assert again.end() == 0
+    assert "with FastAPI" in again.text
+
+
+@pytest.mark.slow
+@one
+def test_a_terminal_is_made_smaller_and_larger_at_a_question(asks: LoopbackServer, desk: Desk) -> None:
+    screen = desk.start("run", TASK, *model(asks))
+    screen.wait_for("answer later")
+    screen.press(DOWN)
+    screen.resize(44)
+    screen.press(DOWN)
+    screen.wait_for("> 3. Django")
+    screen.resize(110)
+    screen.press(UP)
+    screen.wait_for("> 2. FastAPI - Python, types and an OpenAPI description for nothing")
+    assert screen.text.count("2. FastAPI") == 1
+    screen.press(ENTER)
+    assert screen.end() == 0
+    assert answers(asks) == ["FastAPI"]
+
+
+@pytest.mark.slow
+def test_a_list_longer_than_the_screen_scrolls_and_has_numbers_of_two_digits(desk: Desk) -> None:
+    many = Call("ask_user", {"question": "Which?", "options": [f"Option {n}" for n in range(1, 41)]})
+    with LoopbackServer(script(coder=[many, DONE])) as server:
+        screen = desk.start("run", TASK, *model(server), rows=12)
+        screen.wait_for("answer later")
+        screen.press("37")
+        shown = screen.wait_for("> 37. Option 37")
+        assert "answer later" in shown
+        screen.press(ENTER)
+        assert screen.end() == 0
+        assert answers(server) == ["Option 37"]
+
+
+@pytest.mark.slow
+def test_a_service_manager_that_stops_it_at_a_list_gets_the_terminal_back(desk: Desk) -> None:
+    screen = desk.start("run", TASK)
+    screen.wait_for("answer later")
+    assert not screen.child.getecho()
+    screen.child.kill(signal.SIGTERM)
+    screen.wait_for("is stored; go on with:")
+    assert screen.child.getecho()
+    assert screen.end() == 130
+
+
+@pytest.mark.slow
+@one
+def test_a_narrow_terminal(asks: LoopbackServer, desk: Desk) -> None:
+    screen = desk.start("run", TASK, *model(asks), columns=40)
+    same_as_golden("narrow", screen.wait_for("later"))
+    screen.press("2", ENTER)
+    assert screen.end() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "how", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"UPCALL_PLAIN": "true"}], ids=["no colours", "dumb", "setting"]
+)
+@one
+def test_where_nothing_can_be_drawn_there_are_only_lines(asks: LoopbackServer, desk: Desk, how: dict[str, str]) -> None:
+    screen = desk.start("run", TASK, *model(asks), **how)
+    same_as_golden("plain", screen.wait_for("Your answer:"))
+    screen.child.send("7\r")
+    screen.wait_for("There is no option 7: choose 1 to 3.")
+    screen.child.send('"7"\r')
+    assert screen.end() == 0
+    assert answers(asks) == ["7"]
+
+
+@pytest.mark.slow
+@form
+def test_a_plain_form_goes_back_too(asks: LoopbackServer, desk: Desk) -> None:
+    screen = desk.start("run", TASK, *model(asks), "--plain", rows=60)
+    for mark, said in (("[1/3]", "1"), ("[2/3]", "/back"), ("[1/3]", "2"), ("[2/3]", "1,3"), ("[3/3]", "Gate")):
+        screen.child.expect_exact(mark)
+        screen.child.expect_exact("Your answer: ")
+        screen.child.send(f"{said}\r")
+    screen.child.expect(pexpect.EOF)
+    assert set(answers(asks)) == {"FastAPI", "Password reset, Social login", "Gate"}
+
+
+@pytest.mark.slow
+@one
+def test_a_pipe_gets_lines_that_stand_alone_and_no_control_character(asks: LoopbackServer) -> None:
+    ended = upcall("run", TASK, *model(asks), UPCALL_EXECUTOR="none")
+    upcall("answer", ended.err.split("upcall answer ")[1].split()[0], "Express")
+    assert "\x1b" not in ended.err + ended.out
+    same_as_golden("pipe", same_each_time(ended.err))
+
+
+@pytest.mark.slow
+def test_enter_alone_consents_to_nothing(desk: Desk) -> None:
+    command = Call("run_command", {"command": "rm -rf build && printf '%s' done"})
+    Path("work/build").mkdir(parents=True)
+    with LoopbackServer(script(coder=[command, DONE])) as server:
+        screen = desk.start(
+            "run", TASK, *model(server), "--workspace", "work", "--unsafe-local", UPCALL_EXECUTOR="auto"
+        )
+        same_as_golden("consent", screen.wait_for("answer later"))
+        screen.press(ENTER)
+        screen.wait_for("Nothing is chosen yet")
+        screen.press("3", ENTER)
+        assert screen.end() == 0
+    assert Path("work/build").is_dir()
+
+
+@pytest.mark.slow
+def test_the_inbox_is_worked_off_in_place_and_waits_for_new_questions(desk: Desk) -> None:
+    first = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    screen = desk.start("inbox", "--watch", rows=60)
+    same_as_golden("inbox", screen.wait_for("Esc ends"))
+    second = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    screen.wait_for("2. Which framework?")
+    screen.press(ENTER)
+    screen.wait_for("> 1. Express")
+    screen.press(CTRL_C)
+    screen.wait_for("go on with:")
+    screen.press("1", ENTER)
+    screen.wait_for("> 1. Express")
+    screen.press("2", ENTER)
+    screen.wait_for("is completed")
+    screen.wait_for("> 1. Which framework?")
+    screen.press(ESCAPE)
+    assert screen.end() == 0
+    statuses = {each["run_id"]: each["status"] for each in json.loads(upcall("list", "--json").out)}
+    assert statuses == {first: "completed", second: "awaiting_clarification"}
+
+
+@pytest.mark.slow
+def test_a_plain_inbox_asks_for_a_number(desk: Desk) -> None:
+    upcall("run", TASK, "--detach")
+    screen = desk.start("inbox", "--plain")
+    screen.wait_for("Number of the question")
+    screen.child.send("5\r")
+    screen.wait_for("There is no question 5")
+    screen.child.send("1\r")
+    screen.wait_for("Your answer:")
+    screen.child.send("Django\r")
+    assert screen.end() == 0
+    assert "No question waits for you." in screen.text
+
+
+@pytest.mark.slow
+def test_show_has_plan_answers_timeline_and_cost_in_80_columns(desk: Desk) -> None:
+    Path("upcall.yaml").write_text("model: demo\nprices: {demo: {prompt: 2, completion: 10}}\ncurrency: EUR\n")
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    upcall("answer", run_id, "Express", "--user", "alice")
+    screen = desk.start("show", run_id, rows=80)
+    assert screen.end() == 0
+    head, rest = screen.text.split("# User")
+    assert "Status   completed" in head
+    same_as_golden("show", f"# User{rest}")
