@@ -17,7 +17,7 @@ from autogen_agentchat.messages import TextMessage
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool
 
-from upcall import identity
+from upcall import identity, tracing
 from upcall.access import Access, InboxEntry
 from upcall.agents.answering import same_question_judge
 from upcall.agents.coder import Execution
@@ -145,6 +145,8 @@ class Upcall:
         self._model_client = model_client
         self._tools = tuple(tools)
         self._expiry = Expiry(self.store, self._go_on)
+        if self.settings.tracing:
+            tracing.turn_on()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -220,7 +222,8 @@ class Upcall:
             "unattended": unattended,
             **chosen(expires_after, on_expiry),
         }
-        run = run.model_copy(update={"inputs": self._inputs(run.id, workspace, documents, kept, standing)})
+        inputs = self._inputs(run.id, workspace, documents, kept, standing)
+        run = run.model_copy(update={"inputs": inputs | (tracing.start(run.id) if self.settings.tracing else {})})
         crew = self._crew(run)
         first = TextMessage(source=USER, content=task)
         inbox = (*map(_said_before, history), first)
@@ -355,6 +358,8 @@ class Upcall:
         stored, crew = await self._checked(StoredRun(forked, checkpoint, 0))
         async with crew.closed_on_error():
             inputs = copied_workspace(run.inputs, run.id, forked_id, _absolute(workspace) if workspace else None)
+            link = inputs.pop(tracing.TRACEPARENT, None)
+            inputs |= tracing.start(forked_id, link=link) if self.settings.tracing else {}
             forked = with_doubts(forked.model_copy(update={"inputs": inputs}), in_doubt(point.records))
         await crew.close()
         with recorded_as("forked", access.user, run=run.id, question=question_id):
@@ -641,8 +646,8 @@ class Upcall:
         self, stored: StoredRun, crew: _Crew, records: Mapping[str, str]
     ) -> AsyncGenerator[Event | Run, None]:
         while stored.run.working:
-            ladder = self._ladder(stored.run, crew)
-            stretch = Stretch(stored, self.store, self._phase, ladder=ladder, records=records)
+            ladder, traced = self._ladder(stored.run, crew), self.settings.tracing
+            stretch = Stretch(stored, self.store, self._phase, ladder=ladder, records=records, traced=traced)
             async with aclosing(self._work(stretch, stored, crew)) as events:
                 async for event in events:
                     yield event
@@ -704,6 +709,7 @@ class Upcall:
             checkpoint = await fitted(crew.team, stored.run.id, stored.checkpoint, stored.records)
         return replace(stored, checkpoint=checkpoint), replace(crew, loaded=True)
 
+    @tracing.unseen
     def _crew(self, run: Run) -> _Crew:
         if self._make_team is not None:
             team, judging = keep_turns(_built(self._make_team), user_proxy=USER), self._clients_to_judge(run)

@@ -224,6 +224,7 @@ class _Command(Command):
     def _use(self, settings: Settings, store: RunStore | None = None) -> None:
         from upcall.app import Upcall
         from upcall.sealing import KEY
+        from upcall.tracing import export as tracing_to_exporter
 
         models: list[Settings | ModelSettings] = [settings, *settings.agents.values(), *settings.llms.values()]
         self._secrets = [key.get_secret_value() for each in models if (key := each.api_key) is not None]
@@ -231,6 +232,8 @@ class _Command(Command):
         for component in (*(each.model_client for each in models), *settings.tools):
             self._secrets += _texts_in(component)
         self.app = Upcall(settings=settings, store=store)
+        if settings.tracing:
+            tracing_to_exporter()
 
     def _announce(self) -> None:
         """The first line, where the replies are scripted."""

@@ -169,6 +169,7 @@ class Settings(BaseSettings):
     max_history: Count = 20
     max_context_chars: Annotated[int, BeforeValidator(no_flag), Field(ge=1000)] = 24000
     stream: bool = False
+    tracing: bool = False
     verbose: bool | list[AgentName] = False
     log_response_max_chars: AtLeastOne = 2000
 
