@@ -68,7 +68,9 @@ def team_of(replies: dict[str, Sequence[Reply]], *, stock: bool = False) -> Make
     def make() -> Team:
         members = [agent("lead", agent("coder"), agent("tester"))]
         if stock:
-            last = AssistantAgent("last", client, system_message="You are the last.", tools=[note], reflect_on_tool_use=True)
+            last = AssistantAgent(
+                "last", client, system_message="You are the last.", tools=[note], reflect_on_tool_use=True
+            )
             return RoundRobinGroupChat([*members, last], termination_condition=TextMessageTermination("last"))
         return RoundRobinGroupChat(members, termination_condition=TextMessageTermination("lead"))
 

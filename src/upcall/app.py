@@ -56,6 +56,7 @@ from upcall.store import LogEntry, MailCame, RunStore, StoredRun
 from upcall.stretch import Event, Stretch, delivered
 from upcall.tasks import whole
 from upcall.teams import PHASES, USER, TeamOptions, root_team
+from upcall.timings import Worked
 from upcall.undo import undo
 from upcall.workers import at_work
 
@@ -166,6 +167,15 @@ class Upcall:
         """
         execution = _execution(self.settings) if self._make_team is None else None
         return None if execution is None else f"commands run {execution.executor.description}"
+
+    def team(self) -> Team:
+        """A team like those that work on runs, to look at (`upcall.pictures.team_svg`): no run has it.
+
+        Raises:
+            ConfigurationError: it cannot be built.
+        """
+        inputs = self._inputs("RUN", None, (), {}, ())
+        return self._crew(Run(task="", inputs=inputs)).team
 
     # -- what a caller does -------------------------------------------------------------------------------------------
 
@@ -538,6 +548,17 @@ class Upcall:
         """
         access = self._access(user)
         return access.shown((await access.load(self.store, run_id, "show")).run)
+
+    async def worked(self, run_id: str, *, user: str | None = None) -> Sequence[Worked]:
+        """When teams were at work on a run, and which calls of models and tools they made then, oldest first: what
+        `upcall.pictures.timeline` draws. What was going on when a process was killed is not among it.
+
+        Raises:
+            UnknownRun: there is no such run.
+            NotAllowed: it is somebody else's.
+        """
+        stored = await self._access(user).load_whole(self.store, run_id, "show")
+        return await self.store.worked(stored.run.id)
 
     async def check(self, run_id: str, *, user: str | None = None) -> Sequence[Misfit]:
         """What keeps a stored run from going on with this team: a member, a nested agent or a tool that its open work
