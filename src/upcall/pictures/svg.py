@@ -17,6 +17,9 @@ FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monos
 ADVANCE = 0.61
 """The width of a character, in heights of the font: the widest of the fonts above."""
 
+MAX_CHARS = 4000
+"""What is longer is cut anywhere before it is looked at: no line of a picture takes more."""
+
 INK, FAINT, LINE, PAPER, SHADE = "#1b1f24", "#525a64", "#9aa3ad", "#ffffff", "#f2f4f6"
 BLUE, ORANGE, RED, GREEN = "#0072b2", "#e69f00", "#c04a00", "#00694a"
 
@@ -38,18 +41,20 @@ def cleaned(text: str) -> str:
 
 def width_of(text: str, size: float) -> float:
     """How wide a text is at most, in pixels. What comes from another font than ours may be twice as wide."""
-    cells = sum(0 if unicodedata.category(char) in ("Mn", "Me") else 2 if _is_wide(char) else 1 for char in text)
-    return cells * ADVANCE * size
+    return sum(map(_cells, text)) * ADVANCE * size
 
 
 def fitted(text: str, width: float, size: float) -> str:
     """The text, cleaned, and cut where it is wider than `width`; empty where not one character fits."""
-    text = cleaned(text)
-    if width_of(text, size) <= width:
-        return text
-    while text and width_of(f"{text}…", size) > width:
-        text = text[:-1]
-    return f"{text.rstrip()}…" if text else ""
+    room, used, last = width / (ADVANCE * size), 0, 0
+    text = cleaned(text[:MAX_CHARS])
+    for place, char in enumerate(text):
+        used += _cells(char)
+        if used > room:
+            return f"{text[:last].rstrip()}…" if last else ""
+        if used <= room - 1:
+            last = place + 1
+    return text
 
 
 def length(seconds: float) -> str:
@@ -162,8 +167,13 @@ def _escaped(text: str) -> str:
     return escape(text, quote=True)
 
 
-def _is_wide(char: str) -> bool:
-    return char >= "\u0590" and not "\u2010" <= char <= "\u2027"
+def _cells(char: str) -> int:
+    """How many places of a monospaced font a character takes at most."""
+    if char < "\u0300":
+        return 1
+    if unicodedata.category(char) in ("Mn", "Me"):
+        return 0
+    return 2 if char >= "\u0590" and not "\u2010" <= char <= "\u2027" else 1
 
 
 def _n(number: float) -> str:

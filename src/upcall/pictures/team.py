@@ -12,9 +12,11 @@ from autogen_agentchat.base import ChatAgent, Team
 from autogen_agentchat.teams import BaseGroupChat
 from autogen_core.tools import BaseTool, Workbench
 
+from upcall.agents.clarifier import Clarifier
 from upcall.agents.execution import ExecutionWorkbench
 from upcall.agents.files import FileWorkbench
 from upcall.agents.nested_team import NestedTeam
+from upcall.agents.planner import Planner
 from upcall.agents.toolset import Toolset
 from upcall.group_chats import graph_of, manager_of, members
 from upcall.insides import agent_of, assistant_parts, is_static, parts_of, static_tools, team_of
@@ -102,10 +104,10 @@ def _part(part: ChatAgent | Team, above: frozenset[int]) -> Member:
         names = [name for name in (*toolset.tools, *(name for name, _ in offered)) if name not in toolset.nested]
         hands_to = [*(each.target for each in toolset.handoffs.values()), *_targets(part)]
         inside = tuple(_part(each, above) for each in toolset.nested.values())
-        asks = toolset.ask_user or bool(_targets(part))
+        asks = toolset.ask_user or isinstance(part, Clarifier)
         return Member(part.name, kind, "agent", tuple(names), tuple(dict.fromkeys(hands_to)), asks, inside)
     inside = tuple(_part(each, above) for each in parts_of(part) if isinstance(each, ChatAgent | Team))
-    return Member(part.name, kind, hands_to=_targets(part), asks=bool(_targets(part)), inside=inside)
+    return Member(part.name, kind, hands_to=_targets(part), asks=isinstance(part, Planner), inside=inside)
 
 
 def _targets(agent: ChatAgent) -> tuple[str, ...]:
@@ -228,7 +230,7 @@ class _Box:
         self.inside = [_Box(each, inner) for each in member.inside] if fits else []
         self._rows = list(_rows(member, width - 2 * INSET, named=not fits))
         nested = sum(each.height + GAP for each in self.inside)
-        self.height = TITLE + ROW * len(self._rows) + nested + (INSET if nested else 6)
+        self.height: float = TITLE + ROW * len(self._rows) + nested + (INSET if nested else 6)
 
     def draw(self, drawing: Drawing, x: float, y: float) -> None:
         """The box, with its corner at (`x`, `y`), and all that is in it."""
@@ -278,15 +280,14 @@ def _columns(edges: Sequence[tuple[str, str]], order: Sequence[str]) -> list[int
     columns = [0] * len(edges)
     for number in sorted(range(len(edges)), key=lambda each: spans[each][1] - spans[each][0]):
         low, high = spans[number]
-        free = next(
-            (at for at, there in enumerate(taken) if all(high < one or other < low for one, other in there)), -1
-        )
-        if free < 0:
-            free = len(taken)
-            taken.append([])
-        taken[free].append((low, high))
-        columns[number] = free
+        column = next((at for at, there in enumerate(taken) if _is_free(there, low, high)), len(taken))
+        taken[column:] = [[*taken[column], (low, high)] if column < len(taken) else [(low, high)], *taken[column + 1 :]]
+        columns[number] = column
     return columns
+
+
+def _is_free(there: Sequence[tuple[int, int]], low: int, high: int) -> bool:
+    return all(high < first or last < low for first, last in there)
 
 
 def _tip(drawing: Drawing, x: float, y: float, way: int) -> None:
@@ -312,7 +313,7 @@ def _wrapped(first: str, words: Sequence[str], width: float) -> Iterator[str]:
         piece = cleaned(word) + ("," if number + 1 < len(words) else "")
         if line.strip() and line != first and width_of(f"{line} {piece}", 11) > width:
             yield line
-            line = "  " + piece
+            line = piece
         else:
             line = f"{line.rstrip()} {piece}"
     yield line

@@ -102,7 +102,12 @@ def _head(drawing: Drawing, run: Run) -> None:
     drawing.text(MARGIN, 28, f"Run {run.id}: {run.status}", size=16, width=wide, bold=True)
     drawing.text(MARGIN, 48, run.task, width=wide, colour=FAINT)
     x = float(MARGIN)
-    for kind, told in (("model", "model call"), ("tool", "tool call"), ("failed", "failed"), ("wait", "stopped")):
+    for kind, told in (
+        ("model", "model call"),
+        ("tool", "tool call"),
+        ("failed", "failed"),
+        ("wait", "no work: a wait"),
+    ):
         if kind == "wait":
             drawing.rect(x, 61, 14, 11, fill=drawing.hatched, stroke=LINE)
         else:
@@ -221,7 +226,7 @@ class _Lanes:
         self.lanes: list[_Lane] = []
         for path in agents:
             rows = _rows([call for call in calls if call.path == path])
-            height = max(LANE, len(rows) * ROW + 8)
+            height = max(LANE, len(rows) * ROW + 13)
             self.lanes.append(_Lane(path, top, height, rows))
             top += height
         self.bottom = top
@@ -236,7 +241,7 @@ class _Lanes:
                 MARGIN + indent, middle + 4, lane.path[-1], width=LABELS - indent - 8, bold=len(lane.path) == 1
             )
             for number, row in enumerate(lane.rows):
-                self._row(drawing, row, lane.top + (lane.height - len(lane.rows) * ROW) / 2 + number * ROW)
+                self._row(drawing, row, lane.top + 4 + number * ROW)
             for each in asked:
                 if each.question.path == lane.path:
                     self._question(drawing, each, lane.top + lane.height - 4)
@@ -285,7 +290,7 @@ def _column(drawing: Drawing, part: Part, left: float, width: float, lanes: _Lan
     tip = f"waited for the human: {took}" if numbers else f"stopped: {took}"
     drawing.rect(left, top, width, height, fill=drawing.hatched, tip=tip, kind="break")
     for text, above, bold in ((named, 18, True), (took, 6, False)):
-        if width_of(text, 10) <= width - 2:
+        if width_of(text, 10) <= (width if bold else width - 2):
             drawing.text(middle, top - above, text, size=10, width=width, anchor="middle", bold=bold)
 
 

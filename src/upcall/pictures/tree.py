@@ -35,7 +35,7 @@ def tree(run: Run) -> str:
     drawing.text(MARGIN, 28, f"Run {run.id}: {run.status}", size=16, width=wide, bold=True)
     drawing.text(MARGIN, 48, run.task, width=wide, colour=FAINT)
     nodes = list(_nodes(run, agents, asked))
-    y, parents = 62.0, {0: 52.0}
+    y, parents = 64.0, {0: 56.0}
     for node in nodes[:MAX_NODES]:
         depth = min(node.depth, MAX_DEPTH)
         x, middle = float(MARGIN + STEP * depth), y + 12
