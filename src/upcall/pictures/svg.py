@@ -46,7 +46,7 @@ def width_of(text: str, size: float) -> float:
 
 def fitted(text: str, width: float, size: float) -> str:
     """The text, cleaned, and cut where it is wider than `width`; empty where not one character fits."""
-    room, used, last = width / (ADVANCE * size), 0, 0
+    room, used, last = width / (ADVANCE * size) + 1e-6, 0, 0
     text = cleaned(text[:MAX_CHARS])
     for place, char in enumerate(text):
         used += _cells(char)
