@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,7 +28,7 @@ from upcall.pictures import team_mermaid, team_svg, timeline, tree
 from upcall.pictures.svg import BLUE, FAINT, INK, PAPER, RED, cleaned, fitted, length, width_of
 from upcall.runs import Usage
 from upcall.testing import Call, Fail, Reply, ScriptedModelClient
-from upcall.timings import TimedCall, Worked
+from upcall.timings import MAX_CALLS, TimedCall, Timings, Worked, read_worked
 
 SVG = "{http://www.w3.org/2000/svg}"
 START = datetime(2026, 11, 22, 8, tzinfo=UTC)
@@ -347,6 +349,24 @@ def test_the_command_line_draws_runs_and_the_team() -> None:
     assert upcall("team").out.startswith("flowchart TB\n")
     assert upcall("team", "--svg", "team.svg").status == 0
     assert_neat(Path("team.svg").read_text())
+
+
+def test_times_come_back_from_the_log_as_they_were() -> None:
+    kept = Timings()
+    begun = time.monotonic()
+    kept.note(("lead",), begun)
+    kept.note(("lead", "coder"), begun, "write file", failed=True)
+    for _ in range(MAX_CALLS):
+        kept.note(("lead",), begun, "a:b!")
+    worked = read_worked(START.isoformat(), json.loads(json.dumps(kept.entry())))
+    assert worked.end == START
+    assert len(worked.calls) == MAX_CALLS
+    assert {(call.path, call.tool, call.failed) for call in worked.calls} == {
+        (("lead",), "", False),
+        (("lead", "coder"), "write_file", True),
+        (("lead",), "a:b!", False),
+    }
+    assert not read_worked(START.isoformat(), Timings().entry()).calls
 
 
 # -- teams ------------------------------------------------------------------------------------------------------------

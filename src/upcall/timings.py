@@ -1,7 +1,7 @@
 """When model and tool calls of a run were made, and how long they took: what a timeline is drawn from.
 
 A stretch keeps them in memory, and they are stored as one entry of the run's log with the write that ends the stretch:
-about 30 bytes a call and no write of its own. A stretch that is killed leaves none.
+about 12 bytes a call and no write of its own. A stretch that is killed leaves none.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
-
-from upcall import identity
 
 TIMED = "timed"
 """The kind of the log's entries that hold times. `RunStore.log` leaves them out: they are no acts of anybody."""
@@ -47,43 +45,38 @@ class Worked:
 class Timings:
     """The times of one stretch, which begins now."""
 
-    began: datetime = field(default_factory=lambda: identity.now())
     _start: float = field(default_factory=time.monotonic)
-    _calls: dict[str, list[list[int | str]]] = field(default_factory=dict)
+    _calls: dict[str, list[str]] = field(default_factory=dict)
     _count: int = 0
 
     def note(self, path: Iterable[str], start: float, tool: str = "", *, failed: bool = False) -> None:
         """Note a call that began at `start` (of `time.monotonic`) and has just ended."""
         self._count += 1
-        if self._count > MAX_CALLS:
-            return
-        call: list[int | str] = [_ms(start - self._start), _ms(time.monotonic() - start)]
-        call += [tool, 1] if failed else [tool] if tool else []
-        self._calls.setdefault("/".join(path), []).append(call)
+        if self._count <= MAX_CALLS:
+            times = f"{_ms(start - self._start)}+{_ms(time.monotonic() - start)}{'!' if failed else ''}"
+            of = f":{'_'.join(tool.split())}" if tool else ""
+            self._calls.setdefault("/".join(path), []).append(times + of)
 
     def entry(self) -> dict[str, Any]:
-        """The detail of the log's entry: when it began, and milliseconds from then on. By the agent's path, each call
-        is start, length, tool and 1 for an error, as far as these are there."""
-        return {"from": self.began.isoformat(), "ms": _ms(time.monotonic() - self._start), "calls": self._calls}
+        """The detail of the log's entry, which is as old as the end of the stretch: how many milliseconds it took, and
+        its calls by path. ``900+12!:search`` began after 900 ms, took 12, failed, and was of the tool search."""
+        calls = {path: " ".join(made) for path, made in self._calls.items()}
+        return {"ms": _ms(time.monotonic() - self._start), "calls": calls}
 
 
-def read_worked(detail: Mapping[str, Any]) -> Worked:
-    """What an entry of the log holds."""
-    began = datetime.fromisoformat(detail["from"])
-
-    def at(ms: int) -> datetime:
-        return began + timedelta(milliseconds=ms)
-
-    calls = [
-        TimedCall(tuple(path.split("/")), at(start), at(start + length), *_rest(rest))
-        for path, made in detail["calls"].items()
-        for start, length, *rest in made
-    ]
-    return Worked(began, at(detail["ms"]), tuple(sorted(calls, key=lambda call: call.start)))
+def read_worked(at: str, detail: Mapping[str, Any]) -> Worked:
+    """What an entry of the log holds that was written `at` this time."""
+    end = datetime.fromisoformat(at)
+    start = end - timedelta(milliseconds=detail["ms"])
+    calls = [_read(call, path, start) for path, made in detail["calls"].items() for call in made.split(" ")]
+    return Worked(start, end, tuple(sorted(calls, key=lambda call: call.start)))
 
 
-def _rest(rest: list[Any]) -> tuple[str, bool]:
-    return (str(rest[0]) if rest else "", len(rest) > 1)
+def _read(text: str, path: str, start: datetime) -> TimedCall:
+    times, _, tool = text.partition(":")
+    began, took = times.rstrip("!").split("+")
+    at = start + timedelta(milliseconds=int(began))
+    return TimedCall(tuple(path.split("/")), at, at + timedelta(milliseconds=int(took)), tool, times.endswith("!"))
 
 
 def _ms(seconds: float) -> int:
