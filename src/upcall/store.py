@@ -381,7 +381,7 @@ class RunStore:
     async def worked(self, run_id: str) -> Sequence[Worked]:
         """When teams were at work on a run, and the calls that they made, oldest first."""
         timed = select(log).where(log.c.run_id == run_id, log.c.kind == TIMED)
-        return [read_worked(each.at, each.detail) for each in await self.database.read(partial(_entries, timed))]
+        return [read_worked(each.detail) for each in await self.database.read(partial(_entries, timed))]
 
     async def trail(self, after: int = 0) -> Sequence[LogEntry]:
         """The logs of all runs in one, oldest first, from the entry that follows the one with the id `after`."""

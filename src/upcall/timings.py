@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 TIMED = "timed"
@@ -58,15 +58,16 @@ class Timings:
             self._calls.setdefault("/".join(path), []).append(times + of)
 
     def entry(self) -> dict[str, Any]:
-        """The detail of the log's entry, which is as old as the end of the stretch: how many milliseconds it took, and
-        its calls by path. ``900+12!:search`` began after 900 ms, took 12, failed, and was of the tool search."""
+        """The detail of the log's entry: when the stretch ended (in milliseconds, since the log counts in seconds), how
+        many milliseconds it took, and its calls by path. ``900+12!:search`` began after 900 ms, took 12, failed, and
+        was of the tool search."""
         calls = {path: " ".join(made) for path, made in self._calls.items()}
-        return {"ms": _ms(time.monotonic() - self._start), "calls": calls}
+        return {"end": round(time.time() * 1000), "ms": _ms(time.monotonic() - self._start), "calls": calls}
 
 
-def read_worked(at: str, detail: Mapping[str, Any]) -> Worked:
-    """What an entry of the log holds that was written `at` this time."""
-    end = datetime.fromisoformat(at)
+def read_worked(detail: Mapping[str, Any]) -> Worked:
+    """What an entry of the log holds."""
+    end = datetime.fromtimestamp(detail["end"] / 1000, UTC)
     start = end - timedelta(milliseconds=detail["ms"])
     calls = [_read(call, path, start) for path, made in detail["calls"].items() for call in made.split(" ")]
     return Worked(start, end, tuple(sorted(calls, key=lambda call: call.start)))

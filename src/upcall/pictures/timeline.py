@@ -34,8 +34,9 @@ LANE, ROW, ROWS = 22, 9, 4
 
 MAX_LANES = 60
 MAX_LISTED = 60
+SECOND = timedelta(seconds=1)
 NO_GAP = timedelta(seconds=0.25)
-"""A team that stops for less, without an answer in between, did not stop for anybody who looks at the picture."""
+"""A team that stops for less did not stop for anybody who looks at the picture."""
 
 
 @dataclass(frozen=True)
@@ -136,19 +137,20 @@ def _parts(run: Run, worked: Sequence[Worked], asked: Sequence[Asked]) -> list[P
     last = max([run.created_at, *(each.end for each in worked)])
     spans = [(each.start, each.end) for each in worked] or _between(run, asked)
     spans.sort()
-    ends = [each.answer.answered_at for each in asked if each.answer and each.answer.by is AnsweredBy.HUMAN]
     merged: list[tuple[datetime, datetime]] = []
     for start, end in spans:
-        answered = merged and any(merged[-1][1] <= each <= start for each in ends)
-        if merged and start - merged[-1][1] <= NO_GAP and not answered:
+        if merged and start - merged[-1][1] <= NO_GAP:
             merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         else:
             merged.append((start, max(start, end)))
+    left = [each for each in asked if each.answer]
     parts: list[Part] = []
     for start, end in merged:
         if parts:
             before = parts[-1].end
-            parts.append(Part(before, start, False, _waiting(asked, before, start)))
+            waited = tuple(each for each in left if _waited(each, before, start))
+            left = [each for each in left if each not in waited]
+            parts.append(Part(before, start, False, waited))
         parts.append(Part(start, end, True))
     if still := tuple(each for each in asked if each.answer is None):
         end = parts[-1].end if parts else last
@@ -173,13 +175,10 @@ def _between(run: Run, asked: Sequence[Asked]) -> list[tuple[datetime, datetime]
     return spans or [(run.created_at, end)]
 
 
-def _waiting(asked: Sequence[Asked], start: datetime, end: datetime) -> tuple[Asked, ...]:
-    """The questions that waited in a break and got their answers at its end."""
-    return tuple(
-        each
-        for each in asked
-        if each.answer and each.question.asked_at <= end and start <= each.answer.answered_at <= end + NO_GAP
-    )
+def _waited(asked: Asked, start: datetime, end: datetime) -> bool:
+    """Whether a question got its answer in a break. It is known to the second, and the break more exactly."""
+    answer = asked.answer
+    return answer is not None and asked.question.asked_at <= end and start - SECOND < answer.answered_at <= end + NO_GAP
 
 
 class _Scale:
@@ -260,6 +259,9 @@ class _Lanes:
     def _question(self, drawing: Drawing, asked: Asked, y: float) -> None:
         start = self._scale.x(asked.question.asked_at)
         end = self._scale.x(asked.answer.answered_at) if asked.answer else float(RIGHT)
+        for part, left, width in self._scale.columns:
+            if asked in part.asked:  # Exactly, whatever the seconds say.
+                start, end = min(start, left), left + width
         drawing.line([(start, y), (max(start, end), y)], stroke=RED, width=2)
         drawing.diamond(min(start, RIGHT - 5), y, 4, tip=f"{asked.number}. {asked.question.question}: {asked.outcome}")
 

@@ -35,7 +35,8 @@ class Asked:
         by = f"{answer.user or answer.by.value} after {after}"
         if self.question.secret or answer.sealed:
             return f"{answer.outcome.value} by {by}: (secret)"
-        said = ", ".join([*answer.selected, *([answer.text] if answer.text else [])])
+        chosen = ", ".join(answer.selected)
+        said = ", ".join(filter(None, [chosen, answer.text if answer.text != chosen else ""]))
         word = "answered" if answer.outcome is Outcome.ANSWERED else answer.outcome.value
         return f"{word} by {by}" + (f": {said}" if said else "")
 
