@@ -250,6 +250,21 @@ def test_calls_at_the_same_time_are_in_rows_of_their_own() -> None:
     assert sorted(bar.top for bar in bars)[0] < sorted(bar.top for bar in bars)[-1]
 
 
+def test_a_wait_is_where_its_question_was_asked_and_answered_though_these_are_known_to_the_second() -> None:
+    at = [START + timedelta(seconds=each) for each in (0.2, 0.7, 9.6, 9.9)]
+    calls = TimedCall(("lead",), at[0], at[1]), TimedCall(("lead",), at[2], at[3])
+    question = Question(question="Which?", path=("lead",), asked_at=START)
+    answer = Answer(question_id=question.id, text="A", answered_at=START + timedelta(seconds=9))
+    run = Run(task=TASK, closed=(question,), answers=(answer,), created_at=START, updated_at=at[3])
+    worked = [Worked(at[0], at[1], calls[:1]), Worked(at[2], at[3], calls[1:])]
+    for picture in (read(timeline(run, worked)), read(timeline(run))):
+        (wait,) = rects(picture, "break")
+        waits = [each for each in picture.iter(f"{SVG}polyline") if each.attrib["stroke"] == RED]
+        (start, _), (end, _) = (tuple(map(float, point.split(","))) for point in waits[-1].attrib["points"].split())
+        assert (start, end) == pytest.approx((wait.left, wait.right), abs=0.1)
+        assert "8.9 s" in {each.what for each in texts(picture)} or "9.0 s" in {each.what for each in texts(picture)}
+
+
 def test_answers_of_no_human_are_no_wait() -> None:
     question = Question(question="Which?", path=("lead",), asked_at=START + timedelta(seconds=1))
     done = START + timedelta(seconds=2)

@@ -166,11 +166,11 @@ def _between(run: Run, asked: Sequence[Asked]) -> list[tuple[datetime, datetime]
         answer = each.answer
         if answer is not None and answer.by is not AnsweredBy.HUMAN:
             continue
-        if each.question.asked_at > at:
+        if each.question.asked_at >= at:
             spans.append((at, each.question.asked_at))
         at = max(at, answer.answered_at if answer else each.question.asked_at)
     end = max(at, run.updated_at)
-    if end > at and not any(each.answer is None for each in asked):
+    if not any(each.answer is None for each in asked):
         spans.append((at, end))
     return spans or [(run.created_at, end)]
 
@@ -204,7 +204,9 @@ class _Scale:
         """Where a moment is, in pixels."""
         for part, left, width in self.columns:
             if moment <= part.end:
-                inside = (moment - part.start).total_seconds() / part.seconds if part.seconds else 0.0
+                inside = (
+                    (moment - part.start).total_seconds() / part.seconds if part.seconds else float(moment == part.end)
+                )
                 return left + width * min(1.0, max(0.0, inside))
         return float(RIGHT)
 
@@ -243,7 +245,7 @@ class _Lanes:
                 self._row(drawing, row, lane.top + 4 + number * ROW)
             for each in asked:
                 if each.question.path == lane.path:
-                    self._question(drawing, each, lane.top + lane.height - 4)
+                    self._question(drawing, each, lane)
         drawing.line([(MARGIN, self.bottom), (RIGHT, self.bottom)])
 
     def _row(self, drawing: Drawing, row: Sequence[TimedCall], y: float) -> None:
@@ -256,14 +258,21 @@ class _Lanes:
             tip = f"{'/'.join(call.path)}: {what}, {took}{', failed' if call.failed else ''}"
             _bar(drawing, left, y, width, bool(call.tool), call.failed, tip)
 
-    def _question(self, drawing: Drawing, asked: Asked, y: float) -> None:
-        start = self._scale.x(asked.question.asked_at)
+    def _question(self, drawing: Drawing, asked: Asked, lane: _Lane) -> None:
+        y = lane.top + lane.height - 4
+        start = self._scale.x(_asked_at(asked, lane))
         end = self._scale.x(asked.answer.answered_at) if asked.answer else float(RIGHT)
         for part, left, width in self._scale.columns:
             if asked in part.asked:  # Exactly, whatever the seconds say.
                 start, end = min(start, left), left + width
         drawing.line([(start, y), (max(start, end), y)], stroke=RED, width=2)
         drawing.diamond(min(start, RIGHT - 5), y, 4, tip=f"{asked.number}. {asked.question.question}: {asked.outcome}")
+
+
+def _asked_at(asked: Asked, lane: _Lane) -> datetime:
+    """When a question was asked: it is known to the second, and the call that it came of more exactly."""
+    at = asked.question.asked_at
+    return max((call.end for row in lane.rows for call in row if at <= call.end < at + SECOND), default=at)
 
 
 def _rows(calls: Sequence[TimedCall]) -> tuple[tuple[TimedCall, ...], ...]:
