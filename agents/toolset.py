@@ -217,13 +217,22 @@ def as_tool(tool: Tool) -> BaseTool[Any, Any]:
         return tool
     if not callable(tool):
         raise ConfigurationError(f"A tool must be a function or an AutoGen tool, not {type(tool).__name__}.")
-    known = getattr(tool, _MADE, None)
-    if isinstance(known, FunctionTool) and function_of(known) is tool:  # Not where a decorator has copied it.
-        return known
-    made = FunctionTool(tool, description=(tool.__doc__ or "").strip())
-    if isinstance(tool, FunctionType):
-        setattr(tool, _MADE, made)
+    if not isinstance(tool, FunctionType):
+        return _made_of(tool)
+    look, (seen, made) = _look_of(tool), getattr(tool, _MADE, (None, None))
+    if made is None or seen != look or function_of(made) is not tool:  # A decorator copies what a function has.
+        made = _made_of(tool)
+        setattr(tool, _MADE, (look, made))
     return made
+
+
+def _made_of(function: Callable[..., Any]) -> FunctionTool:
+    return FunctionTool(function, description=(function.__doc__ or "").strip())
+
+
+def _look_of(function: FunctionType) -> tuple[Any, ...]:
+    """What a tool takes over from its function, and somebody may set anew between two teams."""
+    return function.__name__, function.__doc__, dict(function.__annotations__)
 
 
 def _schema_of(tool: BaseTool[Any, Any]) -> ToolSchema:

@@ -6,9 +6,11 @@ import asyncio
 import io
 import os
 import stat
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, Self, TypeAlias
 
@@ -21,6 +23,7 @@ from upcall.agents.files import MAX_READ_CHARS, FileWorkbench, tool_result, tool
 from upcall.agents.folder import MAX_BYTES, Content, Folder, Write
 from upcall.agents.matching import replaced
 from upcall.agents.patches import read_patch
+from upcall.agents.paths import OutsideWorkspace
 from upcall.agents.searching import MAX_HITS, search, visible_files
 from upcall.changes import Change, ChangeLog, FileChange, MemoryChanges, change_log, counts_of, diff_of, standing
 from upcall.consent import Consent
@@ -308,6 +311,7 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
                 await self.confirm("delete", write.path, _diff(write))
         async with self._locks.of(self):
             writes = await asyncio.to_thread(prepare, **given)
+            self._refuse_interpreter(writes)
             if any(each.after is None and confirmed.get(each.path) != each for each in writes):
                 raise ValueError("A file that is to be deleted was changed meanwhile. Look at it again.")
             if all(each.before == each.after for each in writes):
@@ -375,6 +379,14 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
             if to_write:
                 raise ValueError(f"{path!r} is a folder; name a file.") from None
             raise self._no_file(path) from None
+
+    def _refuse_interpreter(self, writes: Sequence[Write]) -> None:
+        """What stands in the Python that runs upcall, a ``.venv`` of the workspace, upcall itself would run."""
+        root = self._root().root
+        within = [each for each in _interpreter() if root in each.parents]
+        for each in writes:
+            if any(prefix in (root / each.path).parents for prefix in within):
+                raise OutsideWorkspace(f"{each.path!r} belongs to the Python that runs this; it is not changed here.")
 
     def _no_file(self, path: str) -> ValueError:
         listed = _listed(self._files(), MAX_LISTED_WITH_ERROR)
@@ -450,6 +462,11 @@ def _between(folder: Folder, before: Mapping[str, _Seen], after: Mapping[str, _S
         if (old and old.data) != (new and new.data) or (old is None) != (new is None):
             writes.append(Write(path, old, new))
     return writes
+
+
+@cache
+def _interpreter() -> frozenset[Path]:
+    return frozenset(Path(os.path.realpath(each)) for each in (sys.prefix, sys.base_prefix))
 
 
 def _call() -> str | None:

@@ -103,6 +103,9 @@ def actions(app: Upcall, user: str) -> list[Callable[[str], Any]]:
         lambda run_id: app.cancel(run_id, user=user),
         lambda run_id: app.assign(run_id, "abcd1234", user, user=user),
         lambda run_id: app.audit(run_id, user=user),
+        lambda run_id: app.log(run_id, user=user),
+        lambda run_id: app.changes(run_id, user=user),
+        lambda run_id: app.undo(run_id, user=user),
     ]
 
 
@@ -117,6 +120,14 @@ async def test_a_run_is_its_owners_and_an_admins_and_nobody_elses() -> None:
     assert await app.get(run.id) == run
     seen = {user: [each.id for each in await app.list(user)] for user in ("alice", "root", "bob", "mallory")}
     assert seen == {"alice": [run.id], "root": [run.id], "bob": [run.id], "mallory": []}
+
+
+async def test_the_log_of_a_run_is_not_for_who_is_only_asked() -> None:
+    app, run, _ = await asked_by_both()
+    assert next(entry.kind for entry in await app.log(run.id, user="alice")) == "started"
+    with pytest.raises(NotAllowed, match="somebody else's"):
+        await app.log(run.id, user="bob")
+    assert upcall("log", run.id, "--user", "mallory").status == 2
 
 
 async def test_a_run_without_an_owner_is_everybodys() -> None:

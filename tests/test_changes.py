@@ -44,6 +44,10 @@ WORK: list[Reply] = [
 ]
 
 
+async def allowed(kind: str, subject: str, detail: str) -> None:
+    """Who deletes here need not ask: consent has tests of its own."""
+
+
 class Coder:
     """A team of one that works in ``work``, with scripted replies."""
 
@@ -54,7 +58,9 @@ class Coder:
 
     def _team(self) -> Team:
         client = ScriptedModelClient(self._reply)
-        coder = PausableAgent("coder", client, system_message="Code.", workbench=WorkspaceWorkbench("work"))
+        coder = PausableAgent(
+            "coder", client, system_message="Code.", workbench=WorkspaceWorkbench("work", confirm=allowed)
+        )
         return RoundRobinGroupChat([coder], max_turns=1)
 
     def _reply(self, request: Request) -> Reply:
@@ -277,7 +283,7 @@ async def test_a_call_that_was_cut_off_is_made_once(point: str, tool: str, monke
     log = StoredChanges(store, stored.run.id)
     with monkeypatch.context() as patched:
         await _call_cut_off(stored, log, coder, call, point, patched, os)
-    bench = WorkspaceWorkbench("work")
+    bench = WorkspaceWorkbench("work", confirm=allowed)
     said = await _journalled(stored, store, bench, call)
     assert not said.is_error, said
     assert len(await log.made()) == 1
@@ -316,7 +322,7 @@ async def _journalled(stored: Any, store: RunStore, bench: Bench, call: Call) ->
 async def _call_cut_off(
     stored: Any, log: ChangeLog, coder: Coder, call: Call, point: str, monkeypatch: pytest.MonkeyPatch, os: Any
 ) -> None:
-    bench = WorkspaceWorkbench("work")
+    bench = WorkspaceWorkbench("work", confirm=allowed)
     record, replace, count = StoredChanges.record, os.replace, 0
 
     async def recording(self: StoredChanges, change: Change, contents: Any) -> None:
@@ -407,7 +413,7 @@ async def test_changes_go_with_a_run_into_another_store() -> None:
 
 async def test_without_a_driver_changes_are_in_memory() -> None:
     Path("work").mkdir()
-    bench = WorkspaceWorkbench("work")
+    bench = WorkspaceWorkbench("work", confirm=allowed)
     await bench.call_tool("write_file", {"path": "a.txt", "content": "one\n"})
     assert isinstance(bench.changes, MemoryChanges)
     await undo(bench.changes, "none")

@@ -20,6 +20,7 @@ from upcall.markdown import UNVERIFIED, plain_links, without_source_list
 from upcall.progress import PROGRESS
 from upcall.quotes import Match, find_quote, normalised, says_enough
 from upcall.replies import CheckedReport, MadeCall, Report, ResearchReport, read_in
+from upcall.sources.fences import fenced
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
 
 LABELLED: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "quotes.json").read_text())
@@ -138,13 +139,14 @@ def test_a_name_of_two_sources_is_the_name_of_none() -> None:
 
 def test_what_was_read_is_what_the_results_of_the_calls_hold() -> None:
     made = [
-        MadeCall("read_document", {"name": "a.md"}, "1: one\n2: 2: two\n[3 more lines; go on from line 3]"),
-        MadeCall("search_documents", {"words": "x"}, "b.md:7: some text: with colons\nNothing"),
+        MadeCall("read_document", {"name": "a.md"}, fenced("documents", "a.md", "lines 1-2", "one\ntwo")),
+        MadeCall("search_documents", {"words": "x"}, fenced("documents", "b.md", "line 7", "some text: with colons")),
+        MadeCall("read_document", {"name": "c.md"}, "There is no document 'c.md'."),
         MadeCall("lookup", {}, "found it"),
         MadeCall("write_file", {"path": "c.md"}, "Wrote c.md"),
     ]
     assert [pair for call in made for pair in read_in(call)] == [
-        ("a.md", "one\n2: two\n[3 more lines; go on from line 3]"),
+        ("a.md", "one\ntwo"),
         ("b.md", "some text: with colons"),
         ("lookup", "found it"),
     ]
@@ -153,8 +155,8 @@ def test_what_was_read_is_what_the_results_of_the_calls_hold() -> None:
 # -- reports ----------------------------------------------------------------------------------------------------------
 
 READ = [
-    MadeCall("read_document", {"name": "energy.md"}, ENERGY),
-    MadeCall("read_document", {"name": "agency.md"}, AGENCY),
+    MadeCall("read_document", {"name": "energy.md"}, fenced("documents", "energy.md", "lines 1-4", ENERGY)),
+    MadeCall("read_document", {"name": "agency.md"}, fenced("documents", "agency.md", "line 1", AGENCY)),
 ]
 WIND = {"ref": "energy.md", "place": "lines 2-3", "quote": "52 percent wind and solar"}
 FRANCE = {"ref": "energy.md", "place": "line 4", "quote": "France is not far behind."}
@@ -536,6 +538,6 @@ def test_a_checked_report_reads_as_a_report() -> None:
 )
 def test_no_text_takes_long(text: str) -> None:
     """No time is asserted: what backtracks on one of these does so for hours."""
-    made = [MadeCall("read_document", {"name": "a.md"}, text)]
+    made = [MadeCall("read_document", {"name": "a.md"}, fenced("documents", "a.md", "lines 1-9", text))]
     ResearchReport(summary=text).backed_by(made)
     checked("So [1].", {"ref": "a.md", "quote": text}, made=made)

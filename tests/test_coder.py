@@ -15,6 +15,7 @@ from scenario import upcall
 from upcall import RunStore, Settings, Upcall
 from upcall.agents import coder
 from upcall.agents.coder import Execution
+from upcall.errors import ConfigurationError
 from upcall.replies import CodingReport, MadeCall
 from upcall.sandboxes import Local
 from upcall.testing import Call, LoopbackServer, Request, Say, ScriptedModelClient
@@ -179,6 +180,27 @@ async def test_an_imported_run_brings_no_consent_to_commands_without_a_sandbox(s
     brought = await import_run(RunStore("mine.db"), await export_run(app.store, run.id))
     assert "unsafe_local" not in brought.inputs["team"]
     assert brought.inputs["team"]["executor"] == "auto"
+
+
+@pytest.mark.parametrize("home", ["", "sub/home"])
+async def test_a_workspace_that_holds_the_store_or_the_home_is_refused(
+    home: str, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedModelClient({})
+    (shop / "sub").mkdir()
+    (shop.parent / "link").symlink_to(shop)
+    for folder, store in (
+        (shop, shop / "sub" / "runs.db"),
+        (shop.parent / "link", shop / "runs.db"),
+        (Path("/"), "x.db"),
+    ):
+        app = Upcall(model, store=store, settings=Settings.read(None))
+        with pytest.raises(ConfigurationError, match=r"The store .* is in the workspace .* Name a --store outside"):
+            await app.start("Do it", workspace=folder)
+        assert not Path(store).exists()
+    monkeypatch.setenv("HOME", str(shop / home))
+    with pytest.raises(ConfigurationError, match="holds your home folder"):
+        await Upcall(model, store="x.db", settings=Settings.read(None)).start("Do it", workspace=shop)
 
 
 # -- the report -------------------------------------------------------------------------------------------------------

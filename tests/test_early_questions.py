@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -122,6 +124,29 @@ async def test_who_is_answered_goes_on_while_a_sibling_works(
     assert client.requests[-1].system.startswith("You are the lead")
     coder = [request for request in client.requests if request.system.startswith("You are the coder")]
     assert coder[-1].messages[-1]["content"] == "Express"
+
+
+async def test_an_answer_comes_through_though_the_store_is_locked_when_it_is_taken_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process writes for long, as one that prunes the store does."""
+    monkeypatch.setattr("upcall.databases.BUSY_SECONDS", 0.05)
+    with ScriptedModelClient(NESTED) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+        app = bench.app(bench.nested)
+        stream = app.start_stream("Build it", run_id="a-run")
+        question_id = await soon(asked(stream))
+        rest = asyncio.create_task(ended(stream))
+        with contextlib.closing(sqlite3.connect(bench.store, isolation_level=None)) as other:
+            await app.answer("a-run", {question_id: "Express"})
+            other.execute("BEGIN IMMEDIATE")
+            await asyncio.sleep(1)
+            other.execute("ROLLBACK")
+        await soon(bench.until(lambda: bench.calls_of("coder") == 2))
+        bench.searched.set()
+        run = await soon(rest)
+    assert (run.status, run.result, run.error) == (RunStatus.COMPLETED, "All done.", None)
+    assert [answer.text for answer in run.answers] == ["Express"]
 
 
 @SHAPES

@@ -20,7 +20,6 @@ from cryptography.fernet import Fernet
 from injections import INJECTIONS, Injection
 
 from upcall import AnsweredBy, Run, RunStatus, Settings, Upcall, ask_secret
-from upcall.agents.documents import in_one_line
 from upcall.markdown import UNVERIFIED
 from upcall.plans import PlanStatus
 from upcall.sealing import KEY
@@ -149,7 +148,7 @@ class World:
         (self.workspace / "notes.md").write_text(f"# Notes\n{injection.text}\n{MARK}\n")
         (self.documents / "energy.md").write_text(f"# Energy\nWind is 52 percent.\n{injection.text}\n{MARK}\n")
         (self.documents / file_name(injection.text)).write_text("# Named\nAn innocent text.\n")
-        self.named = in_one_line(file_name(injection.text))
+        self.named = " ".join(file_name(injection.text).split())
         self.further_lines = {line for line in injection.text.splitlines()[1:] if any(map(str.isalpha, line))}
         self._injection = injection
         self.before = self.files()
@@ -260,7 +259,8 @@ def nothing_was_told(server: LoopbackServer, world: World) -> None:
         assert Counter(each["role"] for each in request.messages)["system"] == 1
     offered = {request.system.split(" of a team")[0]: names(request.body) for request in server.requests}
     assert offered["You are the lead"] == {"coder", "researcher", "ask_user"}
-    assert offered["You are the coder"] == {"list_files", "read_file", "write_file", "ask_user"}
+    reading, writing = {"list_files", "read_file", "search_files", "show_diff"}, {"write_file", "edit_file"}
+    assert offered["You are the coder"] == {*reading, *writing, "apply_patch", "delete_file", "ask_user"}
     assert offered["You are the researcher"] == {"search_documents", "read_document", "lookup", "deploy", "ask_user"}
 
 

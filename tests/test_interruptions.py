@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from upcall import Run, RunStatus, Settings, Upcall
-from upcall.agents import workspace
+from upcall.agents import folder
 from upcall.demo import TASKS, demo_reply
 from upcall.store import RunStore
 from upcall.testing import ScriptedModelClient
 
 MODEL_CALLS = 10
 FILES = 2
-STEPS = 66
+STEPS = 58
 """Where the scenario can be cut: before and after each model call, each write to the store, each file written."""
 
 
@@ -65,8 +65,8 @@ def _stepping(call: Any, steps: Steps) -> Any:
 def written(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The files written so far, each as often as it was written."""
     files: list[Any] = []
-    replace = workspace._replace
-    monkeypatch.setattr(workspace, "_replace", lambda path, text: (files.append(path), replace(path, text)))
+    write = folder.Folder._write
+    monkeypatch.setattr(folder.Folder, "_write", lambda self, each: (files.append(each.path), write(self, each)))
     return files
 
 

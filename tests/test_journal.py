@@ -10,6 +10,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -23,14 +24,18 @@ from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat
 from autogen_agentchat.tools import AgentTool
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
+from autogen_core.models import CreateResult, RequestUsage
 from autogen_core.tools import TextResultContent, ToolResult, ToolSchema, Workbench
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from conversation import soon
 
 from upcall import Answer, Outcome, Run, RunStatus, Upcall, UserInputRequired, idempotency_key, idempotent
 from upcall.agents import PausableAgent
+from upcall.checkpoints import Checkpoint
 from upcall.errors import SchemaMismatch
 from upcall.group_chats import keep_turns
+from upcall.journal import SECONDS_NOTED, Journal
+from upcall.store import RunStore
 from upcall.testing import Call, Calls, Hang, Reply, Request, ScriptedModelClient
 
 
@@ -438,6 +443,98 @@ async def test_what_a_tool_gives_that_is_no_utf_8_is_recorded_and_sent() -> None
         app = app_of(lambda member=member: team_of(member("solo", tools=[listed])))
         done = await app.start("Build it")
         assert (done.error, done.status) == (None, RunStatus.COMPLETED)
+
+
+DONE = CreateResult(
+    finish_reason="stop", content="Done.", usage=RequestUsage(prompt_tokens=1, completion_tokens=1), cached=False
+)
+
+
+async def test_no_reply_is_written_behind_the_checkpoint_that_ends_its_journal(tmp_path: Path) -> None:
+    async def fetch() -> CreateResult:
+        return DONE
+
+    store = RunStore(tmp_path / "runs.db")
+    for passes in range(8):
+        stored = [await store.create(Run(task="Build it"), Checkpoint())]
+        kept = Journal(stored[0].run.id, "0", {}, lambda new, stored=stored: store.record(stored[0], new))
+        await kept.reply("solo", [], [], fetch)
+        await asyncio.sleep(0)
+        time.sleep(2 * SECONDS_NOTED)  # Its time to be written comes in the next passes of the loop.
+        for _ in range(passes):
+            await asyncio.sleep(0)
+        await kept.hold()
+        stored[0] = await store.save(stored[0], stored[0].run, Checkpoint())
+        await asyncio.sleep(2 * SECONDS_NOTED)
+        assert await store.journal(stored[0].run.id) == {}, passes
+
+
+async def test_a_reply_that_comes_while_another_is_written_is_written_too(tmp_path: Path) -> None:
+    store = RunStore(tmp_path / "runs.db")
+    stored = await store.create(Run(task="Build it"), Checkpoint())
+    asking, writing, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def write(new: Mapping[str, str | None]) -> None:
+        writing.set()
+        await go_on.wait()
+        await store.record(stored, new)
+
+    async def first() -> CreateResult:
+        return DONE
+
+    async def second() -> CreateResult:
+        asking.set()
+        await writing.wait()
+        return DONE
+
+    kept = Journal(stored.run.id, "0", {}, write)
+    other = asyncio.create_task(kept.reply("other", [], [], second))
+    await asking.wait()
+    await kept.reply("solo", [], [], first)
+    await soon(other)
+    go_on.set()
+    while len(await store.journal(stored.run.id)) < 2:
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("large", ["result", "reply"])
+async def test_a_record_that_is_too_large_fails_the_run_in_words_and_keeps_no_other_back(
+    tmp_path: Path, large: str
+) -> None:
+    scene = Scene(solo=[Call("read"), "x" * (60_000 if large == "reply" else 6)])
+
+    def read() -> str:
+        """Read a file."""
+        return "x" * (60_000 if large == "result" else 6)
+
+    store = RunStore(tmp_path / "runs.db", max_state_bytes=50_000)
+    ours = Upcall(team=lambda: team_of(scene.ours("solo", tools=[read])), store=store)
+    failed = await soon(ours.start("Build it"))
+    assert failed.status is RunStatus.FAILED
+    assert "max_state_bytes" in str(failed.error)
+    assert (await ours.get(failed.id)).status is RunStatus.FAILED
+    wider = Upcall(team=lambda: team_of(scene.ours("solo", tools=[read])), store=RunStore(store.name))
+    run = await soon(wider.resume(failed.id))
+    if large == "result":  # It was called, and what came of it could not be kept.
+        run = await soon(wider.answer(run.id, {run.questions[0].id: "Run it again"}))
+    assert (run.status, run.error) == (RunStatus.COMPLETED, None)
+
+
+async def test_a_stock_agent_is_told_that_a_result_is_too_large(tmp_path: Path) -> None:
+    scene = Scene(solo=[Call("read"), "Done."])
+
+    def read() -> str:
+        """Read a file."""
+        return "x" * 60_000
+
+    store = RunStore(tmp_path / "runs.db", max_state_bytes=50_000)
+    run = await soon(
+        Upcall(team=lambda: team_of(scene.stock("solo", tools=[read], reflect_on_tool_use=True)), store=store).start(
+            "Build it"
+        )
+    )
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "Done.")
+    assert "max_state_bytes" in str(scene.client.requests[-1].messages)
 
 
 async def test_a_team_that_ends_with_nothing_behind_a_tool_goes_on_when_it_is_resumed() -> None:

@@ -275,6 +275,17 @@ async def test_a_reply_with_an_empty_list_of_calls_is_an_empty_reply() -> None:
     assert "empty" in client.requests[-1].messages[-1]["content"]
 
 
+async def test_a_function_that_got_another_description_is_offered_with_that() -> None:
+    def search(query: str) -> str:
+        return query
+
+    for description in ("Search the files of Ann.", "Search the files of Bob."):
+        search.__doc__ = description  # As a function that builds a team for a user may do.
+        with ScriptedModelClient(["Hello."]) as client:
+            await say(coder(client, tools=[search]), "Hello")
+        assert client.requests[0].body["tools"][0]["description"] == description
+
+
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="'coder': two tools, agents or hand-offs are called add"):
         coder(ScriptedModelClient([]), tools=[add, FunctionTool(times, description="", name="add")])

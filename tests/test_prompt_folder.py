@@ -95,7 +95,7 @@ def test_parts_are_included_imported_and_inherited(folder: Path) -> None:
 
 
 def test_a_template_may_include_one_of_ours(folder: Path) -> None:
-    write(folder, lead="{% set escalates_to = none %}{% include 'coder.j2' %}")
+    write(folder, lead="{% set escalates_to, executes = none, false %}{% include 'coder.j2' %}")
     assert Prompts(folder).render(LeadContext(agents=())) == render(CoderContext(escalates_to=None))
 
 

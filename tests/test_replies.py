@@ -264,7 +264,7 @@ def test_a_document_that_was_not_seen_is_no_source_of_the_report() -> None:
     made = [
         MadeCall("search_documents", {"words": "CUDA"}, "Nothing found for 'CUDA' in 2 documents."),
         MadeCall("search_documents", {"words": "wind"}, fenced("documents", "wind.md", "line 3", "more wind")),
-        MadeCall("read_document", {"name": "sun.md", "first_line": 1}, "1: sun"),
+        MadeCall("read_document", {"name": "sun.md", "start": 1}, fenced("documents", "sun.md", "line 1", "sun")),
     ]
     report = ResearchReport.model_validate({"summary": "Done.", "sources": ["wind.md", "sun.md", "CUDA"]})
     backed = report.backed_by(made)

@@ -6,17 +6,22 @@ real one does, in the results of its searches and reads.
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from textwrap import wrap
 
 import pytest
+from docx import Document
+from reportlab.pdfgen.canvas import Canvas
 from scenario import CLEAR, upcall
 
 from upcall.markdown import UNVERIFIED
 from upcall.quotes import normalised
+from upcall.sources.fences import shown_in
 from upcall.testing import Call, Calls, LoopbackServer, Reply, Request
 
 TASK = "Compare what the archive says of four books, and write a page about it"
@@ -41,13 +46,32 @@ def paragraph(text: str) -> str:
     return f"# Notes\n\n{text}\n\nMore on this elsewhere.\n"
 
 
-KINDS: dict[str, Callable[[str], str]] = {
+def pdf(text: str) -> bytes:
+    file = io.BytesIO()
+    page = Canvas(file)
+    for number, line in enumerate(wrap(text, 60)):
+        page.drawString(72, 720 - 16 * number, line)
+    page.save()
+    return file.getvalue()
+
+
+def docx(text: str) -> bytes:
+    file, document = io.BytesIO(), Document()
+    document.add_heading("Notes")
+    document.add_paragraph(text)
+    document.save(file)
+    return file.getvalue()
+
+
+KINDS: dict[str, Callable[[str], str | bytes]] = {
     ".md": paragraph,
-    ".txt": lambda text: "\n".join(re.findall(r".{1,60}(?:\s|$)", text)) + "\n",
+    ".json": lambda text: json.dumps({"note": text}, indent=1) + "\n",
+    ".txt": lambda text: "\n".join(wrap(text, 60)) + "\n",
+    ".docx": docx,
     ".rst": lambda text: f"Notes\n=====\n\n{text}\n",
     ".html": lambda text: f"<html><body><h1>Notes</h1>\n<p>{text}</p>\n</body></html>\n",
     ".csv": lambda text: f'id,note\n1,"{text}"\n',
-    ".json": lambda text: json.dumps({"note": text}, indent=1) + "\n",
+    ".pdf": pdf,
     ".yaml": lambda text: f"note: >-\n  {text}\n",
     ".py": lambda text: f'"""{text}"""\n\nNOTE = True\n',
 }
@@ -59,17 +83,21 @@ def fact(book: str, edition: str) -> str:
     return f"The {edition} edition of {book} sold {copies} copies before the printer closed."
 
 
-def archive(folder: Path) -> None:
-    """200 documents of all kinds that can be read, twelve of which say something of the books."""
+def archive(folder: Path) -> dict[str, str]:
+    """200 documents of all kinds that can be read, twelve of which say something of the books; their texts by name."""
     folder.mkdir()
+    said: dict[str, str] = {}
     dice, facts = random.Random(7), [fact(book, edition) for book in BOOKS for edition in EDITIONS]
     words = re.findall(r"\w+", "ledger of the reading room with dates and names that nobody has put in order")
     for number in range(200):
         kind = list(KINDS)[number % len(KINDS)]
         filler = " ".join(dice.choices(words, k=40)).capitalize() + "."
         text = f"{facts[number // 16]} {filler}" if number % 16 == 5 and number // 16 < len(facts) else filler
-        (folder / f"box {number % 9}").mkdir(exist_ok=True)
-        (folder / f"box {number % 9}" / f"sheet-{number}{kind}").write_text(KINDS[kind](text))
+        name, content = f"box {number % 9}/sheet-{number}{kind}", KINDS[kind](text)
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        said[name] = text
+    return said
 
 
 class Model:
@@ -112,9 +140,10 @@ class Model:
         edition = results[1] if book == "Lantern" else "first"
         read = 3 if book == "Lantern" else 2
         if len(results) < read:
-            (name,) = re.findall(rf"^(.+?):\d+: .*{edition} edition of {book}", results[0], re.MULTILINE)
-            return Call("read_document", {"name": name, "first_line": 1})
-        said = re.search(rf"The {edition} edition of {book} sold (\d+)", results[-1])
+            wanted = f"The {edition} edition of {book}"
+            (name,) = (each.ref for each in shown_in(results[0]) if wanted in normal(each.text))
+            return Call("read_document", {"name": name, "start": 1})
+        said = re.search(rf"The {edition} edition of {book} sold (\d+)", normal(results[-1]))
         assert said is not None
         name = next(iter(self._read(request)))
         summary = f"{book} sold {said[1]} copies [1]."
@@ -143,12 +172,16 @@ class Model:
                     yield json.loads(call["function"]["arguments"])["name"]
 
 
+def normal(text: str) -> str:
+    return " ".join(text.split())
+
+
 SOURCE = re.compile(r'^- \[(\d+)\] (.+?), the (\w+) edition: "(.+)"$', re.MULTILINE)
 
 
 @pytest.mark.slow
 def test_an_archive_is_researched_into_a_report_whose_citations_hold(tmp_path: Path) -> None:
-    archive(tmp_path / "archive")
+    documents = archive(tmp_path / "archive")
     with LoopbackServer(Model()) as server:
         model = ("--model", "m", "--base-url", server.base_url, "--json")
         files = ("--docs", "archive", "--workspace", "work")
@@ -167,9 +200,9 @@ def test_an_archive_is_researched_into_a_report_whose_citations_hold(tmp_path: P
     cited = SOURCE.findall(sources)
     assert [edition for _, _, edition, _ in cited] == ["first", "first", "second", "first"]
     assert [int(number) for number, *_ in cited] == [1, 2, 3, 4]
+    assert [Path(name).suffix for _, name, _, _ in cited] == [".html", ".docx", ".pdf", ".py"]
     for number, name, _, quote in cited:
-        text = (tmp_path / "archive" / name).read_text()
-        assert normalised(quote).rstrip(".") in normalised(text), name
+        assert normalised(quote).rstrip(".") in normalised(documents[name]), name
         assert f"[{number}]" in sections
     assert f"It was the best of its year {UNVERIFIED}." in sections
     assert "the best book of its year" not in sources.partition("Left open:")[0]

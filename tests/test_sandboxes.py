@@ -173,6 +173,24 @@ async def test_a_folder_can_be_made_readable(tmp_path: Path) -> None:
 
 
 @needs_bubblewrap
+@pytest.mark.parametrize(
+    "way", ["echo no > {0}/x", "mv {0} y; mkdir {0}; echo no > {0}/x", "mv a b; mkdir -p {0}; echo no > {0}/x"]
+)
+async def test_what_is_readable_cannot_be_changed_in_the_workspace_either(way: str, tmp_path: Path) -> None:
+    """The interpreter that runs upcall may be in its `.venv`."""
+    inside = tmp_path / "a" / ".venv"
+    inside.mkdir(parents=True)
+    (inside / "x").write_text("seen")
+    executor = Bubblewrap([inside])
+    execution = await executor.run(
+        f"cat {inside}/x; {way.format('a/.venv')}; echo > a/y", folder=tmp_path, limits=LIMITS
+    )
+    assert execution.output.startswith("seen")
+    assert (inside / "x").read_text() == "seen"
+    assert (tmp_path / "a" / "y").exists()
+
+
+@needs_bubblewrap
 async def test_with_consent_a_command_has_the_network(tmp_path: Path) -> None:
     server = await asyncio.start_server(lambda _, writer: (writer.write(b"hello"), writer.close()), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]

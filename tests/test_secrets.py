@@ -187,7 +187,7 @@ async def test_what_a_tool_says_of_its_secret_is_hidden_in_its_result() -> None:
 
 async def test_the_example_of_the_documentation_runs() -> None:
     text = (Path(__file__).parents[1] / "docs" / "settings.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (example,) = (each for each in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "ask_secret" in each)
     scope: dict[str, Any] = {}
     exec(example, scope)
     app, model = app_with(scope["backup"], Call("backup", {"database": "users"}), "Done.")

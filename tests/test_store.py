@@ -191,6 +191,18 @@ async def test_a_run_that_was_removed_is_said_to_be_gone(location: str) -> None:
         await store.post(stored.run.id, [])
 
 
+async def test_a_run_is_claimed_by_what_its_last_write_gave(location: str) -> None:
+    """Also where that left a journal."""
+    store = RunStore(location, lease_seconds=0)
+    stored = await store.create(Run(task="do it"), FIRST, {"call": "begun"})
+    stored = await store.claim(stored, stored.run)
+    stored = await store.save(stored, stored.run)
+    stored = await store.claim(stored, stored.run, records={"call": None, "reply": "given"})
+    assert stored.records == {"reply": "given"}
+    stored = await store.save(stored, stored.run, FIRST)
+    assert (await store.claim(stored, stored.run)).records == {}
+
+
 async def test_what_is_too_large_is_refused_before_anything_is_written(location: str) -> None:
     store = RunStore(location, max_state_bytes=50_000)
     stored = await store.create(Run(task="do it"), FIRST)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import os
 import resource
@@ -13,8 +14,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine, event
 from stores import FIRST
 
+from upcall.databases import SQLite
 from upcall.errors import ConfigurationError, RunGone, StoreUnavailable, UnknownRun
 from upcall.runs import Run, RunStatus
 from upcall.store import RunStore
@@ -86,6 +89,47 @@ async def test_a_database_that_is_locked_is_said(monkeypatch: pytest.MonkeyPatch
         other.execute("begin immediate")
         with pytest.raises(StoreUnavailable, match="database is locked"):
             await store.save(first, first.run.moved_to(RunStatus.PLANNING))
+
+
+async def test_a_write_that_is_interrupted_keeps_no_lock() -> None:
+    """In a notebook Ctrl-C comes wherever Python is."""
+    store = RunStore("runs.db")
+    stored = await store.create(Run(task="do it"), FIRST)
+    await store.record(stored, {"call": "begun"})
+
+    def interrupt(connection: object, cursor: object, statement: str, *more: object) -> None:
+        if "upcall_journal" in statement:
+            raise KeyboardInterrupt
+
+    event.listen(Engine, "before_cursor_execute", interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            await store.record(stored, {"call": "made"})
+    finally:
+        event.remove(Engine, "before_cursor_execute", interrupt)
+    with contextlib.closing(sqlite3.connect("runs.db", timeout=0)) as other:
+        other.execute("BEGIN IMMEDIATE")
+    assert await store.journal(stored.run.id) == {"call": "begun"}
+    await store.record(stored, {"call": "made"})
+    assert await store.journal(stored.run.id) == {"call": "made"}
+
+
+async def test_a_file_that_cannot_have_a_log_is_written_when_its_readers_are_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A file system without shared memory leaves it in SQLite's older mode, where a commit waits for all readers."""
+    monkeypatch.setattr(SQLite, "_connect", lambda self: sqlite3.connect(self.path, 30, 0, None, False))
+    store = RunStore("runs.db")
+    stored = await store.create(Run(task="do it"), FIRST)
+    await store.record(stored, {"call": "begun"})
+    with contextlib.closing(sqlite3.connect("runs.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM upcall_runs").fetchall()
+        writing = asyncio.create_task(store.record(stored, {"call": "made"}))
+        await asyncio.wait([writing], timeout=0.3)
+        reader.execute("COMMIT")
+        await writing
+    assert await store.journal(stored.run.id) == {"call": "made"}
 
 
 def test_a_full_disk_is_said_and_the_last_state_stays() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -235,7 +236,7 @@ async def test_no_tool_is_led_out(root: Path, number: int) -> None:
     before = everything(root)
     refused = []
     for tool in TOOLS:
-        result = await WorkspaceWorkbench(root).call_tool(tool, arguments(tool, trick.path))
+        result = await WorkspaceWorkbench(root, confirm=allowed).call_tool(tool, arguments(tool, trick.path))
         said = result.to_text()
         if result.is_error or (tool in NOTHING and said.startswith(("Nothing found", "Nothing was changed"))):
             refused.append(tool)
@@ -280,8 +281,12 @@ def test_the_refusal_of_a_path_is_an_error_of_its_own(root: Path) -> None:
 # -- what changes while it is looked at -------------------------------------------------------------------------------
 
 
+async def allowed(kind: str, subject: str, detail: str) -> None:
+    """Consent to everything."""
+
+
 async def call(root: Path, tool: str, path: str) -> ToolResult:
-    return await WorkspaceWorkbench(root).call_tool(tool, arguments(tool, path))
+    return await WorkspaceWorkbench(root, confirm=allowed).call_tool(tool, arguments(tool, path))
 
 
 def _swap(name: Path, target: str) -> None:
@@ -362,3 +367,17 @@ async def test_a_file_that_has_a_name_outside_keeps_what_it_has_there(root: Path
     result = await call(root, tool, "hard.txt")
     assert not result.is_error, result.to_text()
     assert (root.parent / "outside" / "secret.txt").read_text() == SECRET
+
+
+@pytest.mark.parametrize("tool", ["write_file", "apply_patch"])
+async def test_the_python_that_runs_upcall_is_not_changed_where_it_lies_in_the_workspace(tool: str) -> None:
+    prefix = Path(os.path.realpath(sys.prefix))
+    new = f"{prefix.name}/lib/upcall_test_of_escapes.pth"
+    given: dict[str, dict[str, str]] = {
+        "write_file": {"path": new, "content": "import os"},
+        "apply_patch": {"patch": f"--- /dev/null\n+++ b/{new}\n@@ -0,0 +1 @@\n+import os\n"},
+    }
+    result = await WorkspaceWorkbench(prefix.parent).call_tool(tool, given[tool])
+    assert result.is_error
+    assert "belongs to the Python that runs this" in result.to_text()
+    assert not (prefix.parent / new).exists()

@@ -29,7 +29,11 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bench(root: Path) -> WorkspaceWorkbench:
-    return WorkspaceWorkbench(root)
+    return WorkspaceWorkbench(root, confirm=allowed)
+
+
+async def allowed(kind: str, subject: str, detail: str) -> None:
+    """Consent to everything."""
 
 
 async def text(bench: WorkspaceWorkbench, tool: str, **arguments: Any) -> str:

@@ -21,7 +21,7 @@ from killing.model_server import WatchedTransport
 from killing.points import TOKEN, Points
 from killing.scenarios import SCENARIOS, Scenario, World, result_of, workspace
 from upcall import Question, Run, RunStatus, Settings, Upcall
-from upcall.errors import AlreadyAnswered, RunConflict, RunNotWaiting, UnknownRun, UpcallError
+from upcall.errors import AlreadyAnswered, ConfigurationError, RunConflict, RunNotWaiting, UnknownRun, UpcallError
 from upcall.models import quiet_known_warnings
 from upcall.store import RunStore
 from upcall.testing.model import MODEL_INFO
@@ -129,8 +129,7 @@ async def _do(job: Job, stage: str, run: Run | None) -> None:
     app = app_for(job, points)
     points.reach("pause before")
     if run is None:
-        folder = workspace(job.folder)
-        run = await app.start(job.what.task, run_id=job.run_id, **({} if job.what.make else {"workspace": folder}))
+        run = await _start(app, job)
     elif run.waiting:
         answered = run.questions[:1] if job.what.one_by_one else run.questions
         run = await app.answer(job.run_id, {each.id: _said(job, points, each) for each in answered})
@@ -139,6 +138,17 @@ async def _do(job: Job, stage: str, run: Run | None) -> None:
     points.reach("pause after")
     if run.status is RunStatus.FAILED:
         raise RuntimeError(f"the run failed: {run.error}")
+
+
+async def _start(app: Upcall, job: Job) -> Run:
+    folder = workspace(job.folder)
+    try:
+        return await app.start(job.what.task, run_id=job.run_id, **({} if job.what.make else {"workspace": folder}))
+    except ConfigurationError as taken:  # While it stood still another process has started the run.
+        with suppress(UnknownRun):
+            await app.get(job.run_id)
+            raise RunConflict(job.run_id) from taken
+        raise
 
 
 def app_for(job: Job, points: Points | None) -> Upcall:

@@ -618,6 +618,16 @@ class Upcall:
         """
         return await self._access(user).audit(self.store, run_id, after)
 
+    async def log(self, run_id: str, *, user: str | None = None, after: int = 0) -> Sequence[LogEntry]:
+        """All that the store has noted of a run, oldest first, from the entry that follows the one with the id `after`.
+
+        Raises:
+            UnknownRun: there is no such run.
+            NotAllowed: it is somebody else's.
+        """
+        stored = await self._access(user).load_whole(self.store, run_id, "log")
+        return await self.store.log(stored.run.id, after)
+
     def _access(self, user: str | None) -> Access:
         return Access.of(user, self.settings)
 
@@ -739,9 +749,10 @@ class Upcall:
             raise ConfigurationError(
                 f"Run {run.id} has a team of its own: go on with it in the program that started it, Upcall(team=...)."
             )
-        settings = self._settings_of(run)
+        settings, workspace = self._settings_of(run), Path(run.inputs["workspace"])
+        _refuse_unsafe(workspace, self.store)
         options = TeamOptions(
-            workspace=Path(run.inputs["workspace"]),
+            workspace=workspace,
             execution=_execution(settings),
             documents=run.inputs.get("documents", ()),
             tools=[*self._tools, *_components(settings.tools)],
@@ -921,6 +932,27 @@ def _refuse_unusable(folder: Path) -> None:
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         why = "it is no folder" if not there.is_dir() else "it cannot be written"
         raise ConfigurationError(f"The workspace {folder} cannot be used: {there}: {why}. Name another --workspace.")
+
+
+def _refuse_unsafe(folder: Path, store: RunStore) -> None:
+    """The coder's commands can change all that is in the workspace: not the store, whose answers are what they may do,
+    nor what runs when the user logs in.
+
+    Raises:
+        ConfigurationError: it holds one of them.
+    """
+    real = Path(os.path.realpath(folder))
+    if store.file is not None and real in Path(os.path.realpath(store.file)).parents:
+        raise ConfigurationError(
+            f"The store {store.file} is in the workspace {folder}, where the coder's commands could change it. Name a "
+            "--store outside of it, or another --workspace."
+        )
+    home = Path(os.path.realpath(Path.home()))
+    if real == home or real in home.parents:
+        raise ConfigurationError(
+            f"The workspace {folder} holds your home folder, with its keys and what runs when you log in. Name a "
+            "folder in it with --workspace."
+        )
 
 
 async def _last(stream: AsyncGenerator[Event | Run, None]) -> Run:

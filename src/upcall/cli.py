@@ -31,7 +31,7 @@ from upcall.commands import (
     RunId,
     with_options,
 )
-from upcall.errors import CallerError, UpcallError
+from upcall.errors import CallerError, UpcallError, one_line
 from upcall.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from upcall.questions import Answer
     from upcall.runs import Run
     from upcall.settings import ModelSettings, Settings
-    from upcall.store import RunStore
+    from upcall.store import LogEntry, RunStore
 
 SECONDS_BETWEEN_LOOKS = 5.0
 """How often `upcall expire --watch` looks whether the time of a question is over."""
@@ -539,6 +539,22 @@ def team(
             _write_picture(command, pictures.team_svg(root), svg)
 
 
+@app.command("log")
+@_look
+def show_log(
+    command: _Command,
+    run_id: RunId,
+    diff: Annotated[bool, typer.Option("--diff", help="Show what was changed in files, line by line.")] = False,
+) -> None:
+    """Show what happened to a run, oldest first: when, what, and by whom."""
+    with command:
+        entries = interrupts.run(command.app.log(run_id))
+        if command.as_json:
+            command.print_json([asdict(each) for each in entries])
+        for line in [] if command.as_json else [line for each in entries for line in _told_entry(each, diff)]:
+            command.screen.result(line)
+
+
 @app.command()
 @_look
 def undo(
@@ -579,11 +595,29 @@ def expire(
         command.expire(watch=watch)
 
 
-app.command("log")(cli_store.show_log)
 app.add_typer(cli_store.app, name="store")
 
 
 _LIKE_AN_ID = re.compile(r"[0-9a-f]{12}")
+
+
+def _told_entry(entry: LogEntry, with_diff: bool) -> list[str]:
+    from upcall.change_log import CHANGED
+    from upcall.changes import Change, counts_of
+
+    detail, diffs = entry.detail, list[str]()
+    if entry.kind == CHANGED:
+        change = Change.model_validate(detail)
+        files = ", ".join(f"{file.path} ({counts_of(file.diff)})" for file in change.files)
+        detail = {"change": change.id, "tool": change.tool, "files": files}
+        detail |= {"undoes": list(change.undoes)} if change.undoes else {}
+        diffs = [f"  {line.expandtabs()}" for file in change.files for line in file.diff.splitlines() if with_diff]
+    told = " ".join(f"{name}={_short(value)}" for name, value in detail.items())
+    return [f"{entry.at}  {entry.kind:10} {entry.user or '-':10} {told}", *diffs]
+
+
+def _short(value: Any) -> str:
+    return one_line("/".join(map(str, value)) if isinstance(value, list) else str(value))
 
 
 def _given(found: Run, answers: list[str], skip: list[str], decline: list[str]) -> Any:

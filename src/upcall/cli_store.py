@@ -1,4 +1,4 @@
-"""``upcall store ...`` and ``upcall log``: what is done with a store as a whole, and what it has noted of a run."""
+"""``upcall store ...``: what is done with a store as a whole."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import typer
 
 from upcall import interrupts
 from upcall.commands import AS_JSON, CONFIG, DEBUG, FAILED, STORE, Command, RunId, with_options
-from upcall.errors import ConfigurationError, one_line
+from upcall.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from upcall.store import LogEntry, RunStore
+    from upcall.store import RunStore
     from upcall.upkeep import Checked, Pruned, Stats
 
 app = typer.Typer(
@@ -169,43 +169,6 @@ def run_import(
             raise ConfigurationError(f"{file} is damaged, or no run that upcall exported: it is no JSON.") from error
         run = interrupts.run(transfer.import_run(command.store, content, as_new=as_new))
         command.told(run.as_json(), [f"Run {run.id} ({run.status}) is in {command.store.name}."])
-
-
-@_options
-def show_log(
-    command: _Command,
-    run_id: RunId,
-    diff: Annotated[bool, typer.Option("--diff", help="Show what was changed in files, line by line.")] = False,
-) -> None:
-    """Show what happened to a run, oldest first: when, what, and by whom."""
-
-    async def entries() -> list[LogEntry]:
-        run = (await command.store.load(run_id)).run
-        return list(await command.store.log(run.id))
-
-    with command:
-        found = interrupts.run(entries())
-        lines = [line for entry in found for line in _told_entry(entry, diff)]
-        command.told([vars(entry) for entry in found], lines)
-
-
-def _told_entry(entry: LogEntry, with_diff: bool) -> list[str]:
-    from upcall.change_log import CHANGED
-    from upcall.changes import Change, counts_of
-
-    detail, diffs = entry.detail, list[str]()
-    if entry.kind == CHANGED:
-        change = Change.model_validate(detail)
-        files = ", ".join(f"{file.path} ({counts_of(file.diff)})" for file in change.files)
-        detail = {"change": change.id, "tool": change.tool, "files": files}
-        detail |= {"undoes": list(change.undoes)} if change.undoes else {}
-        diffs = [f"  {line.expandtabs()}" for file in change.files for line in file.diff.splitlines() if with_diff]
-    told = " ".join(f"{name}={_short(value)}" for name, value in detail.items())
-    return [f"{entry.at}  {entry.kind:10} {entry.user or '-':10} {told}", *diffs]
-
-
-def _short(value: Any) -> str:
-    return one_line("/".join(map(str, value)) if isinstance(value, list) else str(value))
 
 
 def _told_stats(name: str, found: Stats) -> list[str]:

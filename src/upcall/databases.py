@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from sqlalchemy import create_engine, event, inspect, select, text
 from sqlalchemy.engine import URL, Connection, Engine, RootTransaction, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import QueuePool
@@ -353,6 +354,9 @@ class _LoopEngine:
         self.fixed = fixed
         """Whether the file can only be read as it stands."""
         self._here: Connection | None = None
+        self._opened: DBAPIConnection | None = None
+        self._waits = fixed
+        """Whether a write would wait: SQLite has no log here."""
         self._writes = 0
         self.log: Identity | None = None
         """SQLite's log of what is not in the file yet."""
@@ -365,25 +369,35 @@ class _LoopEngine:
         """Write in this thread.
 
         Raises:
-            _Busy: another connection writes, or it is time for a checkpoint.
+            _Busy: another connection writes, or it is time for a checkpoint; or each write would wait.
         """
         self._writes += 1
-        if self.fixed or self._writes % WRITES_A_CHECKPOINT == 0:
+        if self._waits or self._writes % WRITES_A_CHECKPOINT == 0:
             raise _Busy
         assert isinstance(self.engine, Engine)
         if self._here is None:
             self._here = _without_waiting(self.engine)
+            self._opened = self._here.connection.dbapi_connection
+            if not _has_log(self._here):
+                self._leave()
+                self._waits = True
+                raise _Busy
         try:
             with _begun(self._here):
                 return work(self._here)
-        except SQLAlchemyError:
-            self._leave()  # A disk that was full, say: the next one begins afresh.
+        except BaseException as error:
+            # A disk that was full, or Ctrl-C in the middle of a statement: the next one begins afresh.
+            if isinstance(error, SQLAlchemyError) or not isinstance(error, Exception):
+                self._leave()
             raise
 
     def _leave(self) -> None:
         if self._here is not None:
             self._here.close()
             self._here = None
+        if self._opened is not None:  # SQLAlchemy lets go of one that was interrupted, and leaves its lock to chance.
+            self._opened.close()
+            self._opened = None
 
     async def close(self) -> None:
         await self._life.aclose()
@@ -414,6 +428,14 @@ def _without_waiting(engine: Engine) -> Connection:
     for setting in ("busy_timeout=0", "wal_autocheckpoint=0"):
         connection.connection.cursor().execute(f"PRAGMA {setting}")
     return connection
+
+
+def _has_log(connection: Connection) -> bool:
+    """Whether SQLite is in WAL mode. A file system without shared memory has none: there a commit waits for the disk,
+    and for all who read."""
+    cursor = connection.connection.cursor()
+    cursor.execute("PRAGMA journal_mode")
+    return bool(cursor.fetchone() == ("wal",))
 
 
 def _begun(connection: Connection) -> RootTransaction:

@@ -29,6 +29,9 @@ from upcall.tasks import whole
 Write: TypeAlias = Callable[[Mapping[str, str | None]], Awaitable[None]]
 """Writes records into the store, by their keys; None takes one out."""
 
+Check: TypeAlias = Callable[[Mapping[str, str | None]], None]
+"""Raises where records can never be written."""
+
 SECONDS_WITHOUT_DOUBT = 0.2
 """A worker that took longer to record that a tool will run looks whether the run is still its own."""
 
@@ -90,13 +93,21 @@ class Journal:
         epoch: names the last rest; a branch of a run has that of the run.
         records: what was recorded since that rest, by key.
         write: where new records go; it raises where they cannot be kept, and then nothing more may be done.
+        check: raises where records can never be kept: they are refused to who brings them, and keep no others back.
         exact: whether a reply is given to the very same request alone, as in a branch, where an answer is another.
     """
 
     def __init__(
-        self, run_id: str, epoch: str, records: Mapping[str, str], write: Write, *, exact: bool = False
+        self,
+        run_id: str,
+        epoch: str,
+        records: Mapping[str, str],
+        write: Write,
+        *,
+        check: Check = lambda records: None,
+        exact: bool = False,
     ) -> None:
-        self._run_id, self._epoch, self._records, self._write_to = run_id, epoch, records, write
+        self._run_id, self._epoch, self._records, self._write_to, self._check = run_id, epoch, records, write, check
         self._new: dict[str, str | None] = {}
         self._noted: dict[str, str | None] = {}
         self._writing = asyncio.Lock()
@@ -121,20 +132,23 @@ class Journal:
 
     async def _write(self, records: Mapping[str, str | None]) -> None:
         """Write records, and with them what was noted before."""
+        self._check(records)
         self._noted |= records
         await whole(self._write_noted(always=not records))
 
     def _note(self, records: Mapping[str, str | None]) -> None:
         """Have records written by the next write, and soon if there is none."""
+        self._check(records)
         self._noted |= records
         if self._timer is None:
             self._timer = asyncio.create_task(self._write_soon())
 
     async def _write_soon(self) -> None:
-        await asyncio.sleep(SECONDS_NOTED)
-        self._timer = None
         with suppress(Exception):  # It stays noted: who writes next is told what is wrong.
-            await whole(self._write_noted())
+            while self._noted:
+                await asyncio.sleep(SECONDS_NOTED)
+                await whole(self._write_noted())
+        self._timer = None
 
     async def _write_noted(self, *, always: bool = False) -> None:
         """Write what was noted, of all agents at once. What cannot be written stays noted."""
@@ -162,9 +176,10 @@ class Journal:
     async def hold(self) -> None:
         """Write nothing any more by itself, and wait for what is being written: a checkpoint takes the journal's
         place."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+            await asyncio.wait([timer])  # What it has begun to write must not come behind the checkpoint.
         async with self._writing:
             pass
 

@@ -22,7 +22,7 @@ from upcall import identity, packing
 from upcall import statements as sql
 from upcall.blobs import Nodes, insert_missing
 from upcall.checkpoints import Checkpoint
-from upcall.databases import Database, database
+from upcall.databases import Database, SQLite, database
 from upcall.errors import (
     AlreadyAnswered,
     ConfigurationError,
@@ -63,7 +63,7 @@ class StoredRun:
     version: int
     worker: str | None = None
     journal: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
-    """What was done since the checkpoint, as it was stored when this was read or claimed."""
+    """What was done since the checkpoint, as it was stored when the run was created, read or claimed."""
     record_nodes: frozenset[bytes] = field(default=frozenset(), compare=False, repr=False)
     checkpoint_nodes: frozenset[bytes] = field(default=frozenset(), compare=False, repr=False)
 
@@ -121,6 +121,11 @@ class RunStore:
         """Where it is, for messages: the file, or the URL without its password."""
         return self.database.name
 
+    @property
+    def file(self) -> Path | None:
+        """The file that it is; None for a server's database."""
+        return self.database.path if isinstance(self.database, SQLite) else None
+
     async def exists(self) -> bool:
         """Whether there is anything to read: a file may not have been made yet."""
         return await self.database.exists()
@@ -144,20 +149,22 @@ class RunStore:
         record, state = self.packed_record(run), self.packed_state(run, checkpoint)
         entries = changes(None, run)
 
-        def work(connection: Connection) -> None:
+        def work(connection: Connection) -> Mapping[str, bytes]:
             row = {"version": 1, "worker": worker, "beat": time.time(), **columns_of(run, record)}
             insert_run(connection, run, row)
             insert_missing(connection, {**record.nodes, **state.nodes})
             _add_checkpoint(connection, run.id, 1, state)
             _put_records(connection, run.id, records)
             add_to_log(connection, run.id, entries)
+            return _journal(connection, run.id) if records else {}
 
-        await self.database.write(work, small=_is_small(record.nodes, state.nodes))
+        put = await self.database.write(work, small=_is_small(record.nodes, state.nodes))
         return StoredRun(
             run,
             checkpoint,
             1,
             worker,
+            put,
             record_nodes=frozenset(record.nodes),
             checkpoint_nodes=frozenset(state.nodes),
         )
@@ -200,8 +207,9 @@ class RunStore:
         worker = stored.worker if run.working else None
 
         def after(connection: Connection) -> Mapping[str, bytes]:
-            if checkpoint is not None or run.over:
-                connection.execute(sql.DELETE_JOURNAL, {"of_run": run.id})
+            if checkpoint is None and not run.over:
+                return stored.journal
+            connection.execute(sql.DELETE_JOURNAL, {"of_run": run.id})
             return {}
 
         return await self._write(stored, run, checkpoint, worker, after)
@@ -220,7 +228,7 @@ class RunStore:
             RunConflict: also where the journal is not the one that `stored` has.
             RunBusy: another worker has the lease, and lives.
         """
-        self._refuse_large(run, records or {})
+        self.refuse_large(run.id, records or {})
         await self._lease_ended(stored)
         worker = taken_up(Worker()).dump() if run.working else None
 
@@ -347,7 +355,7 @@ class RunStore:
             RunConflict: the caller has no longer the lease. Nothing was written.
             TooLarge: a text is larger than the store takes. Nothing was written.
         """
-        self._refuse_large(stored.run, records)
+        self.refuse_large(stored.run.id, records)
         small = sum(len(text) for text in records.values() if text is not None) < SMALL_CHARS
 
         def work(connection: Connection) -> None:
@@ -356,10 +364,15 @@ class RunStore:
 
         await self.database.write(work, small=small)
 
-    def _refuse_large(self, run: Run, records: Mapping[str, str | None]) -> None:
+    def refuse_large(self, run_id: str, records: Mapping[str, str | None]) -> None:
+        """Refuse records of a journal that can never be written.
+
+        Raises:
+            TooLarge: a text is larger than the store takes.
+        """
         size = max((len(text) for text in records.values() if text is not None), default=0)
         if size > self.max_state_bytes:
-            raise TooLarge(f"What is to be journalled of run {run.id}", size, self.max_state_bytes)
+            raise TooLarge(f"What is to be journalled of run {run_id}", size, self.max_state_bytes)
 
     async def journal(self, run_id: str) -> dict[str, str]:
         """What was done since the run's last checkpoint: the records by their keys.

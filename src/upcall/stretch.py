@@ -104,7 +104,12 @@ class Stretch:
         lineage = so_far.lineage if so_far and so_far.lineage else stored.run.id
         epoch = f"{lineage}/{self._rests}"
         self._journal = Journal(
-            stored.run.id, epoch, records, lambda new: store.record(self._stored, new), exact=lineage != stored.run.id
+            stored.run.id,
+            epoch,
+            records,
+            lambda new: store.record(self._stored, new),
+            check=lambda new: store.refuse_large(stored.run.id, new),
+            exact=lineage != stored.run.id,
         )
         brought = [answer for message in stored.checkpoint.inbox for answer in answers_in(message)]
         self._answered = (so_far.answered if so_far else 0) + len(brought)
@@ -120,6 +125,8 @@ class Stretch:
         """Events that tell of a question; nobody hears of one before it is stored."""
         self._settled: set[tuple[tuple[str, ...], str]] = set()
         self._mailbox = Mailbox(stored.run.answers)
+        self._untold: list[Answer] = []
+        """Answers that the run has, and that who asked is to hear of once they are stored."""
         self._speakers: frozenset[str] | None = None
         self._saving = asyncio.Lock()
 
@@ -218,6 +225,8 @@ class Stretch:
                 if loop.time() - beat > self._store.lease_seconds / BEATS_A_LEASE:
                     await whole(self._store.beat(self._stored))
                     beat = loop.time()
+                if self._untold:
+                    await whole(self._save_and_tell())
                 if self._run.open_questions:
                     await whole(self._take_mail())
 
@@ -232,8 +241,16 @@ class Stretch:
         for answer in answers:
             self._ladder.hear(asked[answer.question_id], answer)
         self._run = self._run.answered(self._run.status, answers)
+        self._untold += answers
+        await self._save_and_tell()
+
+    async def _save_and_tell(self) -> None:
         await self._save_now()
-        self._mailbox.put(answers)
+        self._tell()
+
+    def _tell(self) -> None:
+        self._mailbox.put(self._untold)
+        self._untold = []
 
     async def _save_now(self) -> None:
         await self._save(self._run)
@@ -253,6 +270,7 @@ class Stretch:
                 await self._take_mail()
 
     async def _rest_once(self, state: dict[str, Any]) -> Run:
+        self._tell()  # Nobody is left who would hear of it before it is stored.
         run = self._with_what_was_answered().model_copy(update={"early": ()})
         on_the_way = self._journal.records if len(run.answers) > self._answered else {}
         checkpoint = Checkpoint(team_state=state, journal=on_the_way)

@@ -55,7 +55,8 @@ class Bubblewrap:
     A command has PID, IPC, UTS, network and user namespaces of its own, no capabilities, no environment of the host, a
     private ``/tmp`` that is also its home, and a read-only system; of its folder, git's hooks and settings stay as they
     are. Commands in one folder run one after the other. `readable` are further files and folders that it can read, such
-    as an interpreter in the user's home; the one that runs upcall is always among them.
+    as an interpreter in the user's home; the one that runs upcall is always among them. In the folder too they can only
+    be read.
     """
 
     name = "bubblewrap"
@@ -121,6 +122,7 @@ class Bubblewrap:
             options += ["--ro-bind-try", str(each), str(each)]
         options += ["--bind", str(folder), str(folder)]
         options += _git_kept(folder)
+        options += [part for each in self._readable for part in _kept_in(folder, each)]
         options += ["--remount-ro", "/", "--chdir", str(folder)]
         for name, value in self._environment().items():
             options += ["--setenv", name, value]
@@ -251,6 +253,16 @@ def _git_kept(folder: Path) -> list[str]:
             kept = [part for each in (config, hooks) for part in ("--ro-bind", str(each), str(each))]
             return ["--bind", str(git), str(git), *kept]
     return ["--ro-bind", str(git), str(git)]
+
+
+def _kept_in(folder: Path, readable: Path) -> list[str]:
+    """The mounts that keep what can be read only as it is where it lies in the folder: with the interpreter in its
+    ``.venv`` upcall itself would run what a command wrote. The folders on the way to it are mounts of their own for the
+    same reason as git's."""
+    if folder not in readable.parents or _real(readable) != readable or not readable.exists():
+        return []
+    way = [str(each) for each in reversed(readable.parents) if folder in each.parents]
+    return [*(part for each in way for part in ("--bind", each, each)), "--ro-bind", str(readable), str(readable)]
 
 
 @asynccontextmanager
