@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from scenario import TASK, upcall
 
 from upcall import Settings, Upcall
 from upcall.agents import PausableAgent
@@ -310,3 +314,36 @@ def test_without_the_setting_the_sdk_is_not_even_imported() -> None:
         [sys.executable, "-c", NOTHING_LOADED], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.stdout.split() == ["completed", "[]"], done.stderr
+
+
+@pytest.mark.slow
+def test_the_command_line_exports_to_the_console() -> None:
+    done = upcall("run", TASK, "--detach", "--json", UPCALL_TRACING="true", OTEL_TRACES_EXPORTER="console")
+    assert done.json["status"] == "awaiting_clarification", done.err
+    told = re.findall(r'^    "name": "(.*)"', done.err, re.MULTILINE)
+    assert {"start_run", "invoke_workflow Swarm", "invoke_agent lead", "invoke_agent coder", "chat"} <= set(told)
+    assert not [name for name in told if name.startswith(("autogen", "create_agent"))]
+
+
+@pytest.mark.slow
+def test_the_command_line_exports_by_otlp() -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+    came: list[tuple[str, bytes]] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            came.append((self.path, self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        done = upcall("run", TASK, "--detach", UPCALL_TRACING="true", OTEL_EXPORTER_OTLP_ENDPOINT=address)
+        server.shutdown()
+    assert done.status == 0, done.err
+    assert {path for path, _ in came} == {"/v1/traces"}
+    assert b"invoke_agent coder" in b"".join(body for _, body in came)
