@@ -134,6 +134,11 @@ class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]
         )
 
     @property
+    def targets(self) -> tuple[str, ...]:
+        """Whom it hands the clarified task to."""
+        return (self._target,)
+
+    @property
     def toolset(self) -> Toolset:
         """What it looks things up with."""
         return self._toolset

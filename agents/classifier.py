@@ -146,6 +146,11 @@ class Classifier(StructuredAgent[Thread], Component[ClassifierConfig]):
         shown = said[-room:] if (room := self._max_history - len(task)) > 0 else []
         return [_as_context(each, self.user_proxy) for each in shown if each.to_model_text().strip()]
 
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Whom it hands the turn to: the deep tasks, and the shallow ones."""
+        return (self._deep_target, "coder", "researcher")
+
     def _route(self, classification: Classification, task: str) -> Step:
         metadata = {CLASSIFICATION: classification.model_dump_json()}
         if classification.intent is Intent.META:

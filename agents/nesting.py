@@ -17,6 +17,7 @@ from autogen_agentchat.messages import (
 )
 from autogen_core import CancellationToken
 
+from upcall import tracing
 from upcall.agents.resumable import ResumableAgent
 from upcall.agents.turns import Frame
 from upcall.callers import below
@@ -65,7 +66,7 @@ async def serve_nested(
     message = TextMessage(source=caller.name, content=task)
     try:
         async with limit:
-            with below(caller.name, frame.call.id):
+            with below(caller.name, frame.call.id), tracing.agent(agent.name):
                 if isinstance(agent, ResumableAgent):
                     await _serve_ours(frame, agent, message, caller, token, emit)
                 else:

@@ -165,6 +165,11 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
         self._handlers, self._tools = tuple(handlers), tuple(tools)
         self._target = target
 
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Whom it hands the plan to."""
+        return (self._target,)
+
     async def decide(self, token: CancellationToken) -> AsyncGenerator[BaseAgentEvent | Step, None]:
         """Check for ambiguity, ask about it, plan; then have the plan reviewed (`plan_user_request_handler`, S3-18)."""
         state = self._state

@@ -17,7 +17,7 @@ from autogen_agentchat.messages import TextMessage
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool
 
-from upcall import identity
+from upcall import identity, tracing
 from upcall.access import Access, InboxEntry
 from upcall.agents.answering import same_question_judge
 from upcall.agents.coder import Execution
@@ -56,6 +56,7 @@ from upcall.store import LogEntry, MailCame, RunStore, StoredRun
 from upcall.stretch import Event, Stretch, delivered
 from upcall.tasks import whole
 from upcall.teams import PHASES, USER, TeamOptions, root_team
+from upcall.timings import Worked
 from upcall.undo import undo
 from upcall.workers import at_work
 
@@ -145,6 +146,8 @@ class Upcall:
         self._model_client = model_client
         self._tools = tuple(tools)
         self._expiry = Expiry(self.store, self._go_on)
+        if self.settings.tracing:
+            tracing.turn_on()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -164,6 +167,15 @@ class Upcall:
         """
         execution = _execution(self.settings) if self._make_team is None else None
         return None if execution is None else f"commands run {execution.executor.description}"
+
+    def team(self) -> Team:
+        """A team like those that work on runs, to look at (`upcall.pictures.team_svg`): no run has it.
+
+        Raises:
+            ConfigurationError: it cannot be built.
+        """
+        inputs = self._inputs("RUN", None, (), {}, ())
+        return self._crew(Run(task="", inputs=inputs)).team
 
     # -- what a caller does -------------------------------------------------------------------------------------------
 
@@ -220,7 +232,8 @@ class Upcall:
             "unattended": unattended,
             **chosen(expires_after, on_expiry),
         }
-        run = run.model_copy(update={"inputs": self._inputs(run.id, workspace, documents, kept, standing)})
+        inputs = self._inputs(run.id, workspace, documents, kept, standing)
+        run = run.model_copy(update={"inputs": inputs | (tracing.start(run.id) if self.settings.tracing else {})})
         crew = await self._manned(run)
         first = TextMessage(source=USER, content=task)
         inbox = (*map(_said_before, history), first)
@@ -355,6 +368,8 @@ class Upcall:
         stored, crew = await self._checked(StoredRun(forked, checkpoint, 0))
         async with crew.closed_on_error():
             inputs = copied_workspace(run.inputs, run.id, forked_id, _absolute(workspace) if workspace else None)
+            link = inputs.pop(tracing.TRACEPARENT, None)
+            inputs |= tracing.start(forked_id, link=link) if self.settings.tracing else {}
             forked = with_doubts(forked.model_copy(update={"inputs": inputs}), in_doubt(point.records))
         await crew.close()
         with recorded_as("forked", access.user, run=run.id, question=question_id):
@@ -534,6 +549,17 @@ class Upcall:
         access = self._access(user)
         return access.shown((await access.load(self.store, run_id, "show")).run)
 
+    async def worked(self, run_id: str, *, user: str | None = None) -> Sequence[Worked]:
+        """When teams were at work on a run, and which calls of models and tools they made then, oldest first: what
+        `upcall.pictures.timeline` draws. What was going on when a process was killed is not among it.
+
+        Raises:
+            UnknownRun: there is no such run.
+            NotAllowed: it is somebody else's.
+        """
+        stored = await self._access(user).load_whole(self.store, run_id, "show")
+        return await self.store.worked(stored.run.id)
+
     async def check(self, run_id: str, *, user: str | None = None) -> Sequence[Misfit]:
         """What keeps a stored run from going on with this team: a member, a nested agent or a tool that its open work
         needs and that is missing or was changed. Empty where it can go on, or is over. Nothing is changed.
@@ -661,8 +687,8 @@ class Upcall:
         self, stored: StoredRun, crew: _Crew, records: Mapping[str, str]
     ) -> AsyncGenerator[Event | Run, None]:
         while stored.run.working:
-            ladder = self._ladder(stored.run, crew)
-            stretch = Stretch(stored, self.store, self._phase, ladder=ladder, records=records)
+            ladder, traced = self._ladder(stored.run, crew), self.settings.tracing
+            stretch = Stretch(stored, self.store, self._phase, ladder=ladder, records=records, traced=traced)
             async with aclosing(self._work(stretch, stored, crew)) as events:
                 async for event in events:
                     yield event
@@ -738,6 +764,7 @@ class Upcall:
             return await asyncio.to_thread(self._crew, run)
         return self._crew(run)
 
+    @tracing.unseen
     def _crew(self, run: Run) -> _Crew:
         if self._make_team is not None:
             team, judging = keep_turns(_built(self._make_team), user_proxy=USER), self._clients_to_judge(run)

@@ -250,6 +250,7 @@ class _Command(Command):
     def _use(self, settings: Settings, store: RunStore | None = None) -> None:
         from upcall.app import Upcall
         from upcall.sealing import KEY
+        from upcall.tracing import export as tracing_to_exporter
 
         models: list[Settings | ModelSettings] = [settings, *settings.agents.values(), *settings.llms.values()]
         self._secrets = [key.get_secret_value() for each in models if (key := each.api_key) is not None]
@@ -257,6 +258,8 @@ class _Command(Command):
         for component in (*(each.model_client for each in models), *settings.tools):
             self._secrets += _texts_in(component)
         self.app = Upcall(settings=settings, store=store)
+        if settings.tracing:
+            tracing_to_exporter()
 
     def _announce(self) -> None:
         """The first line, where the replies are scripted."""
@@ -515,11 +518,22 @@ def audit(
 
 @app.command()
 @_look
-def show(command: _Command, run_id: RunId) -> None:
-    """Show a run: plan, answers, timeline, cost, open questions, result."""
+def show(
+    command: _Command,
+    run_id: RunId,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw its timeline into this file; - is standard output.")
+    ] = None,
+    tree: Annotated[bool, typer.Option("--tree", help="With --svg: draw its agents and questions as a tree.")] = False,
+) -> None:
+    """Show a run: plan, answers, timeline, cost, open questions, result; or draw it."""
     with command:
         found = interrupts.run(command.app.get(run_id))
-        if command.as_json:
+        if tree and svg is None:
+            raise CallerError(f"--tree says what is drawn. Say where: upcall show {found.id} --svg FILE --tree")
+        if svg is not None:
+            _write_picture(command, _run_drawn(command, found, tree=tree), svg)
+        elif command.as_json:
             command.print_json(found.as_json())
         else:
             from upcall.run_report import Prices
@@ -528,6 +542,40 @@ def show(command: _Command, run_id: RunId) -> None:
             command.screen.whole(found, log, Prices.of(command.app.settings, found))
             if found.questions and not found.over:
                 command.screen.waiting(found, command.program, command.store_option, command.screen.out)
+
+
+def _run_drawn(command: _Command, found: Run, *, tree: bool) -> str:
+    from upcall import pictures
+
+    return pictures.tree(found) if tree else pictures.timeline(found, interrupts.run(command.app.worked(found.id)))
+
+
+def _write_picture(command: _Command, picture: str, file: Path) -> None:
+    if str(file) == "-":
+        sys.stdout.write(picture)
+        return
+    try:
+        file.write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise CallerError(f"The picture cannot be written to {file} ({error.strerror}). Name another file.") from error
+    command.screen.note(f"Drawn: {file}")
+
+
+@app.command()
+@with_options(_Command, MODEL, BASE_URL, CONFIG, DEBUG)
+def team(
+    command: _Command,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it into this file instead.")] = None,
+) -> None:
+    """Print the team that works on your tasks, as the settings make it: the text of a Mermaid diagram, or an SVG."""
+    with command:
+        from upcall import pictures
+
+        root = command.app.team()
+        if svg is None:
+            command.screen.result(pictures.team_mermaid(root).rstrip())
+        else:
+            _write_picture(command, pictures.team_svg(root), svg)
 
 
 @app.command("log")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
 from copy import copy
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool, FunctionTool, StaticStreamWorkbench, StaticWorkbench, Workbench
+from opentelemetry import trace
 from pydantic import BaseModel
 
 
@@ -158,3 +161,44 @@ def wrap_manager(team: BaseGroupChat, wrappers: Wrappers) -> None:
     """As `wrap_parts` for the model with which a team itself selects and plans, before the team is first run."""
     if isinstance(team, SelectorGroupChat | MagenticOneGroupChat):
         team._model_client = wrappers.model(team._model_client, team._group_chat_manager_name)
+
+
+OwnSpan = Callable[[str, str], AbstractContextManager[bool]]
+"""Given the operation and the name of the agent or tool: makes a span of our own, if any; False where AutoGen is to
+make its own."""
+
+_SPANS = {
+    "trace_tool_span": "execute_tool",
+    "trace_create_agent_span": "create_agent",
+    "trace_invoke_agent_span": "invoke_agent",
+}
+
+
+def with_own_spans(own: OwnSpan) -> None:
+    """Put `own` in the place of the spans that AutoGen makes of agents and tools, once for a process. They cannot be
+    turned off, and hold the texts of exceptions (autogen-core 0.7.5)."""
+    packages = ("autogen_core.", "autogen_agentchat.", "autogen_ext.")
+    for module in [each for name, each in [*sys.modules.items()] if name.startswith(packages)]:
+        for name, operation in _SPANS.items():
+            theirs = vars(module).get(name)
+            if theirs is not None and not _is_ours(theirs):
+                setattr(module, name, _instead(theirs, operation, own))
+
+
+def _is_ours(made: object) -> bool:
+    return getattr(made, "upcall_own", False) is True
+
+
+def _instead(theirs: Callable[..., Any], operation: str, own: OwnSpan) -> Callable[..., Any]:
+    @contextmanager
+    def span(*given: Any, **named: Any) -> Iterator[Any]:
+        called = given[0] if given else named.get("tool_name") or named.get("agent_name")
+        with own(operation, str(called)) as made:
+            if made:
+                yield trace.INVALID_SPAN
+            else:
+                with theirs(*given, **named) as made_by_them:
+                    yield made_by_them
+
+    span.upcall_own = True  # type: ignore[attr-defined]
+    return span

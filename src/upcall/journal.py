@@ -20,6 +20,7 @@ from autogen_core import FunctionCall
 from autogen_core.models import CreateResult, LLMMessage
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from upcall import tracing
 from upcall.callers import callers
 from upcall.errors import SchemaMismatch
 from upcall.questions import sendable
@@ -293,7 +294,7 @@ class Journal:
         token = _idempotency_key.set("/".join([self._run_id, *begun.path, *begun.calls]))
         again = _made_again.set(text is not None)
         try:
-            outcome = _sendable_outcome(await run())
+            outcome = _sendable_outcome(await tracing.tool_call(agent, tool, call_id, run))
         finally:
             _idempotency_key.reset(token)
             _made_again.reset(again)

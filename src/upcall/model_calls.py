@@ -17,6 +17,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 from autogen_core.tools import ToolSchema
 from pydantic import BaseModel
 
+from upcall import tracing
 from upcall.errors import UpcallError
 from upcall.journal import journal
 from upcall.model_errors import CutShort, explain_call
@@ -51,7 +52,7 @@ async def call_model(
         async def fetch() -> CreateResult:
             async with asyncio.timeout(timeout):
                 fetched = _streamed(client, sent, options, emit) if stream else client.create(sent, **options)
-                return _sendable(await fetched)
+                return _sendable(await tracing.model_call(agent, client, fetched))
 
         kept = journal.get()
         return await (kept.reply(agent, sent, _form(tools, json_output), fetch) if kept else fetch())

@@ -181,6 +181,7 @@ class Settings(BaseSettings):
     currency: str = "USD"
     plain: bool = False
     stream: bool = False
+    tracing: bool = False
     verbose: bool | list[AgentName] = False
     log_response_max_chars: AtLeastOne = 2000
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from autogen_agentchat.teams import BaseGroupChat
@@ -22,6 +23,7 @@ from autogen_core.models import RequestUsage as Usage
 from autogen_core.tools import BaseTool, StreamTool, TextResultContent, ToolResult, ToolSchema, Workbench
 from pydantic import BaseModel
 
+from upcall import tracing
 from upcall.insides import (
     Wrappers,
     agent_of,
@@ -96,9 +98,11 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
         if kept is None:
             return await self.inner.create(messages, **options)
         form, token = _form(options), options.get("cancellation_token")
-        return await _until(
-            token, kept.reply(self._agent, messages, form, lambda: self.inner.create(messages, **options))
-        )
+
+        def fetch() -> Awaitable[CreateResult]:
+            return tracing.model_call(self._agent, self.inner, self.inner.create(messages, **options))
+
+        return await _until(token, kept.reply(self._agent, messages, form, fetch))
 
     async def create_stream(
         self, messages: Sequence[LLMMessage], **options: Any
@@ -127,7 +131,8 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
                 raise _Unfinished(None)
 
             try:
-                reply = kept.reply(self._agent, messages, _form(options), fetch)
+                called = partial(tracing.model_call, self._agent, self.inner)
+                reply = kept.reply(self._agent, messages, _form(options), lambda: called(fetch()))
                 emit(await _until(options.get("cancellation_token"), reply))
             except _Unfinished as unfinished:
                 if unfinished.reply is not None:

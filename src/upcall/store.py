@@ -37,6 +37,7 @@ from upcall.packing import DamagedNode, Node, Packed
 from upcall.questions import Answer
 from upcall.runs import Run, RunStatus, changes
 from upcall.tables import log, runs
+from upcall.timings import TIMED, Worked, read_worked
 from upcall.workers import Worker, taken_up
 
 MAX_STATE_BYTES = 100_000_000
@@ -386,14 +387,20 @@ class RunStore:
         await self.database.write(lambda connection: add_to_log(connection, run_id, [(kind, user, detail)]))
 
     async def log(self, run_id: str, after: int = 0) -> Sequence[LogEntry]:
-        """The log of a run, oldest first, from the entry that follows the one with the id `after`."""
-        return await self.database.read(partial(_entries, select(log).where(log.c.run_id == run_id, log.c.id > after)))
+        """The log of a run, oldest first, from the entry that follows the one with the id `after`; not its times."""
+        told = select(log).where(log.c.run_id == run_id, log.c.id > after, log.c.kind != TIMED)
+        return await self.database.read(partial(_entries, told))
+
+    async def worked(self, run_id: str) -> Sequence[Worked]:
+        """When teams were at work on a run, and the calls that they made, oldest first."""
+        timed = select(log).where(log.c.run_id == run_id, log.c.kind == TIMED)
+        return [read_worked(each.detail) for each in await self.database.read(partial(_entries, timed))]
 
     async def trail(self, after: int = 0) -> Sequence[LogEntry]:
         """The logs of all runs in one, oldest first, from the entry that follows the one with the id `after`."""
         if not await self.exists():
             return []
-        return await self.database.read(partial(_entries, select(log).where(log.c.id > after)))
+        return await self.database.read(partial(_entries, select(log).where(log.c.id > after, log.c.kind != TIMED)))
 
     # -- mail ---------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import chain
 from typing import Any, TypeAlias, TypeGuard, TypeVar
 
@@ -21,7 +21,7 @@ from autogen_agentchat.messages import (
 )
 from autogen_core import CancellationToken
 
-from upcall import progress
+from upcall import progress, tracing
 from upcall.agents.asking import ASK_USER
 from upcall.change_log import StoredChanges
 from upcall.changes import change_log
@@ -51,10 +51,11 @@ from upcall.mailbox import Mailbox, mailbox
 from upcall.plans import ReviewedPlan
 from upcall.questions import Answer, Question
 from upcall.replies import Classification
-from upcall.runs import Run, RunStatus, counted
+from upcall.runs import Run, RunStatus, counted, recorded_as
 from upcall.store import MailCame, RunStore, StoredRun
 from upcall.tasks import interruptions, stopping, whole
 from upcall.teams import USER
+from upcall.timings import TIMED, Timings, timings
 
 Event: TypeAlias = BaseAgentEvent | BaseChatMessage
 T = TypeVar("T")
@@ -77,6 +78,7 @@ class Stretch:
         phase: the status of the run while the named agent has the turn.
         ladder: who answers before the human is asked; what it answered is stored with the state that holds it.
         records: the journal of what was done since the checkpoint.
+        traced: whether OpenTelemetry's spans are made of it.
     """
 
     def __init__(
@@ -87,8 +89,11 @@ class Stretch:
         *,
         ladder: Ladder,
         records: Mapping[str, str],
+        traced: bool = False,
     ) -> None:
         self._stored = stored
+        self._traced = traced
+        self._timings = Timings()
         self._ladder = ladder
         self._store = store
         self._phase = phase
@@ -359,7 +364,18 @@ class Stretch:
         change_log.set(StoredChanges(self._store, self._stored.run.id))
         stopping.set(self._token)
         progress.listener.set(_told_to(queue))
+        timings.set(self._timings)
         self._speakers = speakers(team)
+        if not self._traced:
+            await self._take_turns(team, queue)
+            return
+        name = getattr(team, "name", type(team).__name__)
+        with tracing.workflow(self._run.id, name, self._run.inputs) as kept:
+            if kept:
+                self._run = self._run.model_copy(update={"inputs": {**self._run.inputs, **kept}})
+            await self._take_turns(team, queue)
+
+    async def _take_turns(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
         inbox = list(self._stored.checkpoint.inbox)
         async for item in team.run_stream(task=inbox or None, cancellation_token=self._token):
             self.started = True
@@ -375,7 +391,9 @@ class Stretch:
                 await self._journal.settle()
             else:
                 await self._journal.hold()
-            self._stored = await self._store.save(self._stored, run, checkpoint)
+            ends = checkpoint is not None or not run.working
+            with recorded_as(TIMED, None, **self._timings.entry()) if ends else nullcontext():
+                self._stored = await self._store.save(self._stored, run, checkpoint)
         return run
 
     def _note(self, event: Event) -> None:

@@ -1,0 +1,88 @@
+"""When model and tool calls of a run were made, and how long they took: what a timeline is drawn from.
+
+A stretch keeps them in memory, and they are stored as one entry of the run's log with the write that ends the stretch:
+about 12 bytes a call and no write of its own. A stretch that is killed leaves none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+TIMED = "timed"
+"""The kind of the log's entries that hold times. `RunStore.log` leaves them out: they are no acts of anybody."""
+
+MAX_CALLS = 2000
+"""How many calls of one stretch are kept; a team that makes more has a gap in its picture."""
+
+
+@dataclass(frozen=True)
+class TimedCall:
+    """A call as it was made: by the agent at ``path``, of ``tool`` (empty for a model call). ``failed``: it ended in an
+    error."""
+
+    path: tuple[str, ...]
+    start: datetime
+    end: datetime
+    tool: str = ""
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Worked:
+    """A time in which a team was at work on a run without a stop, and the calls that it made."""
+
+    start: datetime
+    end: datetime
+    calls: tuple[TimedCall, ...] = ()
+
+
+@dataclass
+class Timings:
+    """The times of one stretch, which begins now."""
+
+    _start: float = field(default_factory=time.monotonic)
+    _calls: dict[str, list[str]] = field(default_factory=dict)
+    _count: int = 0
+
+    def note(self, path: Iterable[str], start: float, tool: str = "", *, failed: bool = False) -> None:
+        """Note a call that began at `start` (of `time.monotonic`) and has just ended."""
+        self._count += 1
+        if self._count <= MAX_CALLS:
+            times = f"{_ms(start - self._start)}+{_ms(time.monotonic() - start)}{'!' if failed else ''}"
+            of = f":{'_'.join(tool.split())}" if tool else ""
+            self._calls.setdefault("/".join(path), []).append(times + of)
+
+    def entry(self) -> dict[str, Any]:
+        """The detail of the log's entry: when the stretch ended (in milliseconds, since the log counts in seconds), how
+        many milliseconds it took, and its calls by path. ``900+12!:search`` began after 900 ms, took 12, failed, and
+        was of the tool search."""
+        calls = {path: " ".join(made) for path, made in self._calls.items()}
+        return {"end": round(time.time() * 1000), "ms": _ms(time.monotonic() - self._start), "calls": calls}
+
+
+def read_worked(detail: Mapping[str, Any]) -> Worked:
+    """What an entry of the log holds."""
+    end = datetime.fromtimestamp(detail["end"] / 1000, UTC)
+    start = end - timedelta(milliseconds=detail["ms"])
+    calls = [_read(call, path, start) for path, made in detail["calls"].items() for call in made.split(" ")]
+    return Worked(start, end, tuple(sorted(calls, key=lambda call: call.start)))
+
+
+def _read(text: str, path: str, start: datetime) -> TimedCall:
+    times, _, tool = text.partition(":")
+    began, took = times.rstrip("!").split("+")
+    at = start + timedelta(milliseconds=int(began))
+    return TimedCall(tuple(path.split("/")), at, at + timedelta(milliseconds=int(took)), tool, times.endswith("!"))
+
+
+def _ms(seconds: float) -> int:
+    return max(0, round(seconds * 1000))
+
+
+timings: ContextVar[Timings | None] = ContextVar("upcall_timings", default=None)
+"""The driver sets it before it runs a team, and the team's tasks inherit it."""
