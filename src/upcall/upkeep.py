@@ -13,12 +13,11 @@ from autogen_agentchat.messages import HandoffMessage, TextMessage
 from pydantic import Field, TypeAdapter
 from sqlalchemy import func, inspect, select, text
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import DatabaseError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from upcall import identity, packing
-from upcall import statements as sql
 from upcall import store as stores
-from upcall.blobs import batches, insert_missing, references_or_none, unreadable
+from upcall.blobs import batches, insert_missing, references_or_none
 from upcall.change_log import contents_named
 from upcall.checkpoints import Checkpoint
 from upcall.databases import schema_version
@@ -311,7 +310,8 @@ def _restore(connection: Connection, *, store: RunStore, run_id: str) -> Run:
         raise UnknownRun(run_id, "none of its checkpoints is whole")
     checkpoint = stores.checkpoint_at(connection, run_id=full_id, version=version)
     run = _as_it_was(connection, checkpoint, row.record, full_id)
-    _drop_later(connection, full_id, version, row.version + 1)
+    after = checkpoints.delete().where(checkpoints.c.run_id == full_id, checkpoints.c.version > version)
+    connection.execute(after)
     for table in (journal, mail):
         connection.execute(table.delete().where(table.c.run_id == full_id))
     record = store.packed_record(run)
@@ -322,21 +322,6 @@ def _restore(connection: Connection, *, store: RunStore, run_id: str) -> Run:
     )
     stores.add_to_log(connection, full_id, [("restored", None, {"checkpoint": version})])
     return run
-
-
-def _drop_later(connection: Connection, run_id: str, version: int, last: int) -> None:
-    """Make the checkpoint of this version the last one of its run. Where a damaged page keeps SQLite from dropping a
-    later one, it is stored once more, as that of version `last`."""
-    later = checkpoints.delete().where(checkpoints.c.run_id == run_id, checkpoints.c.version > version)
-    try:
-        with connection.begin_nested():
-            connection.execute(later)
-    except DatabaseError as error:
-        if not unreadable(error):
-            raise
-        of_version = {"of_run": run_id, "of_version": version}
-        state = connection.execute(sql.SELECT_STATE, of_version).scalar_one()
-        connection.execute(sql.INSERT_CHECKPOINT, {"run_id": run_id, "version": last, "state": state})
 
 
 def _as_it_was(connection: Connection, checkpoint: Checkpoint, record: bytes, run_id: str) -> Run:
