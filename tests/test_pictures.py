@@ -352,6 +352,18 @@ async def test_the_calls_of_a_run_are_timed_and_its_log_stays_as_it_was() -> Non
     assert len(rects(picture, "tool")) == 1 + 1  # One is in the legend.
 
 
+async def test_times_are_not_kept_where_nobody_wants_them() -> None:
+    world = World(ScriptedModelClient({"You are the lead.": ["All done."]}))
+
+    def make() -> Team:
+        return RoundRobinGroupChat([world.agent("lead")], termination_condition=TextMessageTermination("lead"))
+
+    app = Upcall(team=make, store="runs.db", settings=Settings(timings=False))
+    run = await app.start(TASK)
+    assert (run.status, await app.worked(run.id)) == (RunStatus.COMPLETED, [])
+    assert_neat(timeline(run))
+
+
 @pytest.mark.slow
 def test_the_command_line_draws_runs_and_the_team() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]

@@ -688,7 +688,15 @@ class Upcall:
     ) -> AsyncGenerator[Event | Run, None]:
         while stored.run.working:
             ladder, traced = self._ladder(stored.run, crew), self.settings.tracing
-            stretch = Stretch(stored, self.store, self._phase, ladder=ladder, records=records, traced=traced)
+            stretch = Stretch(
+                stored,
+                self.store,
+                self._phase,
+                ladder=ladder,
+                records=records,
+                traced=traced,
+                timed=self.settings.timings,
+            )
             async with aclosing(self._work(stretch, stored, crew)) as events:
                 async for event in events:
                     yield event

@@ -182,6 +182,7 @@ class Settings(BaseSettings):
     plain: bool = False
     stream: bool = False
     tracing: bool = False
+    timings: bool = True
     verbose: bool | list[AgentName] = False
     log_response_max_chars: AtLeastOne = 2000
 

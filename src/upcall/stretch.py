@@ -79,6 +79,7 @@ class Stretch:
         ladder: who answers before the human is asked; what it answered is stored with the state that holds it.
         records: the journal of what was done since the checkpoint.
         traced: whether OpenTelemetry's spans are made of it.
+        timed: whether the times of its calls are stored.
     """
 
     def __init__(
@@ -90,10 +91,11 @@ class Stretch:
         ladder: Ladder,
         records: Mapping[str, str],
         traced: bool = False,
+        timed: bool = True,
     ) -> None:
         self._stored = stored
         self._traced = traced
-        self._timings = Timings()
+        self._timings = Timings() if timed else None
         self._ladder = ladder
         self._store = store
         self._phase = phase
@@ -392,7 +394,8 @@ class Stretch:
             else:
                 await self._journal.hold()
             ends = checkpoint is not None or not run.working
-            with recorded_as(TIMED, None, **self._timings.entry()) if ends else nullcontext():
+            times = self._timings if ends else None
+            with nullcontext() if times is None else recorded_as(TIMED, None, **times.entry()):
                 self._stored = await self._store.save(self._stored, run, checkpoint)
         return run
 
