@@ -7,7 +7,8 @@ import json
 import time
 from pathlib import Path
 
-from upcall import Run, Settings, Upcall, UpcallError, run_sync
+from upcall import Run, Settings, Upcall, run_sync
+from upcall.errors import AnswerError
 
 app = Upcall(store="job.db", settings=Settings.read(model="demo"))
 
@@ -26,7 +27,7 @@ def answered(run: Run) -> Run:
             run = run_sync(app.answer(run.id, json.loads(file.read_text())))
         except (FileNotFoundError, json.JSONDecodeError):  # Not there yet, or only half of it.
             continue
-        except UpcallError as error:  # It does not answer what was asked; nothing was changed.
+        except AnswerError as error:  # It does not answer what was asked; nothing was changed.
             print(error, flush=True)
         file.unlink()
         return run
