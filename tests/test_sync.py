@@ -117,7 +117,7 @@ async def test_where_a_loop_runs_it_says_to_use_await() -> None:
         run_sync(numbers())
 
 
-@pytest.mark.parametrize("work", [None, demo, 3], ids=repr)
+@pytest.mark.parametrize("work", [None, demo, 3], ids=["none", "function", "number"])
 def test_what_cannot_be_awaited_is_refused(work: object) -> None:
     with pytest.raises(ConfigurationError, match=r"as in run_sync\(app\.start\(\.\.\.\)\), not"):
         run_sync(work)  # type: ignore[call-overload]
