@@ -213,7 +213,7 @@ async def test_an_option_answers_and_the_form_shows_what_follows() -> None:
     assert (done.status, done.answers[0].text) == (RunStatus.COMPLETED, "FastAPI")
     assert "Done with" in said(form)
     assert "<em>FastAPI</em>" in " ".join(each.value for each in found(form.widget, HTML))
-    assert "answers: FastAPI" in said(form)
+    assert "solo  ask_user: FastAPI" in said(form)
     assert found(form.widget, Button) == []
     assert len(model.requests) == 2
 
@@ -374,7 +374,7 @@ async def test_an_unknown_run_is_one_line() -> None:
 
 
 async def test_a_form_starts_a_run_and_shows_it_live() -> None:
-    app, _ = app_with(Calls([Call("look", {})]), ASK, "Done.", tools=[look], max_tool_iterations=3)
+    app, _ = app_with(Calls([Call("look", {})]), ASK, "Done.", tools=[look])
     form = app.form(app.start_stream("Build it"))
     assert form.run is None
     run = await form.settled()
@@ -390,7 +390,7 @@ def look() -> str:
 
 
 async def test_what_the_events_say_is_no_markup() -> None:
-    app, _ = app_with(Calls([Call("look", {})]), ASK, tools=[look], max_tool_iterations=3)
+    app, _ = app_with(Calls([Call("look", {})]), ASK, tools=[look])
     form = app.form(app.start_stream("Build it"))
     await form.settled()
     pages = " ".join(each.value for each in found(form.widget, HTML))
