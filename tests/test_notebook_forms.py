@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import re
+import sys
 import threading
 from html.parser import HTMLParser
 from typing import Any
@@ -407,4 +408,16 @@ async def test_a_form_shows_as_widgets_and_as_a_page_where_there_are_none() -> N
 
 def test_without_a_loop_a_form_says_where_it_belongs() -> None:
     with pytest.raises(ConfigurationError, match="in a cell of a notebook"):
+        app_with()[0].form("run1")
+
+
+def test_without_ipywidgets_a_run_says_how_to_answer_and_a_form_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    monkeypatch.delitem(sys.modules, "upcall.forms")
+    page = html.unescape(run_html(waiting_for(asking())))
+    assert "await app.answer('run1', '...')" in page
+    assert "app.form" not in page
+    with pytest.raises(ConfigurationError, match=r"pip install 'upcall\[notebook\]'"):
         app_with()[0].form("run1")

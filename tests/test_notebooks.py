@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 
@@ -52,13 +53,38 @@ def code(source: str) -> NotebookNode:
     return cell
 
 
+def client_of(notebook: NotebookNode, folder: Path) -> NotebookClient:
+    resources = {"metadata": {"path": str(folder)}}
+    return NotebookClient(notebook, timeout=SECONDS, kernel_manager_class=OwnKernelManager, resources=resources)
+
+
 def execute(notebook: NotebookNode, folder: Path) -> str:
     """What the cells print and give, from a new kernel in `folder` that is gone afterwards."""
-    resources = {"metadata": {"path": str(folder)}}
-    client = NotebookClient(notebook, timeout=SECONDS, kernel_manager_class=OwnKernelManager, resources=resources)
-    client.execute()
+    client_of(notebook, folder).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     return "".join(output.get("text") or output.data["text/plain"] for output in outputs)
+
+
+WIDGETS = """
+from ipywidgets import Button, RadioButtons
+
+def found(root):
+    return [root, *(each for child in getattr(root, "children", ()) for each in found(child))]
+(radio,) = (each for each in found(form.widget) if type(each) is RadioButtons)
+(button,) = (each for each in found(form.widget) if type(each) is Button and each.description == "Answer")
+print(radio.model_id, button.model_id)
+"""
+
+
+def shown(cell: NotebookNode) -> str:
+    """What one cell prints or gives."""
+    return "".join(output.get("text") or output.data["text/plain"] for output in cell.outputs)
+
+
+def send(client: NotebookClient, model_id: str, data: dict[str, object]) -> None:
+    """What a front end sends of a widget."""
+    kernel = client.kc
+    kernel.shell_channel.send(kernel.session.msg("comm_msg", {"comm_id": model_id, "data": data}))
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -76,6 +102,29 @@ def test_the_quickstart_goes_on_in_another_kernel_after_a_restart(folder: Path) 
     assert {"framework?", "FastAPI"} <= {*asked}
     assert {"server.js:", "'Express'"} <= {*done}
     assert first_process != second_process
+
+
+@pytest.mark.slow
+async def test_a_click_answers_while_no_cell_waits_and_another_kernel_finds_the_next_question(folder: Path) -> None:
+    cells = read(FOLDER / "02_questions_step_by_step.ipynb").cells
+    restart = next(n for n, cell in enumerate(cells) if "restart" in cell.metadata.get("tags", []))
+    first = notebook_of([*cells[:restart], code(WIDGETS), code("(await form.settled()).questions[0].question")])
+    client = client_of(first, folder)
+    async with client.async_setup_kernel():
+        for at, cell in enumerate(first.cells[:-1]):
+            await client.async_execute_cell(cell, at)
+        radio, button = shown(first.cells[-2]).split()
+        send(client, radio, {"method": "update", "state": {"index": 0}, "buffer_paths": []})
+        send(client, button, {"method": "custom", "content": {"event": "click"}})
+        await client.async_execute_cell(first.cells[-1], len(first.cells) - 1)
+    assert shown(first.cells[-1]) == "'Which framework?'"
+    second = notebook_of(cells[restart:])
+    said = await asyncio.to_thread(execute, second, folder)
+    inbox = next(cell for cell in second.cells if cell["id"] == "inbox").outputs[0].data
+    assert "Which framework?" in inbox["text/html"]
+    assert "app.answer(" in inbox["text/html"]
+    assert "lead > coder gets Express" in said
+    assert "planner gets" not in said
 
 
 def test_kernels_run_the_interpreter_of_the_tests(folder: Path) -> None:
