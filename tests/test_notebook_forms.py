@@ -421,3 +421,37 @@ def test_without_ipywidgets_a_run_says_how_to_answer_and_a_form_what_to_install(
     assert "app.form" not in page
     with pytest.raises(ConfigurationError, match=r"pip install 'upcall\[notebook\]'"):
         app_with()[0].form("run1")
+
+
+async def test_a_question_for_somebody_else_is_shown_and_has_no_fields() -> None:
+    app, _ = app_with(ASK, "Done.")
+    run = await app.start("Build it", user="alice")
+    run = await app.assign(run.id, run.questions[0].id, "bob", user="alice")
+    form = app.form(run, user="alice")
+    assert "Which framework?" in said(form)
+    assert "For bob." in said(form)
+    assert found(form.widget, RadioButtons) == []
+    theirs = app.form(run.id, user="bob")
+    await theirs.settled()
+    found(theirs.widget, RadioButtons)[0].index = 0
+    await clicked(theirs, "Answer")
+    assert (await clicked(form, "Look again")).answers[0].user == "bob"
+
+
+async def test_nothing_that_a_model_asks_becomes_markup_in_a_form() -> None:
+    hostile = {"question": HOSTILE, "context": HOSTILE, "options": [HOSTILE, "No"], "required": False}
+    app, _ = app_with(Call("ask_user", hostile))
+    form = app.form(await app.start(HOSTILE))
+    for page in found(form.widget, HTML):
+        assert not {"script", "img"} & Tags(page.value).tags
+    assert not any(each.description_allow_html for each in found(form.widget, RadioButtons))
+
+
+async def test_a_risk_is_not_confirmed_by_pressing_answer_alone() -> None:
+    risk = {"question": "Delete it?", "options": ["Delete", "Keep"], "clarification_type": "risk_confirmation"}
+    app, model = app_with(Call("ask_user", risk | {"allow_free_text": False}), "Done.")
+    form = app.form(await app.start("Clean up"))
+    assert [each.index for each in found(form.widget, RadioButtons)] == [None]
+    assert (await clicked(form, "Answer")).answers == ()
+    assert [each.description for each in found(form.widget, Button)] == ["Answer", "Decline", "Look again"]
+    assert len(model.requests) == 1

@@ -147,7 +147,7 @@ class Form:
         self._head.value = head_html(run)
         self._known.value = known_html(run)
         before, self._fields = self._fields, {}
-        mine = {each.id for each in self._app.answerable(run, self._user)} if run.waiting else set()
+        mine = {each.id for each in self._app.answerable(run, self._user)} if run.waiting or run.working else set()
         rows: list[Any] = []
         for question in run.questions:
             if question.id not in mine:
@@ -232,7 +232,7 @@ class _Field:
 
     def close(self) -> None:
         """Take it off the page."""
-        for each in (*self._inputs, self.answer, *self.outcomes.values(), self.box):
+        for each in (*self.box.children, self.answer, *self.outcomes.values(), self.box):
             each.close()
 
     def _options(self) -> list[Any]:
