@@ -20,10 +20,12 @@ from ipywidgets import HTML, Button, Checkbox, Password, RadioButtons, Text, Tex
 
 from upcall import Answer, Outcome, PausableAgent, Question, Run, RunStatus, Upcall, ask_secret
 from upcall.access import InboxEntry, OpenQuestions
+from upcall.citations import CitedSource, Quotation
 from upcall.errors import ConfigurationError
 from upcall.forms import Form
 from upcall.notebook import markdown_html, run_html, run_text
 from upcall.plans import PlanStep, ReviewedPlan
+from upcall.replies import CheckedReport
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
 
 HOSTILE = "</div><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\u202eevil"
@@ -122,9 +124,10 @@ def test_markdown_loads_nothing_and_links_to_the_web_only() -> None:
 
 
 def test_a_number_that_cites_says_its_source_and_code_stays_code() -> None:
-    report = 'It is fast [1], and `x[1]` is code; [7] is none.\n\nSources:\n[1] notes.md, lines 3-9: "<it> is fast"'
+    source = CitedSource(number=1, ref="notes.md", quotes=(Quotation(place="lines 3-9", quote="<it> is fast"),))
+    report = CheckedReport(summary="It is fast [1], and `x[1]` is code; [7] is none.", cited=(source,)).to_text()
     page = markdown_html(report)
-    assert '<sup title="notes.md, lines 3-9: &quot;&lt;it&gt; is fast&quot;">[1]</sup>' in page
+    assert 'fast <sup title="notes.md, lines 3-9: &quot;&lt;it&gt; is fast&quot;">[1]</sup>, and' in page
     assert "<code>x[1]</code>" in page
     assert "[7]" in page
     assert "<sup>[7]" not in page

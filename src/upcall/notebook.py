@@ -43,7 +43,8 @@ _BORDER = "var(--jp-border-color1, #9e9e9e)"
 _REPAINTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters besides tab and newline, and those that turn the reading direction."""
 _CITED = re.compile(r"\[(\d{1,3})\]")
-_SOURCE_LINE = re.compile(r"^\[(\d{1,3})\] (.+)$", re.MULTILINE)
+_SOURCE_LINE = re.compile(r"^(?:[-*] )?\[(\d{1,3})\] (.+)$", re.MULTILINE)
+"""A line of the source list at the end of a report; the last one with a number counts."""
 _SAFE_LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 
 
