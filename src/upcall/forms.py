@@ -82,8 +82,8 @@ class Form:
         return shown | (run_bundle(self.run) if self.run else {"text/plain": "A run that is being worked on."})
 
     async def settled(self) -> Run | None:
-        """The run when no work of this form is under way. It does not wait for a click: none arrives while a cell
-        waits."""
+        """The run when no work of this form is under way. It does not wait for a click: without subshells
+        Jupyter delivers none while a cell waits."""
         if self.task is not None:
             await asyncio.wait([self.task])
         return self.run
