@@ -109,7 +109,7 @@ def test_two_agents_that_ask_the_same_are_shown_as_one_question_and_both_get_the
     with LoopbackServer(both) as server:
         asked = upcall("run", TASK, "--detach", *model(server))
         assert asked.out.count("Which framework?") + asked.err.count("Which framework?") == 1
-        assert "researcher (for lead) waits for this too." in asked.out + asked.err
+        assert "researcher (for lead) waits for this too." in " ".join(asked.err.split())
         ended = upcall("answer", asked.err.split("upcall answer ")[1].split()[0], "Express", "--json")
     assert ended.json["result"].startswith("All done.")
 

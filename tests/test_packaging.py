@@ -100,7 +100,14 @@ def test_the_wheel_of_the_sdist_is_the_wheel_of_the_checkout(wheel: Path, tmp_pa
 def test_the_sdist_holds_what_a_packager_needs(built: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
         files = {name.partition("/")[2] for name in sdist.getnames()}
-    assert {"README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", "notebooks/01_quickstart.ipynb"} <= files
+    assert {
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        "pyproject.toml",
+        "notebooks/01_quickstart.ipynb",
+        "examples/webhook.py",
+    } <= files
     assert {f"tests/{path.name}" for path in (ROOT / "tests").glob("*.py")} <= files
 
 

@@ -176,7 +176,7 @@ def normal(text: str) -> str:
     return " ".join(text.split())
 
 
-SOURCE = re.compile(r'^- \[(\d+)\] (.+?), the (\w+) edition: "(.+)"$', re.MULTILINE)
+SOURCE = re.compile(r'^- \[(\d+)\] (.+?), ((?:line|page|paragraph)s? [\d-]+): "(.+)"$', re.MULTILINE)
 
 
 @pytest.mark.slow
@@ -198,7 +198,13 @@ def test_an_archive_is_researched_into_a_report_whose_citations_hold(tmp_path: P
     sections, _, sources = report.partition("\n\nSources:\n")
     assert re.findall(r"^## (\w+)", sections, re.MULTILINE) == list(BOOKS)
     cited = SOURCE.findall(sources)
-    assert [edition for _, _, edition, _ in cited] == ["first", "first", "second", "first"]
+    assert [re.findall(r"The (\w+) edition", quote) for *_, quote in cited] == [
+        ["first"],
+        ["first"],
+        ["second"],
+        ["first"],
+    ]
+    assert [place for _, _, place, _ in cited] == ["line 1", "paragraphs 1-2", "page 1", "lines 1-3"]
     assert [int(number) for number, *_ in cited] == [1, 2, 3, 4]
     assert [Path(name).suffix for _, name, _, _ in cited] == [".html", ".docx", ".pdf", ".py"]
     for number, name, _, quote in cited:

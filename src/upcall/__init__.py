@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from upcall.runs import Run, RunStatus
     from upcall.settings import Settings
     from upcall.store import RunStore
+    from upcall.sync import run_sync
 
 __version__ = "0.1.0"
 
@@ -48,6 +49,7 @@ _HOMES = {
     "ask": "given",
     "ask_secret": "given",
     "keep_turns": "group_chats",
+    "run_sync": "sync",
     "with_questions": "agents",
 }
 
@@ -75,6 +77,7 @@ __all__ = [
     "idempotency_key",
     "idempotent",
     "keep_turns",
+    "run_sync",
     "with_questions",
 ]
 

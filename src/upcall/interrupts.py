@@ -20,14 +20,19 @@ INTERRUPTED = 130
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
+def _in_new_loop(work: Coroutine[Any, Any, T]) -> T:
+    with asyncio.Runner() as runner:
+        return runner.run(work)
+
+
+def run(work: Coroutine[Any, Any, T], in_loop: Callable[[Coroutine[Any, Any, T]], T] = _in_new_loop) -> T:
     """As `asyncio.run`, whose own handling of Ctrl-C ends before the loop is closed: one that came then would cut off
-    what closes the store, and tell of it in a traceback.
+    what closes the store, and tell of it in a traceback. `in_loop` runs a coroutine to its end in a loop.
 
     Raises:
         KeyboardInterrupt: it was stopped; what it had open is closed. A second stop does not wait for that.
     """
-    return _Stoppable(work).run()
+    return _Stoppable(work).run(in_loop)
 
 
 def exit_on_stop() -> None:
@@ -67,15 +72,14 @@ class _Stoppable(Generic[T]):
         self._task: asyncio.Task[Any] | None = None
         self._stops = 0
 
-    def run(self) -> T:
+    def run(self, in_loop: Callable[[Coroutine[Any, Any, T]], T]) -> T:
         handled = []
         try:
             for each in _STOPS if _in_main_thread() else ():
                 if signal.getsignal(each) is signal.default_int_handler:
                     handled.append(each)
                     signal.signal(each, self._stop)
-            with asyncio.Runner() as runner:
-                result = runner.run(self._watched())
+            result = in_loop(self._watched())
         except asyncio.CancelledError:
             if not self._stops:
                 raise

@@ -1,0 +1,37 @@
+"""Many tasks, and at most two questions to you for all of them; facts answer the rest, or what the agents assume.
+
+Run it: python examples/batch.py
+"""
+
+from autogen_agentchat.teams import RoundRobinGroupChat
+
+from upcall import PausableAgent, Settings, Upcall, run_sync
+from upcall.testing import Call, Reply, Request, ScriptedModelClient
+
+BUDGET = 2  # questions to you, over all tasks
+TASKS = ["a parser", "a web server", "a game", "a calendar"]
+
+
+def reply(request: Request) -> Reply:
+    """What a real model would say."""
+    licence = Call("ask_user", {"question": "Which licence?", "options": ["MIT", "GPL"]})
+    language = Call("ask_user", {"question": "Which language?", "options": ["Python", "Rust"], "default": "Python"})
+    replies: list[Reply] = [licence, language, "Written."]
+    return replies[len(request.tool_results)]
+
+
+def make_team() -> RoundRobinGroupChat:
+    return RoundRobinGroupChat([PausableAgent("coder", ScriptedModelClient(reply))], max_turns=1)
+
+
+settings = Settings.read(facts={"licence": "MIT"}, max_questions_run=1)  # At most one question a task.
+app = Upcall(store="batch.db", team=make_team, settings=settings)
+left, runs = BUDGET, []
+for task in TASKS:  # All tasks go as far as they can first, so that you are asked everything at once.
+    runs.append(run_sync(app.start(f"Write {task}", unattended=left == 0)))
+    left -= len(runs[-1].questions)
+for run in runs:
+    if run.waiting:
+        run = run_sync(app.answer(run.id, input(f"{run.task}: {run.questions[0].question} ")))
+    answers = [f"{question.question} {answer.text} ({answer.by})" for question, answer in run.clarification_history]
+    print(f"{run.task}: {run.result}", *answers, sep="\n  ")
