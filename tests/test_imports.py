@@ -37,6 +37,10 @@ def test_lists_on_a_terminal_are_loaded_when_a_question_is_asked() -> None:
     assert "prompt_toolkit" not in packages_loaded_by("import upcall.cli, upcall.terminal, upcall.terminal_inbox")
 
 
+def test_what_a_notebook_shows_is_loaded_when_it_is_shown() -> None:
+    assert not packages_loaded_by("from upcall import Run, Upcall") & {"ipywidgets", "IPython", "markdown_it"}
+
+
 def test_the_driver_loads_no_model_client_before_one_is_needed() -> None:
     assert not packages_loaded_by("from upcall import Upcall") & {"openai", "autogen_ext"}
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from upcall.answers import GivenAnswers, full_id
 from upcall.assignment import ROLE
@@ -47,6 +47,20 @@ class InboxEntry(NamedTuple):
 
     run_id: str
     question: Question
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """What a notebook shows of it."""
+        return OpenQuestions([self])._repr_mimebundle_()
+
+
+class OpenQuestions(list[InboxEntry]):
+    """Open questions of several runs. In a notebook it shows itself."""
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """What a notebook shows of them."""
+        from upcall.notebook import inbox_bundle
+
+        return inbox_bundle(self)
 
 
 @dataclass(frozen=True)
@@ -129,11 +143,11 @@ class Access:
         """Those of the runs that the user sees, as they see them."""
         return [self.shown(run) for run in runs if self.sees(run)]
 
-    def inbox(self, runs: Iterable[Run]) -> list[InboxEntry]:
+    def inbox(self, runs: Iterable[Run]) -> OpenQuestions:
         """The open questions of the runs that are the user's to answer, oldest first."""
         waiting = [run for run in runs if run.waiting or run.working]
         entries = [InboxEntry(run.id, question) for run in waiting for question in self.answerable(run)]
-        return sorted(entries, key=lambda entry: (entry.question.asked_at, entry.run_id))
+        return OpenQuestions(sorted(entries, key=lambda entry: (entry.question.asked_at, entry.run_id)))
 
     def _answered_by_themselves(self, run: Run) -> tuple[Question, ...]:
         own = {each.question_id for each in run.answers if each.user == self.user and each.by is AnsweredBy.HUMAN}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from autogen_agentchat.base import Team
 from autogen_agentchat.messages import TextMessage
@@ -59,6 +59,9 @@ from upcall.teams import PHASES, USER, TeamOptions, root_team
 from upcall.timings import Worked
 from upcall.undo import undo
 from upcall.workers import at_work
+
+if TYPE_CHECKING:
+    from upcall.forms import Form
 
 MakeTeam: TypeAlias = Callable[[], Team]
 
@@ -590,6 +593,17 @@ class Upcall:
     def answerable(self, run: Run, user: str | None = None) -> Sequence[Question]:
         """The questions that a run shows and a user may answer."""
         return self._access(user).answerable(run)
+
+    def form(self, run: Run | str | AsyncGenerator[Event | Run, None], *, user: str | None = None) -> Form:
+        """A run in a notebook, with buttons that answer its questions; the cell returns at once, and the kernel goes on
+        with the run. `run` is a run, its id, or what `start_stream` gives: ``app.form(app.start_stream("Build it"))``.
+
+        Raises:
+            ConfigurationError: ipywidgets is not installed, or no loop runs (this is not a notebook).
+        """
+        from upcall.forms import Form
+
+        return Form(self, run, user=user)
 
     async def assign(self, run_id: str, question_id: str, assignee: str | None, *, user: str | None = None) -> Run:
         """Say who is to answer an open question: a user's name, ``role:NAME``, or None for the owner of the run. What

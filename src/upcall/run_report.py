@@ -113,14 +113,14 @@ def _plan(run: Run) -> list[str]:
         return []
     lines = [f"# {plan.title}", "", *(f"- {section}" for section in plan.sections)]
     if plan.steps:
-        done = _done(run, plan)
+        done = steps_done(run, plan)
         lines += ["", "## Steps", "", *(ticked(step, done=step.step_id in done) for step in plan.steps)]
     lines += ["", f"Plan     {plan.status}, version {len(plan.history) + 1}"]
     return lines + ([f"Remark   {plan.remark}"] if plan.remark else [])
 
 
-def _done(run: Run, plan: ReviewedPlan) -> list[str]:
-    """The steps that are done. What the lead does itself is done when the run is."""
+def steps_done(run: Run, plan: ReviewedPlan) -> list[str]:
+    """The ids of the steps that are done. What the lead does itself is done when the run is."""
     came_back = calls_by_name(run.tools)
     if run.status is RunStatus.COMPLETED:
         came_back["lead"] = len(plan.steps)

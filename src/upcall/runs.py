@@ -270,6 +270,12 @@ class Run(BaseModel):
             ],
         }
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """What a notebook shows of it."""
+        from upcall.notebook import run_bundle
+
+        return run_bundle(self)
+
 
 _act: ContextVar[tuple[str, str | None, dict[str, Any]] | None] = ContextVar("upcall_act", default=None)
 

@@ -1,0 +1,460 @@
+"""A run as a notebook shows it, and the form that answers it, with real widgets on a real loop."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+import sys
+import threading
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import UserProxyAgent
+from autogen_agentchat.base import Team
+from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
+from autogen_agentchat.teams import Swarm
+from cryptography.fernet import Fernet
+from ipywidgets import HTML, Button, Checkbox, Password, RadioButtons, Text, Textarea, Widget
+
+from upcall import Answer, Outcome, PausableAgent, Question, Run, RunStatus, Upcall, ask_secret
+from upcall.access import InboxEntry, OpenQuestions
+from upcall.citations import CitedSource, Quotation
+from upcall.errors import ConfigurationError
+from upcall.forms import Form
+from upcall.notebook import markdown_html, run_html, run_text
+from upcall.plans import PlanStep, ReviewedPlan
+from upcall.replies import CheckedReport
+from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
+
+HOSTILE = "</div><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\u202eevil"
+ASK = Call("ask_user", {"question": "Which framework?", "options": ["Express", "FastAPI"]})
+ASK_DATABASE = Call("ask_user", {"question": "Which database?", "required": False})
+
+
+class Tags(HTMLParser):
+    """The tags and attributes of a page; that it is well-formed is checked on the way."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: set[tuple[str, str | None]] = set()
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= set(attrs)
+        if tag not in {"br", "hr", "img"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def run_with(**parts: Any) -> Run:
+    return Run(**{"id": "run1", "task": "Build it", **parts})
+
+
+def asking(**parts: Any) -> Question:
+    return Question(**{"id": "q1", "question": "Which framework?", "path": ("lead", "coder"), **parts})
+
+
+def waiting_for(*questions: Question) -> Run:
+    return run_with(status=RunStatus.AWAITING_CLARIFICATION, questions=questions)
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", RunStatus)
+def test_a_run_of_every_status_shows_itself(status: RunStatus) -> None:
+    bundle = run_with(status=status)._repr_mimebundle_()
+    Tags(bundle["text/html"])
+    assert status.value.replace("_", " ") in bundle["text/html"]
+    assert f"Status   {status}" in bundle["text/plain"]
+    assert ("app.resume('run1')" in html.unescape(bundle["text/html"])) == (status is RunStatus.FAILED)
+
+
+def test_nothing_that_others_said_becomes_markup() -> None:
+    plan = ReviewedPlan(
+        title=HOSTILE,
+        sections=[HOSTILE],
+        steps=[PlanStep(step_id="1", step_type="agent", name="coder", description=HOSTILE)],
+        remark=HOSTILE,
+    )
+    question = asking(
+        question=HOSTILE, context=HOSTILE, options=[{"label": HOSTILE, "description": HOSTILE}], path=(HOSTILE,)
+    )
+    run = waiting_for(question).model_copy(
+        update={
+            "task": HOSTILE,
+            "user": HOSTILE,
+            "plan": plan,
+            "error": HOSTILE,
+            "result": HOSTILE,
+            "closed": (asking(id="q0", question=HOSTILE),),
+            "answers": (Answer(question_id="q0", text=HOSTILE, user=HOSTILE),),
+        }
+    )
+    for page in (run_html(run), OpenQuestions([InboxEntry(HOSTILE, question)])._repr_mimebundle_()["text/html"]):
+        seen = Tags(page)
+        assert seen.tags <= {"div", "span", "b", "code", "p", "br"}
+        assert {name for name, _ in seen.attributes} <= {"style"}
+        assert not {"\x1b", "\u202e"} & set(page)
+    assert not {"\x1b", "\u202e"} & set(run_text(run))
+
+
+def test_markdown_loads_nothing_and_links_to_the_web_only() -> None:
+    page = markdown_html(
+        "# Report\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n[good](https://example.com) [bad](javascript:alert(1)) "
+        "[odd](//evil.example) [file](file:///etc/passwd) [data](data:image/png;base64,AA) ![shot](https://x.example/y)"
+        '\n\n`<b>` <b onclick="x">raw</b>'
+    )
+    seen = Tags(page)
+    assert seen.tags == {"h1", "p", "a", "table", "thead", "tbody", "tr", "th", "td", "code"}
+    assert {value for name, value in seen.attributes if name == "href"} == {
+        "https://example.com",
+        "https://x.example/y",
+    }
+    assert ("rel", "noopener noreferrer") in seen.attributes
+
+
+def test_a_number_that_cites_says_its_source_and_code_stays_code() -> None:
+    source = CitedSource(number=1, ref="notes.md", quotes=(Quotation(place="lines 3-9", quote="<it> is fast"),))
+    report = CheckedReport(summary="It is fast [1], and `x[1]` is code; [7] is none.", cited=(source,)).to_text()
+    page = markdown_html(report)
+    assert 'fast <sup title="notes.md, lines 3-9: &quot;&lt;it&gt; is fast&quot;">[1]</sup>, and' in page
+    assert "<code>x[1]</code>" in page
+    assert "[7]" in page
+    assert "<sup>[7]" not in page
+
+
+def test_the_plan_has_its_ticks_and_secrets_stay_hidden() -> None:
+    steps = [PlanStep(step_id=str(n), step_type="agent", name="coder", description=f"Part {n}") for n in (1, 2)]
+    run = run_with(
+        status=RunStatus.EXECUTING,
+        plan=ReviewedPlan(title="Plan", sections=["One"], steps=steps),
+        tools={"lead/coder": 1},
+        closed=(asking(id="q0", question="Password?", secret=True),),
+        answers=(Answer(question_id="q0", text="gAAAA-sealed", sealed=True),),
+    )
+    page = run_html(run)
+    assert "[x] 1. [coder] Part 1" in page
+    assert "[ ] 2. [coder] Part 2" in page
+    assert "gAAAA" not in page + run_text(run)
+
+
+def hint(run: Run) -> str:
+    return next(line for line in run_text(run).splitlines() if "app.answer" in line)
+
+
+def test_the_hint_is_a_line_of_python_that_agrees_to_no_risk_and_holds_no_secret() -> None:
+    assert hint(waiting_for(asking(options=["Ex'press"]))).endswith("""app.answer('run1', "Ex'press")""")
+    risk = asking(clarification_type="risk_confirmation", options=["Delete", "Keep"], allow_free_text=False)
+    assert hint(waiting_for(risk)).endswith("app.answer('run1', '...')")
+    several = waiting_for(asking(secret=True), asking(id="q2"))
+    assert hint(several).endswith("app.answer('run1', {'q1': getpass.getpass(), 'q2': '...'})")
+
+
+def test_the_inbox_and_its_entries_show_themselves() -> None:
+    entries = OpenQuestions([InboxEntry("run1", asking()), InboxEntry("run2", asking(id="q2", question="Which port?"))])
+    page = html.unescape(entries._repr_mimebundle_()["text/html"])
+    assert "app.answer('run1', '...')" in page
+    assert "app.form('run2')" in page
+    assert "Which port?" in entries[1]._repr_mimebundle_()["text/plain"]
+    assert "No question waits" in OpenQuestions()._repr_mimebundle_()["text/html"]
+
+
+# -- the form ---------------------------------------------------------------------------------------------------------
+
+
+def app_with(*replies: Reply, **options: Any) -> tuple[Upcall, ScriptedModelClient]:
+    model = ScriptedModelClient(replies)
+
+    def team() -> Team:
+        stops = HandoffTermination("user") | TextMessageTermination("solo")
+        agent = PausableAgent("solo", model, **options)
+        return Swarm([agent, UserProxyAgent("user")], termination_condition=stops)
+
+    return Upcall(store="runs.db", team=team), model
+
+
+def found(root: Any, kind: type[Widget]) -> list[Any]:
+    """The widgets of a kind, from the top down."""
+    here = [root] if type(root) is kind else []
+    return here + [each for child in getattr(root, "children", ()) for each in found(child, kind)]
+
+
+def button(form: Form, text: str, at: int = 0) -> Button:
+    return [each for each in found(form.widget, Button) if each.description == text][at]
+
+
+def said(form: Form) -> str:
+    return html.unescape(re.sub("<[^>]+>", " ", " ".join(each.value for each in found(form.widget, HTML))))
+
+
+async def clicked(form: Form, text: str, at: int = 0) -> Run:
+    """The run after a click, as the front end makes it."""
+    button(form, text, at).click()
+    await asyncio.sleep(0)  # The click is handed to the loop.
+    run = await form.settled()
+    assert run is not None
+    return run
+
+
+async def test_an_option_answers_and_the_form_shows_what_follows() -> None:
+    app, model = app_with(ASK, "Done with *FastAPI*.")
+    form = app.form(await app.start("Build it"))
+    (radio,) = found(form.widget, RadioButtons)
+    assert radio.index is None
+    assert [label for label, _ in radio.options] == ["1. Express", "2. FastAPI", "3. Other: in your own words"]
+    radio.index = 1
+    done = await clicked(form, "Answer")
+    assert (done.status, done.answers[0].text) == (RunStatus.COMPLETED, "FastAPI")
+    assert "Done with" in said(form)
+    assert "<em>FastAPI</em>" in " ".join(each.value for each in found(form.widget, HTML))
+    assert "solo  ask_user: FastAPI" in said(form)
+    assert found(form.widget, Button) == []
+    assert len(model.requests) == 2
+
+
+async def test_nothing_chosen_changes_nothing() -> None:
+    app, model = app_with(ASK)
+    form = app.form(await app.start("Build it"))
+    run = await clicked(form, "Answer")
+    assert run.status is RunStatus.AWAITING_CLARIFICATION
+    assert "Nothing is answered yet" in said(form)
+    assert not button(form, "Answer").disabled
+    assert len(model.requests) == 1
+
+
+async def test_own_words_beside_a_chosen_option_are_asked_back_until_it_is_clear() -> None:
+    app, _ = app_with(ASK, "Done.")
+    form = app.form(await app.start("Build it"))
+    (radio,), (text,) = found(form.widget, RadioButtons), found(form.widget, Text)
+    radio.index, text.value = 0, "Koa, please"
+    await clicked(form, "Answer")
+    assert "empty the text, or choose" in said(form)
+    radio.index = 2
+    assert (await clicked(form, "Answer")).answers[0].text == "Koa, please"
+
+
+async def test_a_number_that_is_no_option_is_a_slip() -> None:
+    app, _ = app_with(ASK, "Done.")
+    form = app.form(await app.start("Build it"))
+    found(form.widget, Text)[0].value = "7"
+    run = await clicked(form, "Answer")
+    assert "There is no option 7" in said(form)
+    assert run.waiting
+
+
+async def test_several_options_are_ticked() -> None:
+    both = Call("ask_user", {"question": "Which?", "options": ["A", "B", "C"], "multi_select": True})
+    app, _ = app_with(both, "Done.")
+    form = app.form(await app.start("Build it"))
+    for box in found(form.widget, Checkbox)[::2]:
+        box.value = True
+    assert (await clicked(form, "Answer")).answers[0].selected == ("A", "C")
+
+
+@pytest.mark.parametrize(("text", "outcome"), [("Skip", Outcome.SKIPPED), ("Decline", Outcome.DECLINED)])
+async def test_a_question_may_be_skipped_or_declined(text: str, outcome: Outcome) -> None:
+    app, _ = app_with(ASK_DATABASE, "Done.")
+    form = app.form(await app.start("Build it"))
+    assert (await clicked(form, text)).answers[0].outcome is outcome
+
+
+async def test_a_required_question_has_no_button_to_skip() -> None:
+    app, _ = app_with(ASK)
+    form = app.form(await app.start("Build it"))
+    assert [each.description for each in found(form.widget, Button)] == ["Answer", "Decline", "Look again"]
+
+
+async def test_several_questions_are_sent_together() -> None:
+    app, model = app_with(Calls([ASK, ASK_DATABASE]), "Done.")
+    form = app.form(await app.start("Build it"))
+    found(form.widget, RadioButtons)[0].index = 0
+    found(form.widget, Textarea)[0].value = "SQLite"
+    done = await clicked(form, "Send all answers")
+    assert [each.text for each in done.answers] == ["Express", "SQLite"]
+    assert len(model.requests) == 2
+
+
+async def test_what_is_typed_for_one_question_stays_when_another_is_answered() -> None:
+    app, _ = app_with(Calls([ASK, ASK_DATABASE]), "Done.")
+    form = app.form(await app.start("Build it"))
+    found(form.widget, Textarea)[0].value = "SQLi"
+    found(form.widget, RadioButtons)[0].index = 0
+    run = await clicked(form, "Answer", 0)
+    assert [each.question for each in run.questions] == ["Which database?"]
+    assert [each.value for each in found(form.widget, Textarea)] == ["SQLi"]
+    assert (await clicked(form, "Answer")).status is RunStatus.COMPLETED
+
+
+async def test_a_secret_is_a_password_field_that_is_empty_once_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
+    had: list[str] = []
+
+    def deploy() -> str:
+        """Deploy."""
+        had.append(ask_secret("The password?"))
+        return "deployed"
+
+    app, _ = app_with(Call("deploy", {}), "Done.", tools=[deploy])
+    form = app.form(await app.start("Deploy it"))
+    (field,) = found(form.widget, Password)
+    field.value = "hunter2"
+    done = await clicked(form, "Answer")
+    assert (had, done.status, field.value) == (["hunter2"], RunStatus.COMPLETED, "")
+    assert "hunter2" not in said(form) + repr(form._repr_mimebundle_())
+
+
+async def test_two_clicks_are_one_answer() -> None:
+    app, model = app_with(ASK, "Done.")
+    form = app.form(await app.start("Build it"))
+    found(form.widget, RadioButtons)[0].index = 0
+    send = button(form, "Answer")
+    send.click()
+    send.click()
+    await asyncio.sleep(0)
+    assert send.disabled
+    done = await form.settled()
+    assert done is not None
+    assert (done.status, len(model.requests)) == (RunStatus.COMPLETED, 2)
+    assert "error" not in said(form).lower()
+
+
+async def test_a_click_from_another_thread_works_on_the_loop_of_the_cell() -> None:
+    app, _ = app_with(ASK, "Done.")
+    form = app.form(await app.start("Build it"))
+    found(form.widget, RadioButtons)[0].index = 0
+    thread = threading.Thread(target=button(form, "Answer").click)
+    thread.start()
+    thread.join()
+    await asyncio.sleep(0)
+    done = await form.settled()
+    assert done is not None
+    assert done.status is RunStatus.COMPLETED
+
+
+async def test_where_somebody_else_answered_the_form_says_so_and_shows_the_run_as_it_is() -> None:
+    app, _ = app_with(ASK, "Done.")
+    form = app.form(await app.start("Build it"))
+    assert form.run is not None
+    await app.answer(form.run.id, "Express", user="bob")
+    found(form.widget, RadioButtons)[0].index = 1
+    run = await clicked(form, "Answer")
+    assert run.status is RunStatus.COMPLETED
+    assert "was answered by bob" in said(form)
+    assert found(form.widget, RadioButtons) == []
+
+
+async def test_a_failed_run_is_resumed_by_a_button() -> None:
+    app, _ = app_with(ASK, Fail("the server is down"), "Done.")
+    form = app.form(await app.start("Build it"))
+    found(form.widget, RadioButtons)[0].index = 0
+    assert (await clicked(form, "Answer")).status is RunStatus.FAILED
+    assert (await clicked(form, "Resume")).status is RunStatus.COMPLETED
+
+
+async def test_a_form_is_made_from_an_id_after_a_restart() -> None:
+    app, _ = app_with(ASK, "Done.")
+    await app.start("Build it")
+    (entry,) = await app.inbox()
+    form = app.form(entry.run_id)
+    await form.settled()
+    found(form.widget, RadioButtons)[0].index = 0
+    assert (await clicked(form, "Answer")).status is RunStatus.COMPLETED
+
+
+async def test_an_unknown_run_is_one_line() -> None:
+    form = app_with()[0].form("nothing")
+    assert await form.settled() is None
+    assert "nothing" in said(form)
+
+
+async def test_a_form_starts_a_run_and_shows_it_live() -> None:
+    app, _ = app_with(Calls([Call("look", {})]), ASK, "Done.", tools=[look])
+    form = app.form(app.start_stream("Build it"))
+    assert form.run is None
+    run = await form.settled()
+    assert run is not None
+    assert run.waiting
+    assert "calls look" in said(form)
+    assert found(form.widget, RadioButtons) != []
+
+
+def look() -> str:
+    """Look."""
+    return "It is <b>empty</b>."
+
+
+async def test_what_the_events_say_is_no_markup() -> None:
+    app, _ = app_with(Calls([Call("look", {})]), ASK, tools=[look])
+    form = app.form(app.start_stream("Build it"))
+    await form.settled()
+    pages = " ".join(each.value for each in found(form.widget, HTML))
+    assert "&lt;b&gt;empty" in pages
+    assert "<b>empty" not in pages
+
+
+async def test_a_form_shows_as_widgets_and_as_a_page_where_there_are_none() -> None:
+    app, _ = app_with(ASK)
+    shown = app.form(await app.start("Build it"))._repr_mimebundle_()
+    assert {"application/vnd.jupyter.widget-view+json", "text/html", "text/plain"} <= set(shown)
+    assert "Which framework?" in shown["text/plain"]
+
+
+def test_without_a_loop_a_form_says_where_it_belongs() -> None:
+    with pytest.raises(ConfigurationError, match="in a cell of a notebook"):
+        app_with()[0].form("run1")
+
+
+def test_without_ipywidgets_a_run_says_how_to_answer_and_a_form_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    monkeypatch.delitem(sys.modules, "upcall.forms")
+    page = html.unescape(run_html(waiting_for(asking())))
+    assert "await app.answer('run1', '...')" in page
+    assert "app.form" not in page
+    with pytest.raises(ConfigurationError, match=r"pip install 'upcall\[notebook\]'"):
+        app_with()[0].form("run1")
+
+
+async def test_a_question_for_somebody_else_is_shown_and_has_no_fields() -> None:
+    app, _ = app_with(ASK, "Done.")
+    run = await app.start("Build it", user="alice")
+    run = await app.assign(run.id, run.questions[0].id, "bob", user="alice")
+    form = app.form(run, user="alice")
+    assert "Which framework?" in said(form)
+    assert "For bob." in said(form)
+    assert found(form.widget, RadioButtons) == []
+    theirs = app.form(run.id, user="bob")
+    await theirs.settled()
+    found(theirs.widget, RadioButtons)[0].index = 0
+    await clicked(theirs, "Answer")
+    assert (await clicked(form, "Look again")).answers[0].user == "bob"
+
+
+async def test_nothing_that_a_model_asks_becomes_markup_in_a_form() -> None:
+    hostile = {"question": HOSTILE, "context": HOSTILE, "options": [HOSTILE, "No"], "required": False}
+    app, _ = app_with(Call("ask_user", hostile))
+    form = app.form(await app.start(HOSTILE))
+    for page in found(form.widget, HTML):
+        assert not {"script", "img"} & Tags(page.value).tags
+    assert not any(each.description_allow_html for each in found(form.widget, RadioButtons))
+
+
+async def test_a_risk_is_not_confirmed_by_pressing_answer_alone() -> None:
+    risk = {"question": "Delete it?", "options": ["Delete", "Keep"], "clarification_type": "risk_confirmation"}
+    app, model = app_with(Call("ask_user", risk | {"allow_free_text": False}), "Done.")
+    form = app.form(await app.start("Clean up"))
+    assert [each.index for each in found(form.widget, RadioButtons)] == [None]
+    assert (await clicked(form, "Answer")).answers == ()
+    assert [each.description for each in found(form.widget, Button)] == ["Answer", "Decline", "Look again"]
+    assert len(model.requests) == 1
