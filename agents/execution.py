@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from autogen_core import CancellationToken
-from autogen_core.tools import ParametersSchema, ToolResult, ToolSchema, Workbench
+from autogen_core.tools import ParametersSchema, ToolResult, ToolSchema
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from upcall.agents.files import tool_result
+from upcall.agents.files import StatelessWorkbench, tool_result
 from upcall.consent import Consent, Denied
 from upcall.limits import Limits
 from upcall.questions import sendable
@@ -36,7 +36,7 @@ class _PythonArguments(_Arguments):
     code: Annotated[str, Field(min_length=1)]
 
 
-class ExecutionWorkbench(Workbench):
+class ExecutionWorkbench(StatelessWorkbench):
     """Two tools: ``run_command`` and ``run_python``. The workspace folder, which is made if need be, is their working
     directory.
 
@@ -127,22 +127,9 @@ class ExecutionWorkbench(Workbench):
             network=network,
         )
 
-    async def start(self) -> None:
-        """The executor starts by itself."""
-
     async def stop(self) -> None:
         """Give back what the executor holds."""
         await self._executor.close()
-
-    async def reset(self) -> None:
-        """There is no state."""
-
-    async def save_state(self) -> Mapping[str, Any]:
-        """There is no state."""
-        return {}
-
-    async def load_state(self, state: Mapping[str, Any]) -> None:
-        """There is no state."""
 
 
 def consent_for(folder: Path, executor: Executor, rules: Sequence[str] = ()) -> Consent:

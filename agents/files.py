@@ -1,10 +1,8 @@
-"""What the workbenches on files share: no state of their own, plain schemas and results, and the files of a folder."""
+"""What workbenches share: no state of their own, plain schemas and results."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 from autogen_core.tools import ParametersSchema, TextResultContent, ToolResult, ToolSchema, Workbench
@@ -19,9 +17,8 @@ TEMPORARY = ".write-"
 """How the name of a file begins that is being written."""
 
 
-@idempotent
-class FileWorkbench(Workbench):
-    """A workbench whose only state is files, which it does not own."""
+class StatelessWorkbench(Workbench):
+    """A workbench with nothing to start, to stop or to save; what it works on is not its own."""
 
     async def start(self) -> None:
         """Nothing to start."""
@@ -30,14 +27,19 @@ class FileWorkbench(Workbench):
         """Nothing to stop."""
 
     async def reset(self) -> None:
-        """The files stay."""
+        """What it works on stays."""
 
     async def save_state(self) -> Mapping[str, Any]:
-        """No state besides the files."""
+        """There is no state."""
         return {}
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """No state besides the files."""
+        """There is no state."""
+
+
+@idempotent
+class FileWorkbench(StatelessWorkbench):
+    """A workbench whose only state is files, which it does not own."""
 
 
 def tool_schema(name: str, description: str, properties: dict[str, Any], optional: Collection[str] = ()) -> ToolSchema:
@@ -62,12 +64,3 @@ def _or_null(of: dict[str, Any]) -> dict[str, Any]:
 def tool_result(name: str, text: str, *, is_error: bool = False) -> ToolResult:
     """A text as a tool's result."""
     return ToolResult(name=name, result=[TextResultContent(content=sendable(text))], is_error=is_error)
-
-
-def files_in(root: Path) -> list[Path]:
-    """The files under `root`, without hidden folders and files that are being written."""
-    found = []
-    for folder, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(folder, name) for name in names if not name.startswith(TEMPORARY)]
-    return found

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from autogen_core import CancellationToken, Component
-from autogen_core.tools import ParametersSchema, ToolResult, ToolSchema, Workbench
+from autogen_core.tools import ParametersSchema, ToolResult, ToolSchema
 from pydantic import BaseModel
 
-from upcall.agents.files import tool_result
+from upcall.agents.files import StatelessWorkbench, tool_result
 from upcall.errors import first_line
 from upcall.journal import idempotent
 from upcall.settings import McpServer
@@ -49,7 +49,7 @@ class McpToolsConfig(BaseModel):
     server: McpServer
 
 
-class McpTools(Workbench, Component[McpToolsConfig]):
+class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
     """The tools of the server `name`, each called ``NAME_TOOL``: a server cannot take the name of another tool.
 
     It is started when its tools are first listed. One that cannot be reached has no tools, and a warning says why; the
@@ -105,9 +105,6 @@ class McpTools(Workbench, Component[McpToolsConfig]):
         text = cut(_text(result), MAX_TEXT_CHARS)
         return tool_result(name, f"{DATA}\n\n{fenced(self.name, tool.name, '', text)}", is_error=bool(result.isError))
 
-    async def start(self) -> None:
-        """It starts when it is first needed."""
-
     async def stop(self) -> None:
         """End the session and with it a server of our own."""
         serving, self._serving = self._serving, None
@@ -118,16 +115,6 @@ class McpTools(Workbench, Component[McpToolsConfig]):
             await asyncio.wait([serving], timeout=SECONDS_TO_STOP)
         self._session = self._tools = None
         self._closing = asyncio.Event()
-
-    async def reset(self) -> None:
-        """The server's state is its own."""
-
-    async def save_state(self) -> Mapping[str, Any]:
-        """The server's state is its own."""
-        return {}
-
-    async def load_state(self, state: Mapping[str, Any]) -> None:
-        """The server's state is its own."""
 
     def _to_config(self) -> McpToolsConfig:
         return McpToolsConfig(name=self.name, server=self._server)

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, Self, TypeAlias
+from typing import Any, BinaryIO, Protocol, Self
 from weakref import WeakValueDictionary
 
 from autogen_core import CancellationToken, Component
@@ -49,10 +49,6 @@ class Confirm(Protocol):
 
     def __call__(self, kind: str, subject: str, detail: str) -> Awaitable[None]:
         """`kind` is ``delete``, `subject` the path, `detail` the diff."""
-
-
-Prepare: TypeAlias = Callable[[Mapping[str, Any]], list[Write]]
-"""Works out what a call is to change; it changes nothing."""
 
 
 @dataclass(frozen=True)
