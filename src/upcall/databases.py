@@ -46,6 +46,10 @@ class Database(Protocol):
     def name(self) -> str:
         """For messages: without a password."""
 
+    @property
+    def file(self) -> Path | None:
+        """The file that it is; None for a server's database."""
+
     async def exists(self) -> bool:
         """Whether there is anything to read."""
 
@@ -121,6 +125,11 @@ class SQLite:
     def name(self) -> str:
         """The file's full path."""
         return str(self.path)
+
+    @property
+    def file(self) -> Path:
+        """See `Database`."""
+        return self.path
 
     async def exists(self) -> bool:
         """Whether there is a file, or something that hides whether there is one: that is told when it is opened."""
@@ -278,6 +287,11 @@ class PostgreSQL:
     def name(self) -> str:
         """The URL without its password."""
         return self._name
+
+    @property
+    def file(self) -> None:
+        """See `Database`."""
+        return None
 
     async def exists(self) -> bool:
         """Always: the tables are made by the first call."""

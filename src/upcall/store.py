@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -22,7 +22,7 @@ from upcall import identity, packing
 from upcall import statements as sql
 from upcall.blobs import Nodes, insert_missing
 from upcall.checkpoints import Checkpoint
-from upcall.databases import Database, SQLite, database
+from upcall.databases import Database, database
 from upcall.errors import (
     AlreadyAnswered,
     ConfigurationError,
@@ -67,8 +67,8 @@ class StoredRun:
     record_nodes: frozenset[bytes] = field(default=frozenset(), compare=False, repr=False)
     checkpoint_nodes: frozenset[bytes] = field(default=frozenset(), compare=False, repr=False)
 
-    @property
-    def records(self) -> dict[str, str]:
+    @cached_property
+    def records(self) -> Mapping[str, str]:
         """The records of the journal by their keys.
 
         Raises:
@@ -124,7 +124,7 @@ class RunStore:
     @property
     def file(self) -> Path | None:
         """The file that it is; None for a server's database."""
-        return self.database.path if isinstance(self.database, SQLite) else None
+        return self.database.file
 
     async def exists(self) -> bool:
         """Whether there is anything to read: a file may not have been made yet."""
