@@ -8,10 +8,11 @@ from autogen_agentchat.messages import ThoughtEvent
 from autogen_core import CancellationToken
 from pydantic import BaseModel
 
-from upcall.agents.pausable import Event, PausableAgent
+from upcall.agents.pausable import PausableAgent
 from upcall.agents.reading import UnreadableReply
 from upcall.agents.turns import Frame, Turn
 from upcall.citations import CitedSource, cite
+from upcall.handoffs import Event
 from upcall.markdown import without_source_list
 from upcall.progress import PROGRESS
 from upcall.replies import CheckedReport, Report, ResearchReport

@@ -29,6 +29,7 @@ from upcall.agents.structured import (
 from upcall.agents.toolset import Tool, Toolset
 from upcall.agents.turns import Turn
 from upcall.answers import read_answer
+from upcall.errors import shortened
 from upcall.handoffs import CLARIFIER_LOG
 from upcall.prompts import ClarifierContext, ToolInfo
 from upcall.prompts.contexts import Document, JsonReminderContext, SearchFirstContext
@@ -237,7 +238,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]
 
     def _fallback(self) -> Question:
         """A reply that cannot be read counts as a need to clarify (S0-62), once: then the task goes on as it is."""
-        return Question(question=f'What matters most to you in "{_short(self.task())}"?', path=(self.name,))
+        return Question(question=f'What matters most to you in "{shortened(self.task(), 200)}"?', path=(self.name,))
 
     # -- the model and its tools --------------------------------------------------------------------------------------
 
@@ -368,7 +369,3 @@ def _examples(name: str) -> tuple[LLMMessage, ...]:
         for each in EXAMPLES
     )
     return tuple(example_turns(name, turns))
-
-
-def _short(text: str, limit: int = 200) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"

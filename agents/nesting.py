@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any, TypeAlias, get_args
+from typing import Any, get_args
 
 from autogen_agentchat.base import ChatAgent, Response
 from autogen_agentchat.messages import (
     AgentEvent,
-    BaseAgentEvent,
     BaseChatMessage,
     ChatMessage,
     TextMessage,
@@ -22,12 +21,10 @@ from upcall.agents.resumable import ResumableAgent
 from upcall.agents.turns import Frame
 from upcall.callers import below
 from upcall.errors import UpcallError
-from upcall.handoffs import CHECKED, OUTPUT, answering, questions_in
+from upcall.handoffs import CHECKED, OUTPUT, Event, answering, questions_in
 from upcall.journal import journal, take_back
 from upcall.model_errors import explain
 from upcall.tasks import Emit, Locks, cancellable, interruptions
-
-Event: TypeAlias = BaseAgentEvent | BaseChatMessage
 
 _REGISTERED = get_args(get_args(ChatMessage)[0]) + get_args(get_args(AgentEvent)[0])
 """The types that every group chat takes; it breaks at any other, also at one that a nested agent sends."""

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal, Self
 
 from autogen_agentchat.base import ChatAgent, Handoff, Response, Team
 from autogen_agentchat.messages import (
-    BaseAgentEvent,
     BaseChatMessage,
     HandoffMessage,
     ModelClientStreamingChunkEvent,
@@ -51,6 +50,7 @@ from upcall.handoffs import (
     OUTCOME,
     OUTPUT,
     QUESTIONS,
+    Event,
     answered_event,
     asking,
     executed_event,
@@ -67,7 +67,6 @@ from upcall.replies import CheckedReport, CodingReport, Report, ResearchReport
 from upcall.runs import Usage, counted
 from upcall.tasks import Emit, Work, cancellable, emitted
 
-Event = BaseAgentEvent | BaseChatMessage
 AskMode = Literal["strict", "soft", "none"]
 _REPORTS: dict[str, type[BaseModel]] = {kind.__name__: kind for kind in (Report, CodingReport, ResearchReport)}
 

@@ -42,7 +42,7 @@ from upcall.facts import THIS_RUN, Fact, read_facts
 from upcall.fits import Misfit, fitted, misfits
 from upcall.forks import ForkPlan, ForkPoint, branch, copied_workspace, differences, fork_plan, fork_point
 from upcall.group_chats import keep_turns
-from upcall.handoffs import asked_event
+from upcall.handoffs import Event, asked_event
 from upcall.journal import in_doubt
 from upcall.ladder import Judge, Ladder, Rules, fanned_out
 from upcall.models import ModelClients, uses_demo
@@ -53,7 +53,7 @@ from upcall.sandboxes import executor_for
 from upcall.settings import DEMO, OnExpiry, Settings
 from upcall.sources.configured import network_sources
 from upcall.store import LogEntry, MailCame, RunStore, StoredRun
-from upcall.stretch import Event, Stretch, delivered
+from upcall.stretch import Stretch, delivered
 from upcall.tasks import whole
 from upcall.teams import PHASES, USER, TeamOptions, root_team
 from upcall.timings import Worked

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from upcall.errors import one_line, shortened
 from upcall.markdown import UNVERIFIED, Claimed, bare, markers, plain_links, renumbered
 from upcall.quotes import MIN_WORDS, UNSEEN, Found, Match, Text, find_in, says_enough
 
@@ -293,5 +294,4 @@ def _shown(quotation: Quotation) -> str:
 
 def _one_line(text: str, limit: int = 200) -> str:
     """What somebody else wrote, as part of a line of ours: no line breaks, no links or images."""
-    line = plain_links(" ".join(UNSEEN.sub("", text).split()), ())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return shortened(plain_links(one_line(UNSEEN.sub("", text)), ()), limit)

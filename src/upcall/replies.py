@@ -34,6 +34,7 @@ from upcall.citations import (
     check,
     with_numbers,
 )
+from upcall.errors import one_line
 from upcall.markdown import Claimed, markers, without_source_list
 from upcall.questions import (
     CAMEL_TOO,
@@ -421,22 +422,20 @@ class CodingReport(Report):
 
     def _with_outcomes(self, made: Sequence[MadeCall]) -> Self:
         ran = {
-            _one_line(call.arguments.get("command")): at for at, call in enumerate(made) if call.name == "run_command"
+            one_line(str(call.arguments.get("command"))): at
+            for at, call in enumerate(made)
+            if call.name == "run_command"
         }
         report = self
         for field in ("commands", "tests"):
-            missing = [each for each in getattr(self, field) if _one_line(each) not in ran]
+            missing = [each for each in getattr(self, field) if one_line(each) not in ran]
             report = report._without(field, missing, "was not run")
-        tests = tuple(_outcome(each, made, ran[_one_line(each)]) for each in report.tests)
+        tests = tuple(_outcome(each, made, ran[one_line(each)]) for each in report.tests)
         return report.model_copy(update={"tests": tests})
 
     def _lists(self) -> list[str]:
         lists = [*_listed("Files", self.files), *_listed("Commands", self.commands), *_listed("Tests", self.tests)]
         return [*lists, *super()._lists()]
-
-
-def _one_line(command: object) -> str:
-    return " ".join(str(command).split())
 
 
 def _outcome(command: str, made: Sequence[MadeCall], at: int) -> str:

@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import chain
-from typing import Any, TypeAlias, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from autogen_agentchat.base import TaskResult, Team
 from autogen_agentchat.messages import (
-    BaseAgentEvent,
     BaseChatMessage,
     HandoffMessage,
     ThoughtEvent,
@@ -37,6 +36,7 @@ from upcall.handoffs import (
     PATH,
     PLAN,
     QUESTIONS,
+    Event,
     answered_event,
     answering,
     answers_in,
@@ -57,7 +57,6 @@ from upcall.tasks import interruptions, stopping, whole
 from upcall.teams import USER
 from upcall.timings import TIMED, Timings, timings
 
-Event: TypeAlias = BaseAgentEvent | BaseChatMessage
 T = TypeVar("T")
 
 SECONDS_BETWEEN_MAILS = 0.2

@@ -15,8 +15,8 @@ from upcall import interrupts
 from upcall.errors import CallerError, ConfigurationError
 
 if TYPE_CHECKING:
+    from upcall.handoffs import Event
     from upcall.runs import Run
-    from upcall.stretch import Event
 
 T = TypeVar("T")
 
