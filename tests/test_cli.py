@@ -114,6 +114,14 @@ def test_two_agents_that_ask_the_same_are_shown_as_one_question_and_both_get_the
     assert ended.json["result"].startswith("All done.")
 
 
+def test_a_number_that_is_no_option_is_refused_and_in_quotes_it_is_the_number() -> None:
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    for given in ("7", f"{upcall('show', run_id, '--json').json['questions'][0]['id']}=7"):
+        ended = upcall("answer", run_id, given)
+        assert (ended.status, "There is no option 7: choose 1 to 3." in ended.error) == (2, True)
+    assert "with 7" in upcall("answer", run_id, '"7"', "--json").json["result"]
+
+
 @pytest.mark.slow
 def test_an_answer_that_is_not_an_option_is_refused_with_the_options() -> None:
     only = Call("ask_user", {"question": "Which?", "options": ["A", "B"], "allow_free_text": False})

@@ -105,10 +105,7 @@ def ask_all(run: Run, asker: Asker) -> Mapping[str, AnswerValue]:
 
 
 def read(question: Question, text: str) -> AnswerValue:
-    """What a line means as the answer to a question.
-
-    A number that is no option is most likely a slip: it is refused, where the question takes other text too. In quotes
-    it is the number itself.
+    """What a line means as the answer to a question; `meant` says of numbers.
 
     Raises:
         AnswerRefused: it is not one that the question accepts.
@@ -119,13 +116,27 @@ def read(question: Question, text: str) -> AnswerValue:
         value = Answer(question_id=question.id, outcome=Outcome.DECLINED)
     elif text.strip() == SKIP or (not text.strip() and not question.required):
         value = Answer(question_id=question.id, outcome=Outcome.SKIPPED)
-    elif question.options and not question.secret:
-        if quoted := _QUOTED.fullmatch(text.strip()):
-            value = quoted[1]
-        else:
-            _refuse_beyond(question, text.strip())
+    else:
+        value = meant(question, text)
     read_answer(question, value)
     return value
+
+
+def meant(question: Question, text: str) -> str:
+    """The text that somebody typed as the answer to a question.
+
+    A number that is no option is most likely a slip: it is refused, where the question takes other text too. In quotes
+    it is the number itself.
+
+    Raises:
+        AnswerRefused: it is such a number.
+    """
+    if not question.options or question.secret:
+        return text
+    if quoted := _QUOTED.fullmatch(text.strip()):
+        return quoted[1]
+    _refuse_beyond(question, text.strip())
+    return text
 
 
 def _refuse_beyond(question: Question, text: str) -> None:

@@ -661,6 +661,7 @@ def _short(value: Any) -> str:
 
 def _given(found: Run, answers: list[str], skip: list[str], decline: list[str]) -> Any:
     """What the command line says, by question id where it names one. ``-`` is what standard input says."""
+    from upcall.asking import meant
     from upcall.questions import Answer, Outcome
 
     known = [question.id for question in found.questions] + [each.question_id for each in found.answers]
@@ -674,9 +675,10 @@ def _given(found: Run, answers: list[str], skip: list[str], decline: list[str]) 
     for text in answers:
         named, equals, value = text.partition("=")
         if equals and any(identity.means(named, each) for each in known):
-            give(named, _from_input(value))
+            asked = [each for each in found.questions if identity.means(named, each.id)]
+            give(named, meant(asked[0], _from_input(value)) if len(asked) == 1 else _from_input(value))
         elif len(answers) == 1 and not skip and not decline and not (equals and _LIKE_AN_ID.fullmatch(named)):
-            return _from_input(text)
+            return meant(found.questions[0], _from_input(text)) if len(found.questions) == 1 else _from_input(text)
         else:
             shown = "What was given" if any(question.secret for question in found.questions) else repr(text)
             raise CallerError(
