@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import sys
@@ -137,4 +138,5 @@ def same_as_golden(name: str, text: str) -> None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(text)
     assert kept.is_file(), f"{kept.name} is not kept yet"
-    assert text == kept.read_text()
+    told = difflib.unified_diff(kept.read_text().splitlines(), text.splitlines(), "kept", "now", lineterm="")
+    assert text == kept.read_text(), "\n".join(told)

@@ -327,4 +327,8 @@ def test_show_has_plan_answers_timeline_and_cost_in_80_columns(desk: Desk) -> No
     assert screen.end() == 0
     head, rest = screen.text.split("# User")
     assert "Status   completed" in head
+    package, server = "changed package.json", "changed server.js"
+    assert {package, server} <= {line[13:] for line in rest.splitlines()}
+    if rest.index(package) < rest.index(server):  # The coder writes both at once: either may be first.
+        rest = rest.replace(package, "first").replace(server, package).replace("first", server)
     same_as_golden("show", f"# User{rest}")
