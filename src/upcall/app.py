@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from autogen_agentchat.base import Team
-from autogen_agentchat.messages import TextMessage
+from autogen_agentchat.messages import TextMessage, UserInputRequestedEvent
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool
 
@@ -42,7 +42,7 @@ from upcall.facts import THIS_RUN, Fact, read_facts
 from upcall.fits import Misfit, fitted, misfits
 from upcall.forks import ForkPlan, ForkPoint, branch, copied_workspace, differences, fork_plan, fork_point
 from upcall.group_chats import keep_turns
-from upcall.handoffs import Event, asked_event
+from upcall.handoffs import RUN, Event, asked_event
 from upcall.journal import in_doubt
 from upcall.ladder import Judge, Ladder, Rules, fanned_out
 from upcall.models import ModelClients, uses_demo
@@ -695,7 +695,7 @@ class Upcall:
         with at_work(stored.worker):
             async with aclosing(self._stretches(stored, crew, records)) as items:
                 async for item in items:
-                    yield item
+                    yield _of_run(item, stored.run.id)
 
     async def _stretches(
         self, stored: StoredRun, crew: _Crew, records: Mapping[str, str]
@@ -1008,6 +1008,13 @@ async def _last(stream: AsyncGenerator[Event | Run, None]) -> Run:
         if isinstance(item, Run):
             return item
     raise AssertionError("a stream ends with its run")
+
+
+def _of_run(item: Event | Run, run_id: str) -> Event | Run:
+    """The item; where it tells of a question, with the id of the run to which the answer belongs."""
+    if not isinstance(item, UserInputRequestedEvent):
+        return item
+    return item.model_copy(update={"metadata": {**item.metadata, RUN: run_id}})
 
 
 def _said_before(message: TextMessage) -> TextMessage:

@@ -1,0 +1,192 @@
+"""Notebooks in a real browser: Chromium, a real JupyterLab and the classic notebook, real kernels, no network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from lab import CHROMIUM, Lab, Notebook, chromium, looking, serving
+from playwright.async_api import Locator, expect
+
+from upcall import Settings, Upcall
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium"),
+]
+
+TASK = "Build me a user authentication system"
+START = f"""
+from upcall import Settings, Upcall
+app = Upcall(store="STORE", settings=Settings.read(model="demo"))
+run = await app.start({TASK!r}, user="alice", workspace="STORE-files")
+run
+"""
+FORM = "app.form(run, user='alice')"
+AFTER_RESTART = """
+from upcall import Settings, Upcall
+app = Upcall(store="STORE", settings=Settings.read(model="demo"))
+inbox = await app.inbox(user="alice")
+inbox
+"""
+FORM_AFTER_RESTART = "app.form(inbox[0].run_id, user='alice')"
+RESULT = "server.js"
+FRONT_ENDS = ["lab/tree", "notebooks"]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """One server for all journeys of a worker."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "UPCALL_"))}
+    with serving(tmp_path_factory.mktemp("lab"), own) as served:
+        yield served
+
+
+@pytest.fixture
+async def notebook(lab: Lab) -> AsyncIterator[Notebook]:
+    """A page; what it did not find on this machine it was not to look for."""
+    async with chromium() as browser, looking(browser) as (page, elsewhere):
+        yield Notebook(page)
+        assert elsewhere == []
+
+
+async def opened(notebook: Notebook, lab: Lab, name: str, *cells: str, front_end: str = "lab/tree") -> Path:
+    """The store of the notebook that stands open with these cells, in which STORE is the name of its store."""
+    path = lab.notebook(name, *(cell.replace("STORE", f"{name}.db") for cell in cells))
+    await notebook.open(lab.address(path, front_end))
+    return lab.folder / f"{name}.db"
+
+
+async def answered(store: Path) -> list[tuple[str, str | None]]:
+    """The answers in a store, and who gave them; each was given once."""
+    app = Upcall(store=store, settings=Settings.read(None, model="demo"))
+    (run,) = await app.list()
+    entries = [entry for entry in await app.audit(run.id, user=run.user) if entry.kind == "answered"]
+    assert len(entries) == len(run.answers)
+    return [(answer.text, answer.user) for answer in run.answers]
+
+
+async def answer(form: Locator, option: str, *, clicks: int = 1) -> None:
+    await form.get_by_text(option).click()
+    await form.get_by_role("button", name="Answer", exact=True).click(click_count=clicks)
+
+
+async def completed(form: Locator) -> None:
+    await expect(form.get_by_text("completed", exact=True)).to_be_visible()
+    await expect(form.get_by_text(RESULT).filter(visible=True).first).to_be_visible()
+    await expect(form.get_by_role("button")).to_have_count(0)
+
+
+@pytest.mark.parametrize("front_end", FRONT_ENDS)
+async def test_a_click_answers_and_the_result_is_seen(notebook: Notebook, lab: Lab, front_end: str) -> None:
+    name = front_end.partition("/")[0]
+    store = await opened(notebook, lab, name, START, FORM, front_end=front_end)
+    await notebook.run(0)
+    page = notebook.output(0)
+    await expect(page.get_by_text("awaiting clarification")).to_be_visible()
+    await expect(page.get_by_text("app.answer(")).to_be_visible()
+    await notebook.run(1)
+    form = notebook.output(1)
+    await expect(form.get_by_role("radio")).to_have_count(4)
+    await expect(form.locator("input:checked")).to_have_count(0)
+    await answer(form, "Express")
+    await completed(form)
+    assert await answered(store) == [("Express", "alice")]
+
+
+async def test_after_a_restart_the_question_is_still_there(notebook: Notebook, lab: Lab) -> None:
+    store = await opened(notebook, lab, "restart", START, AFTER_RESTART, FORM_AFTER_RESTART)
+    await notebook.run(0)
+    await notebook.restart()
+    await notebook.run(1)
+    await expect(notebook.output(1).get_by_text("Which framework")).to_be_visible()
+    await notebook.run(2)
+    await answer(notebook.output(2), "Express")
+    await completed(notebook.output(2))
+    assert await answered(store) == [("Express", "alice")]
+
+
+async def test_a_double_click_answers_once(notebook: Notebook, lab: Lab) -> None:
+    store = await opened(notebook, lab, "double", START, FORM)
+    await notebook.run(0)
+    await notebook.run(1)
+    await answer(notebook.output(1), "Express", clicks=2)
+    await completed(notebook.output(1))
+    assert await answered(store) == [("Express", "alice")]
+
+
+LIVE = """
+import asyncio
+from autogen_agentchat.agents import UserProxyAgent
+from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
+from autogen_agentchat.teams import Swarm
+from upcall import PausableAgent, Upcall
+from upcall.testing import Call, Calls, ScriptedModelClient
+
+found = asyncio.Event()
+async def search() -> str:
+    await found.wait()
+    return "It was found."
+
+ASK = Call("ask_user", {"question": "Which framework?", "options": ["Express", "FastAPI"]})
+model = ScriptedModelClient({
+    "You are the lead": [Calls([Call("coder", {"task": "Code"}), Call("searcher", {"task": "Search"})]), "All done."],
+    "You are the coder": [ASK, "It is coded."],
+    "You are the searcher": [Call("search", {}), "Searched."],
+})
+def worker(name, **options):
+    return PausableAgent(name, model, description=name, system_message=f"You are the {name}.", **options)
+def team():
+    lead = worker("lead", agents=[worker("coder"), worker("searcher", tools=[search])])
+    stops = HandoffTermination("user") | TextMessageTermination("lead")
+    return Swarm([lead, UserProxyAgent("user")], termination_condition=stops)
+app = Upcall(store="STORE", team=team)
+app.form(app.start_stream("Build it", user="alice"), user="alice")
+"""
+
+
+async def test_a_question_is_answered_while_others_work(notebook: Notebook, lab: Lab) -> None:
+    store = await opened(notebook, lab, "live", LIVE, "found.set()")
+    await notebook.run(0)
+    form = notebook.output(0)
+    await expect(form.get_by_text("executing", exact=True)).to_be_visible()
+    await expect(form.get_by_text("calls search")).to_be_visible()
+    await answer(form, "FastAPI")
+    await expect(form.get_by_text("It is coded.")).to_be_visible()
+    await expect(form.get_by_text("Working")).to_be_visible()
+    await notebook.run(1)
+    await expect(form.get_by_text("completed", exact=True)).to_be_visible()
+    await expect(form.get_by_text("All done.", exact=True)).to_be_visible()
+    assert await answered(store) == [("FastAPI", "alice")]
+
+
+async def test_without_ipywidgets_the_page_says_how_to_answer(notebook: Notebook, lab: Lab) -> None:
+    without = "import sys\nsys.modules['ipywidgets'] = None\n"
+    store = await opened(notebook, lab, "plain", without + START, "")
+    await notebook.run(0)
+    page = notebook.output(0)
+    await expect(page.get_by_text("app.form(")).to_have_count(0)
+    line = await page.locator("code", has_text="app.answer(").inner_text()
+    await notebook.write(1, f"{line}\nrun")
+    await notebook.run(1)
+    await expect(notebook.output(1).get_by_text("completed", exact=True)).to_be_visible()
+    ((text, _),) = await answered(store)
+    assert text in line
+
+
+async def test_a_notebook_from_elsewhere_shows_the_run_and_how_to_answer(notebook: Notebook, lab: Lab) -> None:
+    """Not signed here, so not trusted: no widgets, and HTML as JupyterLab cleans it."""
+    await opened(notebook, lab, "sent", START, FORM)
+    await notebook.run(0)
+    await notebook.run(1)
+    await expect(notebook.output(1).get_by_role("radio")).to_have_count(4)
+    await notebook.save()
+    received = lab.notebook("received", "")
+    received.write_text((lab.folder / "sent.ipynb").read_text().replace("app.form(run", "app.form( run"))
+    await notebook.open(lab.address(received, "lab/tree"))
+    for at in (0, 1):
+        await expect(notebook.output(at).get_by_text("Which framework")).to_be_visible()
+        await expect(notebook.output(at).get_by_text("app.answer(")).to_be_visible()
+    await expect(notebook.page.locator(".jp-Notebook").get_by_role("radio")).to_have_count(0)
