@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterator
+from itertools import combinations
 from pathlib import Path
 
 import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 from lab import CHROMIUM, Lab, Notebook, chromium, looking, serving
 from playwright.async_api import Locator, expect
+from test_pictures import made
 
-from upcall import Settings, Upcall
+from upcall import PausableAgent, Settings, Upcall
+from upcall.pictures import team_svg, timeline, tree
+from upcall.testing import ScriptedModelClient
 
 pytestmark = [
     pytest.mark.slow,
@@ -33,6 +39,7 @@ inbox
 """
 FORM_AFTER_RESTART = "app.form(inbox[0].run_id, user='alice')"
 RESULT = "server.js"
+PICTURE = "from upcall.pictures import tree\ntree(run)"
 FRONT_ENDS = ["lab/tree", "notebooks"]
 
 
@@ -79,10 +86,16 @@ async def completed(form: Locator) -> None:
     await expect(form.get_by_role("button")).to_have_count(0)
 
 
+async def drawn(image: Locator) -> None:
+    await expect(image).to_be_visible()
+    await expect(image).to_have_js_property("complete", True)
+    await expect(image).to_have_js_property("naturalWidth", 800)
+
+
 @pytest.mark.parametrize("front_end", FRONT_ENDS)
 async def test_a_click_answers_and_the_result_is_seen(notebook: Notebook, lab: Lab, front_end: str) -> None:
     name = front_end.partition("/")[0]
-    store = await opened(notebook, lab, name, START, FORM, front_end=front_end)
+    store = await opened(notebook, lab, name, START, FORM, PICTURE, front_end=front_end)
     await notebook.run(0)
     page = notebook.output(0)
     await expect(page.get_by_text("awaiting clarification")).to_be_visible()
@@ -94,6 +107,10 @@ async def test_a_click_answers_and_the_result_is_seen(notebook: Notebook, lab: L
     await answer(form, "Express")
     await completed(form)
     assert await answered(store) == [("Express", "alice")]
+    await form.get_by_text("Timeline").click()
+    await drawn(form.get_by_alt_text("Timeline"))
+    await notebook.run(2)
+    await drawn(notebook.output(2).locator("img"))
 
 
 async def test_after_a_restart_the_question_is_still_there(notebook: Notebook, lab: Lab) -> None:
@@ -150,7 +167,7 @@ app.form(app.start_stream("Build it", user="alice"), user="alice")
 async def test_a_question_is_answered_while_others_work(notebook: Notebook, lab: Lab) -> None:
     store = await opened(notebook, lab, "live", LIVE, "found.set()")
     await notebook.run(0)
-    form = notebook.output(0)
+    form = notebook.output(0).locator(".upcall-form")
     await expect(form.get_by_text("executing", exact=True)).to_be_visible()
     await expect(form.get_by_text("calls search")).to_be_visible()
     await answer(form, "FastAPI")
@@ -190,3 +207,42 @@ async def test_a_notebook_from_elsewhere_shows_the_run_and_how_to_answer(noteboo
         await expect(notebook.output(at).get_by_text("Which framework")).to_be_visible()
         await expect(notebook.output(at).get_by_text("app.answer(")).to_be_visible()
     await expect(notebook.page.locator(".jp-Notebook").get_by_role("radio")).to_have_count(0)
+
+
+# -- pictures ---------------------------------------------------------------------------------------------------------
+
+TEXTS = """() => [...document.querySelectorAll("text")].map(each => {
+    const box = each.getBoundingClientRect()
+    return [box.left, box.top, box.right, box.bottom, each.textContent]
+})"""
+SHORTEST = 9
+"""Pixels that a line of text is high, at least."""
+
+
+def of_size(agents: int, waits: int) -> dict[str, str]:
+    """Pictures of a run with so many agents and waits, and of a team that is as large."""
+    run, worked = made(agents, waits)
+    client = ScriptedModelClient({})
+    names = [f"agent_{number}" for number in range(agents)]
+    swarm = Swarm(
+        [AssistantAgent(name, client, handoffs=[other for other in names if other != name]) for name in names]
+    )
+    nested = PausableAgent("lead", client, agents=[PausableAgent(name, client) for name in names])
+    teams = {"swarm": team_svg(swarm), "nested": team_svg(RoundRobinGroupChat([nested]))}
+    return {"timeline": timeline(run, worked), "tree": tree(run)} | teams
+
+
+@pytest.mark.parametrize(("agents", "waits"), [(1, 0), (5, 3), (20, 10), (50, 20)])
+async def test_texts_of_pictures_do_not_overlap_as_the_browser_draws_them(agents: int, waits: int) -> None:
+    async with chromium() as browser, looking(browser, width=800) as (page, elsewhere):
+        for name, svg in of_size(agents, waits).items():
+            await page.set_content(f'<body style="margin:0">{svg}</body>')
+            boxes = await page.evaluate(TEXTS)
+            assert len(boxes) > 1
+            for left, top, right, bottom, told in boxes:
+                assert bottom - top >= SHORTEST, (name, told)
+                assert (left >= 0, right <= 800) == (True, True), (name, told)
+            for one, other in combinations(boxes, 2):
+                across = one[0] < other[2] and other[0] < one[2]
+                assert not (across and one[1] < other[3] and other[1] < one[3]), (name, one, other)
+        assert elsewhere == []

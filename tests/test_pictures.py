@@ -281,6 +281,19 @@ def test_two_pictures_in_one_page_do_not_share_ids() -> None:
     assert len(ids) == len(set(ids))
 
 
+def test_a_notebook_shows_the_picture_and_its_words() -> None:
+    run, worked = made(2, 1)
+    for picture in (
+        timeline(run, worked),
+        tree(run),
+        team_svg(RoundRobinGroupChat([PausableAgent("lead", ScriptedModelClient({}))])),
+    ):
+        shown = picture._repr_mimebundle_()
+        assert_neat(shown["image/svg+xml"])
+        assert shown["text/plain"] == picture.told
+        assert "lead" in picture.told or "question" in picture.told
+
+
 def test_the_contrast_of_all_text_is_that_of_wcag_aa() -> None:
     def light(colour: str) -> float:
         parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]

@@ -175,16 +175,13 @@ class Form:
         await self._answer(run_id, given)
 
     async def _answer(self, run_id: str, given: Mapping[str, AnswerValue]) -> None:
-        new = {each: value for each, value in given.items() if each not in self._sending | self._left}
-        if not new:
-            return
-        self._sending |= new.keys()
+        self._sending |= given.keys()
         try:
-            await self._follow(self._app.answer_stream(run_id, new, user=self._user))
+            await self._follow(self._app.answer_stream(run_id, given, user=self._user))
             if self.run is not None and self.run.working:
-                self._left |= new.keys()
+                self._left |= given.keys()
         finally:
-            self._sending -= new.keys()
+            self._sending -= given.keys()
 
     async def _resume(self, run_id: str) -> None:
         await self._follow(self._app.resume_stream(run_id, user=self._user))

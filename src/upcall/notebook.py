@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from upcall import pictures
 from upcall.errors import one_line
 from upcall.expiry import what_now
 from upcall.ladder import is_risk
-from upcall.pictures import timeline, tree
 from upcall.plan_ticks import ticked
 from upcall.questions import Question, sendable, visible
 from upcall.run_report import Prices, assumptions, report, steps_done
@@ -169,7 +169,7 @@ def log_html(lines: Iterable[str], *, folded: bool = False) -> str:
 
 def pictures_html(run: Run, worked: Sequence[Worked]) -> str:
     """A run's timeline and tree, each behind a click; as images, so that nothing in them is part of the page."""
-    drawn = {"Timeline": timeline(run, worked), "Agents and questions": tree(run)}
+    drawn = {"Timeline": pictures.timeline(run, worked), "Agents and questions": pictures.tree(run)}
     return "".join(_folded(title, _image(svg, title)) for title, svg in drawn.items())
 
 

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from html import escape
+from typing import Any
 
 WIDTH = 800
 MARGIN = 16
@@ -74,6 +75,15 @@ def length(seconds: float) -> str:
 def counted(number: int, one: str) -> str:
     """``1 call``, ``2 calls``."""
     return f"{number:,} {one}{'' if number == 1 else 's'}"
+
+
+class Picture(str):
+    """An SVG: the text of its file, which a notebook shows as a picture. ``told`` says in words what is on it."""
+
+    told: str = ""
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"image/svg+xml": str(self), "text/plain": self.told}
 
 
 class Drawing:
@@ -148,7 +158,7 @@ class Drawing:
         """The fill of what stands for a wait."""
         return f"url(#{self.id}-wait)"
 
-    def done(self, height: float) -> str:
+    def done(self, height: float) -> Picture:
         """The whole file."""
         own, box = self.id, f"{WIDTH} {_n(height)}"
         head = (
@@ -160,7 +170,9 @@ class Drawing:
             f'<rect width="6" height="6" fill="{SHADE}"/><path d="M0 6L6 0" stroke="{LINE}"/></pattern></defs>'
             f'<rect width="{WIDTH}" height="{_n(height)}" fill="{PAPER}"/>'
         )
-        return "\n".join([head, *self._parts, "</svg>\n"])
+        picture = Picture("\n".join([head, *self._parts, "</svg>\n"]))
+        picture.told = f"{self._title}. {self._description}"
+        return picture
 
 
 def _escaped(text: str) -> str:

@@ -30,6 +30,7 @@ from upcall.pictures.svg import (
     SHADE,
     WIDTH,
     Drawing,
+    Picture,
     cleaned,
     counted,
     width_of,
@@ -193,7 +194,7 @@ NARROWEST = 190.0
 """A box that would have less room for its text is drawn with what is in it named, not drawn."""
 
 
-def team_svg(team: Team) -> str:
+def team_svg(team: Team) -> Picture:
     """A team as an SVG: what is nested is a box in a box, a hand-off an arrow on the right."""
     root = read_team(team)
     everybody = list(_all(root))
