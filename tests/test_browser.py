@@ -75,6 +75,11 @@ async def answered(store: Path) -> list[tuple[str, str | None]]:
     return [(answer.text, answer.user) for answer in run.answers]
 
 
+def form_in(notebook: Notebook, at: int) -> Locator:
+    """The widgets of a form; the page that they hide is beside them."""
+    return notebook.output(at).locator(".upcall-form")
+
+
 async def answer(form: Locator, option: str, *, clicks: int = 1) -> None:
     await form.get_by_text(option).click()
     await form.get_by_role("button", name="Answer", exact=True).click(click_count=clicks)
@@ -101,7 +106,7 @@ async def test_a_click_answers_and_the_result_is_seen(notebook: Notebook, lab: L
     await expect(page.get_by_text("awaiting clarification")).to_be_visible()
     await expect(page.get_by_text("app.answer(")).to_be_visible()
     await notebook.run(1)
-    form = notebook.output(1)
+    form = form_in(notebook, 1)
     await expect(form.get_by_role("radio")).to_have_count(4)
     await expect(form.locator("input:checked")).to_have_count(0)
     await answer(form, "Express")
@@ -120,8 +125,8 @@ async def test_after_a_restart_the_question_is_still_there(notebook: Notebook, l
     await notebook.run(1)
     await expect(notebook.output(1).get_by_text("Which framework")).to_be_visible()
     await notebook.run(2)
-    await answer(notebook.output(2), "Express")
-    await completed(notebook.output(2))
+    await answer(form_in(notebook, 2), "Express")
+    await completed(form_in(notebook, 2))
     assert await answered(store) == [("Express", "alice")]
 
 
@@ -129,8 +134,8 @@ async def test_a_double_click_answers_once(notebook: Notebook, lab: Lab) -> None
     store = await opened(notebook, lab, "double", START, FORM)
     await notebook.run(0)
     await notebook.run(1)
-    await answer(notebook.output(1), "Express", clicks=2)
-    await completed(notebook.output(1))
+    await answer(form_in(notebook, 1), "Express", clicks=2)
+    await completed(form_in(notebook, 1))
     assert await answered(store) == [("Express", "alice")]
 
 
@@ -167,7 +172,7 @@ app.form(app.start_stream("Build it", user="alice"), user="alice")
 async def test_a_question_is_answered_while_others_work(notebook: Notebook, lab: Lab) -> None:
     store = await opened(notebook, lab, "live", LIVE, "found.set()")
     await notebook.run(0)
-    form = notebook.output(0).locator(".upcall-form")
+    form = form_in(notebook, 0)
     await expect(form.get_by_text("executing", exact=True)).to_be_visible()
     await expect(form.get_by_text("calls search")).to_be_visible()
     await answer(form, "FastAPI")
@@ -193,19 +198,30 @@ async def test_without_ipywidgets_the_page_says_how_to_answer(notebook: Notebook
     assert text in line
 
 
-async def test_a_notebook_from_elsewhere_shows_the_run_and_how_to_answer(notebook: Notebook, lab: Lab) -> None:
-    """Not signed here, so not trusted: no widgets, and HTML as JupyterLab cleans it."""
-    await opened(notebook, lab, "sent", START, FORM)
+async def says_how_to_answer(notebook: Notebook, at: int) -> None:
+    page = notebook.output(at)
+    await expect(page.get_by_text("Which framework").filter(visible=True)).to_have_count(1)
+    await expect(page.get_by_text("app.answer(").filter(visible=True)).to_have_count(1)
+
+
+async def test_a_notebook_without_its_kernel_shows_the_run_and_how_to_answer(notebook: Notebook, lab: Lab) -> None:
+    await opened(notebook, lab, "first", START, FORM)
     await notebook.run(0)
     await notebook.run(1)
-    await expect(notebook.output(1).get_by_role("radio")).to_have_count(4)
+    await expect(form_in(notebook, 1).get_by_role("radio")).to_have_count(4)
+    await expect(notebook.output(1).get_by_text("app.answer(").filter(visible=True)).to_have_count(0)
     await notebook.save()
-    received = lab.notebook("received", "")
-    received.write_text((lab.folder / "sent.ipynb").read_text().replace("app.form(run", "app.form( run"))
+    await notebook.restart()
+
+    await notebook.open(lab.address(lab.folder / "first.ipynb", "lab/tree"))  # Its widgets are gone with the kernel.
+    await says_how_to_answer(notebook, 0)
+    await says_how_to_answer(notebook, 1)
+
+    received = lab.notebook("received", "")  # Not signed here, so not trusted: HTML as JupyterLab cleans it.
+    received.write_text((lab.folder / "first.ipynb").read_text().replace("app.form(run", "app.form( run"))
     await notebook.open(lab.address(received, "lab/tree"))
-    for at in (0, 1):
-        await expect(notebook.output(at).get_by_text("Which framework")).to_be_visible()
-        await expect(notebook.output(at).get_by_text("app.answer(")).to_be_visible()
+    await says_how_to_answer(notebook, 0)
+    await says_how_to_answer(notebook, 1)
     await expect(notebook.page.locator(".jp-Notebook").get_by_role("radio")).to_have_count(0)
 
 

@@ -10,6 +10,7 @@ import threading
 from base64 import b64decode
 from collections.abc import Callable
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,9 @@ from autogen_agentchat.base import Team
 from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
 from autogen_agentchat.teams import Swarm
 from cryptography.fernet import Fernet
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import display
+from IPython.utils.capture import capture_output
 from ipywidgets import HTML, Button, Checkbox, Password, RadioButtons, Text, Textarea, Widget
 
 from upcall import Answer, Outcome, PausableAgent, Question, Run, RunStatus, Upcall, ask_secret
@@ -312,7 +316,7 @@ async def test_a_secret_is_a_password_field_that_is_empty_once_it_is_sent(monkey
     field.value = "hunter2"
     done = await clicked(form, "Answer")
     assert (had, done.status, field.value) == (["hunter2"], RunStatus.COMPLETED, "")
-    assert "hunter2" not in said(form) + repr(form._repr_mimebundle_())
+    assert "hunter2" not in said(form) + repr(form._page_bundle())
 
 
 async def test_two_clicks_are_one_answer() -> None:
@@ -404,11 +408,26 @@ async def test_what_the_events_say_is_no_markup() -> None:
     assert "<b>empty" not in pages
 
 
-async def test_a_form_shows_as_widgets_and_as_a_page_where_there_are_none() -> None:
-    app, _ = app_with(ASK)
-    shown = app.form(await app.start("Build it"))._repr_mimebundle_()
-    assert {"application/vnd.jupyter.widget-view+json", "text/html", "text/plain"} <= set(shown)
-    assert "Which framework?" in shown["text/plain"]
+async def test_a_form_shows_widgets_and_a_page_for_where_there_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    monkeypatch.setattr(InteractiveShell, "_instance", InteractiveShell())
+    app, _ = app_with(ASK, "Done.")
+    form = app.form(await app.start("Build it"))
+    with capture_output() as caught:
+        display(form)
+    buttons, page = (each.data for each in caught.outputs)
+    assert {*buttons} == {"application/vnd.jupyter.widget-view+json", "text/plain"}
+    assert "Which framework?" in page["text/plain"]
+    assert "app.answer(" in page["text/html"]
+    Tags(page["text/html"])
+    (name,) = re.findall(r'class="(upcall-page-\w+)"', page["text/html"])
+    assert any(f".{name}, " in each.value for each in found(form.widget, HTML))
+    found(form.widget, RadioButtons)[0].index = 0
+    with capture_output() as caught:
+        await clicked(form, "Answer")
+    assert "completed" in caught.outputs[-1].data["text/html"]
 
 
 def test_without_a_loop_a_form_says_where_it_belongs() -> None:

@@ -22,13 +22,24 @@ from upcall.errors import AnswerRefused, ConfigurationError, UpcallError, first_
 from upcall.event_tree import EventTree
 from upcall.handoffs import ANSWERS, RUN, Event
 from upcall.ladder import is_risk
-from upcall.notebook import STYLE, error_html, head_html, known_html, log_html, pictures_html, question_html, run_bundle
+from upcall.notebook import (
+    STYLE,
+    error_html,
+    head_html,
+    hidden,
+    known_html,
+    log_html,
+    pictures_html,
+    question_html,
+    run_bundle,
+)
 from upcall.progress import PROGRESS
 from upcall.questions import Answer, Outcome, Question
 from upcall.runs import Run, RunStatus
 
 try:
     import ipywidgets as widgets
+    from IPython.display import DisplayHandle, display
 except ImportError as missing:
     raise ConfigurationError("A form needs ipywidgets. Install it: pip install 'upcall[notebook]'") from missing
 
@@ -78,10 +89,13 @@ class Form:
         self._events = _Events()
         self._head, self._note, self._busy, self._log, self._known, self._pictures = (widgets.HTML() for _ in range(6))
         self._body, self._actions = widgets.VBox(), _row()
-        style = widgets.HTML(STYLE, layout={"display": "none"})
+        style = widgets.HTML(layout={"display": "none"})
         parts = [self._head, self._body, self._actions, self._note, self._busy, self._log, self._known, self._pictures]
         self.widget = widgets.VBox([style, *parts])
         self.widget.add_class("upcall-form")
+        self._page: DisplayHandle | None = None
+        self._page_class = f"upcall-page-{self.widget.model_id}"
+        style.value = STYLE + hidden(self._page_class)
         if isinstance(run, Run):
             self._show(run)
         elif isinstance(run, str):
@@ -89,10 +103,16 @@ class Form:
         else:
             self._begin(lambda: self._follow(run))
 
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        """The widgets; for what cannot show any, the run as it is now."""
-        shown: dict[str, Any] = self.widget._repr_mimebundle_(**options)
-        return shown | (run_bundle(self.run) if self.run else {"text/plain": "A run that is being worked on."})
+    def _ipython_display_(self) -> None:
+        """Show the widgets, and the run as a page that they hide: a notebook that is opened again has no widgets, but
+        the page, as the run was at its last rest while the notebook was open."""
+        display(self.widget._repr_mimebundle_() | {"text/plain": "The buttons of a form."}, raw=True)
+        self._page = display(self._page_bundle(), raw=True, display_id=True)
+
+    def _page_bundle(self) -> dict[str, str]:
+        unknown = "A run that is being worked on."
+        bundle = run_bundle(self.run) if self.run else {"text/plain": unknown, "text/html": unknown}
+        return bundle | {"text/html": f'<div class="{self._page_class}">{bundle["text/html"]}</div>'}
 
     async def settled(self) -> Run | None:
         """The run when no work of this form is under way. It does not wait for a click: without subshells
@@ -198,6 +218,8 @@ class Form:
         else:
             self._left.clear()
             self._in_background(self._draw(run))
+            if self._page is not None:
+                self._page.update(self._page_bundle(), raw=True)
         before, self._fields = self._fields, {}
         mine = {each.id for each in self._app.answerable(run, self._user)} if run.waiting or run.working else set()
         rows: list[Any] = []

@@ -74,6 +74,11 @@ _SOURCE_LINE = re.compile(r"^(?:[-*] )?\[(\d{1,3})\] (.+)$", re.MULTILINE)
 _SAFE_LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 
 
+def hidden(name: str) -> str:
+    """The style that hides what has this class, and the output that it is in."""
+    return f"<style>.{name}, .jp-OutputArea-child:has(.{name}) {{ display: none }}</style>"
+
+
 # -- what Jupyter asks for ---------------------------------------------------------------------------------------------
 
 
