@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterator
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
@@ -91,6 +91,17 @@ async def completed(form: Locator) -> None:
     await expect(form.get_by_role("button")).to_have_count(0)
 
 
+async def stands_apart(rows: Locator) -> None:
+    """Each row is below the one before, and has room for all of its text."""
+    ends = await rows.evaluate_all(
+        "rows => rows.map(row => row.getBoundingClientRect()).map(box => [box.top, box.bottom])"
+    )
+    assert len(ends) > 1
+    assert all(bottom <= top for (_, bottom), (top, _) in pairwise(ends)), ends
+    cut = await rows.evaluate_all("rows => rows.filter(row => row.scrollHeight > row.clientHeight + 1).length")
+    assert cut == 0
+
+
 async def drawn(image: Locator) -> None:
     await expect(image).to_be_visible()
     await expect(image).to_have_js_property("complete", True)
@@ -152,7 +163,8 @@ async def search() -> str:
     await found.wait()
     return "It was found."
 
-ASK = Call("ask_user", {"question": "Which framework?", "options": ["Express", "FastAPI"]})
+LONG = "Django, with all that a larger application will want one day: admin pages, an ORM, sessions, forms, " * 3
+ASK = Call("ask_user", {"question": "Which framework?", "options": ["Express", LONG, "FastAPI"]})
 model = ScriptedModelClient({
     "You are the lead": [Calls([Call("coder", {"task": "Code"}), Call("searcher", {"task": "Search"})]), "All done."],
     "You are the coder": [ASK, "It is coded."],
@@ -175,6 +187,7 @@ async def test_a_question_is_answered_while_others_work(notebook: Notebook, lab:
     form = form_in(notebook, 0)
     await expect(form.get_by_text("executing", exact=True)).to_be_visible()
     await expect(form.get_by_text("calls search")).to_be_visible()
+    await stands_apart(form.locator(".widget-radio-box label, input[type=text]"))
     await answer(form, "FastAPI")
     await expect(form.get_by_text("It is coded.")).to_be_visible()
     await expect(form.get_by_text("Working")).to_be_visible()
