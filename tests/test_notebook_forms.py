@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from upcall.access import InboxEntry, OpenQuestions
 from upcall.citations import CitedSource, Quotation
 from upcall.errors import ConfigurationError
 from upcall.forms import Form
+from upcall.handoffs import Event
 from upcall.notebook import markdown_html, run_html, run_text
 from upcall.plans import PlanStep, ReviewedPlan
 from upcall.replies import CheckedReport
@@ -609,6 +610,22 @@ async def test_a_question_that_was_answered_does_not_come_back_before_the_team_h
     found(work.form.widget, Textarea)[0].value = "SQLite"
     run = await clicked(work.form, "Answer")
     assert (run.status, {answer.text for answer in run.answers}) == (RunStatus.COMPLETED, {"Express", "SQLite"})
+
+
+async def test_what_comes_late_of_an_earlier_state_is_not_shown() -> None:
+    """An answer is left for a team, and the team is done before that is told."""
+    app, _ = app_with(ASK, "Done.")
+    waiting = await app.start("Build it")
+    done = await app.answer(waiting.id, "Express")
+    left = waiting.answered(RunStatus.EXECUTING, done.answers)
+
+    async def states() -> AsyncGenerator[Event | Run, None]:
+        for run in (waiting, left, done, left, waiting):
+            yield run
+
+    form = app.form(states())
+    assert (await form.settled()) == done
+    assert "completed" in said(form)
 
 
 async def test_a_question_that_stays_open_can_be_answered_while_the_answer_to_another_is_worked_on() -> None:

@@ -169,8 +169,8 @@ class Form:
                 first = True
                 async for item in items:
                     if isinstance(item, Run):
-                        if self.run is None or len(item.answers) >= len(self.run.answers):
-                            self._show(item)  # Else an answer that was given meanwhile has brought the run further.
+                        if self.run is None or _how_far(item) >= _how_far(self.run):
+                            self._show(item)  # Else other work of this form has brought the run further meanwhile.
                     else:
                         await self._hear(item, first=first)
                     first = False
@@ -277,6 +277,11 @@ class Form:
         with suppress(UpcallError):
             worked = await self._app.worked(run.id, user=self._user)
             self._pictures.value = pictures_html(run, worked)
+
+
+def _how_far(run: Run) -> tuple[int, bool]:
+    """What tells which of two states of a run is the later one, as far as one stretch goes."""
+    return len(run.answers), not run.working
 
 
 def _may_change_the_form(event: Event) -> bool:
