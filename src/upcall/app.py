@@ -993,7 +993,7 @@ def _refuse_unsafe(folder: Path, store: RunStore) -> None:
     if store.file is not None and real in Path(os.path.realpath(store.file)).parents:
         raise ConfigurationError(
             f"The store {store.file} is in the workspace {folder}, where the coder's commands could change it. Name a "
-            "--store outside of it, or another --workspace."
+            f"--store outside of it, such as {real.parent / f'{real.name}-runs.db'}, or another --workspace."
         )
     home = Path(os.path.realpath(Path.home()))
     if real == home or real in home.parents:
