@@ -48,7 +48,7 @@ from upcall.ladder import Judge, Ladder, Rules, fanned_out
 from upcall.models import ModelClients, uses_demo
 from upcall.prompts import PROMPTS, Prompts
 from upcall.questions import Answer, AnsweredBy, Outcome, Question
-from upcall.runs import Run, RunStatus, recorded_as
+from upcall.runs import ANSWERABLE, Run, RunStatus, recorded_as
 from upcall.sandboxes import executor_for
 from upcall.settings import DEMO, OnExpiry, Settings
 from upcall.sources.configured import network_sources
@@ -588,7 +588,7 @@ class Upcall:
 
     async def inbox(self, user: str | None = None) -> Sequence[InboxEntry]:
         """The open questions of all runs that a user may answer, oldest first."""
-        return self._access(user).inbox(await self.store.list())
+        return self._access(user).inbox(await self.store.list(statuses=ANSWERABLE))
 
     def answerable(self, run: Run, user: str | None = None) -> Sequence[Question]:
         """The questions that a run shows and a user may answer."""

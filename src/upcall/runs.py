@@ -34,6 +34,9 @@ class RunStatus(StrEnum):
 
 
 _WORKING = {RunStatus.INITIALIZING, RunStatus.PLANNING, RunStatus.EXECUTING}
+ANSWERABLE = (RunStatus.AWAITING_CLARIFICATION, *sorted(_WORKING))
+"""Where a run may have questions that can be answered: also while others of its agents still work."""
+
 _RESTS = {RunStatus.AWAITING_CLARIFICATION, RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED}
 
 TRANSITIONS: dict[RunStatus, set[RunStatus]] = {
