@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import asyncio
 import os
 import re
 import subprocess
@@ -16,7 +14,7 @@ from upcall.runs import TRANSITIONS, RunStatus
 from upcall.settings import Settings
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 
 
@@ -43,29 +41,18 @@ def test_every_setting_is_documented() -> None:
     assert [name for name in Settings.model_fields if f"| `{name}` |" not in text] == []
 
 
-@pytest.mark.parametrize(
-    "block", re.findall(r"```python\n(.*?)```", README, re.DOTALL), ids=lambda b: b.splitlines()[0]
-)
-async def test_a_python_example_of_the_readme_runs(block: str) -> None:
-    code = compile(block, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    scope: dict[str, object] = {}
-    if "run_sync(" in block:  # No event loop runs in a script.
-        await asyncio.to_thread(eval, code, scope)
-    elif (result := eval(code, scope)) is not None:
-        await result
-    if "Upcall(" in block:
-        run = scope["run"]
-        assert run.status == "completed"  # type: ignore[attr-defined]
-
-
-def test_the_whole_example_of_the_testing_page_runs() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(), re.DOTALL)
-    (whole,) = [block for block in blocks if "asyncio.run" in block]
-    done = subprocess.run([sys.executable, "-c", whole], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_block_of_a_page_does_what_the_page_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    session = [sys.executable, ROOT / "tests" / "doc_session.py", page]
+    done = subprocess.run(session, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"

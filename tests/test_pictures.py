@@ -19,6 +19,7 @@ from autogen_agentchat.base import Team
 from autogen_agentchat.conditions import TextMessageTermination
 from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat, SelectorGroupChat, Swarm
 from autogen_agentchat.tools import AgentTool, TeamTool
+from IPython.core.formatters import DisplayFormatter
 from scenario import TASK, upcall
 from shapes import World
 
@@ -272,6 +273,16 @@ def test_answers_of_no_human_are_no_wait() -> None:
     run = Run(task=TASK, closed=(question,), answers=(answer,), created_at=START, updated_at=done)
     assert not rects(read(timeline(run)), "break")
     assert "answered by facts" in timeline(run)
+
+
+def test_a_notebook_shows_an_svg_as_a_picture_and_stores_it_once() -> None:
+    formatter = DisplayFormatter()  # type: ignore[no-untyped-call]
+    shows, _ = formatter.format(picture := tree(Run(id="r", task="Build it")))  # type: ignore[no-untyped-call]
+    assert shows == {
+        "image/svg+xml": picture,
+        "text/plain": "Agents and questions of run r, initializing: 0 agents, 0 model calls, 0 tokens, 0 tool calls, "
+        "0 questions.",
+    }
 
 
 def test_two_pictures_in_one_page_do_not_share_ids() -> None:

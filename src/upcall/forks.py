@@ -200,8 +200,7 @@ def differences(one: Run, other: Run) -> list[str]:
     if alike == max(len(pairs), len(others)):
         lines.append("No answer differs.")
     for run, history in ((one, pairs), (other, others)):
-        used = sum(each.model_calls for each in run.usage.values())
-        lines.append(f"{run.id} ({run.status}, {_some(used, 'model call')})")
+        lines.append(f"{run.id} ({run.status}, {_some(run.total_usage.model_calls, 'model call')})")
         lines += [f"  {asked.asker_for_whom()}: {asked.question} - {said.as_text()}" for asked, said in history[alike:]]
         lines += [f"  still open: {question.asker_for_whom()}: {question.question}" for question in run.questions]
         lines.append(f"  result: {one_line(run.result or run.error or 'none yet', _RESULT_CHARS)}")

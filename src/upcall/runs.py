@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ConfigDict, Field
@@ -67,6 +67,21 @@ class Usage(BaseModel):
             prompt_tokens=self.prompt_tokens + prompt_tokens,
             completion_tokens=self.completion_tokens + completion_tokens,
             model_calls=self.model_calls + 1,
+        )
+
+    @property
+    def tokens(self) -> int:
+        """Those sent and those that came back."""
+        return self.prompt_tokens + self.completion_tokens
+
+    @classmethod
+    def total(cls, used: Iterable[Usage]) -> Self:
+        """What several agents spent together."""
+        each = tuple(used)
+        return cls(
+            prompt_tokens=sum(one.prompt_tokens for one in each),
+            completion_tokens=sum(one.completion_tokens for one in each),
+            model_calls=sum(one.model_calls for one in each),
         )
 
 
@@ -189,6 +204,11 @@ class Run(BaseModel):
     def assumptions(self) -> list[tuple[Question, Answer]]:
         """What was assumed because nobody answered, oldest first."""
         return [pair for pair in self.clarification_history if pair[1].outcome is Outcome.ASSUMED]
+
+    @property
+    def total_usage(self) -> Usage:
+        """What all its agents spent together."""
+        return Usage.total(self.usage.values())
 
     @property
     def clarifier_result(self) -> ClarifierResult:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from html import escape
 
+from upcall.pictures.picture import Picture
+
 WIDTH = 800
 MARGIN = 16
 FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
@@ -148,7 +150,7 @@ class Drawing:
         """The fill of what stands for a wait."""
         return f"url(#{self.id}-wait)"
 
-    def done(self, height: float) -> str:
+    def done(self, height: float) -> Picture:
         """The whole file."""
         own, box = self.id, f"{WIDTH} {_n(height)}"
         head = (
@@ -160,7 +162,7 @@ class Drawing:
             f'<rect width="6" height="6" fill="{SHADE}"/><path d="M0 6L6 0" stroke="{LINE}"/></pattern></defs>'
             f'<rect width="{WIDTH}" height="{_n(height)}" fill="{PAPER}"/>'
         )
-        return "\n".join([head, *self._parts, "</svg>\n"])
+        return Picture("\n".join([head, *self._parts, "</svg>\n"]), f"{self._title}: {self._description}")
 
 
 def _escaped(text: str) -> str:

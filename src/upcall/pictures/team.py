@@ -20,6 +20,7 @@ from upcall.agents.planner import Planner
 from upcall.agents.toolset import Toolset
 from upcall.group_chats import graph_of, manager_of, members
 from upcall.insides import agent_of, assistant_parts, is_static, parts_of, static_tools, team_of
+from upcall.pictures.picture import Picture
 from upcall.pictures.svg import (
     BLUE,
     FAINT,
@@ -193,7 +194,7 @@ NARROWEST = 190.0
 """A box that would have less room for its text is drawn with what is in it named, not drawn."""
 
 
-def team_svg(team: Team) -> str:
+def team_svg(team: Team) -> Picture:
     """A team as an SVG: what is nested is a box in a box, a hand-off an arrow on the right."""
     root = read_team(team)
     everybody = list(_all(root))

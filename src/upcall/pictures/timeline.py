@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from upcall.pictures.picture import Picture
 from upcall.pictures.svg import (
     BLUE,
     FAINT,
@@ -55,7 +56,7 @@ class Part:
         return max(0.0, (self.end - self.start).total_seconds())
 
 
-def timeline(run: Run, worked: Sequence[Worked] = ()) -> str:
+def timeline(run: Run, worked: Sequence[Worked] = ()) -> Picture:
     """A run as an SVG.
 
     `worked` says when its teams were at work and what they called (`Upcall.worked`); without it the picture has the

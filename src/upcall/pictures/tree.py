@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from upcall.pictures.picture import Picture
 from upcall.pictures.svg import FAINT, LINE, MARGIN, WIDTH, Drawing, counted, width_of
 from upcall.pictures.told import Asked, Path, agents_of, asked_in, summary
 from upcall.runs import Run, Usage
@@ -24,7 +25,7 @@ class _Node:
     asked: Asked | None = None
 
 
-def tree(run: Run) -> str:
+def tree(run: Run) -> Picture:
     """A run as an SVG: its agents below those that they work for, with their tokens and tools, and the questions that
     they asked, with the answers."""
     asked = asked_in(run)
