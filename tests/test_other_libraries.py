@@ -1,7 +1,7 @@
 """The blocks of other libraries in docs/coming-from are run too, each library in an environment of its own.
 
-A page marks them with the name of the library: ``{ .python .langgraph }`` runs, and ``{ .text .langgraph }`` is what the block before it
-prints.
+A page marks them with the name of the library: ``{ .python .langgraph }`` runs, and ``{ .text .langgraph }`` is what
+the block before it prints.
 """
 
 from __future__ import annotations
