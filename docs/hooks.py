@@ -58,18 +58,20 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Links out of `docs/` (examples, notebooks, tests) lead to copies of these files in the site."""
+    here = Path(config.docs_dir, page.file.src_uri).parent
 
     def copied(found: re.Match[str]) -> str:
-        source = (Path(config.docs_dir, page.file.src_uri).parent / found[1]).resolve()
-        if source.is_relative_to(config.docs_dir):
+        source = (here / found[1]).resolve()
+        if source.is_relative_to(Path(config.docs_dir).resolve()):
             return found[0]
-        if not source.is_file():
-            raise PluginError(f"{page.file.src_uri}: {found[1]} is no file. Link to a file of this repository.")
+        if not source.is_file() or source.suffix == ".md":
+            raise PluginError(
+                f"{page.file.src_uri}: {found[1]} is no file that can be copied. Link to a file or a page."
+            )
         place = f"files/{source.relative_to(_root(config)).as_posix()}"
         if files.get_file_from_path(place) is None:
             files.append(File.generated(config, place, abs_src_path=str(source)))
-        up = "../" * page.file.src_uri.count("/")
-        return f"]({up}{place})"
+        return f"]({'../' * page.file.src_uri.count('/')}{place})"
 
     return _LINK_OUT.sub(copied, markdown)
 
@@ -86,4 +88,4 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 
 def _root(config: MkDocsConfig) -> Path:
-    return Path(config.docs_dir).parent
+    return Path(config.docs_dir).resolve().parent
