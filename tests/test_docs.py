@@ -17,7 +17,7 @@ from upcall.runs import TRANSITIONS, RunStatus
 from upcall.settings import Settings
 
 ROOT = Path(__file__).parent.parent
-SLOW = ("docs/settings.md", "docs/start.md")
+SLOW = ("docs/settings.md", "docs/start.md", "docs/guides/operating-the-store.md")
 """What takes more than five seconds: `upcall` is started again and again, or waits for a collector of traces."""
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
