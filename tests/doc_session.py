@@ -3,7 +3,9 @@
 ``python doc_session.py PAGE`` in the folder. What kinds of blocks there are and what is done with each:
 
 - ``python`` runs, all blocks of a page in one namespace; ``await`` may stand at the top level, as in a notebook.
-- ``bash`` runs, and ends with status 0. A line that installs something (pip, apt) is left out: tests have no network.
+- ``{ .python .notebook }`` runs as a cell does: an event loop runs already, so that forms work and `run_sync` does not.
+- ``bash`` runs, and ends with status 0. A line that installs something (pip, apt, a venv) is left out: tests have no
+  network.
   A run's id in a page is made up; the first one that a page names stands for the first run of `upcall.db`, and so on.
 - ``{ .text .output }`` is what the block before it prints; ``...`` stands for anything.
 - Any of them with ``title="NAME"`` is that file, and is written, not run.
@@ -27,11 +29,14 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
 
 SECONDS = 120
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<source>.*?)^(?P=indent)```$", re.DOTALL | re.MULTILINE)
 _RUN_ID = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{12}\b")
-_INSTALLS = re.compile(r"^\s*(python3? -m )?(pip|apt|apt-get|npm)\b|\.venv/bin/pip\b|\bpip install\b")
+_INSTALLS = re.compile(
+    r"^\s*(python3? -m )?(pip|apt|apt-get|npm)\b|\.venv/bin/pip\b|\bpip install\b|-m venv\b|\bsource .*/activate\b"
+)
 FOR_THE_READER = {"text", "mermaid", "", "diff", "html", "markdown"}
 
 
@@ -69,7 +74,7 @@ class Session:
     def __init__(self) -> None:
         self._names: dict[str, object] = {"__name__": "__main__"}
         self._runner = asyncio.Runner()
-        self._run_ids: list[str] = []
+        self._run_ids: dict[str, str] = {}
         self._printed = ""
 
     def do(self, block: Block) -> None:
@@ -79,7 +84,7 @@ class Session:
             Path(block.title).write_text(block.source)
         elif "output" in block.words:
             self._compare(block.source)
-        elif block.words == ("python",):
+        elif block.words in (("python",), ("python", "notebook")):
             self._python(block)
         elif block.words == ("bash",):
             self._bash(block.source)
@@ -94,10 +99,15 @@ class Session:
         source = "\n" * block.line + block.source
         code = compile(source, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            result = eval(code, self._names)
-            if result is not None:
-                self._runner.run(result)
+            if "notebook" in block.words:
+                self._runner.run(self._cell(code))
+            elif (awaited := eval(code, self._names)) is not None:
+                self._runner.run(awaited)
         self._printed = out.getvalue()
+
+    async def _cell(self, code: CodeType) -> None:
+        if (awaited := eval(code, self._names)) is not None:
+            await awaited
 
     def _bash(self, source: str) -> None:
         script = "\n".join(line for line in source.splitlines() if not _INSTALLS.search(line))
@@ -118,12 +128,12 @@ class Session:
     def _run_named(self, name: str) -> str:
         """The run that an id of the page stands for."""
         if name not in self._run_ids:
-            self._run_ids.append(name)
-        listed = subprocess.run(
-            ["upcall", "list", "--json"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
-        )
-        runs = json.loads(listed.stdout)  # The newest comes first.
-        return str(runs[-1 - self._run_ids.index(name)]["run_id"])
+            listed = subprocess.run(
+                ["upcall", "list", "--json"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
+            )
+            runs = json.loads(listed.stdout)  # The newest comes first.
+            self._run_ids[name] = runs[-1 - len(self._run_ids)]["run_id"]
+        return self._run_ids[name]
 
     def _settings(self, source: str) -> None:
         from upcall.settings import Settings

@@ -39,7 +39,17 @@ class ForkPoint:
 
 @dataclass(frozen=True)
 class ForkPlan:
-    """What a fork would do: the answer it replaces, what is kept, and what may be done anew, all counted in the run."""
+    """What a fork would do, counted in the run.
+
+    Attributes:
+        question: the one where the branch leaves the run.
+        answered: the answer that it replaces.
+        kept_answers: the other answers that it keeps.
+        answers_again: answers that may have to be given again.
+        kept_model_calls: model calls that it keeps.
+        model_calls_again: those that may be, by agent.
+        tool_calls_again: tool calls that may be made again, by agent and tool.
+    """
 
     question: Question
     answered: Answer | None

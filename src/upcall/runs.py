@@ -21,7 +21,18 @@ from upcall.replies import Classification
 
 
 class RunStatus(StrEnum):
-    """Where a run stands (seed S3, workflow states)."""
+    """Where a run stands (seed S3, workflow states).
+
+    Attributes:
+        INITIALIZING: the classifier looks at the task.
+        PLANNING: clarifier or planner are at work.
+        EXECUTING: the agents that do the work are, or a team of one's own.
+        AWAITING_CLARIFICATION: it waits for an answer.
+        COMPLETED: it has a result.
+        FAILED: it has an error; `Upcall.resume` tries again.
+        CANCELLED: somebody ended it, or it expired under ``on_expiry: cancel``.
+        EXPIRED: a question expired under ``on_expiry: fail``.
+    """
 
     INITIALIZING = "initializing"
     PLANNING = "planning"
@@ -119,16 +130,33 @@ _TOLD = ("classification", "clarifier_log", "plan", "execution_path", "usage", "
 class Run(BaseModel):
     """What is known of a run. A value: every change gives a new one.
 
-    ``early`` are the ids of questions that were put while the team works: its checkpoint does not know them. ``doubts``
-    are questions about calls that a killed process may have made, by id, each with the key of the call in the journal.
-    ``forked_from`` is the run that this one is a branch of, ``forked_at`` the question where it left that.
-    ``repeated`` are open questions that mean the same as one of ``questions`` and get its answer too. ``closed`` are
-    the questions that ``answers`` answer, whoever gave them. ``plan`` holds its earlier versions and what became of it.
-    ``execution_path`` names the outermost agents in the order in which they got the turn (S3-23). ``usage`` has one
-    entry an agent, named by its path (``lead/coder``), ``tools`` one a tool of an agent (``lead/coder/write_file``).
-    ``inputs`` are the choices the run was started with and keeps over every pause (workspace, documents, model, how the
-    team works); never a key. ``overdue`` are the ids of questions whose time was seen to be over, ``reminded`` says how
-    many reminders of a question were due by then.
+    Attributes:
+        id: its name, twelve hexadecimal digits unless the program that started it chose another.
+        status: where it stands.
+        task: what was asked for.
+        user: whose it is; None is everybody's.
+        questions: the open ones, oldest first.
+        repeated: open questions that mean the same as one of ``questions``, and get its answer too.
+        early: ids of questions that were put while the team works: its checkpoint does not know them.
+        doubts: questions about calls that a killed process may have made, by id, each with the key of the call.
+        forked_from: the run that this one is a branch of.
+        forked_at: the question where it left that.
+        answers: all that were given, oldest first, by whomever.
+        closed: the questions that ``answers`` answer.
+        classification: what the classifier made of the task.
+        clarifier_log: the dialog of the clarifier, as text.
+        plan: the present version, with its earlier ones and what became of it.
+        execution_path: the outermost agents, in the order in which they got the turn (S3-23).
+        result: the last text of the team, once it is completed.
+        error: why it failed or expired, in one line.
+        usage: tokens by agent, named by its path (``lead/coder``).
+        tools: tool calls, by agent and tool (``lead/coder/write_file``).
+        inputs: the choices that it was started with and keeps over every pause (workspace, documents, model, how the
+            team works); never a key.
+        overdue: ids of the questions whose time was seen to be over.
+        reminded: how many reminders of a question were due so far, by its id.
+        created_at: when it was started, in UTC.
+        updated_at: when it was last changed, in UTC.
     """
 
     model_config = ConfigDict(frozen=True)
