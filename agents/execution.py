@@ -17,6 +17,7 @@ from upcall.consent import Consent, Denied
 from upcall.limits import Limits
 from upcall.questions import sendable
 from upcall.sandboxes.base import Execution, Executor, ExecutorUnavailable
+from upcall.sandboxes.choice import Unavailable
 
 RUN_COMMAND, RUN_PYTHON = "run_command", "run_python"
 
@@ -104,6 +105,8 @@ class ExecutionWorkbench(StatelessWorkbench):
         return tool_result(name, said_of(execution, self._limits))
 
     async def _run(self, name: str, given: Mapping[str, Any]) -> Execution:
+        if isinstance(self._executor, Unavailable):  # The human is not asked about what cannot be run.
+            raise ExecutorUnavailable(self._executor.why)
         self._folder.mkdir(parents=True, exist_ok=True)
         if name == RUN_COMMAND:
             asked = _CommandArguments.model_validate(given)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -293,6 +295,17 @@ async def test_the_inbox_has_what_one_may_answer_oldest_first() -> None:
     assert times == sorted(times)
     await app.cancel(second.id, user="bob")
     assert [entry.run_id for entry in await app.inbox("bob")] == [first.id]
+
+
+async def test_the_inbox_reads_no_run_that_is_over() -> None:
+    """Most of an old store's runs are, and whoever watches it looks every few seconds."""
+    app, run, _ = await asked_by_both()
+    over = await app_of(ScriptedModelClient({"You are the lead.": ["Done."]})).start("Build it", user="bob")
+    with closing(sqlite3.connect("runs.db")) as database, database:
+        database.execute("UPDATE upcall_runs SET record = x'00' WHERE id = ?", (over.id,))
+    with pytest.raises(UpcallError, match=over.id):
+        await app.list()
+    assert {entry.run_id for entry in await app.inbox()} == {run.id}
 
 
 async def test_who_is_assigned_a_question_answers_it_while_the_others_still_work(tmp_path: Path) -> None:

@@ -153,6 +153,18 @@ async def test_an_exception_of_somebody_elses_agent_fails_the_run_in_one_line() 
     assert "\n" not in str(run.error)
 
 
+async def test_autogen_logs_tracebacks_of_what_is_somebodys_bug_and_of_no_model_that_fails(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failing = ScriptedModelClient([Fail(500)])
+    app = Upcall(store="runs.db", team=lambda: RoundRobinGroupChat([PausableAgent("solo", failing)], max_turns=1))
+    assert "HTTP 500" in str((await app.start("Talk")).error)
+    assert caplog.text == ""
+    app = Upcall(store="runs.db", team=lambda: RoundRobinGroupChat([Broken("broken", "raises")], max_turns=1))
+    await app.start("Talk")
+    assert "ZeroDivisionError" in caplog.text
+
+
 async def test_after_a_failed_stretch_of_a_stock_agent_the_last_checkpoint_stands() -> None:
     """A stock agent's state after an error may hold half a batch; its stretch is done again from the task."""
     model = ScriptedModelClient([Fail(500), "Done."])

@@ -108,12 +108,12 @@ def test_it_is_said_which_executor_is_used(shop: Path) -> None:
 
 
 def test_without_a_sandbox_or_consent_nothing_is_executed_and_everybody_is_told(shop: Path) -> None:
-    coding = [Call("run_command", {"command": "touch x"}), DONE]
+    coding = [Call("run_command", {"command": "touch x"}), Call("run_command", {"command": "rm old.txt"}), DONE]
     with LoopbackServer({"You are the coder ": coding, "You are the classifier ": [SHALLOW]}) as server:
         model = ("--model", "scripted", "--base-url", server.base_url)
         done = upcall("run", "Do it", "--workspace", str(shop), *model, PATH="/nowhere")
     assert "commands run not at all: bwrap and prlimit and chrt cannot be found. The user can install" in done.err
-    assert "Nothing can be run here: bwrap" in results(server.requests[-1])[0]
+    assert ["Nothing can be run here: bwrap" in each for each in results(server.requests[-1])] == [True, True]
     assert not (shop / "x").exists()
 
 

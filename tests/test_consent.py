@@ -134,12 +134,12 @@ async def test_what_is_allowed_for_a_run_holds_for_no_other(folder: Path) -> Non
     ("answer", "told"),
     [
         (DENY, "The user did not allow this, and nothing was done. Do not do the same"),
-        ("Use git rm instead", "nothing was done. They said: Use git rm instead Do not"),
+        ("Use git rm instead", "nothing was done. They said: Use git rm instead. Do not"),
         ("yes", "They said: yes"),
         ("Yes, allow once", "They said: Yes, allow once"),
         ("Allow once, and Allow this kind in this run", "They said:"),
         ([ALLOW_ONCE, "but keep a copy"], "They said: Allow once, but keep a copy"),
-        ([DENY, "it is mine"], "They said: it is mine Do not"),
+        ([DENY, "it is mine"], "They said: it is mine. Do not"),
         (Answer(question_id="", outcome=Outcome.DECLINED, text="never"), "nothing was done. The user declined"),
     ],
 )

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import ast
-import asyncio
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import upcall.pictures
+import upcall.testing
 from upcall.runs import TRANSITIONS, RunStatus
 from upcall.settings import Settings
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
-ARCHITECTURE = ROOT / "docs" / "architecture.md"
+SLOW = ("docs/settings.md", "docs/start.md", "docs/guides/operating-the-store.md")
+"""What takes more than five seconds: `upcall` is started again and again, or waits for a collector of traces."""
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def transitions_as_markdown() -> str:
@@ -28,14 +31,16 @@ def transitions_as_markdown() -> str:
     return "\n".join(["| status | may be followed by |", "|---|---|", *rows])
 
 
-def test_the_states_in_the_documentation_are_those_of_the_table() -> None:
+@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/reference/shapes.md"])
+def test_the_states_in_the_documentation_are_those_of_the_table(page: str) -> None:
     """Set UPCALL_UPDATE_DOCS=1 to write them."""
-    text = ARCHITECTURE.read_text()
+    text = (ROOT / page).read_text()
     pattern = re.compile(r"(<!-- transitions -->\n).*?(<!-- /transitions -->)", re.DOTALL)
     wanted = pattern.sub(lambda found: f"{found[1]}\n{transitions_as_markdown()}\n\n{found[2]}", text)
+    assert "| status | may be followed by |" in wanted
     if os.environ.get("UPCALL_UPDATE_DOCS"):
-        ARCHITECTURE.write_text(wanted)
-    assert ARCHITECTURE.read_text() == wanted
+        (ROOT / page).write_text(wanted)
+    assert (ROOT / page).read_text() == wanted
 
 
 def test_every_setting_is_documented() -> None:
@@ -43,29 +48,37 @@ def test_every_setting_is_documented() -> None:
     assert [name for name in Settings.model_fields if f"| `{name}` |" not in text] == []
 
 
+def named(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
 @pytest.mark.parametrize(
-    "block", re.findall(r"```python\n(.*?)```", README, re.DOTALL), ids=lambda b: b.splitlines()[0]
+    "page", [pytest.param(page, id=named(page), marks=[pytest.mark.slow] * (named(page) in SLOW)) for page in PAGES]
 )
-async def test_a_python_example_of_the_readme_runs(block: str) -> None:
-    code = compile(block, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    scope: dict[str, object] = {}
-    if "run_sync(" in block:  # No event loop runs in a script.
-        await asyncio.to_thread(eval, code, scope)
-    elif (result := eval(code, scope)) is not None:
-        await result
-    if "Upcall(" in block:
-        run = scope["run"]
-        assert run.status == "completed"  # type: ignore[attr-defined]
-
-
-def test_the_whole_example_of_the_testing_page_runs() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(), re.DOTALL)
-    (whole,) = [block for block in blocks if "asyncio.run" in block]
-    done = subprocess.run([sys.executable, "-c", whole], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+def test_every_block_of_a_page_does_what_the_page_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    session = [sys.executable, ROOT / "tests" / "doc_session.py", page]
+    done = subprocess.run(session, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    described = set(re.findall(r"^::: (\S+)$", pages, re.MULTILINE))
+    public = {f"{module.__name__}.{name}" for module in (upcall, upcall.testing) for name in module.__all__}
+    assert public - described == set()
+    pictures = {f"upcall.pictures.{_home(getattr(upcall.pictures, name))}" for name in upcall.pictures.__all__}
+    assert pictures - described == set()
+
+
+def _home(function: Callable[..., object]) -> str:
+    return f"{function.__module__.rpartition('.')[2]}.{function.__name__}"

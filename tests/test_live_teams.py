@@ -109,6 +109,18 @@ async def test_the_console_shows_the_question_and_the_team_goes_on_with_what_is_
     assert coder[-1].messages[-1]["content"] == "Express"
 
 
+async def test_upcall_takes_a_live_team_and_asks_nobody_at_the_prompt() -> None:
+    def never(prompt: str) -> str:
+        raise AssertionError(prompt)
+
+    with ScriptedModelClient({"You are the coder": CODER, "You are the tester": TESTER}) as client:
+        app = Upcall(store="runs.db", team=lambda: round_robin(client, UserProxyAgent("user", input_func=never)))
+        asked = await app.start("Build it")
+        done = await app.answer(asked.id, "Express")
+    assert (asked.status, done.status) == (RunStatus.AWAITING_CLARIFICATION, RunStatus.COMPLETED)
+    assert [answer.text for answer in done.answers] == ["Express"]
+
+
 async def test_a_team_without_a_user_stops_with_the_question_and_goes_on_when_it_is_run_with_the_answer() -> None:
     with ScriptedModelClient({"You are the coder": CODER, "You are the tester": TESTER}) as client:
         members = [worker("coder", client), worker("tester", client)]

@@ -182,6 +182,10 @@ def test_two_runs_share_nothing() -> None:
 def test_usage_adds_up() -> None:
     spent = Usage().plus(10, 5).plus(1, 2)
     assert spent == Usage(prompt_tokens=11, completion_tokens=7, model_calls=2)
+    both = run(usage={"lead": spent, "lead/coder": Usage().plus(1, 1)}).total_usage
+    assert both == Usage(prompt_tokens=12, completion_tokens=8, model_calls=3)
+    assert both.tokens == 20
+    assert run().total_usage == Usage()
 
 
 # -- what the command line prints -------------------------------------------------------------------------------------

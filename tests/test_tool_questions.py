@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
+from typing import Any
 
 import pytest
 from autogen_agentchat.base import Team
 from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
 from autogen_agentchat.teams import Swarm
 
-from upcall import Answer, HumanProxyAgent, Outcome, PausableAgent, Settings, Upcall, ask
+from upcall import Answer, HumanProxyAgent, Outcome, PausableAgent, RunStatus, Settings, Upcall, ask, ladder
 from upcall.agents.toolset import Tool
 from upcall.errors import UserInputRequired
 from upcall.given import given, name_of_question
@@ -19,12 +21,12 @@ from upcall.testing import Call, ScriptedModelClient
 RELEASE = Call("release", {"version": "1.2"})
 
 
-def app_of(model: ScriptedModelClient, *tools: Tool) -> Upcall:
+def app_of(model: ScriptedModelClient, *tools: Tool, **settings: Any) -> Upcall:
     def make() -> Team:
         stops = HandoffTermination("user") | TextMessageTermination("solo")
         return Swarm([PausableAgent("solo", model, tools=tools), HumanProxyAgent("user")], termination_condition=stops)
 
-    return Upcall(store="runs.db", team=make, settings=Settings.read())
+    return Upcall(store="runs.db", team=make, settings=Settings.read(**settings))
 
 
 def results(model: ScriptedModelClient) -> list[str]:
@@ -93,6 +95,22 @@ async def test_a_tool_that_asks_the_same_for_ever_gets_an_error() -> None:
         asked = await app_of(model, stubborn).start("Do it")
         await app_of(model, stubborn).answer(asked.id, "yes")
     assert results(model) == ["Error: the tool asked again what it was answered; it takes the answer with upcall.ask."]
+
+
+async def test_beyond_the_budget_a_tool_whose_words_change_does_not_ask_nobody_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ladder, "MAX_WITHOUT_HUMAN", 3)
+    times = count(1)
+
+    def restless() -> str:
+        """Ask something else each time."""
+        return ask(f"Now, at the attempt {next(times)}?").text
+
+    with ScriptedModelClient([Call("restless")]) as model:
+        run = await app_of(model, restless, max_questions_run=0).start("Do it")
+    assert [answer.outcome for answer in run.answers] == [Outcome.EXPIRED] * 3
+    assert run.status is RunStatus.AWAITING_CLARIFICATION
 
 
 async def test_an_answer_that_was_given_in_the_run_lets_the_tool_go_on_at_once() -> None:

@@ -43,7 +43,12 @@ _log = logging.getLogger(__name__)
 
 
 class InboxEntry(NamedTuple):
-    """An open question, and the run that waits for its answer."""
+    """An open question, and the run that waits for its answer.
+
+    Attributes:
+        run_id: the run.
+        question: the question.
+    """
 
     run_id: str
     question: Question

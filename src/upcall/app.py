@@ -48,7 +48,7 @@ from upcall.ladder import Judge, Ladder, Rules, fanned_out
 from upcall.models import ModelClients, uses_demo
 from upcall.prompts import PROMPTS, Prompts
 from upcall.questions import Answer, AnsweredBy, Outcome, Question
-from upcall.runs import Run, RunStatus, recorded_as
+from upcall.runs import ANSWERABLE, Run, RunStatus, recorded_as
 from upcall.sandboxes import executor_for
 from upcall.settings import DEMO, OnExpiry, Settings
 from upcall.sources.configured import network_sources
@@ -204,15 +204,23 @@ class Upcall:
     ) -> AsyncGenerator[Event | Run, None]:
         """AutoGen's events, nested ones included, then the `Run` at its first rest, last.
 
-        `workspace` is the folder of the coder's files (``upcall-work/RUN`` if not given), `documents` are the files and
-        folders the researcher reads. `history` is the conversation before the task, oldest first, the user's messages
-        with source ``user``. `user_info` (name, email) is told to the classifier. `data_sources` are the ids of the
-        tools that may be used, ``documents`` for the documents (the setting of this name if not given). `facts` are
-        answers that stand for this run (``{"framework": "Express"}``); they come before those of the settings.
-        `unattended`: nobody is there to answer, so that questions come to their own default, listed in
-        `Run.assumptions`; a risk confirmation waits all the same. `expires_after` (seconds, or a text like ``2h``) is
-        how long each question of the run waits, `on_expiry` what happens then; see `expire`. A question is stored
-        before the event that tells of it.
+        A question is stored before the event that tells of it.
+
+        Args:
+            task: what is to be done.
+            user: whose run it is; the setting of this name if not given.
+            workspace: the folder of the coder's files; ``upcall-work/RUN`` if not given.
+            documents: files and folders that the researcher reads.
+            history: the conversation before the task, oldest first, the user's messages with source ``user``.
+            user_info: name and email, told to the classifier.
+            data_sources: ids of the tools that may be used, ``documents`` for the documents; the setting of this name
+                if not given.
+            facts: answers that stand for this run, before those of the settings: ``{"framework": "Express"}``.
+            unattended: whether nobody is there to answer, so that questions come to their own default, listed in
+                `Run.assumptions`; a risk confirmation waits all the same.
+            expires_after: how long each question of the run waits: seconds, or a text like ``2h``.
+            on_expiry: what happens then; see `expire`.
+            run_id: the run's id, where it is not to be made up.
 
         Raises:
             ConfigurationError: the task is empty, or the team cannot be built; no run is stored then.
@@ -588,7 +596,7 @@ class Upcall:
 
     async def inbox(self, user: str | None = None) -> Sequence[InboxEntry]:
         """The open questions of all runs that a user may answer, oldest first."""
-        return self._access(user).inbox(await self.store.list())
+        return self._access(user).inbox(await self.store.list(statuses=ANSWERABLE))
 
     def answerable(self, run: Run, user: str | None = None) -> Sequence[Question]:
         """The questions that a run shows and a user may answer."""
@@ -993,7 +1001,7 @@ def _refuse_unsafe(folder: Path, store: RunStore) -> None:
     if store.file is not None and real in Path(os.path.realpath(store.file)).parents:
         raise ConfigurationError(
             f"The store {store.file} is in the workspace {folder}, where the coder's commands could change it. Name a "
-            "--store outside of it, or another --workspace."
+            f"--store outside of it, such as {real.parent / f'{real.name}-runs.db'}, or another --workspace."
         )
     home = Path(os.path.realpath(Path.home()))
     if real == home or real in home.parents:

@@ -25,8 +25,15 @@ MAX_DIFFED_LINES = 10_000
 
 
 class FileChange(BaseModel):
-    """One file of a change: ``before`` and ``after`` are digests of what it held, None where there was no file;
-    ``mode`` are its permission bits before."""
+    """One file of a change.
+
+    Attributes:
+        path: where it is in the folder.
+        before: the digest of what it held; None where there was no file.
+        after: the digest of what it holds then; None where it was deleted.
+        mode: its permission bits before.
+        diff: the lines that changed, as a unified diff; cut where it is long.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -38,8 +45,16 @@ class FileChange(BaseModel):
 
 
 class Change(BaseModel):
-    """What one tool call changed in a folder, all of it or nothing. ``call`` names the call, ``undoes`` the changes
-    that this one takes back."""
+    """What one tool call changed in a folder, all of it or nothing.
+
+    Attributes:
+        id: its name, for `Upcall.undo`.
+        tool: what changed it.
+        folder: the workspace.
+        files: what was changed in it.
+        call: the call, by its idempotency key.
+        undoes: the changes that this one takes back, by id.
+    """
 
     model_config = ConfigDict(frozen=True)
 

@@ -140,7 +140,8 @@ def _refusal(answer: Answer) -> str:
     if answer.outcome is not Outcome.ANSWERED:
         return f"Not allowed, and nothing was done. {answer.as_text()}"
     reason = answer.text.removeprefix(DENY).strip(" ,.:;") if answer.by is AnsweredBy.HUMAN else ""
-    said = f" They said: {reason}" if reason else ""
+    end = "" if reason.endswith(("!", "?")) else "."
+    said = f" They said: {reason}{end}" if reason else ""
     return (
         f"The user did not allow this, and nothing was done.{said} Do not do the same in another way; go on without "
         "it, or say in your report what stays open."

@@ -23,7 +23,7 @@ from upcall.errors import AlreadyAnswered, ConfigurationError, QuestionExpired, 
 from upcall.handoffs import PATH, Event, answered_event, asked_event
 from upcall.ladder import when_nobody_answers
 from upcall.questions import Answer, AnsweredBy, Outcome, Question, moment
-from upcall.runs import Run, RunStatus
+from upcall.runs import ANSWERABLE, Run, RunStatus
 from upcall.settings import OnExpiry
 from upcall.store import RunStore, StoredRun
 
@@ -35,12 +35,6 @@ REMINDED, OVERDUE, EXPIRED = "reminded", "overdue", "expired"
 GoOn: TypeAlias = Callable[[StoredRun, Sequence[Answer], Sequence[Event]], AsyncGenerator[Event | Run, None]]
 """Takes a run on with answers; the events are told as soon as the answers are stored."""
 
-_LOOKED_AT = (
-    RunStatus.AWAITING_CLARIFICATION,
-    RunStatus.INITIALIZING,
-    RunStatus.PLANNING,
-    RunStatus.EXECUTING,
-)
 _log = logging.getLogger("upcall")
 
 
@@ -322,5 +316,5 @@ def acts(run: Run, now: datetime | None = None) -> bool:
 
 async def looked_at(store: RunStore, now: datetime) -> list[str]:
     """The ids of the runs that have something to be done about their questions now, oldest first."""
-    runs = await store.list(statuses=_LOOKED_AT)
+    runs = await store.list(statuses=ANSWERABLE)
     return [run.id for run in reversed(runs) if acts(run, now) or (run.waiting and _noted(run, now)[1])]

@@ -72,8 +72,11 @@ _HAND_OFF = "transfer_to_"
 class Misfit:
     """One thing that the rest of a run needs and that the team does not have as it was.
 
-    ``path`` are the names from the outermost agent down to where it is missed, empty for the team itself; ``what`` is
-    missing or changed, ``why`` it matters, and ``remedy`` says what to do.
+    Attributes:
+        path: the names from the outermost agent down to where it is missed; empty for the team itself.
+        what: what is missing or was changed.
+        why: why it matters.
+        remedy: what to do.
     """
 
     path: Path

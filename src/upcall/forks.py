@@ -39,7 +39,17 @@ class ForkPoint:
 
 @dataclass(frozen=True)
 class ForkPlan:
-    """What a fork would do: the answer it replaces, what is kept, and what may be done anew, all counted in the run."""
+    """What a fork would do, counted in the run.
+
+    Attributes:
+        question: the one where the branch leaves the run.
+        answered: the answer that it replaces.
+        kept_answers: the other answers that it keeps.
+        answers_again: answers that may have to be given again.
+        kept_model_calls: model calls that it keeps.
+        model_calls_again: those that may be, by agent.
+        tool_calls_again: tool calls that may be made again, by agent and tool.
+    """
 
     question: Question
     answered: Answer | None
@@ -200,8 +210,7 @@ def differences(one: Run, other: Run) -> list[str]:
     if alike == max(len(pairs), len(others)):
         lines.append("No answer differs.")
     for run, history in ((one, pairs), (other, others)):
-        used = sum(each.model_calls for each in run.usage.values())
-        lines.append(f"{run.id} ({run.status}, {_some(used, 'model call')})")
+        lines.append(f"{run.id} ({run.status}, {_some(run.total_usage.model_calls, 'model call')})")
         lines += [f"  {asked.asker_for_whom()}: {asked.question} - {said.as_text()}" for asked, said in history[alike:]]
         lines += [f"  still open: {question.asker_for_whom()}: {question.question}" for question in run.questions]
         lines.append(f"  result: {one_line(run.result or run.error or 'none yet', _RESULT_CHARS)}")

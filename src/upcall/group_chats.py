@@ -428,12 +428,17 @@ def keep_turns(team: TeamT, *, user_proxy: str = "user", live: bool = False) -> 
     Where a member ends its turn with a hand-off to `user_proxy`, the group chat stops (`TaskResult.stop_reason` says
     so) and goes on with that member when it is run with the answer (`upcall.handoffs.answering`) as its task. With
     `live`, a user proxy among the members speaks next instead. `Upcall` and `NestedTeam` do this to their teams
-    themselves. Teams that are no group chats of AutoGen's are left as they are; so is one that has it already.
+    themselves. Teams that are no group chats of AutoGen's are left as they are; of one that keeps turns already the
+    last call says whether it is live: `Upcall` puts questions to whoever answers the run, and to no prompt.
 
     Raises:
         ConfigurationError: a member has the name of the user proxy and is none: what it says would pass for the user's.
     """
-    if not isinstance(team, BaseGroupChat) or getattr(team, "_keeps_turns", False):
+    if not isinstance(team, BaseGroupChat):
+        return team
+    kept: _Turns | None = getattr(team, "_keeps_turns", None)
+    if kept is not None:
+        kept.user_proxy, kept.live = user_proxy, live
         return team
     for participant in team._participants:
         if participant.name == user_proxy and not isinstance(participant, UserProxyAgent):
@@ -441,8 +446,8 @@ def keep_turns(team: TeamT, *, user_proxy: str = "user", live: bool = False) -> 
                 f"Team {team.name!r}: {type(participant).__name__} {user_proxy!r} has the name of the user proxy; what "
                 "it says would pass for the user's words. Give it another name."
             )
-    team._keeps_turns = True  # type: ignore[attr-defined]
-    turns = _Turns()
+    turns = _Turns(user_proxy, live)
+    team._keeps_turns = turns  # type: ignore[attr-defined]
     for place, participant in enumerate(team._participants):
         if isinstance(participant, Team) and not isinstance(participant, InnerTeam):
             team._participants[place] = InnerTeam(keep_turns(participant, user_proxy=user_proxy), user_proxy)
@@ -462,7 +467,7 @@ def keep_turns(team: TeamT, *, user_proxy: str = "user", live: bool = False) -> 
             for handler in type(manager)._discover_handlers():
                 for kind in handler.target_types:
                     manager._handlers[kind].append(handler)
-            manager.keep(user_proxy, live)
+            manager.keep(turns.user_proxy, turns.live)
             turns.manager = manager
             manager.turns = turns
             manager.speakers = speakers(team)
@@ -475,11 +480,13 @@ def keep_turns(team: TeamT, *, user_proxy: str = "user", live: bool = False) -> 
 
 
 class _Turns:
-    """Who of a team's members has failed: an error ends the group chat for all, so it waits for who still works."""
+    """How a team keeps turns, and who of its members has failed: an error ends the group chat for all, so it waits for
+    who still works."""
 
     manager: KeepsTurns | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, user_proxy: str, live: bool) -> None:
+        self.user_proxy, self.live = user_proxy, live
         self._failed: set[str] = set()
         self._waiting: list[asyncio.Future[None]] = []
 

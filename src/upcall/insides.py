@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from autogen_agentchat.agents import (
@@ -161,6 +162,17 @@ def wrap_manager(team: BaseGroupChat, wrappers: Wrappers) -> None:
     """As `wrap_parts` for the model with which a team itself selects and plans, before the team is first run."""
     if isinstance(team, SelectorGroupChat | MagenticOneGroupChat):
         team._model_client = wrappers.model(team._model_client, team._group_chat_manager_name)
+
+
+@cache
+def without_tracebacks_of(kind: type[Exception]) -> None:
+    """Keep AutoGen's runtime from logging errors of this kind, each with its whole traceback (it logs every error that
+    an agent raises, and hands it on; autogen-core 0.7.5). Whoever handles them reports them."""
+
+    def other(record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], kind))
+
+    logging.getLogger("autogen_core").addFilter(other)
 
 
 OwnSpan = Callable[[str, str], AbstractContextManager[bool]]

@@ -31,7 +31,8 @@ Judge: TypeAlias = Callable[[Question, Sequence[Answered]], Awaitable[tuple[int 
 NOBODY_THERE = "Nobody was there to answer."
 
 MAX_WITHOUT_HUMAN = 100
-"""Questions of one run that may be answered so; a stock agent could go on asking for ever. Then the run waits."""
+"""Questions of one run that may be answered by no one; a stock agent could go on asking for ever, and so could a tool
+whose question has other words each time. Then the run waits for the human, unattended or beyond its budget."""
 
 _WORDS_OF_A_STAGE = frozenset({"skip", "done", "exit", "quit", "proceed", "continue", ""})
 """What ends a clarification and says nothing of what was asked."""
@@ -139,9 +140,10 @@ class Ladder:
     def _why_not_put(self, question: Question, waiting: Sequence[Question]) -> str | None:
         if question.secret and not can_seal():
             return NO_KEY
+        if sum(answer.by is AnsweredBy.POLICY for _, answer in self._answered) >= MAX_WITHOUT_HUMAN:
+            return None
         if self._rules.unattended:
-            given = sum(answer.by is AnsweredBy.POLICY for _, answer in self._answered)
-            return None if is_risk(question) or given >= MAX_WITHOUT_HUMAN else NOBODY_THERE
+            return None if is_risk(question) else NOBODY_THERE
         limit = self._rules.max_questions_run
         put = sum(answer.by is AnsweredBy.HUMAN and _by_call(each) for each, answer in self._answered)
         if put + len(waiting) < limit or not _by_call(question) or any(_shared(question, each) for each in waiting):

@@ -233,7 +233,15 @@ def _without_bad_references(text: str, earlier: Mapping[str, PlanStep]) -> str:
 
 
 class PlanStatus(StrEnum):
-    """What became of a plan at review. ``made``: nobody was asked to review it."""
+    """What became of a plan at review.
+
+    Attributes:
+        MADE: nobody was asked to review it.
+        PROPOSED: it was shown, and nobody has said anything yet.
+        APPROVED: the user approved it.
+        AUTO_APPROVED: it got more feedback than ``max_plan_iterations``, under ``at_plan_limit: approve``.
+        REJECTED: the user rejected it, and the run ended without work.
+    """
 
     MADE = "made"
     PROPOSED = "proposed"
@@ -318,7 +326,16 @@ class ReviewedPlan(Plan):
 
 
 class ClarifierResult(BaseModel):
-    """What clarification and planning came to (S0-31 to S0-37): the clarifier's log, and the planner's plan (X10)."""
+    """What clarification and planning came to (S0-31 to S0-37, X10).
+
+    Attributes:
+        clarifier_log: the dialog of the clarifier, as text.
+        plan_title: that of the plan; None where the user was asked about none.
+        plan_sections: its sections.
+        plan_approved: whether it was approved.
+        plan_rejected: whether the user rejected it.
+        plan: the plan itself, with its earlier versions.
+    """
 
     model_config = ConfigDict(frozen=True)
 

@@ -119,7 +119,15 @@ Shown = Annotated[str, BeforeValidator(_visible)]
 
 
 class ClarificationType(StrEnum):
-    """Why the agent asks (seed S1)."""
+    """Why the agent asks (seed S1).
+
+    Attributes:
+        MISSING_INFO: it cannot go on without something that it was not told.
+        AMBIGUOUS_REQUIREMENT: what it was told can be read in more than one way.
+        APPROACH_CHOICE: there are several ways to do it.
+        RISK_CONFIRMATION: it is about to do what cannot be taken back. Only the human's own choice answers it.
+        SUGGESTION: it proposes something, and wants agreement.
+    """
 
     MISSING_INFO = "missing_info"
     AMBIGUOUS_REQUIREMENT = "ambiguous_requirement"
@@ -129,7 +137,16 @@ class ClarificationType(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a question ended."""
+    """How a question ended.
+
+    Attributes:
+        ANSWERED: with an answer.
+        SKIPPED: the human left it to the agent.
+        DECLINED: the human does not want to answer.
+        EXPIRED: nobody answered in time, and nothing was assumed.
+        CANCELLED: the run ended.
+        ASSUMED: nobody answered, and its own default was taken.
+    """
 
     ANSWERED = "answered"
     SKIPPED = "skipped"
@@ -140,7 +157,15 @@ class Outcome(StrEnum):
 
 
 class AnsweredBy(StrEnum):
-    """Who gave the answer."""
+    """Who gave the answer.
+
+    Attributes:
+        HUMAN: the human.
+        FACTS: a standing answer of the run or of the settings.
+        LEDGER: an earlier answer of the same run.
+        PARENT: the agent that delegated the work.
+        POLICY: nobody: the question expired, or nobody is there.
+    """
 
     HUMAN = "human"
     FACTS = "facts"
@@ -150,9 +175,12 @@ class AnsweredBy(StrEnum):
 
 
 class Option(BaseModel):
-    """One choice: a label that the human sees, and what it means. A plain string is accepted as a label.
+    """One choice. A plain string is accepted as a label.
 
-    ``id`` is for programs; a person never sees it.
+    Attributes:
+        label: what the human sees and an answer names, at most 400 characters.
+        description: what it means.
+        id: for programs; a person never sees it.
     """
 
     model_config = ConfigDict(frozen=True, str_strip_whitespace=True)
@@ -174,18 +202,29 @@ class Option(BaseModel):
 class Question(BaseModel):
     """Something one agent wants to know from the human.
 
-    ``path`` names the agents from the outermost down to the asker; ``calls`` holds the tool call id at each level of
-    the path, so that two calls of one agent are told apart. The last entry of ``calls`` is missing where the asker
-    needed no tool call to ask (classifier, clarifier and planner ask in structured output).
-
-    The answer to a ``secret`` question is sealed where it comes in (`Answer.sealed`). ``tool`` names the function tool
-    that asks for it, where one does.
-
     A ``risk_confirmation`` is always ``required`` and never has a ``default``: it takes the human's own choice, and to
     skip it would tell the asker to go on.
 
-    ``assignee`` is who is to answer it, a user's name or ``role:NAME``; without one it is the owner of the run. The
-    driver sets it by the rules of the settings, whatever a model or a message says.
+    Attributes:
+        id: its name; answers are matched by it.
+        question: what is asked, at most 4,000 characters.
+        header: a short label.
+        clarification_type: why the agent asks.
+        context: the reason, in the agent's words.
+        options: what can be chosen, at most 50.
+        allow_free_text: whether an answer may be in the human's own words.
+        multi_select: whether several options may be chosen.
+        required: whether it cannot be skipped.
+        default: what is assumed where nobody answers.
+        secret: whether the answer is stored encrypted, for its asker alone (`Answer.opened`).
+        tool: the function tool that asks, where one does and gets the answer.
+        path: the agents from the outermost down to the asker: ``("lead", "coder")``.
+        calls: the tool call id at each level of ``path``, so that two calls of one agent are told apart. The last is
+            missing where the asker needed no tool call (classifier, clarifier and planner ask in structured output).
+        asked_at: when it was put, in UTC.
+        expires_at: when its time is over, in UTC; None is never.
+        assignee: who is to answer it: a user's name or ``role:NAME``; None is the owner of the run. The driver sets it
+            by the rules of the settings, whatever a model or a message says.
     """
 
     model_config = ConfigDict(
@@ -315,10 +354,18 @@ def _says_nothing(option: Any) -> bool:
 
 
 class Answer(BaseModel):
-    """What came back to a question: by whom, when, and with which outcome. ``selected`` holds option labels.
+    """What came back to a question: by whom, when, and with which outcome.
 
-    ``reason`` says why it was answered so where no human did: which fact, which earlier answer, which limit. Where it
-    is ``sealed``, ``text`` is a secret, encrypted; the labels of chosen options are in it and not in ``selected``.
+    Attributes:
+        question_id: the question.
+        outcome: how it ended.
+        text: the answer in words; encrypted where it is ``sealed``.
+        selected: labels of the chosen options; empty where it is ``sealed``.
+        by: who gave it.
+        user: the name of the human who did, where it is known.
+        answered_at: when, in UTC.
+        reason: why it was answered so where no human did: which fact, which earlier answer, which limit.
+        sealed: whether it is a secret.
     """
 
     model_config = ConfigDict(

@@ -198,11 +198,7 @@ def _cost(usage: Mapping[str, Usage], prices: Prices, width: int | None) -> list
     lines = [f"Tokens  {'prompt':>7} {'reply':>8} {'calls':>6}{money}  agent"]
     for path, used in usage.items():
         lines.append(_row(used, path, costs[path], priced=priced))
-    total = Usage(
-        prompt_tokens=sum(used.prompt_tokens for used in usage.values()),
-        completion_tokens=sum(used.completion_tokens for used in usage.values()),
-        model_calls=sum(used.model_calls for used in usage.values()),
-    )
+    total = Usage.total(usage.values())
     known = [cost for cost in costs.values() if cost is not None]
     partly = " (without agents whose model has no price)" if priced and len(known) < len(costs) else ""
     lines.append(_row(total, f"in all{partly}", sum(known), priced=priced))

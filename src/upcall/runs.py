@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,7 +21,18 @@ from upcall.replies import Classification
 
 
 class RunStatus(StrEnum):
-    """Where a run stands (seed S3, workflow states)."""
+    """Where a run stands (seed S3, workflow states).
+
+    Attributes:
+        INITIALIZING: the classifier looks at the task.
+        PLANNING: clarifier or planner are at work.
+        EXECUTING: the agents that do the work are, or a team of one's own.
+        AWAITING_CLARIFICATION: it waits for an answer.
+        COMPLETED: it has a result.
+        FAILED: it has an error; `Upcall.resume` tries again.
+        CANCELLED: somebody ended it, or it expired under ``on_expiry: cancel``.
+        EXPIRED: a question expired under ``on_expiry: fail``.
+    """
 
     INITIALIZING = "initializing"
     PLANNING = "planning"
@@ -34,6 +45,9 @@ class RunStatus(StrEnum):
 
 
 _WORKING = {RunStatus.INITIALIZING, RunStatus.PLANNING, RunStatus.EXECUTING}
+ANSWERABLE = (RunStatus.AWAITING_CLARIFICATION, *sorted(_WORKING))
+"""Where a run may have questions that can be answered: also while others of its agents still work."""
+
 _RESTS = {RunStatus.AWAITING_CLARIFICATION, RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED}
 
 TRANSITIONS: dict[RunStatus, set[RunStatus]] = {
@@ -64,6 +78,21 @@ class Usage(BaseModel):
             prompt_tokens=self.prompt_tokens + prompt_tokens,
             completion_tokens=self.completion_tokens + completion_tokens,
             model_calls=self.model_calls + 1,
+        )
+
+    @property
+    def tokens(self) -> int:
+        """Those sent and those that came back."""
+        return self.prompt_tokens + self.completion_tokens
+
+    @classmethod
+    def total(cls, used: Iterable[Usage]) -> Self:
+        """What several agents spent together."""
+        each = tuple(used)
+        return cls(
+            prompt_tokens=sum(one.prompt_tokens for one in each),
+            completion_tokens=sum(one.completion_tokens for one in each),
+            model_calls=sum(one.model_calls for one in each),
         )
 
 
@@ -101,16 +130,33 @@ _TOLD = ("classification", "clarifier_log", "plan", "execution_path", "usage", "
 class Run(BaseModel):
     """What is known of a run. A value: every change gives a new one.
 
-    ``early`` are the ids of questions that were put while the team works: its checkpoint does not know them. ``doubts``
-    are questions about calls that a killed process may have made, by id, each with the key of the call in the journal.
-    ``forked_from`` is the run that this one is a branch of, ``forked_at`` the question where it left that.
-    ``repeated`` are open questions that mean the same as one of ``questions`` and get its answer too. ``closed`` are
-    the questions that ``answers`` answer, whoever gave them. ``plan`` holds its earlier versions and what became of it.
-    ``execution_path`` names the outermost agents in the order in which they got the turn (S3-23). ``usage`` has one
-    entry an agent, named by its path (``lead/coder``), ``tools`` one a tool of an agent (``lead/coder/write_file``).
-    ``inputs`` are the choices the run was started with and keeps over every pause (workspace, documents, model, how the
-    team works); never a key. ``overdue`` are the ids of questions whose time was seen to be over, ``reminded`` says how
-    many reminders of a question were due by then.
+    Attributes:
+        id: its name, twelve hexadecimal digits unless the program that started it chose another.
+        status: where it stands.
+        task: what was asked for.
+        user: whose it is; None is everybody's.
+        questions: the open ones, oldest first.
+        repeated: open questions that mean the same as one of ``questions``, and get its answer too.
+        early: ids of questions that were put while the team works: its checkpoint does not know them.
+        doubts: questions about calls that a killed process may have made, by id, each with the key of the call.
+        forked_from: the run that this one is a branch of.
+        forked_at: the question where it left that.
+        answers: all that were given, oldest first, by whomever.
+        closed: the questions that ``answers`` answer.
+        classification: what the classifier made of the task.
+        clarifier_log: the dialog of the clarifier, as text.
+        plan: the present version, with its earlier ones and what became of it.
+        execution_path: the outermost agents, in the order in which they got the turn (S3-23).
+        result: the last text of the team, once it is completed.
+        error: why it failed or expired, in one line.
+        usage: tokens by agent, named by its path (``lead/coder``).
+        tools: tool calls, by agent and tool (``lead/coder/write_file``).
+        inputs: the choices that it was started with and keeps over every pause (workspace, documents, model, how the
+            team works); never a key.
+        overdue: ids of the questions whose time was seen to be over.
+        reminded: how many reminders of a question were due so far, by its id.
+        created_at: when it was started, in UTC.
+        updated_at: when it was last changed, in UTC.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -186,6 +232,11 @@ class Run(BaseModel):
     def assumptions(self) -> list[tuple[Question, Answer]]:
         """What was assumed because nobody answered, oldest first."""
         return [pair for pair in self.clarification_history if pair[1].outcome is Outcome.ASSUMED]
+
+    @property
+    def total_usage(self) -> Usage:
+        """What all its agents spent together."""
+        return Usage.total(self.usage.values())
 
     @property
     def clarifier_result(self) -> ClarifierResult:

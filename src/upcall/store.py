@@ -79,8 +79,17 @@ class StoredRun:
 
 @dataclass(frozen=True)
 class LogEntry:
-    """One entry of a run's log: what happened, when, and who did it. ``detail`` names questions by their ids and holds
-    nothing of what was said; that of a change of files has its diff."""
+    """One entry of a run's log: what happened, when, and who did it.
+
+    Attributes:
+        id: its place in the log of the whole store.
+        run_id: the run.
+        at: when, as ISO 8601 in UTC.
+        kind: what happened: ``started``, ``asked``, ``answered``, ``status``, ...
+        user: who did it, where somebody did and it is known.
+        detail: more, by kind. It names questions by their ids and holds nothing of what was said; that of a change of
+            files has its diff.
+    """
 
     id: int
     run_id: str

@@ -25,7 +25,7 @@ from upcall.agents.asking import ASK_USER
 from upcall.change_log import StoredChanges
 from upcall.changes import change_log
 from upcall.checkpoints import Checkpoint
-from upcall.errors import StoredStateError, StoreUnavailable, UpcallError, first_line
+from upcall.errors import ModelError, StoredStateError, StoreUnavailable, UpcallError, first_line
 from upcall.expiry import dated, with_deadlines
 from upcall.group_chats import Waiting, speakers
 from upcall.handoffs import (
@@ -45,6 +45,7 @@ from upcall.handoffs import (
     questions_in,
     questions_of,
 )
+from upcall.insides import without_tracebacks_of
 from upcall.journal import Journal, journal
 from upcall.ladder import Ladder, fanned_out, present
 from upcall.mailbox import Mailbox, mailbox
@@ -92,6 +93,7 @@ class Stretch:
         traced: bool = False,
         timed: bool = True,
     ) -> None:
+        without_tracebacks_of(ModelError)
         self._stored = stored
         self._traced = traced
         self._timings = Timings() if timed else None

@@ -22,8 +22,15 @@ MAX_CALLS = 2000
 
 @dataclass(frozen=True)
 class TimedCall:
-    """A call as it was made: by the agent at ``path``, of ``tool`` (empty for a model call). ``failed``: it ended in an
-    error."""
+    """A call as it was made.
+
+    Attributes:
+        path: the names from the outermost agent down to the one that made it.
+        start: when it began, in UTC.
+        end: when it ended.
+        tool: the tool; empty for a model call.
+        failed: whether it ended in an error.
+    """
 
     path: tuple[str, ...]
     start: datetime
@@ -34,7 +41,13 @@ class TimedCall:
 
 @dataclass(frozen=True)
 class Worked:
-    """A time in which a team was at work on a run without a stop, and the calls that it made."""
+    """A time in which a team was at work on a run without a stop.
+
+    Attributes:
+        start: when it began, in UTC.
+        end: when it ended.
+        calls: the calls that it made.
+    """
 
     start: datetime
     end: datetime

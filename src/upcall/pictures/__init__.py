@@ -1,12 +1,12 @@
 """Pictures: a run as a timeline and as a tree, a team as a diagram. SVG that needs nothing else, or Mermaid's text.
 
-Each is one string; a notebook shows an SVG as a picture. The SVGs are 800 pixels wide, and whatever a model or a user
-said is escaped and cut to its place.
+Each is one string. The SVGs are 800 pixels wide, and a notebook shows them (`Picture`). What a model or a user said is
+escaped and cut to its place.
 """
 
 from __future__ import annotations
 
-from upcall.pictures.svg import Picture
+from upcall.pictures.picture import Picture
 from upcall.pictures.team import team_mermaid, team_svg
 from upcall.pictures.timeline import timeline
 from upcall.pictures.tree import tree

@@ -10,7 +10,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from html import escape
-from typing import Any
+
+from upcall.pictures.picture import Picture
 
 WIDTH = 800
 MARGIN = 16
@@ -75,15 +76,6 @@ def length(seconds: float) -> str:
 def counted(number: int, one: str) -> str:
     """``1 call``, ``2 calls``."""
     return f"{number:,} {one}{'' if number == 1 else 's'}"
-
-
-class Picture(str):
-    """An SVG: the text of its file, which a notebook shows as a picture. ``told`` says in words what is on it."""
-
-    told: str = ""
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {"image/svg+xml": str(self), "text/plain": self.told}
 
 
 class Drawing:
@@ -170,9 +162,7 @@ class Drawing:
             f'<rect width="6" height="6" fill="{SHADE}"/><path d="M0 6L6 0" stroke="{LINE}"/></pattern></defs>'
             f'<rect width="{WIDTH}" height="{_n(height)}" fill="{PAPER}"/>'
         )
-        picture = Picture("\n".join([head, *self._parts, "</svg>\n"]))
-        picture.told = f"{self._title}. {self._description}"
-        return picture
+        return Picture("\n".join([head, *self._parts, "</svg>\n"]), f"{self._title}: {self._description}")
 
 
 def _escaped(text: str) -> str:

@@ -20,6 +20,7 @@ from upcall.agents.planner import Planner
 from upcall.agents.toolset import Toolset
 from upcall.group_chats import graph_of, manager_of, members
 from upcall.insides import agent_of, assistant_parts, is_static, parts_of, static_tools, team_of
+from upcall.pictures.picture import Picture
 from upcall.pictures.svg import (
     BLUE,
     FAINT,
@@ -30,7 +31,6 @@ from upcall.pictures.svg import (
     SHADE,
     WIDTH,
     Drawing,
-    Picture,
     cleaned,
     counted,
     width_of,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from upcall.pictures.picture import Picture
 from upcall.pictures.svg import (
     BLUE,
     FAINT,
@@ -18,7 +19,6 @@ from upcall.pictures.svg import (
     SHADE,
     WIDTH,
     Drawing,
-    Picture,
     counted,
     length,
     width_of,

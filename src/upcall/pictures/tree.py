@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from upcall.pictures.svg import FAINT, LINE, MARGIN, WIDTH, Drawing, Picture, counted, width_of
+from upcall.pictures.picture import Picture
+from upcall.pictures.svg import FAINT, LINE, MARGIN, WIDTH, Drawing, counted, width_of
 from upcall.pictures.told import Asked, Path, agents_of, asked_in, summary
 from upcall.runs import Run, Usage
 

@@ -25,7 +25,7 @@ class Unavailable:
 
     def __init__(self, why: str) -> None:
         self.description = f"not at all: {why}"
-        self._why = why
+        self.why = why
 
     async def run(
         self,
@@ -38,7 +38,7 @@ class Unavailable:
         network: bool = False,
     ) -> Execution:
         """Refuse."""
-        raise ExecutorUnavailable(self._why)
+        raise ExecutorUnavailable(self.why)
 
     async def close(self) -> None:
         """Nothing is held."""

@@ -48,6 +48,11 @@ class ScriptedModelClient(ChatCompletionClient):
 
     As a context manager it checks at its end that nothing is left over.
 
+    Args:
+        replies: one list for all agents; one list an agent, by words of its system message; or a function of the
+            `Request`.
+        model_info: what the model says that it can do.
+
     Raises:
         ScriptError: from `create`, if nothing is scripted for the request or a tool call in it has no result;
             from `assert_used_up`, if replies are left over.

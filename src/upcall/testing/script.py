@@ -26,7 +26,13 @@ class Say:
 
 @dataclass(frozen=True)
 class Call:
-    """One tool call. `arguments` that are a string are sent as they are, broken JSON included."""
+    """One tool call.
+
+    Args:
+        name: the tool's.
+        arguments: sent as JSON; a string is sent as it is, broken JSON included.
+        id: the id of the call; made up if not given.
+    """
 
     name: str
     arguments: Mapping[str, Any] | str = field(default_factory=dict)
@@ -40,7 +46,12 @@ class Call:
 
 @dataclass(frozen=True)
 class Calls:
-    """Several tool calls in one reply, with or without a text beside them."""
+    """Several tool calls in one reply.
+
+    Args:
+        calls: the calls.
+        thought: a text beside them.
+    """
 
     calls: Sequence[Call]
     thought: str | None = None

@@ -54,10 +54,14 @@ class LoopbackServer:
     A request that the script has no reply for, or that OpenAI would refuse, gets HTTP 400 (clients retry 5xx)
     and is remembered in ``errors``. ``authorizations`` holds the Authorization header of each call, oldest
     first; ``connections`` is how many TCP connections were opened.
+
+    Args:
+        replies: as in `ScriptedModelClient`.
+        api_key: any other key gets HTTP 401.
+        delay: seconds before each reply.
     """
 
     def __init__(self, replies: Replies | Script, api_key: str | None = None, delay: float = 0) -> None:
-        """With `api_key`, any other key gets HTTP 401. `delay` is in seconds, before each reply."""
         self.script = replies if isinstance(replies, Script) else Script(replies)
         self.api_key = api_key
         self.delay = delay

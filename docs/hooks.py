@@ -1,0 +1,91 @@
+"""What mkdocs does beside writing pages: pictures of a real run, and files that are not in `docs/`.
+
+Pictures: ``<!-- picture: timeline -->`` (or ``tree``, ``team``) in a page becomes that picture of the run that `played`
+makes. Nothing of it is kept: each build draws it anew.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File
+
+from upcall import Settings, Upcall, run_sync
+from upcall.pictures import team_svg, timeline, tree
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+_PICTURE = re.compile(r"<!-- picture: (\w+) -->")
+_LINK_OUT = re.compile(r"\]\((\.\./[^)#\s]+)\)")
+_SECONDS = 2.0
+"""How long the human of `played` takes to answer: enough to be seen as a wait."""
+
+
+@cache
+def played() -> dict[str, str]:
+    """The pictures of a run of the demo, by name: it is started and answered in a folder that is then removed."""
+    with TemporaryDirectory() as folder:
+        files = Path(folder, "files")
+        settings = Settings(model="demo", executor="none", workspace=files)
+        app = Upcall(store=Path(folder, "runs.db"), settings=settings)
+        run = run_sync(app.start("Build me a user authentication system", run_id="demo"))
+        time.sleep(_SECONDS)
+        run = run_sync(app.answer(run.id, "Express"))
+        if run.result is None:
+            raise PluginError(f"The run for the pictures did not end: {run.status}. {run.error or ''}")
+        return {
+            "timeline": timeline(run, run_sync(app.worked(run.id))),
+            "tree": tree(run),
+            "team": team_svg(app.team()),
+        }
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """The changelog is a page too."""
+    changelog = _root(config) / "CHANGELOG.md"
+    files.append(File.generated(config, "changelog.md", abs_src_path=str(changelog)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links out of `docs/` (examples, notebooks, tests) lead to copies of these files in the site."""
+    here = Path(config.docs_dir, page.file.src_uri).parent
+
+    def copied(found: re.Match[str]) -> str:
+        source = (here / found[1]).resolve()
+        if source.is_relative_to(Path(config.docs_dir).resolve()):
+            return found[0]
+        if not source.is_file() or source.suffix == ".md":
+            raise PluginError(
+                f"{page.file.src_uri}: {found[1]} is no file that can be copied. Link to a file or a page."
+            )
+        place = f"files/{source.relative_to(_root(config)).as_posix()}"
+        if files.get_file_from_path(place) is None:
+            files.append(File.generated(config, place, abs_src_path=str(source)))
+        return f"]({'../' * page.file.src_uri.count('/')}{place})"
+
+    return _LINK_OUT.sub(copied, markdown)
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """The pictures come in last, so that what is written in them is not searched."""
+
+    def drawn(found: re.Match[str]) -> str:
+        if found[1] not in (pictures := played()):
+            raise PluginError(f"{page.file.src_uri}: no picture {found[1]!r}. There are: {', '.join(pictures)}.")
+        return pictures[found[1]]
+
+    return _PICTURE.sub(drawn, output)
+
+
+def _root(config: MkDocsConfig) -> Path:
+    return Path(config.docs_dir).resolve().parent
