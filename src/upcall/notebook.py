@@ -139,10 +139,8 @@ def question_html(question: Question, also: Sequence[Question] = (), *, in_form:
     waits = [f"Until it is answered, {', '.join(chain)}."] if chain else []
     waits += [f"{', '.join(each.asker_for_whom() for each in also)} waits for this too."] if also else []
     waits += [f"For {question.assignee}."] if question.assignee else []
-    weight = "" if "\n" in question.question else "font-weight:bold;"
     inner = (
-        f"<div>{_escaped(question.asked_by())}:</div>"
-        f'<div style="{weight}white-space:pre-wrap">{_escaped(question.question)}</div>'
+        f"<div>{_escaped(question.asked_by())}:</div>{_asked(question.question)}"
         f"{_list([line for detail in question.details() for line in detail.split(chr(10))])}"
         f'<div style="opacity:.7">{_list(waits)}</div>'
     )
@@ -319,6 +317,17 @@ def _escaped(text: str) -> str:
 
 def _box(inner: str) -> str:
     return f'<div style="border:1px solid {_BORDER};border-radius:4px;padding:8px;margin:2px 0">{inner}</div>'
+
+
+def _asked(text: str) -> str:
+    """The words of a question; a plan in them is not all bold, and what is quoted stands in a block."""
+    shown, lines = [], text.split("\n")
+    bold = sum(not line.startswith(MARK) for line in lines) == 1
+    for quoted, block in groupby(lines, key=lambda line: line.startswith(MARK)):
+        words = [*block]
+        told = _escaped("\n".join(words))
+        shown.append(_quote(words) if quoted else f"<b>{told}</b>" if bold else told)
+    return f'<div style="white-space:pre-wrap">{"".join(shown)}</div>'
 
 
 def _headed(title: str, lines: Sequence[str]) -> str:
