@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from autogen_agentchat.base import Team
+from autogen_agentchat.base import ChatAgent, Team
 from autogen_agentchat.messages import TextMessage
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool
@@ -941,7 +941,10 @@ def _built(make_team: MakeTeam) -> Team:
         return team
     if asyncio.iscoroutine(team):
         team.close()
-    raise ConfigurationError(f"The function that builds the team gave {type(team).__name__}; it must give a team.")
+    hint = " Say: RoundRobinGroupChat([agent], max_turns=1)." if isinstance(team, ChatAgent) else ""
+    raise ConfigurationError(
+        f"The function that builds the team gave {type(team).__name__}; it must give a team.{hint}"
+    )
 
 
 def _execution(settings: Settings) -> Execution | None:
