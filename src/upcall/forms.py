@@ -79,7 +79,7 @@ class Form:
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         """The widgets; for what cannot show any, the run as it is now."""
         shown: dict[str, Any] = self.widget._repr_mimebundle_(**options)
-        return shown | (run_bundle(self.run) if self.run else {"text/plain": "A run that is being worked on."})
+        return shown | (run_bundle(self.run) if self.run else {"text/plain": "The form of a run that is being read."})
 
     async def settled(self) -> Run | None:
         """The run when no work of this form is under way. It does not wait for a click: without subshells
