@@ -48,6 +48,7 @@ SECONDS_BETWEEN_LOOKS = 5.0
 app = typer.Typer(
     name="upcall",
     help="Run a team of agents that can ask you in the middle of their work, now or next week.",
+    epilog='To begin with: upcall run "Build me a user authentication system"',
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -74,7 +75,7 @@ class _Command(Command):
     def __init__(self, *, as_json: bool = False, debug: bool = False, **explicit: Any) -> None:
         super().__init__(as_json=as_json, debug=debug)
         explicit["plain"] = explicit.get("plain") or None
-        self.watching = False
+        self.watching = self._announced = False
         self.interactive = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
         self.program = _program()
         given = [(name, explicit.get(name)) for name in ("store", "config", "user")]
@@ -131,7 +132,7 @@ class _Command(Command):
     def follow(self, stream: AsyncGenerator[Any, None], run_id: str) -> None:
         """Show the events of a run; on a terminal ask its questions and go on, until it rests for another reason."""
         self._run_id = run_id
-        self._announce()
+        self.screen.show_log(verbose=bool(self.app.settings.verbose))
         rest = self._consume(stream)
         while self.interactive and rest.waiting and (mine := self.answerable(rest)).questions:
             answers = self.screen.ask(mine)
@@ -141,7 +142,7 @@ class _Command(Command):
     def answer_here(self, run_id: str, question_id: str) -> None:
         """Ask one question of a run in place, with those that are asked beside it, and go on with the run. What is
         wrong with one run is said, and ends nothing else."""
-        settings, self._run_id = self.app.settings, run_id
+        settings, self._run_id, self._announced = self.app.settings, run_id, False
         try:
             found = self.answerable(self.open(run_id))
             asked = [each for each in found.questions if each.id == question_id]
@@ -234,6 +235,7 @@ class _Command(Command):
         async def consume() -> Run:
             started = False
             async for item in stream:
+                self._announce()
                 if isinstance(item, Run):
                     return item
                 if not self.as_json:
@@ -280,17 +282,19 @@ class _Command(Command):
             tracing_to_exporter()
 
     def _announce(self) -> None:
-        """The first line, where the replies are scripted."""
+        """What there is to know of the work, once, when it has begun: an error before that stands alone."""
         from upcall.demo import NOTICE
         from upcall.models import uses_demo
 
+        if self._announced:
+            return
+        self._announced = True
         if uses_demo(self.app.settings):
             self.screen.note(NOTICE, "yellow")
         for note in self.app.notes:
             self.screen.note(f"note: {note}", "yellow")
         if (execution := self.app.execution) is not None:
             self.screen.note(execution)
-        self.screen.show_log(verbose=bool(self.app.settings.verbose))
 
     def failed(self, error: Exception) -> dict[str, Any]:
         """As the object of a run."""
