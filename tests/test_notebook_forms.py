@@ -19,6 +19,7 @@ from autogen_agentchat.base import Team
 from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
 from autogen_agentchat.teams import Swarm
 from cryptography.fernet import Fernet
+from IPython.core.formatters import DisplayFormatter
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 from IPython.utils.capture import capture_output
@@ -174,6 +175,8 @@ def test_the_inbox_and_its_entries_show_themselves() -> None:
     assert "app.form('run2')" in page
     assert "Which port?" in entries[1]._repr_mimebundle_()["text/plain"]
     assert "No question waits" in OpenQuestions()._repr_mimebundle_()["text/html"]
+    for shown in (entries, entries[1]):  # IPython has printers of its own for lists and tuples.
+        assert DisplayFormatter().format(shown)[0]["text/plain"] == shown._repr_mimebundle_()["text/plain"]
 
 
 # -- the form ---------------------------------------------------------------------------------------------------------

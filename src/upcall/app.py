@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from autogen_agentchat.base import Team
+from autogen_agentchat.base import ChatAgent, Team
 from autogen_agentchat.messages import TextMessage, UserInputRequestedEvent
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool
@@ -107,11 +107,23 @@ KEPT = (
 class Upcall:
     """Runs that stop when any agent needs the human, and go on with the answer, here or in another process.
 
+    A run works from one rest to the next: a question, its result, or an error. At a rest all of it is in the store.
+
+    ```python
+    app = Upcall(store="runs.db")
+    run = await app.start("Build me a user authentication system")  # run.status, run.questions
+    run = await app.answer(run.id, "Express")  # run.result
+    ```
+
+    Without a team of yours the root team works: it classifies and clarifies the task, plans, codes and researches.
+
     Args:
-        model_client: the model of all agents of the root team; without it the settings say which.
-        store: the SQLite file or PostgreSQL URL that holds the runs.
+        model_client: the model of all agents of the root team; without it the settings say which, and where they name
+            none either, the replies are those of the scripted demo.
+        store: the SQLite file or PostgreSQL URL that holds the runs; the setting of this name (``upcall.db``) if not
+            given.
         team: a function that builds any AutoGen team, instead of the root team. It is called anew for every stretch of
-            a run: after an exception an AutoGen team is broken for good.
+            a run, from one rest to the next: after an exception an AutoGen team is broken for good.
         tools: functions or AutoGen tools for the root team's researcher, and for its clarifier to look things up with
             before it asks; those of the settings come on top.
         settings: everything else; read from the environment, ``.env`` and ``upcall.yaml`` if not given.
@@ -941,7 +953,10 @@ def _built(make_team: MakeTeam) -> Team:
         return team
     if asyncio.iscoroutine(team):
         team.close()
-    raise ConfigurationError(f"The function that builds the team gave {type(team).__name__}; it must give a team.")
+    hint = " Say: RoundRobinGroupChat([agent], max_turns=1)." if isinstance(team, ChatAgent) else ""
+    raise ConfigurationError(
+        f"The function that builds the team gave {type(team).__name__}; it must give a team.{hint}"
+    )
 
 
 def _execution(settings: Settings) -> Execution | None:

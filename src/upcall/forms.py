@@ -110,7 +110,7 @@ class Form:
         self._page = display(self._page_bundle(), raw=True, display_id=True)
 
     def _page_bundle(self) -> dict[str, str]:
-        unknown = "A run that is being worked on."
+        unknown = "The form of a run that is being read."
         bundle = run_bundle(self.run) if self.run else {"text/plain": unknown, "text/html": unknown}
         return bundle | {"text/html": f'<div class="{self._page_class}">{bundle["text/html"]}</div>'}
 

@@ -134,7 +134,7 @@ def _answers(run: Run) -> list[str]:
         if lines:
             lines.append("")
         if question is not None:
-            lines.append(f"Asked    {question.question} ({' > '.join(question.path)})")
+            lines.append(f"Asked    {question.question} ({' > '.join(question.path)}, {question.id})")
         lines.append(f"Answer   {HIDDEN if answer.sealed else answer.text or answer.outcome}")
         if answer.outcome is not Outcome.CANCELLED:
             lines.append(f"         by {_who(answer)} at {answer.answered_at.isoformat(timespec='seconds')}")
