@@ -339,7 +339,8 @@ async def test_who_is_assigned_a_question_answers_it_while_the_others_still_work
     async for event in stream:
         if isinstance(event, UserInputRequestedEvent):
             break
-    ((run_id, question),) = await app().inbox("bob")
+    ((run_id, question, task),) = await app().inbox("bob")
+    assert task == ""
     with pytest.raises(NotAllowed):
         await app().answer(run_id, {question.id: "no"}, user="alice")
     left = await app().answer(run_id, "yes", user="bob")

@@ -48,10 +48,12 @@ class InboxEntry(NamedTuple):
     Attributes:
         run_id: the run.
         question: the question.
+        task: the task of the run; empty for who sees the question alone.
     """
 
     run_id: str
     question: Question
+    task: str = ""
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a notebook shows of it."""
@@ -159,7 +161,11 @@ class Access:
     def inbox(self, runs: Iterable[Run]) -> OpenQuestions:
         """The open questions of the runs that are the user's to answer, oldest first."""
         waiting = [run for run in runs if run.waiting or run.working]
-        entries = [InboxEntry(run.id, question) for run in waiting for question in self.answerable(run)]
+        entries = [
+            InboxEntry(run.id, question, run.task if self.whole(run) else "")
+            for run in waiting
+            for question in self.answerable(run)
+        ]
         return OpenQuestions(sorted(entries, key=lambda entry: (entry.question.asked_at, entry.run_id)))
 
     def _answered_by_themselves(self, run: Run) -> tuple[Question, ...]:

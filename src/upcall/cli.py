@@ -499,7 +499,9 @@ def inbox(
             interrupts.run(opened.watch())
         elif command.as_json:
             entries = interrupts.run(command.app.inbox())
-            command.print_json([{"run_id": each.run_id, **each.question.as_json()} for each in entries])
+            command.print_json(
+                [{"run_id": each.run_id, "task": each.task, **each.question.as_json()} for each in entries]
+            )
         else:
             opened.list()
 

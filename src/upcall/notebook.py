@@ -89,13 +89,23 @@ def run_bundle(run: Run) -> dict[str, str]:
 
 def inbox_bundle(entries: Sequence[InboxEntry]) -> dict[str, str]:
     """Open questions of several runs by MIME type."""
-    texts = [f"{entry.question.as_text()}\nAnswer with: {_how_to(entry.run_id, [entry.question])}" for entry in entries]
-    parts = [f"{question_html(entry.question)}{_hint(entry.run_id, [entry.question])}" for entry in entries]
+    texts = [
+        f"{entry.question.as_text()}\nRun {entry.run_id}{f': {short(entry.task)}' if entry.task else ''}\n"
+        f"Answer with: {_how_to(entry.run_id, [entry.question])}"
+        for entry in entries
+    ]
+    parts = [
+        f"{question_html(entry.question)}{_of_task(entry)}{_hint(entry.run_id, [entry.question])}" for entry in entries
+    ]
     nothing = "No question waits for you."
     return {
         "text/plain": safe(_clean("\n\n".join(texts))) if texts else nothing,
         "text/html": "".join(map(_box, parts)) if parts else _box(f"<div>{nothing}</div>"),
     }
+
+
+def _of_task(entry: InboxEntry) -> str:
+    return f'<div style="opacity:.7">{_escaped(short(entry.task))}</div>' if entry.task else ""
 
 
 def run_text(run: Run) -> str:

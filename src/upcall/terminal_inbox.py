@@ -79,6 +79,8 @@ class Inbox:
 
     def _print(self, entry: InboxEntry) -> None:
         self._screen.question(entry.question, console=self._screen.out)
+        if entry.task:
+            self._screen.result(f"  Run {entry.run_id}: {short(entry.task, 100)}")
         self._screen.result(self._how_to(entry.run_id, entry.question.id))
 
     def _from_list(self, entries: Sequence[InboxEntry], watch: bool) -> InboxEntry | None:
@@ -125,7 +127,8 @@ def _rows(entries: Sequence[InboxEntry]) -> list[Row]:
     def label(number: int, entry: InboxEntry) -> str:
         asked = entry.question
         until = f", answer by {moment(asked.expires_at)}" if asked.expires_at else ""
-        return f"{number}. {short(asked.question, 80)} ({asked.asker_for_whom()}, run {entry.run_id}{until})"
+        task = f": {short(entry.task, 40)}" if entry.task else ""
+        return f"{number}. {short(asked.question, 80)} ({asked.asker_for_whom()}{until}; run {entry.run_id}{task})"
 
     rows = [Row(entry.question.id, safe(label(number, entry))) for number, entry in enumerate(entries, start=1)]
     return [*rows, Row(_END, "End")]
