@@ -347,3 +347,21 @@ def test_the_command_line_exports_by_otlp() -> None:
     assert done.status == 0, done.err
     assert {path for path, _ in came} == {"/v1/traces"}
     assert b"invoke_agent coder" in b"".join(body for _, body in came)
+
+
+async def test_a_client_that_cannot_be_hashed_is_traced_too(spans: InMemorySpanExporter) -> None:
+    """As one that is a dataclass."""
+
+    class Compared(ScriptedModelClient):
+        def __eq__(self, other: object) -> bool:
+            return self is other
+
+        __hash__ = None  # type: ignore[assignment]
+
+    def make() -> Team:
+        lead = PausableAgent("lead", Compared({"You are the lead.": ["Done."]}), system_message="You are the lead.")
+        return RoundRobinGroupChat([lead], termination_condition=TextMessageTermination("lead"))
+
+    run = await app_of(make).start("x")
+    assert (run.status, run.error) == (RunStatus.COMPLETED, None)
+    assert "chat" in " ".join(named(spans))

@@ -14,7 +14,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import wraps
@@ -308,15 +308,23 @@ _KNOWN: WeakKeyDictionary[ChatCompletionClient, tuple[str, str]] = WeakKeyDictio
 
 
 def _known_as(client: ChatCompletionClient) -> tuple[str, str]:
-    """The provider and the model of a client, as far as it tells: there is no other public way than its component."""
+    """The provider and the model of a client, as far as it tells; looked up once, where it has a hash (a dataclass has
+    none)."""
+    if not isinstance(client, Hashable):
+        return _told_by(client)
     if client not in _KNOWN:
-        parts = type(client).__module__.split(".")
-        provider = type(client).__name__
-        if parts[:2] == ["autogen_ext", "models"] and len(parts) > 2:
-            azure = provider.startswith("AzureOpenAI")
-            provider = "azure.ai.openai" if azure else _PROVIDERS.get(parts[2], parts[2])
-        model = ""
-        with suppress(Exception):  # One that is no component, or holds what cannot be dumped.
-            model = str(client.dump_component().config.get("model", ""))
-        _KNOWN[client] = (provider, model)
+        _KNOWN[client] = _told_by(client)
     return _KNOWN[client]
+
+
+def _told_by(client: ChatCompletionClient) -> tuple[str, str]:
+    """There is no other public way than its component."""
+    parts = type(client).__module__.split(".")
+    provider = type(client).__name__
+    if parts[:2] == ["autogen_ext", "models"] and len(parts) > 2:
+        azure = provider.startswith("AzureOpenAI")
+        provider = "azure.ai.openai" if azure else _PROVIDERS.get(parts[2], parts[2])
+    model = ""
+    with suppress(Exception):  # One that is no component, or holds what cannot be dumped.
+        model = str(client.dump_component().config.get("model", ""))
+    return provider, model
