@@ -57,7 +57,7 @@ class EventTree:
     def begin(self, run: Run) -> None:
         """Know what was done before: it is ticked, and not told again."""
         self._above, self._last_at, self._called_at = (), {}, {}
-        self._came_back = calls_by_name(run.tools)
+        self._came_back = calls_by_name(run.tools, run.failed_tools)
         self._plan = run.plan
         self._ticked = set(done_steps(run.plan, self._came_back)) if run.plan else set()
 

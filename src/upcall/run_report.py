@@ -128,7 +128,7 @@ def _plan(run: Run) -> list[str]:
 
 def steps_done(run: Run, plan: ReviewedPlan) -> list[str]:
     """The ids of the steps that are done. What the lead does itself is done when the run is."""
-    came_back = calls_by_name(run.tools)
+    came_back = calls_by_name(run.tools, run.failed_tools)
     if run.status is RunStatus.COMPLETED:
         came_back["lead"] = len(plan.steps)
     return done_steps(plan, came_back)
