@@ -111,7 +111,10 @@ def test_nothing_that_others_said_becomes_markup() -> None:
 def test_two_dollar_signs_are_no_formula() -> None:
     """JupyterLab's MathJax goes through all HTML that a cell shows, but for what has these classes."""
     question = asking(question="Allow it?", context="| rm -rf $HOME/a $HOME/b")
-    for page in (run_html(waiting_for(question)), OpenQuestions([InboxEntry("run1", question)])._repr_mimebundle_()["text/html"]):
+    for page in (
+        run_html(waiting_for(question)),
+        OpenQuestions([InboxEntry("run1", question)])._repr_mimebundle_()["text/html"],
+    ):
         assert page.startswith('<div class="tex2jax_ignore mathjax_ignore"')
         assert "$HOME/a $HOME/b" in page
 
