@@ -241,6 +241,17 @@ def test_a_secret_is_not_in_a_picture() -> None:
         assert "gAAAAsealed" not in picture
 
 
+def test_an_answer_of_any_length_is_cut() -> None:
+    """A log that was pasted is not in the file once more for each place where a pointer may rest."""
+    run, worked = made(2, 0)
+    question = Question(question="Which error?", path=("lead",), asked_at=START)
+    answer = Answer(question_id=question.id, text="No such file. " * 50_000, answered_at=START + timedelta(seconds=5))
+    run = run.model_copy(update={"closed": (question,), "answers": (answer,)})
+    for picture in (timeline(run, worked), tree(run)):
+        assert "No such file" in picture
+        assert len(picture) < 40_000
+
+
 def test_calls_at_the_same_time_are_in_rows_of_their_own() -> None:
     at = [START + timedelta(seconds=each) for each in range(5)]
     calls = [TimedCall(("lead",), at[0], at[3]), TimedCall(("lead",), at[1], at[2]), TimedCall(("lead",), at[3], at[4])]
