@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -347,6 +348,17 @@ def test_the_command_line_exports_by_otlp() -> None:
     assert done.status == 0, done.err
     assert {path for path, _ in came} == {"/v1/traces"}
     assert b"invoke_agent coder" in b"".join(body for _, body in came)
+
+
+@pytest.mark.slow
+def test_a_collector_that_is_not_there_is_one_line_and_breaks_nothing() -> None:
+    with socket.socket() as taken:  # Bound and not listening: whoever connects is refused.
+        taken.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        done = upcall("run", TASK, "--detach", "--json", UPCALL_TRACING="true", OTEL_EXPORTER_OTLP_ENDPOINT=address)
+    assert done.status == 0, done.err
+    assert done.json["status"] == "awaiting_clarification"
+    assert len([line for line in done.err.splitlines() if "export" in line]) == 1
 
 
 async def test_a_client_that_cannot_be_hashed_is_traced_too(spans: InMemorySpanExporter) -> None:

@@ -11,6 +11,7 @@ no length marks the run's start, its ``traceparent`` is stored with the run, and
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 import time
@@ -53,6 +54,12 @@ TRACEPARENT = "traceparent"
 _PROVIDERS = {"openai": "openai", "anthropic": "anthropic", "ollama": "ollama", "azure": "azure.ai.inference"}
 """What the conventions call those whose clients are in ``autogen_ext.models``."""
 
+SECONDS_TO_SEND = 2.0
+"""How long a program waits at its end for a collector that is not there; OpenTelemetry's own ten seconds are long for
+a command that somebody has typed."""
+
+_TIMEOUTS = ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
+
 _tracer: ContextVar[Tracer | None] = ContextVar("upcall_tracer", default=None)
 
 _unseen: ContextVar[bool] = ContextVar("upcall_unseen", default=False)
@@ -91,7 +98,11 @@ def export() -> None:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-            provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+            # It tells of each try that failed, also while a question is on the screen; of giving up it tells once.
+            logging.getLogger("opentelemetry.exporter").setLevel(logging.ERROR)
+            own = any(os.environ.get(name) for name in _TIMEOUTS)
+            exporter = OTLPSpanExporter(timeout=None if own else SECONDS_TO_SEND)
+            provider.add_span_processor(BatchSpanProcessor(exporter))
     except ImportError as error:
         raise ConfigurationError(
             f"tracing is true, but {error.name} is not installed. Say: pip install 'upcall[otel]', or leave it out."
