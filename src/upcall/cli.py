@@ -650,7 +650,8 @@ def _told_entry(entry: LogEntry, with_diff: bool) -> list[str]:
         files = ", ".join(f"{file.path} ({counts_of(file.diff)})" for file in change.files)
         detail = {"change": change.id, "tool": change.tool, "files": files}
         detail |= {"undoes": list(change.undoes)} if change.undoes else {}
-        diffs = [f"  {line.expandtabs()}" for file in change.files for line in file.diff.splitlines() if with_diff]
+        lines = [line for file in change.files for line in file.diff.removesuffix("\n").split("\n") if with_diff]
+        diffs = [f"  {line.expandtabs()}" for line in lines]
     told = " ".join(f"{name}={_short(value)}" for name, value in detail.items())
     return [f"{entry.at}  {entry.kind:10} {entry.user or '-':10} {told}", *diffs]
 
