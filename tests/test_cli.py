@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -69,6 +70,16 @@ def test_without_a_terminal_a_run_stops_and_says_how_to_answer() -> None:
     assert "Which framework?" in ended.err
     assert "upcall answer" in ended.err
     assert (ended.status, ended.out) == (0, "")
+
+
+@pytest.mark.slow
+def test_the_command_that_answers_is_one_also_where_the_option_begins_with_a_dash() -> None:
+    flag = Call("ask_user", {"question": "How is it pushed?", "options": ["--force", "--no-verify"]})
+    with LoopbackServer(script(coder=[flag, '{"summary": "Done."}'])) as server:
+        told = upcall("run", TASK, "--detach", "--store", "its own.db", *model(server)).err
+        (command,) = [line for line in told.splitlines() if "upcall answer" in line]
+        done = upcall("answer", "--json", *shlex.split(command)[2:])
+    assert done.json["status"] == "completed", done.err
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from autogen_agentchat.base import Team
 from autogen_agentchat.conditions import TextMessageTermination
 from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat, SelectorGroupChat, Swarm
 from autogen_agentchat.tools import AgentTool, TeamTool
+from autogen_core.tools import FunctionTool
 from IPython.core.formatters import DisplayFormatter
 from scenario import TASK, upcall
 from shapes import World
@@ -465,6 +466,13 @@ def test_teams_of_any_kind_are_drawn(team: Team, there: list[str]) -> None:
             assert name in text
 
 
+def test_a_tool_s_name_is_no_directive_to_mermaid() -> None:
+    """Mermaid takes those from anywhere in the text, labels too."""
+    tool = FunctionTool(search, name="%%{init: {'theme': 'dark'}}%%", description="x")
+    team = RoundRobinGroupChat([AssistantAgent("one", ScriptedModelClient({}), tools=[tool])])
+    assert "%%" not in team_mermaid(team)
+
+
 def assert_mermaid(text: str) -> None:
     """Each line is one that Mermaid's grammar has; subgraphs are closed; edges join nodes that are there."""
     head, *lines = text.splitlines()
@@ -511,7 +519,6 @@ def test_large_and_deep_teams_are_neat(size: int) -> None:
         return text
 
     def tools(count: int) -> list[object]:
-        from autogen_core.tools import FunctionTool
 
         return [FunctionTool(tool, name=f"tool_{number}_{'x' * 50}", description="-") for number in range(count)]
 
