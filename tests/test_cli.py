@@ -83,6 +83,16 @@ def test_the_command_that_answers_is_one_also_where_the_option_begins_with_a_das
 
 
 @pytest.mark.slow
+def test_a_line_that_is_only_copied_agrees_to_no_risk() -> None:
+    risk = {"question": "Delete it?", "clarification_type": "risk_confirmation", "options": ["Delete", "Keep"]}
+    with LoopbackServer(script(coder=[Call("ask_user", risk), '{"summary": "Kept."}'])) as server:
+        told = upcall("run", TASK, "--detach", *model(server)).err
+        (command,) = [line for line in told.splitlines() if "upcall answer" in line]
+        assert upcall("answer", shlex.split(command)[2], "Keep").status == 0
+    assert "Delete" not in command
+
+
+@pytest.mark.slow
 def test_two_questions_are_answered_by_id_one_after_the_other() -> None:
     both = script(
         lead=[Calls([Call("coder", {"task": "x"}), Call("researcher", {"task": "y"})]), '{"summary": "Both."}'],

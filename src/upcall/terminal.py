@@ -174,6 +174,8 @@ class Screen:
         lines = ["", f"Run {run.id} waits for {what}"]
         for question in run.questions:
             example = question.options[0].label if question.options else "your answer"
+            if is_risk(question):  # A line that is only copied agrees to none.
+                example = "..."
             if question.secret:  # On the command line it would stay in the shell's history.
                 example = "-"
             given = shlex.quote(f"{question.id}={example}" if several else example)
