@@ -497,3 +497,16 @@ def test_a_failed_run_is_one_json_object_too() -> None:
         ended = upcall("run", "x", "--json", *model(server))
     assert (ended.status, ended.json["status"]) == (1, "failed")
     assert "refused the key" in ended.json["error"]
+
+
+@pytest.mark.slow
+def test_a_reader_that_goes_away_and_an_output_without_unicode_are_no_faults() -> None:
+    task = "T\u00e4sk \u65e5\u672c"
+    run_id = upcall("run", task, "--detach", "--json", "--model", "demo").json["run_id"]
+    show = f"{sys.executable} -m upcall.cli show {run_id}"
+    for what in ("", " --json", " --svg -"):
+        done = subprocess.run(["bash", "-c", f"{show}{what} | true"], capture_output=True, text=True, check=False)
+        assert "fault" not in done.stderr
+    assert "T\\xe4sk \\u65e5" in upcall("list", PYTHONIOENCODING="ascii").out
+    assert upcall("show", run_id, "--json", PYTHONIOENCODING="ascii").json["run_id"] == run_id
+    assert upcall("show", run_id, "--svg", "-", PYTHONIOENCODING="ascii").status == 0

@@ -552,7 +552,8 @@ def _run_drawn(command: _Command, found: Run, *, tree: bool) -> str:
 
 def _write_picture(command: _Command, picture: str, file: Path) -> None:
     if str(file) == "-":
-        sys.stdout.write(picture)
+        sys.stdout.buffer.write(picture.encode())  # SVG is UTF-8, whatever the terminal has.
+        sys.stdout.flush()
         return
     try:
         file.write_text(picture, encoding="utf-8")
