@@ -20,7 +20,7 @@ from upcall.errors import AgentFailed, ConfigurationError, UserInputRequired
 from upcall.given import asked_of, given, hidden, name_of_question
 from upcall.handoffs import answered_event, asked_event
 from upcall.insides import agent_of, function_of, in_this_context, static_tools, team_of
-from upcall.journal import ToolOutcome, is_idempotent, journal
+from upcall.journal import ToolOutcome, begin, is_idempotent, journal
 from upcall.ladder import consult
 from upcall.sealing import NO_KEY, can_seal
 from upcall.stock import with_journal
@@ -154,7 +154,7 @@ class Toolset:
         token: CancellationToken,
     ) -> ToolOutcome:
         if isinstance(home, BaseTool):
-            value = await in_this_context(home).run_json(arguments, token, call_id=call_id)
+            value = await in_this_context(home, begin).run_json(arguments, token, call_id=call_id)
             return ToolOutcome(content=hidden(home.return_value_as_string(value)))
         result = await home.call_tool(name, arguments, token, call_id=call_id)
         return ToolOutcome(content=hidden(result.to_text(replace_image="[image]")), is_error=result.is_error)

@@ -379,6 +379,10 @@ async def coroutine() -> Team:
         (lambda: None, "gave NoneType; it must give a team"),
         (list, "gave list; it must give a team"),
         (coroutine, "gave coroutine; it must give a team"),
+        (
+            lambda: PausableAgent("a", ScriptedModelClient([])),
+            "a team. Say: RoundRobinGroupChat([agent], max_turns=1).",
+        ),
         (raises, "The team cannot be built: KeyError: 'cfg'"),
         (lambda: RoundRobinGroupChat([]), "The team cannot be built: ValueError: At least one participant"),
     ],

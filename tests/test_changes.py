@@ -244,10 +244,14 @@ def test_only_a_newline_ends_a_line_of_a_diff() -> None:
 
 
 async def test_the_command_line_shows_and_undoes() -> None:
-    _, run = await started()
+    app, run = await started()
+    run_changes = await app.changes(run.id)
     shown = upcall("log", run.id, "--diff")
     assert "tool=edit_file files=a.txt (+1 -1)\n  --- a/a.txt\n  +++ b/a.txt\n  @@ -1 +1 @@\n  -one\n  +two\n" in shown
-    assert "+b" in upcall("undo", run.id)
+    undone = subprocess.run([*UPCALL, "undo", run.id, "--store", "runs.db"], capture_output=True, text=True, check=True)
+    assert "+b" in undone.stdout
+    first = run_changes[0].id
+    assert f"stand. To undo all of them:\n  upcall undo {run.id} {first} --store runs.db\n" in undone.stderr
     assert files() == {"a.txt": "two\n", "b.txt": "b\n"}
     command = [*UPCALL, "undo", run.id, "nope", "--store", "runs.db"]
     failed = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -188,7 +188,7 @@ def slow(arguments: tuple[str, ...], says: str) -> object:
         (("run",), "Missing argument 'TASK'. See: upcall run --help"),
         (("frobnicate",), "No such command 'frobnicate'. See: upcall --help"),
         (("store", "frobnicate"), "No such command 'frobnicate'. See: upcall store --help"),
-        (("run", "x", "--no-such-option"), "No such option"),
+        (("run", "x", "--no-such-option"), "No such option: --no-such-option. A text that begins with a dash"),
         (("run", "x", "--model", "gpt-4o"), "Set OPENAI_API_KEY"),
         slow(("run", "x", "--base-url", "http://127.0.0.1:1/v1"), "add --model NAME"),
         slow(("run", "x", "--config", "missing.yaml"), "missing.yaml: No such file"),

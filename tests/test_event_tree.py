@@ -101,6 +101,30 @@ def test_elsewhere_each_line_stands_alone() -> None:
     ]
 
 
+def test_a_long_silence_is_told_of_in_a_line_that_the_next_event_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upcall.event_tree._SILENT_FROM", 0.0)
+    file = io.StringIO()
+    tree = EventTree(Console(file=file, width=80, force_terminal=True, soft_wrap=True), live=True)
+    screen = pyte.Screen(80, 10)
+
+    def shown() -> list[str]:
+        drawn = pyte.Stream(screen)
+        screen.reset()
+        drawn.feed(file.getvalue().replace("\n", "\r\n"))
+        return [line.rstrip() for line in screen.display if line.strip()]
+
+    tree.tell_of_silence()
+    assert shown() == ["at work for 0 s; Ctrl-C stops, and what is done stays stored"]
+    tree.show(calls("lead", "coder", 0))
+    assert shown() == ["lead  calls coder({})"]
+    tree.show(progress("files: 1 of 2"))
+    tree.tell_of_silence()
+    assert shown() == ["lead  calls coder({})", "files: 1 of 2"]
+    lines = io.StringIO()
+    EventTree(Console(file=lines), live=False).tell_of_silence()
+    assert lines.getvalue() == ""
+
+
 def test_a_step_is_ticked_when_its_agent_has_come_back_and_not_when_it_failed() -> None:
     lines = printed(
         handed_over(plan_of("coder", "researcher", "coder")),

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +34,9 @@ from conversation import soon
 from upcall import Answer, Outcome, Run, RunStatus, Upcall, UserInputRequired, idempotency_key, idempotent
 from upcall.agents import PausableAgent
 from upcall.checkpoints import Checkpoint
-from upcall.errors import SchemaMismatch
+from upcall.errors import RunConflict, SchemaMismatch
 from upcall.group_chats import keep_turns
-from upcall.journal import SECONDS_NOTED, Journal
+from upcall.journal import SECONDS_NOTED, SECONDS_WITHOUT_DOUBT, Journal
 from upcall.store import RunStore
 from upcall.testing import Call, Calls, Hang, Reply, Request, ScriptedModelClient
 
@@ -564,3 +566,36 @@ async def test_the_exit_status_of_code_reaches_the_agent() -> None:
 
     done = await app_of(lambda: team_of(scene.stock("coder"), CodeExecutorAgent("runner", Timeout(scene)))).start("Go")
     assert "124" in str(done.result)
+
+
+@pytest.mark.parametrize("stock", [False, True])
+@pytest.mark.parametrize("lost", [False, True])
+async def test_a_function_that_gets_its_thread_late_runs_only_if_the_run_is_still_its_workers(
+    lost: bool, stock: bool
+) -> None:
+    """All threads are taken for a while, or the process stands still: somebody else may have the run by then."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    done: list[str] = []
+
+    def stamp(text: str) -> str:
+        """Stamp a paper, which takes a while the first time."""
+        if not done and lost:
+            with closing(sqlite3.connect("runs.db")) as database, database:
+                database.execute("UPDATE upcall_runs SET worker = 'somebody else'")
+        if not done:
+            time.sleep(SECONDS_WITHOUT_DOUBT * 2)
+        done.append(text)
+        return f"stamped {text}"
+
+    both = Calls([Call("stamp", {"text": "one"}), Call("stamp", {"text": "two"})])
+    with ScriptedModelClient([both] if lost else [both, "Done."]) as model:
+        kind: Any = AssistantAgent if stock else PausableAgent
+        agents = {"reflect_on_tool_use": True} if stock else {}
+        team = RoundRobinGroupChat([kind("clerk", model, tools=[stamp], **agents)], max_turns=1)
+        app = Upcall(store="runs.db", team=lambda: team)
+        if lost:
+            with pytest.raises(RunConflict):
+                await soon(app.start("Stamp both"))
+        else:
+            assert (await soon(app.start("Stamp both"))).result == "Done."
+    assert sorted(done) == (["one"] if lost else ["one", "two"])

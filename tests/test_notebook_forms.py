@@ -7,7 +7,10 @@ import html
 import re
 import sys
 import threading
+from base64 import b64decode
+from collections.abc import AsyncGenerator, Callable
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +19,10 @@ from autogen_agentchat.base import Team
 from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
 from autogen_agentchat.teams import Swarm
 from cryptography.fernet import Fernet
+from IPython.core.formatters import DisplayFormatter
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import display
+from IPython.utils.capture import capture_output
 from ipywidgets import HTML, Button, Checkbox, Password, RadioButtons, Text, Textarea, Widget
 
 from upcall import Answer, Outcome, PausableAgent, Question, Run, RunStatus, Upcall, ask_secret
@@ -23,6 +30,7 @@ from upcall.access import InboxEntry, OpenQuestions
 from upcall.citations import CitedSource, Quotation
 from upcall.errors import ConfigurationError
 from upcall.forms import Form
+from upcall.handoffs import Event
 from upcall.notebook import markdown_html, run_html, run_text
 from upcall.plans import PlanStep, ReviewedPlan
 from upcall.replies import CheckedReport
@@ -178,6 +186,8 @@ def test_the_inbox_and_its_entries_show_themselves() -> None:
     assert "app.form('run2')" in page
     assert "Which port?" in entries[1]._repr_mimebundle_()["text/plain"]
     assert "No question waits" in OpenQuestions()._repr_mimebundle_()["text/html"]
+    for shown in (entries, entries[1]):  # IPython has printers of its own for lists and tuples.
+        assert DisplayFormatter().format(shown)[0]["text/plain"] == shown._repr_mimebundle_()["text/plain"]
 
 
 # -- the form ---------------------------------------------------------------------------------------------------------
@@ -321,7 +331,7 @@ async def test_a_secret_is_a_password_field_that_is_empty_once_it_is_sent(monkey
     field.value = "hunter2"
     done = await clicked(form, "Answer")
     assert (had, done.status, field.value) == (["hunter2"], RunStatus.COMPLETED, "")
-    assert "hunter2" not in said(form) + repr(form._repr_mimebundle_())
+    assert "hunter2" not in said(form) + repr(form._page_bundle())
 
 
 async def test_two_clicks_are_one_answer() -> None:
@@ -413,11 +423,26 @@ async def test_what_the_events_say_is_no_markup() -> None:
     assert "<b>empty" not in pages
 
 
-async def test_a_form_shows_as_widgets_and_as_a_page_where_there_are_none() -> None:
-    app, _ = app_with(ASK)
-    shown = app.form(await app.start("Build it"))._repr_mimebundle_()
-    assert {"application/vnd.jupyter.widget-view+json", "text/html", "text/plain"} <= set(shown)
-    assert "Which framework?" in shown["text/plain"]
+async def test_a_form_shows_widgets_and_a_page_for_where_there_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    monkeypatch.setattr(InteractiveShell, "_instance", InteractiveShell())
+    app, _ = app_with(ASK, "Done.")
+    form = app.form(await app.start("Build it"))
+    with capture_output() as caught:
+        display(form)
+    buttons, page = (each.data for each in caught.outputs)
+    assert {*buttons} == {"application/vnd.jupyter.widget-view+json", "text/plain"}
+    assert "Which framework?" in page["text/plain"]
+    assert "app.answer(" in page["text/html"]
+    Tags(page["text/html"])
+    (name,) = re.findall(r'class="(upcall-page-\w+)"', page["text/html"])
+    assert any(f".{name}, " in each.value for each in found(form.widget, HTML))
+    found(form.widget, RadioButtons)[0].index = 0
+    with capture_output() as caught:
+        await clicked(form, "Answer")
+    assert "completed" in caught.outputs[-1].data["text/html"]
 
 
 def test_without_a_loop_a_form_says_where_it_belongs() -> None:
@@ -469,3 +494,217 @@ async def test_a_risk_is_not_confirmed_by_pressing_answer_alone() -> None:
     assert (await clicked(form, "Answer")).answers == ()
     assert [each.description for each in found(form.widget, Button)] == ["Answer", "Decline", "Look again"]
     assert len(model.requests) == 1
+
+
+# -- while others work ------------------------------------------------------------------------------------------------
+
+CODER_ASKS: dict[str, list[Reply]] = {
+    "You are the lead": [Calls([Call("coder", {"task": "Code"}), Call("searcher", {"task": "Search"})]), "All done."],
+    "You are the coder": [ASK, "It is coded."],
+    "You are the searcher": [Call("search", {}), "Searched."],
+}
+
+
+class Work:
+    """A run in a form, whose searcher takes as long as the test wants."""
+
+    def __init__(self, replies: dict[str, list[Reply]]) -> None:
+        self.model, self.found, self.tested = ScriptedModelClient(replies), asyncio.Event(), asyncio.Event()
+        self.app = Upcall(store="runs.db", team=self.team)
+        self.form = self.app.form(self.app.start_stream("Build it"))
+
+    async def search(self) -> str:
+        """Search slowly."""
+        await self.found.wait()
+        return "It was found."
+
+    async def test(self) -> str:
+        """Test for long."""
+        await self.tested.wait()
+        return "It works."
+
+    def team(self) -> Team:
+        def worker(name: str, **options: Any) -> PausableAgent:
+            said = f"You are the {name}."
+            return PausableAgent(name, self.model, description=name, system_message=said, **options)
+
+        helpers = [worker("coder"), worker("searcher", tools=[self.search]), worker("tester", tools=[self.test])]
+        stops = HandoffTermination("user") | TextMessageTermination("lead")
+        return Swarm([worker("lead", agents=helpers), UserProxyAgent("user")], termination_condition=stops)
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        async def looked_at() -> None:
+            while not done():
+                await asyncio.sleep(0.01)
+
+        await asyncio.wait_for(looked_at(), 30)
+
+    def can(self, text: str) -> bool:
+        return any(each.description == text and not each.disabled for each in found(self.form.widget, Button))
+
+    @property
+    def run(self) -> Run:
+        assert self.form.run is not None
+        return self.form.run
+
+
+async def test_a_question_is_answered_in_the_form_while_others_work() -> None:
+    work = Work(CODER_ASKS)
+    await work.until(lambda: work.can("Answer"))
+    assert (work.run.status, work.run.early) == (RunStatus.EXECUTING, (work.run.questions[0].id,))
+    assert "Working" in said(work.form)
+    found(work.form.widget, RadioButtons)[0].index = 1
+    button(work.form, "Answer").click()
+    await work.until(lambda: "It is coded." in said(work.form))
+    assert found(work.form.widget, RadioButtons) == []
+    assert not work.found.is_set()
+    work.found.set()
+    run = await work.form.settled()
+    assert run is not None
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "All done.")
+    assert [answer.text for answer in run.answers] == ["FastAPI"]
+    assert "Working" not in said(work.form)
+
+
+async def test_two_clicks_while_others_work_are_one_answer() -> None:
+    work = Work(CODER_ASKS)
+    await work.until(lambda: work.can("Answer"))
+    found(work.form.widget, RadioButtons)[0].index = 0
+    send = button(work.form, "Answer")
+    send.click()
+    send.click()
+    await work.until(lambda: found(work.form.widget, RadioButtons) == [])
+    send.click()  # Made before the page had taken it away.
+    work.found.set()
+    run = await work.form.settled()
+    assert run is not None
+    assert [answer.text for answer in run.answers] == ["Express"]
+    assert (run.status, said(work.form).count("Nothing is answered")) == (RunStatus.COMPLETED, 0)
+
+
+async def test_what_is_typed_stays_when_another_question_comes_and_the_others_come_to_rest() -> None:
+    work = Work(CODER_ASKS | {"You are the searcher": [Call("search", {}), ASK_DATABASE, "Searched."]})
+    await work.until(lambda: work.can("Answer"))
+    (field,) = found(work.form.widget, Text)
+    field.value = "Ko"
+    assert not work.can("Send all answers")
+    work.found.set()
+    run = await work.form.settled()
+    assert run is not None
+    assert (run.waiting, len(run.questions)) == (True, 2)
+    assert found(work.form.widget, Text) == [field]
+    assert field.value == "Ko"
+    field.value, found(work.form.widget, Textarea)[0].value = "Koa", "SQLite"
+    run = await clicked(work.form, "Send all answers")
+    assert (run.status, {answer.text for answer in run.answers}) == (RunStatus.COMPLETED, {"SQLite", "Koa"})
+
+
+async def test_a_question_that_was_answered_does_not_come_back_before_the_team_hears_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("upcall.stretch.SECONDS_BETWEEN_MAILS", 60)
+    workers = [Call(name, {"task": "Do it"}) for name in ("coder", "searcher", "tester")]
+    replies: dict[str, list[Reply]] = {
+        "You are the lead": [Calls(workers), "All done."],
+        "You are the searcher": [Call("search", {}), ASK_DATABASE, "Searched."],
+        "You are the tester": [Call("test", {}), "Tested."],
+    }
+    work = Work(CODER_ASKS | replies)
+    await work.until(lambda: work.can("Answer"))
+    found(work.form.widget, RadioButtons)[0].index = 0
+    button(work.form, "Answer").click()
+    await work.until(lambda: found(work.form.widget, RadioButtons) == [])
+    work.found.set()
+    await work.until(lambda: found(work.form.widget, Textarea) != [])
+    assert found(work.form.widget, RadioButtons) == []
+    work.tested.set()
+    run = await work.form.settled()
+    assert run is not None
+    assert [question.question for question in run.questions] == ["Which database?"]
+    found(work.form.widget, Textarea)[0].value = "SQLite"
+    run = await clicked(work.form, "Answer")
+    assert (run.status, {answer.text for answer in run.answers}) == (RunStatus.COMPLETED, {"Express", "SQLite"})
+
+
+async def test_what_comes_late_of_an_earlier_state_is_not_shown() -> None:
+    """An answer is left for a team, and the team is done before that is told."""
+    app, _ = app_with(ASK, "Done.")
+    waiting = await app.start("Build it")
+    done = await app.answer(waiting.id, "Express")
+    left = waiting.answered(RunStatus.EXECUTING, done.answers)
+
+    async def states() -> AsyncGenerator[Event | Run, None]:
+        for run in (waiting, left, done, left, waiting):
+            yield run
+
+    form = app.form(states())
+    assert (await form.settled()) == done
+    assert "completed" in said(form)
+
+
+async def test_a_question_that_stays_open_can_be_answered_while_the_answer_to_another_is_worked_on() -> None:
+    replies = CODER_ASKS | {
+        "You are the coder": [ASK, "It is coded."],
+        "You are the searcher": [ASK_DATABASE, Call("search", {}), "Searched."],
+    }
+    work = Work(replies)
+    run = await work.form.settled()  # Both wait.
+    assert run is not None
+    assert run.waiting
+    found(work.form.widget, Textarea)[0].value = "SQLite"
+    at = [question.question for question in run.questions].index("Which database?")
+    button(work.form, "Answer", at).click()
+    await work.until(lambda: "calls search" in said(work.form))
+    assert work.run.status is RunStatus.EXECUTING
+    found(work.form.widget, RadioButtons)[0].index = 0
+    await work.until(lambda: work.can("Answer"))
+    button(work.form, "Answer").click()
+    await work.until(lambda: found(work.form.widget, RadioButtons) == [])
+    work.found.set()
+    run = await work.form.settled()
+    assert run is not None
+    assert (run.status, [answer.text for answer in run.answers]) == (RunStatus.COMPLETED, ["SQLite", "Express"])
+
+
+async def test_an_answer_that_is_refused_while_others_work_leaves_the_question_open() -> None:
+    work = Work(CODER_ASKS)
+    await work.until(lambda: work.can("Answer"))
+    found(work.form.widget, Text)[0].value = "7"
+    button(work.form, "Answer").click()
+    await work.until(lambda: "There is no option 7" in said(work.form))
+    await work.until(lambda: work.can("Answer"))
+    work.found.set()
+    run = await work.form.settled()
+    assert run is not None
+    assert run.waiting
+
+
+# -- what other front ends ask for ------------------------------------------------------------------------------------
+
+
+async def test_a_form_is_made_of_core_widgets_without_scripts() -> None:
+    """VS Code and others load no widget modules beyond ipywidgets' own, and run no script of an output."""
+    work = Work(CODER_ASKS)
+    await work.until(lambda: work.can("Answer"))
+    shown = [
+        work.form.widget,
+        *(each for kind in (HTML, Button, RadioButtons, Text) for each in found(work.form.widget, kind)),
+    ]
+    modules = {each.get_state()[name] for each in shown for name in ("_model_module", "_view_module")}
+    assert modules == {"@jupyter-widgets/controls"}
+    for page in found(work.form.widget, HTML):
+        seen = Tags(page.value)
+        assert "script" not in seen.tags
+        assert not any(name.startswith("on") for name, _ in seen.attributes)
+    work.found.set()
+    await work.form.settled()
+
+
+async def test_a_run_at_rest_has_its_pictures_behind_a_click() -> None:
+    app, _ = app_with(ASK, "Done.")
+    form = app.form(await app.start("Build it"))
+    await form.settled()
+    pages = " ".join(each.value for each in found(form.widget, HTML))
+    images = re.findall(r'<details><summary[^>]*>([^<]+)</summary><img [^>]*base64,([^"]+)"', pages)
+    assert [title for title, _ in images] == ["Timeline", "Agents and questions"]
+    assert all(b64decode(data).startswith(b"<svg ") for _, data in images)

@@ -191,6 +191,12 @@ def test_usage_adds_up() -> None:
 # -- what the command line prints -------------------------------------------------------------------------------------
 
 
+def test_a_run_prints_as_a_person_reads_it() -> None:
+    told = str(run(status=RunStatus.FAILED, task="Build it", error="No network."))
+    assert told.splitlines()[1:3] == ["Status   failed", "Task     Build it"]
+    assert "Error    No network." in told
+
+
 def test_a_run_as_json_has_just_the_agreed_keys() -> None:
     assert run(status="completed", result="Done.").as_json() == {
         "run_id": "r1",

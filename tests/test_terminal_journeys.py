@@ -210,6 +210,35 @@ def test_ctrl_c_leaves_the_question_open_and_answer_asks_it_again(desk: Desk) ->
 
 
 @pytest.mark.slow
+def test_ctrl_c_in_answer_and_in_the_inbox_loses_nothing_and_says_so(desk: Desk) -> None:
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    asked = desk.start("answer", run_id)
+    asked.wait_for("> 1. Express")
+    asked.press(CTRL_C)
+    assert asked.end() == 130
+    assert f"Stopped. Run {'0' * 12} is stored; go on with:\n  upcall answer {'0' * 12}" in asked.text
+    listed = desk.start("inbox")
+    listed.wait_for("Esc ends")
+    listed.press(CTRL_C)
+    assert listed.end() == 130
+    assert listed.text.endswith("\nStopped.\n")
+
+
+@pytest.mark.slow
+def test_a_model_that_thinks_for_long_is_seen_to_be_at_work(desk: Desk) -> None:
+    thinks = LoopbackServer(lambda _: "never sent", delay=600).start()
+    try:
+        screen = desk.start("run", TASK, *model(thinks))
+        screen.wait_for("at work for ")
+        screen.press(CTRL_C)
+        assert screen.end() == 130
+    finally:
+        thinks.stop()
+    assert "at work" not in screen.text
+    assert "Stopped. Run" in screen.text
+
+
+@pytest.mark.slow
 @one
 def test_a_terminal_is_made_smaller_and_larger_at_a_question(asks: LoopbackServer, desk: Desk) -> None:
     screen = desk.start("run", TASK, *model(asks))

@@ -57,6 +57,10 @@ class InboxEntry(NamedTuple):
         """What a notebook shows of it."""
         return OpenQuestions([self])._repr_mimebundle_()
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The same for IPython's text, which would show the tuple."""
+        printer.text(self._repr_mimebundle_()["text/plain"])
+
 
 class OpenQuestions(list[InboxEntry]):
     """Open questions of several runs. In a notebook it shows itself."""
@@ -66,6 +70,10 @@ class OpenQuestions(list[InboxEntry]):
         from upcall.notebook import inbox_bundle
 
         return inbox_bundle(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The same for IPython's text, which would show the list."""
+        printer.text(self._repr_mimebundle_()["text/plain"])
 
 
 @dataclass(frozen=True)

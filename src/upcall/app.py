@@ -12,8 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from autogen_agentchat.base import Team
-from autogen_agentchat.messages import TextMessage
+from autogen_agentchat.base import ChatAgent, Team
+from autogen_agentchat.messages import TextMessage, UserInputRequestedEvent
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool
 
@@ -42,7 +42,7 @@ from upcall.facts import THIS_RUN, Fact, read_facts
 from upcall.fits import Misfit, fitted, misfits
 from upcall.forks import ForkPlan, ForkPoint, branch, copied_workspace, differences, fork_plan, fork_point
 from upcall.group_chats import keep_turns
-from upcall.handoffs import Event, asked_event
+from upcall.handoffs import RUN, Event, asked_event
 from upcall.journal import in_doubt
 from upcall.ladder import Judge, Ladder, Rules, fanned_out
 from upcall.models import ModelClients, uses_demo
@@ -107,11 +107,23 @@ KEPT = (
 class Upcall:
     """Runs that stop when any agent needs the human, and go on with the answer, here or in another process.
 
+    A run works from one rest to the next: a question, its result, or an error. At a rest all of it is in the store.
+
+    ```python
+    app = Upcall(store="runs.db")
+    run = await app.start("Build me a user authentication system")  # run.status, run.questions
+    run = await app.answer(run.id, "Express")  # run.result
+    ```
+
+    Without a team of yours the root team works: it classifies and clarifies the task, plans, codes and researches.
+
     Args:
-        model_client: the model of all agents of the root team; without it the settings say which.
-        store: the SQLite file or PostgreSQL URL that holds the runs.
+        model_client: the model of all agents of the root team; without it the settings say which, and where they name
+            none either, the replies are those of the scripted demo.
+        store: the SQLite file or PostgreSQL URL that holds the runs; the setting of this name (``upcall.db``) if not
+            given.
         team: a function that builds any AutoGen team, instead of the root team. It is called anew for every stretch of
-            a run: after an exception an AutoGen team is broken for good.
+            a run, from one rest to the next: after an exception an AutoGen team is broken for good.
         tools: functions or AutoGen tools for the root team's researcher, and for its clarifier to look things up with
             before it asks; those of the settings come on top.
         settings: everything else; read from the environment, ``.env`` and ``upcall.yaml`` if not given.
@@ -703,7 +715,7 @@ class Upcall:
         with at_work(stored.worker):
             async with aclosing(self._stretches(stored, crew, records)) as items:
                 async for item in items:
-                    yield item
+                    yield _of_run(item, stored.run.id)
 
     async def _stretches(
         self, stored: StoredRun, crew: _Crew, records: Mapping[str, str]
@@ -941,7 +953,10 @@ def _built(make_team: MakeTeam) -> Team:
         return team
     if asyncio.iscoroutine(team):
         team.close()
-    raise ConfigurationError(f"The function that builds the team gave {type(team).__name__}; it must give a team.")
+    hint = " Say: RoundRobinGroupChat([agent], max_turns=1)." if isinstance(team, ChatAgent) else ""
+    raise ConfigurationError(
+        f"The function that builds the team gave {type(team).__name__}; it must give a team.{hint}"
+    )
 
 
 def _execution(settings: Settings) -> Execution | None:
@@ -1016,6 +1031,13 @@ async def _last(stream: AsyncGenerator[Event | Run, None]) -> Run:
         if isinstance(item, Run):
             return item
     raise AssertionError("a stream ends with its run")
+
+
+def _of_run(item: Event | Run, run_id: str) -> Event | Run:
+    """The item; where it tells of a question, with the id of the run to which the answer belongs."""
+    if not isinstance(item, UserInputRequestedEvent):
+        return item
+    return item.model_copy(update={"metadata": {**item.metadata, RUN: run_id}})
 
 
 def _said_before(message: TextMessage) -> TextMessage:

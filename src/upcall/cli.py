@@ -48,6 +48,7 @@ SECONDS_BETWEEN_LOOKS = 5.0
 app = typer.Typer(
     name="upcall",
     help="Run a team of agents that can ask you in the middle of their work, now or next week.",
+    epilog='To begin with: upcall run "Build me a user authentication system"',
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -74,7 +75,7 @@ class _Command(Command):
     def __init__(self, *, as_json: bool = False, debug: bool = False, **explicit: Any) -> None:
         super().__init__(as_json=as_json, debug=debug)
         explicit["plain"] = explicit.get("plain") or None
-        self.watching = False
+        self.watching = self._announced = False
         self.interactive = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
         self.program = _program()
         given = [(name, explicit.get(name)) for name in ("store", "config", "user")]
@@ -98,6 +99,10 @@ class _Command(Command):
     def open(self, run_id: str) -> Run:
         """The run, with the model it was started with where the command line names none."""
         return interrupts.run(self._open(run_id))
+
+    def at(self, run_id: str) -> None:
+        """From here on it is about this run: a stop says how to go on with it."""
+        self._run_id = run_id
 
     async def _open(self, run_id: str) -> Run:
         found = await self.app.get(run_id)
@@ -127,7 +132,7 @@ class _Command(Command):
     def follow(self, stream: AsyncGenerator[Any, None], run_id: str) -> None:
         """Show the events of a run; on a terminal ask its questions and go on, until it rests for another reason."""
         self._run_id = run_id
-        self._announce()
+        self.screen.show_log(verbose=bool(self.app.settings.verbose))
         rest = self._consume(stream)
         while self.interactive and rest.waiting and (mine := self.answerable(rest)).questions:
             answers = self.screen.ask(mine)
@@ -137,7 +142,7 @@ class _Command(Command):
     def answer_here(self, run_id: str, question_id: str) -> None:
         """Ask one question of a run in place, with those that are asked beside it, and go on with the run. What is
         wrong with one run is said, and ends nothing else."""
-        settings, self._run_id = self.app.settings, run_id
+        settings, self._run_id, self._announced = self.app.settings, run_id, False
         try:
             found = self.answerable(self.open(run_id))
             asked = [each for each in found.questions if each.id == question_id]
@@ -230,6 +235,7 @@ class _Command(Command):
         async def consume() -> Run:
             started = False
             async for item in stream:
+                self._announce()
                 if isinstance(item, Run):
                     return item
                 if not self.as_json:
@@ -239,7 +245,21 @@ class _Command(Command):
                     self.screen.event(item)
             raise AssertionError("a stream ends with its run")
 
-        return interrupts.run(consume())
+        async def watched() -> Run:
+            silence = asyncio.create_task(self._tell_of_silence())
+            try:
+                return await consume()
+            finally:
+                silence.cancel()
+
+        return interrupts.run(watched())
+
+    async def _tell_of_silence(self) -> None:
+        """A model may think for a minute: who looks at a terminal sees that it is at work."""
+        self.screen.events.settle()  # The time that an answer took is none of it.
+        while self.screen.live and not self.as_json:
+            await asyncio.sleep(1)
+            self.screen.events.tell_of_silence()
 
     def _settings(self) -> Settings:
         from upcall.settings import Settings
@@ -262,17 +282,19 @@ class _Command(Command):
             tracing_to_exporter()
 
     def _announce(self) -> None:
-        """The first line, where the replies are scripted."""
+        """What there is to know of the work, once, when it has begun: an error before that stands alone."""
         from upcall.demo import NOTICE
         from upcall.models import uses_demo
 
+        if self._announced:
+            return
+        self._announced = True
         if uses_demo(self.app.settings):
             self.screen.note(NOTICE, "yellow")
         for note in self.app.notes:
             self.screen.note(f"note: {note}", "yellow")
         if (execution := self.app.execution) is not None:
             self.screen.note(execution)
-        self.screen.show_log(verbose=bool(self.app.settings.verbose))
 
     def failed(self, error: Exception) -> dict[str, Any]:
         """As the object of a run."""
@@ -299,7 +321,7 @@ class _Command(Command):
             verb = "answer" if stored.waiting else "show" if stored.over else "resume"
             self.screen.note(f"Stopped. Run {stored.id} is stored; go on with:", "default")
             self.screen.note(f"  {self.program} {verb} {stored.id}{self.store_option}", "default")
-        elif self.watching:
+        elif self._run_id is None or self.watching:  # At a list of runs, or before one was named.
             super().stopped()
         else:
             self.screen.note("Stopped. No run was stored.", "default")
@@ -372,6 +394,7 @@ def answer(
     """Answer open questions of a run; it goes on to its next rest. Without an answer they are asked here."""
     with command.given(detach=detach):
         found = command.open(run_id)
+        command.at(found.id)
         given = _given(found, answers or [], skip or [], decline or [])
         if not given and command.interactive and (mine := command.answerable(found)).questions:
             given = command.screen.ask(mine)
@@ -402,7 +425,9 @@ def resume(
 def fork(
     command: _Command,
     run_id: RunId,
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The id of the question to answer otherwise.")],
+    question: Annotated[
+        str, typer.Argument(metavar="QUESTION", help="The question to answer otherwise: its id in upcall show.")
+    ],
     answer: Annotated[str | None, typer.Argument(metavar="ANSWER", help="The other answer.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is kept and what is done anew.")] = False,
     workspace: Annotated[Path | None, typer.Option(help="Folder for the branch's files [a copy of the run's].")] = None,
@@ -606,12 +631,19 @@ def undo(
 ) -> None:
     """Undo what a run changed in files. Nothing is undone where somebody else changed a file since."""
     with command:
+        from upcall.changes import standing
+
         done = interrupts.run(command.app.undo(run_id, change))
         if command.as_json:
             command.print_json([each.model_dump(mode="json") for each in done])
         for each in () if command.as_json else done:
             command.screen.note(f"Undone: {', '.join(each.undoes)} in {each.folder}.")
             command.screen.result("".join(file.diff for file in each.files).rstrip())
+        left = [] if command.as_json else standing(interrupts.run(command.app.changes(run_id)))
+        if left:
+            earlier = f"{len(left)} earlier changes stand" if len(left) > 1 else "One earlier change stands"
+            command.screen.note(f"{earlier}. To undo all of them:")
+            command.screen.note(f"  {command.program} undo {run_id} {left[0].id}{command.store_option}")
 
 
 @app.command()
@@ -742,8 +774,8 @@ def _texts_in(component: dict[str, Any] | None) -> list[str]:
 
 def _advice(message: str) -> str:
     if "No such option" in message:
-        return " A text that begins with a dash goes after -- (upcall answer RUN -- -x)."
-    return " Put the text in quotes." if "unexpected extra argument" in message else ""
+        return ". A text that begins with a dash goes after -- (upcall answer RUN -- -x)."
+    return ". Put the text in quotes." if "unexpected extra argument" in message else ""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -755,7 +787,8 @@ def main(arguments: list[str] | None = None) -> None:
     except typer.TyperException as error:
         message = " ".join(error.format_message().split())
         where = context.command_path if (context := getattr(error, "ctx", None)) else "upcall"
-        sys.stderr.write(f"error: {message}{_advice(message)} See: {where} --help\n")
+        advice = _advice(message)
+        sys.stderr.write(f"error: {message.rstrip('.') if advice else message}{advice} See: {where} --help\n")
         status = WRONG_USE
     except (typer.Abort, KeyboardInterrupt, EOFError):
         status = INTERRUPTED

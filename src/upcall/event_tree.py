@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from datetime import datetime
 
@@ -33,6 +34,8 @@ _NAME_CHARS = 64
 """What is shown of a tool's name: a model may make up any."""
 _COST_FROM = 60
 """A narrower terminal has the columns for what is said and not for what it took."""
+_SILENT_FROM = 3.0
+"""Seconds without an event after which a line says that there is work all the same."""
 
 
 class EventTree:
@@ -52,7 +55,8 @@ class EventTree:
         self._came_back: Counter[str] = Counter()
         self._plan: Plan | None = None
         self._ticked: set[str] = set()
-        self._drawn = False
+        self._drawn = self._silence_drawn = False
+        self._told_at = time.monotonic()
 
     def begin(self, run: Run) -> None:
         """Know what was done before: it is ticked, and not told again."""
@@ -62,7 +66,11 @@ class EventTree:
         self._ticked = set(done_steps(run.plan, self._came_back)) if run.plan else set()
 
     def settle(self) -> None:
-        """Leave the line of progress as it is: something else is printed below it."""
+        """Leave the line of progress as it is, and take away that of silence: something else is printed."""
+        self._told_at = time.monotonic()
+        if self._silence_drawn:
+            self._silence_drawn = False
+            self._over("")
         if self._drawn:
             self._drawn = False
             self._console.print()
@@ -84,9 +92,21 @@ class EventTree:
             ):
                 self._console.print(Text(part, style="dim"))
 
+    def tell_of_silence(self) -> None:
+        """Where nothing was told for some seconds, one line that changes says for how long; the next event takes its
+        place. Nothing below a line of progress, and where nothing can be drawn."""
+        silent = time.monotonic() - self._told_at
+        if self._live and not self._drawn and silent >= _SILENT_FROM:
+            self._silence_drawn = True
+            self._over(f"at work for {silent:.0f} s; Ctrl-C stops, and what is done stays stored")
+
     def _draw(self, text: str) -> None:
         """Over the line of progress that stands there."""
-        self._drawn = True
+        self._drawn, self._silence_drawn = True, False
+        self._over(text)
+
+    def _over(self, text: str) -> None:
+        """In place of the line that the cursor is in."""
         self._console.file.write(f"\r\x1b[2K{cut(safe(text), self._console.width - 1)}")
         self._console.file.flush()
 

@@ -105,8 +105,8 @@ def fork_point(
     """
     question = run.asked.get(question_id)
     if question is None:
-        ids = ", ".join(run.asked) or "nothing yet"
-        raise CallerError(f"Run {run.id} has no question {question_id!r}. It asked: {ids}.")
+        asked = ", ".join(f"{each.id} ({one_line(each.question)})" for each in run.asked.values()) or "nothing yet"
+        raise CallerError(f"Run {run.id} has no question {question_id!r}. It asked: {asked}.")
     answer = _answer_to(run, question_id)
     if is_about_doubt(question):
         raise CallerError(f"Question {question_id} is about a call in doubt; a fork cannot take back what a call did.")

@@ -89,13 +89,18 @@ def is_static(workbench: Workbench) -> bool:
     return type(workbench) in (StaticWorkbench, StaticStreamWorkbench)
 
 
-def in_this_context(tool: BaseTool[Any, Any]) -> BaseTool[Any, Any]:
-    """The same tool, its function called with the present context variables: a `FunctionTool` runs a plain function in
-    a thread that has none of them (autogen-core 0.7.5)."""
+def in_this_context(tool: BaseTool[Any, Any], begin: Callable[[], None]) -> BaseTool[Any, Any]:
+    """The same tool, its function called with the present context variables and `begin` right before it: a
+    `FunctionTool` runs a plain function in a thread, when there is one, that has none of them (autogen-core 0.7.5)."""
     if not isinstance(tool, FunctionTool) or asyncio.iscoroutinefunction(tool._func):
         return tool
+
+    def called(*given: Any, **named: Any) -> Any:
+        begin()
+        return tool._func(*given, **named)
+
     twin = copy(tool)
-    twin._func = partial(copy_context().run, tool._func)
+    twin._func = partial(copy_context().run, called)
     return twin
 
 

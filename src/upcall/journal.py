@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
 from hashlib import blake2b
 from typing import Any, TypeAlias, TypeVar
 
@@ -33,7 +34,7 @@ Check: TypeAlias = Callable[[Mapping[str, str | None]], None]
 """Raises where records can never be written."""
 
 SECONDS_WITHOUT_DOUBT = 0.2
-"""A worker that took longer to record that a tool will run looks whether the run is still its own."""
+"""A worker that took longer from recording that a tool will run to running it looks whether the run is still its."""
 
 SECONDS_NOTED = 0.02
 """How long a model's reply waits for a write that takes it along: that of the call that it asks for, most often."""
@@ -285,8 +286,6 @@ class Journal:
         start = time.monotonic()
         try:
             await self._write({key: begun.model_dump_json(exclude_none=True)})
-            if time.monotonic() - start > SECONDS_WITHOUT_DOUBT:
-                await self._write({})  # It stood still; the run may be another worker's by now, which this tells.
         except BaseException:  # It does not run: nothing is in doubt.
             with suppress(Exception):
                 await self._write({key: None})
@@ -294,7 +293,9 @@ class Journal:
         token = _idempotency_key.set("/".join([self._run_id, *begun.path, *begun.calls]))
         again = _made_again.set(text is not None)
         try:
-            outcome = _sendable_outcome(await tracing.tool_call(agent, tool, call_id, run))
+            outcome = _sendable_outcome(
+                await tracing.tool_call(agent, tool, call_id, partial(self._in_time, run, start))
+            )
         finally:
             _idempotency_key.reset(token)
             _made_again.reset(again)
@@ -302,6 +303,19 @@ class Journal:
         await self._write({key: ended.model_dump_json(exclude_none=True)})
         del self._begun[key]
         return outcome
+
+    async def _in_time(self, run: Callable[[], Awaitable[ToolOutcome]], since: float) -> ToolOutcome:
+        """What `run` gives, which begins while the run is still this worker's, as it was at the time `since`."""
+        while True:
+            token = _begin_by.set(since + SECONDS_WITHOUT_DOUBT)
+            try:
+                begin()
+                return await run()
+            except BegunLate:
+                await self._write({})  # Whether it still is, this tells.
+                since = time.monotonic()
+            finally:
+                _begin_by.reset(token)
 
     async def give_up(self, agent: str, call_id: str) -> None:
         """Forget the calls that were begun for a call of `agent` and cut off: nobody waits for them any more."""
@@ -401,6 +415,26 @@ def idempotency_key() -> str:
     if (key := _idempotency_key.get()) is None:
         raise LookupError("There is no idempotency key here: it is for a tool while upcall.Upcall runs it.")
     return key
+
+
+_begin_by: ContextVar[float | None] = ContextVar("upcall_begin_by", default=None)
+"""The moment, by `time.monotonic`, after which a tool's function that has not begun may be another worker's to run."""
+
+
+class BegunLate(BaseException):
+    """A tool's function got its thread late, since all were taken or the process stood still, and did not run. No
+    handler of a tool's errors takes it for one."""
+
+
+def begin() -> None:
+    """To be called in the thread of a tool's function right before it runs.
+
+    Raises:
+        BegunLate: it must not run before the journal has looked whether the run is still this worker's.
+    """
+    by = _begin_by.get()
+    if by is not None and time.monotonic() > by:
+        raise BegunLate
 
 
 _made_again: ContextVar[bool] = ContextVar("upcall_made_again", default=False)

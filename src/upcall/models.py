@@ -88,7 +88,8 @@ def _openai(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
     if chosen.api_key is None and chosen.base_url is None:
         raise ConfigurationError(
             f"No API key for model {chosen.model!r}. Set OPENAI_API_KEY in the environment or in .env, or name another "
-            f"server with --base-url; without a model of your own use --model {DEMO}."
+            f"server with --base-url, or another AutoGen model client (Anthropic, Ollama, ...) as model_client in "
+            f"upcall.yaml; without a model of your own use --model {DEMO}."
         )
     arguments: dict[str, Any] = {
         "model": chosen.model,

@@ -7,15 +7,18 @@ rendered.
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from functools import cache
 from html import escape
 from importlib.util import find_spec
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from upcall import pictures
 from upcall.errors import one_line
 from upcall.expiry import what_now
 from upcall.ladder import is_risk
@@ -25,6 +28,7 @@ from upcall.run_report import Prices, assumptions, report, steps_done
 from upcall.runs import Run, RunStatus
 from upcall.sealing import HIDDEN
 from upcall.shown import MARK, safe, short
+from upcall.timings import Worked
 
 if TYPE_CHECKING:
     from upcall.access import InboxEntry
@@ -38,16 +42,43 @@ _COLOURS = {
 }
 _WORKING_COLOUR = "#1565c0"
 _RISK_COLOUR = "#c62828"
+_ERROR_COLOUR = f"var(--jp-error-color1, var(--vscode-errorForeground, {_RISK_COLOUR}))"
 _BORDER = "var(--jp-border-color1, #9e9e9e)"
+_TINTS = {"+": "background:rgba(46,160,67,.2);", "-": "background:rgba(248,81,73,.2);"}
+"""Of the lines of a diff."""
+
+STYLE = f"""<style>
+.upcall-form .widget-html-content {{ line-height: 1.5 }}
+.upcall-form .widget-radio-box label {{
+  display: flex; flex-direction: row-reverse; justify-content: flex-end; gap: .5em;
+  height: auto; line-height: 1.5; white-space: normal;
+}}
+.upcall-form .widget-radio-box input {{ flex: none; float: none; height: auto; margin: .35em 0 auto 1px }}
+.upcall-form .widget-checkbox, .upcall-form .widget-label-basic {{
+  height: auto; line-height: 1.5; white-space: normal;
+}}
+.upcall-form .widget-label-basic {{ align-items: flex-start; display: flex }}
+.upcall-question {{
+  border-left: 3px solid {_COLOURS[RunStatus.AWAITING_CLARIFICATION]}; margin: 6px 0; padding-left: 8px;
+}}
+.upcall-question.upcall-risk {{ border-color: {_RISK_COLOUR} }}
+</style>"""
+"""Of the widgets of a form: ipywidgets cuts an option to one line, and leaves more than that between lines of text."""
 
 _REPAINTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters besides tab and newline, and those that turn the reading direction."""
 _NO_MATH = "tex2jax_ignore mathjax_ignore"
 """Jupyter takes what stands between two dollar signs for a formula: of a command it would show another one."""
+_ITEM = re.compile(r"\s*(?:\d+\.|-|\[[ x]\]) ")
 _CITED = re.compile(r"\[(\d{1,3})\]")
 _SOURCE_LINE = re.compile(r"^(?:[-*] )?\[(\d{1,3})\] (.+)$", re.MULTILINE)
 """A line of the source list at the end of a report; the last one with a number counts."""
 _SAFE_LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
+
+
+def hidden(name: str) -> str:
+    """The style that hides what has this class, and the output that it is in."""
+    return f"<style>.{name}, .jp-OutputArea-child:has(.{name}) {{ display: none }}</style>"
 
 
 # -- what Jupyter asks for ---------------------------------------------------------------------------------------------
@@ -60,7 +91,7 @@ def run_bundle(run: Run) -> dict[str, str]:
 
 def inbox_bundle(entries: Sequence[InboxEntry]) -> dict[str, str]:
     """Open questions of several runs by MIME type."""
-    texts = [f"{entry.question.as_text()}\n{_how_to(entry.run_id, [entry.question])}" for entry in entries]
+    texts = [f"{entry.question.as_text()}\nAnswer with: {_how_to(entry.run_id, [entry.question])}" for entry in entries]
     parts = [f"{question_html(entry.question)}{_hint(entry.run_id, [entry.question])}" for entry in entries]
     nothing = "No question waits for you."
     return {
@@ -84,15 +115,14 @@ def run_html(run: Run) -> str:
     """A run as HTML: status, open questions and how to answer them, plan with ticks, answers, result."""
     questions = "".join(question_html(each, run.also_waiting(each)) for each in run.questions)
     late = "".join(f"<div>{_escaped(line)}</div>" for line in what_now(run))
-    hint = _hint(run.id, run.questions) if run.waiting else _code_line(_next_step(run))
-    return _box(f"{head_html(run)}{questions}{late}{hint}{known_html(run)}")
+    return _box(f"{head_html(run)}{questions}{late}{_next_step_html(run)}{known_html(run)}")
 
 
 # -- parts, for the form too -------------------------------------------------------------------------------------------
 
 
 def head_html(run: Run) -> str:
-    """The task, the status, and whose run it is."""
+    """The task, the status, whose run it is, and what went wrong."""
     colour = _COLOURS.get(run.status, _WORKING_COLOUR)
     badge = (
         f'<span style="background:{colour};color:#fff;border-radius:3px;padding:1px 6px">'
@@ -100,47 +130,66 @@ def head_html(run: Run) -> str:
     )
     whose = f" &middot; {_escaped(run.user)}" if run.user else ""
     told = f'<span style="opacity:.7">run {_escaped(run.id)}{whose}</span>'
-    return f"<div>{badge} <b>{_escaped(short(run.task))}</b> {told}</div>"
+    return f"<div>{badge} <b>{_escaped(short(run.task))}</b> {told}</div>{_error(run)}"
 
 
-def question_html(question: Question, also: Sequence[Question] = (), *, listed: bool = True) -> str:
-    """A question with who asks, why, and what it accepts; the options only where they are to be `listed`."""
-    if not listed:
+def question_html(question: Question, also: Sequence[Question] = (), *, in_form: bool = False) -> str:
+    """A question with who asks, why, and what it accepts. A form has a frame and fields of its own for it."""
+    if in_form and not question.secret:
         question = question.model_copy(update={"options": (), "multi_select": False})
-    colour = _RISK_COLOUR if is_risk(question) else _COLOURS[RunStatus.AWAITING_CLARIFICATION]
-    lines = [line for detail in question.details() for line in detail.split("\n")]
     chain = [f"{above} waits for {below}" for above, below in zip(question.path, question.path[1:], strict=False)]
-    lines += [f"  Until it is answered, {', '.join(chain)}."] if chain else []
-    lines += [f"  {', '.join(each.asker_for_whom() for each in also)} waits for this too."] if also else []
-    lines += [f"  For {question.assignee}."] if question.assignee else []
-    return (
-        f'<div style="border-left:3px solid {colour};padding-left:8px;margin:6px 0">'
-        f"<div>{_escaped(question.asked_by())}:</div>"
-        f'<div style="white-space:pre-wrap"><b>{_escaped(question.question)}</b></div>'
-        f"{''.join(map(_detail, lines))}</div>"
+    waits = [f"Until it is answered, {', '.join(chain)}."] if chain else []
+    waits += [f"{', '.join(each.asker_for_whom() for each in also)} waits for this too."] if also else []
+    waits += [f"For {question.assignee}."] if question.assignee else []
+    inner = (
+        f"<div>{_escaped(question.asked_by())}:</div>{_asked(question.question)}"
+        f"{_list([line for detail in question.details() for line in detail.split(chr(10))])}"
+        f'<div style="opacity:.7">{_list(waits)}</div>'
     )
+    colour = _RISK_COLOUR if is_risk(question) else _COLOURS[RunStatus.AWAITING_CLARIFICATION]
+    frame = f'<div style="border-left:3px solid {colour};padding-left:8px;margin:6px 0">'
+    return inner if in_form else f"{frame}{inner}</div>"
 
 
 def known_html(run: Run) -> str:
-    """What a run has come to besides its questions: plan, answers, what was assumed, error, result, tokens."""
-    result = f"<div>{markdown_html(run.result)}</div>" if run.result else ""
-    return "".join([_plan(run), _answers(run), _list(assumptions(run)), _error(run), result, _tokens(run)])
+    """What a run has come to besides its questions: result, plan, answers, what was assumed, tokens."""
+    result = f'<div style="margin:8px 0">{markdown_html(run.result)}</div>' if run.result else ""
+    rest = "".join([_plan(run), _answers(run), _list(assumptions(run)), _tokens(run)])
+    if not (result and rest):
+        return result or rest
+    return f'{result}<div style="border-top:1px solid {_BORDER};padding-top:6px">{rest}</div>'
 
 
-def log_html(lines: Iterable[str]) -> str:
-    """Lines of text, oldest first, in a field that stays scrolled to the newest one."""
-    text = _escaped("\n".join(lines))
-    return (
+def log_html(lines: Iterable[str], *, folded: bool = False) -> str:
+    """Lines of text, oldest first, in a field that stays scrolled to the newest one; `folded`, a click shows them."""
+    lines = [*lines]
+    if not lines:
+        return ""
+    field = (
         '<div style="max-height:14em;overflow:auto;display:flex;flex-direction:column-reverse">'
-        f'<pre style="margin:0;font-size:85%;white-space:pre-wrap">{text}</pre></div>'
-        if text
-        else ""
+        f'<pre style="margin:0;font-size:85%;white-space:pre-wrap">{_escaped(chr(10).join(lines))}</pre></div>'
     )
+    return _folded("Events", field) if folded else field
+
+
+def pictures_html(run: Run, worked: Sequence[Worked]) -> str:
+    """A run's timeline and tree, each behind a click; as images, so that nothing in them is part of the page."""
+    drawn = {"Timeline": pictures.timeline(run, worked), "Agents and questions": pictures.tree(run)}
+    return "".join(_folded(title, _image(svg, title)) for title, svg in drawn.items())
+
+
+def _image(svg: str, title: str) -> str:
+    data = b64encode(svg.encode()).decode()
+    return f'<img alt="{escape(title)}" style="max-width:100%" src="data:image/svg+xml;base64,{data}">'
+
+
+def _folded(title: str, inner: str) -> str:
+    return f'<details><summary style="cursor:pointer">{escape(title)}</summary>{inner}</details>'
 
 
 def error_html(text: str) -> str:
     """An error in one line."""
-    return f'<div style="color:{_RISK_COLOUR}">{_escaped(one_line(text))}</div>'
+    return f'<div style="color:{_ERROR_COLOUR}">{_escaped(one_line(text))}</div>'
 
 
 def markdown_html(text: str) -> str:
@@ -183,14 +232,14 @@ def _link_to_elsewhere(renderer: Any, tokens: Sequence[Token], at: int, options:
 
 def _plan(run: Run) -> str:
     plan = run.plan
-    if plan is None:
-        return ""
+    if plan is None or any(plan.title in each.question for each in run.questions):
+        return ""  # Where the planner asks about it, the question holds it.
     done = steps_done(run, plan)
     steps = [ticked(step, done=step.step_id in done) for step in plan.steps]
     lines = [*(f"- {section}" for section in plan.sections), *steps]
     lines += [f"Remark: {plan.remark}"] if plan.remark else []
     told = f'<span style="opacity:.7">plan {plan.status.value}, version {len(plan.history) + 1}</span>'
-    return f'<div style="margin:6px 0"><b>{_escaped(plan.title)}</b> {told}</div>{_list(lines)}'
+    return _headed(f"<b>{_escaped(plan.title)}</b> {told}", lines)
 
 
 def _answers(run: Run) -> str:
@@ -199,7 +248,7 @@ def _answers(run: Run) -> str:
         said = HIDDEN if answer.sealed else answer.text or answer.outcome.value
         who = answer.user or answer.by.value
         lines.append(f"{short(question.question)} {said} ({who})")
-    return _list(["Answered:", *(f"- {line}" for line in lines)]) if lines else ""
+    return _headed("<b>Answered</b>", [f"- {line}" for line in lines]) if lines else ""
 
 
 def _error(run: Run) -> str:
@@ -212,7 +261,7 @@ def _tokens(run: Run) -> str:
     used = run.usage.values()
     tokens = sum(each.prompt_tokens + each.completion_tokens for each in used)
     calls = sum(each.model_calls for each in used)
-    return f'<div style="opacity:.7">{calls:,} model calls, {tokens:,} tokens</div>'
+    return f'<div style="margin:6px 0 0;opacity:.7">{calls:,} model calls, {tokens:,} tokens</div>'
 
 
 # -- how to go on ------------------------------------------------------------------------------------------------------
@@ -220,13 +269,25 @@ def _tokens(run: Run) -> str:
 
 def _next_step(run: Run) -> str:
     if run.waiting and run.questions:
-        return _how_to(run.id, run.questions)
-    return f"Try again: run = await app.resume({run.id!r})" if run.status is RunStatus.FAILED else ""
+        return f"Answer with: {_how_to(run.id, run.questions)}"
+    return f"Try again: {_again(run)}" if run.status is RunStatus.FAILED else ""
+
+
+def _next_step_html(run: Run) -> str:
+    if run.waiting:
+        return _hint(run.id, run.questions)
+    return _code_line("Try again", _again(run)) if run.status is RunStatus.FAILED else ""
+
+
+def _again(run: Run) -> str:
+    return f"run = await app.resume({run.id!r})"
 
 
 def _hint(run_id: str, questions: Sequence[Question]) -> str:
-    form = f" Or with buttons: app.form({run_id!r})" if find_spec("ipywidgets") else ""
-    return _code_line(_how_to(run_id, questions) + form) if questions else ""
+    if not questions:
+        return ""
+    form = _code_line("Or with buttons", f"app.form({run_id!r})") if find_spec("ipywidgets") else ""
+    return _code_line("Answer with", _how_to(run_id, questions)) + form
 
 
 def _how_to(run_id: str, questions: Sequence[Question]) -> str:
@@ -235,7 +296,7 @@ def _how_to(run_id: str, questions: Sequence[Question]) -> str:
     given = said[0]
     if len(questions) > 1:
         given = f"{{{', '.join(f'{each.id!r}: {text}' for each, text in zip(questions, said, strict=True))}}}"
-    return f"Answer with: run = await app.answer({run_id!r}, {given})"
+    return f"run = await app.answer({run_id!r}, {given})"
 
 
 def _example(question: Question) -> str:
@@ -261,16 +322,52 @@ def _box(inner: str) -> str:
     return f'<div class="{_NO_MATH}" style="{style}">{inner}</div>'
 
 
-def _detail(line: str) -> str:
-    """A line below a question; what is quoted (a command, a diff) stands in columns."""
-    shown = _escaped(line.strip() if not line.lstrip().startswith(MARK) else line)
-    mono = "font-family:monospace;" if line.lstrip().startswith(MARK) else ""
-    return f'<div style="{mono}white-space:pre-wrap;padding-left:1em">{shown}</div>'
+def _asked(text: str) -> str:
+    """The words of a question; a plan in them is not all bold, and what is quoted stands in a block."""
+    shown, lines = [], text.split("\n")
+    bold = sum(not line.startswith(MARK) for line in lines) == 1
+    for quoted, block in groupby(lines, key=lambda line: line.startswith(MARK)):
+        words = [*block]
+        told = _escaped("\n".join(words))
+        shown.append(_quote(words) if quoted else f"<b>{told}</b>" if bold else told)
+    return f'<div style="white-space:pre-wrap">{"".join(shown)}</div>'
+
+
+def _headed(title: str, lines: Sequence[str]) -> str:
+    """Lines below a title, which is HTML."""
+    return f'<div style="margin:6px 0 0">{title}</div>{_list(lines)}'
 
 
 def _list(lines: Sequence[str]) -> str:
-    return "".join(map(_detail, lines))
+    """Lines one below the other; what is quoted in them (a command, a diff) in a block of its own."""
+    blocks = groupby(lines, key=lambda line: line.lstrip().startswith(MARK))
+    return "".join(_quote([*block]) if quoted else "".join(map(_line, block)) for quoted, block in blocks)
 
 
-def _code_line(text: str) -> str:
-    return f'<div style="margin:6px 0"><code style="white-space:pre-wrap">{_escaped(text)}</code></div>' if text else ""
+def _line(line: str) -> str:
+    """A line, the number or tick that it begins with to the left of all that follows."""
+    hanging = "padding-left:2.5em;text-indent:-1.5em" if _ITEM.match(line) else "padding-left:1em"
+    return f'<div style="white-space:pre-wrap;overflow-wrap:anywhere;{hanging}">{_escaped(line.strip())}</div>'
+
+
+def _quote(lines: Sequence[str]) -> str:
+    """Lines in columns, whole: what is consented to is not cut. Only those of a diff have its colours."""
+    is_diff = any(line.lstrip().startswith(f"{MARK}@@") for line in lines)
+    shown = []
+    for line in lines:
+        code = line.lstrip().removeprefix(MARK) if is_diff else ""
+        tint = "" if code.startswith(("+++", "---")) else _TINTS.get(code[:1], "")
+        hanging = "padding-left:4ch;text-indent:-4ch"
+        shown.append(
+            f'<div style="{tint}white-space:pre-wrap;overflow-wrap:anywhere;{hanging}">{_escaped(line.lstrip())}</div>'
+        )
+    font = "font-family:var(--jp-code-font-family, monospace);font-size:90%"
+    frame = f"background:rgba(128,128,128,.12);border-radius:3px;margin:4px 0 4px 1em;padding:4px 8px;{font}"
+    return f'<div style="{frame}">{"".join(shown)}</div>'
+
+
+def _code_line(told: str, code: str) -> str:
+    return (
+        f'<div style="margin:4px 0">{told}: '
+        f'<code style="white-space:pre-wrap;overflow-wrap:anywhere">{_escaped(code)}</code></div>'
+    )

@@ -141,7 +141,7 @@ def _answers(run: Run) -> list[str]:
         if lines:
             lines.append("")
         if question is not None:
-            lines += _labelled("Asked", f"{question.question} ({' > '.join(question.path)})")
+            lines += _labelled("Asked", f"{question.question} ({' > '.join(question.path)}, {question.id})")
         lines += _labelled("Answer", HIDDEN if answer.sealed else answer.text or answer.outcome)
         if answer.outcome is not Outcome.CANCELLED:
             lines.append(f"         by {_who(answer)} at {answer.answered_at.isoformat(timespec='seconds')}")

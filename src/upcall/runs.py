@@ -324,6 +324,10 @@ class Run(BaseModel):
             ],
         }
 
+    def __str__(self) -> str:
+        """What a person wants to know of it, as in a notebook: status, plan, answers, result, open questions."""
+        return self._repr_mimebundle_()["text/plain"]
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a notebook shows of it."""
         from upcall.notebook import run_bundle

@@ -36,7 +36,7 @@ from upcall.insides import (
     wrap_manager,
     wrap_parts,
 )
-from upcall.journal import Journal, ToolOutcome, is_idempotent, journal
+from upcall.journal import Journal, ToolOutcome, begin, is_idempotent, journal
 from upcall.tasks import Emit, cancellable, emitted, stopping
 
 T = TypeVar("T")
@@ -225,7 +225,7 @@ class JournaledTool(BaseTool[BaseModel, Any]):
 
         async def run() -> ToolOutcome:
             try:
-                value = await in_this_context(self.inner).run_json(args, cancellation_token, call_id=call_id)
+                value = await in_this_context(self.inner, begin).run_json(args, cancellation_token, call_id=call_id)
             except Exception as error:  # noqa: BLE001  (raised again below)
                 return ToolOutcome(content=str(error), is_error=True)
             return ToolOutcome(content=self.inner.return_value_as_string(value))
