@@ -37,7 +37,9 @@ _RUN_ID = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{12}\b")
 _INSTALLS = re.compile(
     r"^\s*(python3? -m )?(pip|apt|apt-get|npm)\b|\.venv/bin/pip\b|\bpip install\b|-m venv\b|\bsource .*/activate\b"
 )
-FOR_THE_READER = {"text", "mermaid", "", "diff", "html", "markdown"}
+FOR_THE_READER = {(), ("text",), ("mermaid",), ("diff",), ("html",), ("markdown",)}
+ELSEWHERE = {"langgraph", "agent-framework"}
+"""Whose blocks run in environments of their own."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +90,12 @@ class Session:
             self._python(block)
         elif block.words == ("bash",):
             self._bash(block.source)
-        elif block.language == "yaml":
+        elif block.words == ("yaml",):
             self._settings(block.source)
-        elif block.language == "json":
+        elif block.words == ("json",):
             json.loads(block.source)
-        elif block.language not in FOR_THE_READER and len(block.words) == 1:
-            raise ValueError(f"a block of {block.language}: nobody runs it")
+        elif block.words not in FOR_THE_READER and not ELSEWHERE & set(block.words):
+            raise ValueError(f"a block of {' '.join(block.words)}: nobody runs it")
 
     def _python(self, block: Block) -> None:
         source = "\n" * block.line + block.source

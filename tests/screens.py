@@ -18,6 +18,7 @@ import pytest
 GOLDEN = Path(__file__).parent / "golden" / "terminal"
 
 UP, DOWN, LEFT, ENTER, ESCAPE, CTRL_C, CTRL_D = "\x1b[A", "\x1b[B", "\x1b[D", "\r", "\x1b", "\x03", "\x04"
+BACKSPACE, PAGE_DOWN = "\x7f", "\x1b[6~"
 
 _STEADY = 0.15
 """Seconds without output after which a screen is taken as drawn."""

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from upcall.answers import AnswerValue, match_answers, read_answer
+from upcall.answers import AnswerValue, OwnWords, match_answers, read_answer
+from upcall.asking import meant
 from upcall.errors import AlreadyAnswered, AnswerError, AnswerRefused, UnknownQuestion
 from upcall.handoffs import answering, answers_in
 from upcall.questions import Answer, AnsweredBy, Outcome, Question
@@ -180,6 +181,23 @@ def test_an_option_is_named_by_label_in_any_case_number_or_id(named: AnswerValue
 @pytest.mark.parametrize(("named", "chosen"), [("1", "1"), ("2", "2"), ("3", "3")])
 def test_a_label_that_is_a_number_names_that_option(named: str, chosen: str) -> None:
     assert read_answer(question(options=("3", "1", "2")), named).text == chosen
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_number_in_own_words_is_that_number_and_no_option(several: bool) -> None:
+    asked = question(options=("4", "8", "16"), multi_select=several)
+    answer = read_answer(asked, OwnWords(" 2 "))
+    assert (answer.text, answer.selected) == ("2", ())
+    assert match_answers({"aaaa1111": OwnWords("2")}, (), [answer], closed=[asked]) == []
+    assert read_answer(asked, OwnWords("2, 3")).selected == ()
+    assert read_answer(asked, OwnWords("8")).selected == ("8",)
+    with pytest.raises(AnswerRefused, match="not an option"):
+        read_answer(CLOSED, OwnWords("2"))
+
+
+def test_in_quotes_a_number_is_typed_as_itself() -> None:
+    asked = question(options=("4", "8"))
+    assert [read_answer(asked, meant(asked, typed)).text for typed in ("2", '"2"', '"3"')] == ["8", "2", "3"]
 
 
 def test_the_number_that_is_shown_wins_over_an_id_that_is_not() -> None:

@@ -17,11 +17,12 @@ from stores import execute
 from upcall import Run, RunStatus, Upcall, upkeep
 from upcall.agents import PausableAgent, WorkspaceWorkbench
 from upcall.agents.workspace import WorkspaceWorkbench as Bench
-from upcall.change_log import StoredChanges
-from upcall.changes import Change, ChangeLog, MemoryChanges, change_log, standing
+from upcall.change_log import CHANGED, StoredChanges
+from upcall.changes import Change, ChangeLog, FileChange, MemoryChanges, change_log, counts_of, diff_of, standing
+from upcall.cli import _told_entry
 from upcall.errors import CallerError, NotAllowed, SchemaMismatch
 from upcall.settings import Settings
-from upcall.store import RunStore
+from upcall.store import LogEntry, RunStore
 from upcall.testing import Call, Fail, Reply, Request, ScriptedModelClient
 from upcall.transfer import export_run, import_run
 from upcall.undo import undo
@@ -230,6 +231,16 @@ async def test_a_folder_that_is_gone_is_told() -> None:
     Path("work").rename("elsewhere")
     with pytest.raises(CallerError, match=r"its folder .* is not there"):
         await app.undo(run.id)
+
+
+def test_only_a_newline_ends_a_line_of_a_diff() -> None:
+    """What a file holds must not pass for a line that is taken away or added."""
+    diff = diff_of("a.txt", b"one\n", "one\x0c-two\r+three\u2028-four\n".encode())
+    assert counts_of(diff) == "+1 -1"
+    change = Change(tool="edit_file", folder="w", files=(FileChange(path="a.txt", diff=diff),))
+    entry = LogEntry(1, "run", "now", CHANGED, None, change.model_dump(mode="json"))
+    told = _told_entry(entry, with_diff=True)
+    assert [line[:3] for line in told[1:]] == ["  -", "  +", "  @", "  -", "  +"]
 
 
 async def test_the_command_line_shows_and_undoes() -> None:

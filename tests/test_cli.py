@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -69,6 +70,26 @@ def test_without_a_terminal_a_run_stops_and_says_how_to_answer() -> None:
     assert "Which framework?" in ended.err
     assert "upcall answer" in ended.err
     assert (ended.status, ended.out) == (0, "")
+
+
+@pytest.mark.slow
+def test_the_command_that_answers_is_one_also_where_the_option_begins_with_a_dash() -> None:
+    flag = Call("ask_user", {"question": "How is it pushed?", "options": ["--force", "--no-verify"]})
+    with LoopbackServer(script(coder=[flag, '{"summary": "Done."}'])) as server:
+        told = upcall("run", TASK, "--detach", "--store", "its own.db", *model(server)).err
+        (command,) = [line for line in told.splitlines() if "upcall answer" in line]
+        done = upcall("answer", "--json", *shlex.split(command)[2:])
+    assert done.json["status"] == "completed", done.err
+
+
+@pytest.mark.slow
+def test_a_line_that_is_only_copied_agrees_to_no_risk() -> None:
+    risk = {"question": "Delete it?", "clarification_type": "risk_confirmation", "options": ["Delete", "Keep"]}
+    with LoopbackServer(script(coder=[Call("ask_user", risk), '{"summary": "Kept."}'])) as server:
+        told = upcall("run", TASK, "--detach", *model(server)).err
+        (command,) = [line for line in told.splitlines() if "upcall answer" in line]
+        assert upcall("answer", shlex.split(command)[2], "Keep").status == 0
+    assert "Delete" not in command
 
 
 @pytest.mark.slow
@@ -476,3 +497,16 @@ def test_a_failed_run_is_one_json_object_too() -> None:
         ended = upcall("run", "x", "--json", *model(server))
     assert (ended.status, ended.json["status"]) == (1, "failed")
     assert "refused the key" in ended.json["error"]
+
+
+@pytest.mark.slow
+def test_a_reader_that_goes_away_and_an_output_without_unicode_are_no_faults() -> None:
+    task = "T\u00e4sk \u65e5\u672c"
+    run_id = upcall("run", task, "--detach", "--json", "--model", "demo").json["run_id"]
+    show = f"{sys.executable} -m upcall.cli show {run_id}"
+    for what in ("", " --json", " --svg -"):
+        done = subprocess.run(["bash", "-c", f"{show}{what} | true"], capture_output=True, text=True, check=False)
+        assert "fault" not in done.stderr
+    assert "T\\xe4sk \\u65e5" in upcall("list", PYTHONIOENCODING="ascii").out
+    assert upcall("show", run_id, "--json", PYTHONIOENCODING="ascii").json["run_id"] == run_id
+    assert upcall("show", run_id, "--svg", "-", PYTHONIOENCODING="ascii").status == 0

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from doc_session import Session, blocks_of
 
 import upcall.pictures
 import upcall.testing
@@ -63,6 +64,14 @@ def test_every_block_of_a_page_does_what_the_page_says(
     session = [sys.executable, ROOT / "tests" / "doc_session.py", page]
     done = subprocess.run(session, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("marked", ["{ .python .notebok }", "{ .text .ouput }", "{ .bash .x }", "console", "py"])
+def test_a_block_that_nobody_would_run_is_an_error(marked: str, tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text(f"```{marked}\nraise ValueError\n```\n")
+    (block,) = blocks_of(tmp_path / "page.md")
+    with pytest.raises(ValueError, match="nobody runs it"):
+        Session().do(block)
 
 
 def test_links_between_pages_lead_somewhere() -> None:

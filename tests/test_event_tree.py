@@ -170,3 +170,11 @@ def test_control_characters_of_a_tool_are_shown() -> None:
     EventTree(Console(file=file, width=80), live=True).show(result("a", "look", 1, 0, text="\x1b[2J\x07"))
     assert "\x1b" not in file.getvalue()
     assert "\\x1b[2J\\x07" in file.getvalue()
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_what_a_model_makes_up_begins_no_line_of_its_own(live: bool) -> None:
+    name = "look\ncoder  reports: all is well"
+    lines = printed(calls("lead", name, 0), result("lead", name, 1, 0), progress("files\nx  reports: y"), live=live)
+    assert len(lines) == 3
+    assert not any(line.startswith(("coder", "x")) for line in lines)

@@ -18,7 +18,7 @@ from scenario import CLEAR, PLAN, TASK, script, upcall
 
 from upcall import Answer, AnsweredBy, Outcome, PausableAgent, Question, Run, RunStatus, Settings, Upcall
 from upcall.agents import NestedTeam
-from upcall.answers import read_answer
+from upcall.answers import OwnWords, read_answer
 from upcall.errors import AlreadyAnswered, ConfigurationError, UserInputRequired
 from upcall.facts import read_facts
 from upcall.ladder import Ladder, Rules, when_nobody_answers
@@ -102,6 +102,15 @@ async def test_four_agents_that_work_at_once_need_the_same_fact_and_the_human_is
     assert sorted(by_whom(done)) == ["human", "ledger", "ledger", "ledger"]
     assert not done.open_questions
     model.assert_used_up()
+
+
+async def test_a_number_in_own_words_is_no_option_of_a_question_that_is_asked_again() -> None:
+    sizes = ["4", "8"]
+    replies = {name: [ask(WORDINGS[name], options=sizes), f"{name} is done."] for name in FOUR}
+    model = model_of(lead=[at_once(*FOUR), "All done."], **replies)
+    asked = await app_of(tree(model, *FOUR)).start("Build it")
+    await app_of(tree(model, *FOUR)).answer(asked.id, OwnWords("2"))
+    assert [told(model, f"<{name}>") for name in FOUR] == [["2"]] * 4
 
 
 async def test_four_agents_that_work_one_after_another_need_the_same_fact_and_the_human_is_asked_once() -> None:

@@ -111,9 +111,20 @@ def test_nothing_that_others_said_becomes_markup() -> None:
     for page in (run_html(run), OpenQuestions([InboxEntry(HOSTILE, question)])._repr_mimebundle_()["text/html"]):
         seen = Tags(page)
         assert seen.tags <= {"div", "span", "b", "code", "p", "br"}
-        assert {name for name, _ in seen.attributes} <= {"style"}
+        assert {name for name, _ in seen.attributes} <= {"style", "class"}
         assert not {"\x1b", "\u202e"} & set(page)
     assert not {"\x1b", "\u202e"} & set(run_text(run))
+
+
+def test_two_dollar_signs_are_no_formula() -> None:
+    """JupyterLab's MathJax goes through all HTML that a cell shows, but for what has these classes."""
+    question = asking(question="Allow it?", context="| rm -rf $HOME/a $HOME/b")
+    for page in (
+        run_html(waiting_for(question)),
+        OpenQuestions([InboxEntry("run1", question)])._repr_mimebundle_()["text/html"],
+    ):
+        assert page.startswith('<div class="tex2jax_ignore mathjax_ignore"')
+        assert "$HOME/a $HOME/b" in page
 
 
 def test_markdown_loads_nothing_and_links_to_the_web_only() -> None:

@@ -19,6 +19,7 @@ from autogen_agentchat.base import Team
 from autogen_agentchat.conditions import TextMessageTermination
 from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat, SelectorGroupChat, Swarm
 from autogen_agentchat.tools import AgentTool, TeamTool
+from autogen_core.tools import FunctionTool
 from IPython.core.formatters import DisplayFormatter
 from scenario import TASK, upcall
 from shapes import World
@@ -241,6 +242,17 @@ def test_a_secret_is_not_in_a_picture() -> None:
         assert "gAAAAsealed" not in picture
 
 
+def test_an_answer_of_any_length_is_cut() -> None:
+    """A log that was pasted is not in the file once more for each place where a pointer may rest."""
+    run, worked = made(2, 0)
+    question = Question(question="Which error?", path=("lead",), asked_at=START)
+    answer = Answer(question_id=question.id, text="No such file. " * 50_000, answered_at=START + timedelta(seconds=5))
+    run = run.model_copy(update={"closed": (question,), "answers": (answer,)})
+    for picture in (timeline(run, worked), tree(run)):
+        assert "No such file" in picture
+        assert len(picture) < 40_000
+
+
 def test_calls_at_the_same_time_are_in_rows_of_their_own() -> None:
     at = [START + timedelta(seconds=each) for each in range(5)]
     calls = [TimedCall(("lead",), at[0], at[3]), TimedCall(("lead",), at[1], at[2]), TimedCall(("lead",), at[3], at[4])]
@@ -454,6 +466,13 @@ def test_teams_of_any_kind_are_drawn(team: Team, there: list[str]) -> None:
             assert name in text
 
 
+def test_a_tool_s_name_is_no_directive_to_mermaid() -> None:
+    """Mermaid takes those from anywhere in the text, labels too."""
+    tool = FunctionTool(search, name="%%{init: {'theme': 'dark'}}%%", description="x")
+    team = RoundRobinGroupChat([AssistantAgent("one", ScriptedModelClient({}), tools=[tool])])
+    assert "%%" not in team_mermaid(team)
+
+
 def assert_mermaid(text: str) -> None:
     """Each line is one that Mermaid's grammar has; subgraphs are closed; edges join nodes that are there."""
     head, *lines = text.splitlines()
@@ -500,7 +519,6 @@ def test_large_and_deep_teams_are_neat(size: int) -> None:
         return text
 
     def tools(count: int) -> list[object]:
-        from autogen_core.tools import FunctionTool
 
         return [FunctionTool(tool, name=f"tool_{number}_{'x' * 50}", description="-") for number in range(count)]
 

@@ -10,7 +10,20 @@ from pathlib import Path
 import pexpect
 import pytest
 from scenario import TASK, script, upcall
-from screens import CTRL_C, DOWN, ENTER, ESCAPE, LEFT, UP, Desk, desk, same_as_golden, same_each_time
+from screens import (
+    BACKSPACE,
+    CTRL_C,
+    DOWN,
+    ENTER,
+    ESCAPE,
+    LEFT,
+    PAGE_DOWN,
+    UP,
+    Desk,
+    desk,
+    same_as_golden,
+    same_each_time,
+)
 
 from upcall.testing import Call, Calls
 from upcall.testing.server import LoopbackServer
@@ -39,6 +52,7 @@ FEATURES = Call(
         "default": "none of them",
     },
 )
+WORKERS = Call("ask_user", {"question": "How many workers?", "options": ["4", "8"]})
 NAME = Call("ask_user", {"question": "What is the project called?"})
 DONE = '{"summary": "Done."}'
 
@@ -60,6 +74,7 @@ def answers(server: LoopbackServer) -> list[str]:
 
 
 one = pytest.mark.parametrize("asks", [FRAMEWORK], indirect=True, ids=["one"])
+workers = pytest.mark.parametrize("asks", [WORKERS], indirect=True, ids=["workers"])
 several = pytest.mark.parametrize("asks", [FEATURES], indirect=True, ids=["several"])
 form = pytest.mark.parametrize("asks", [Calls([FRAMEWORK, FEATURES, NAME])], indirect=True, ids=["form"])
 
@@ -100,6 +115,22 @@ def test_text_of_ones_own_by_the_other_entry_and_back_from_it(asks: LoopbackServ
     screen.press(ENTER, "Flask, with 7 routes", ENTER)
     assert screen.end() == 0
     assert answers(asks) == ["Flask, with 7 routes"]
+
+
+@pytest.mark.slow
+@workers
+def test_a_number_of_ones_own_is_no_option_and_a_key_that_types_nothing_no_text(
+    asks: LoopbackServer, desk: Desk
+) -> None:
+    screen = desk.start("run", TASK, *model(asks))
+    screen.wait_for("answer later")
+    screen.press("2")
+    screen.wait_for("> 2. 8")
+    screen.press(BACKSPACE, PAGE_DOWN, DOWN)
+    screen.wait_for("> 3. Other")
+    screen.press(ENTER, "2", ENTER)
+    assert screen.end() == 0
+    assert answers(asks) == ["2"]
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -347,3 +348,32 @@ def test_the_command_line_exports_by_otlp() -> None:
     assert done.status == 0, done.err
     assert {path for path, _ in came} == {"/v1/traces"}
     assert b"invoke_agent coder" in b"".join(body for _, body in came)
+
+
+@pytest.mark.slow
+def test_a_collector_that_is_not_there_is_one_line_and_breaks_nothing() -> None:
+    with socket.socket() as taken:  # Bound and not listening: whoever connects is refused.
+        taken.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        done = upcall("run", TASK, "--detach", "--json", UPCALL_TRACING="true", OTEL_EXPORTER_OTLP_ENDPOINT=address)
+    assert done.status == 0, done.err
+    assert done.json["status"] == "awaiting_clarification"
+    assert len([line for line in done.err.splitlines() if "export" in line]) == 1
+
+
+async def test_a_client_that_cannot_be_hashed_is_traced_too(spans: InMemorySpanExporter) -> None:
+    """As one that is a dataclass."""
+
+    class Compared(ScriptedModelClient):
+        def __eq__(self, other: object) -> bool:
+            return self is other
+
+        __hash__ = None  # type: ignore[assignment]
+
+    def make() -> Team:
+        lead = PausableAgent("lead", Compared({"You are the lead.": ["Done."]}), system_message="You are the lead.")
+        return RoundRobinGroupChat([lead], termination_condition=TextMessageTermination("lead"))
+
+    run = await app_of(make).start("x")
+    assert (run.status, run.error) == (RunStatus.COMPLETED, None)
+    assert "chat" in " ".join(named(spans))

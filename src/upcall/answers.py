@@ -21,6 +21,10 @@ GivenAnswers: TypeAlias = AnswerValue | Mapping[str, AnswerValue]
 """One value where one question is open, or one value for each question id."""
 
 
+class OwnWords(str):
+    """A text that says what it says: a number in it is that of no option. A label is still that option."""
+
+
 _COMMA = re.compile("[,，、]")
 
 
@@ -124,7 +128,7 @@ def _parts(question_id: str, value: str | Sequence[str], *, secret: bool = False
         raise AnswerRefused(f"The answer to {question_id} is {shown}; give text, a list of texts, or an Answer.")
     if not all(map(is_text, parts)):
         raise AnswerRefused(f"The answer to {question_id} is not valid text (UTF-8); type it again.")
-    return [part.strip() for part in parts if part.strip()]
+    return [OwnWords(part.strip()) if isinstance(part, OwnWords) else part.strip() for part in parts if part.strip()]
 
 
 def _read_outcome(question: Question, answer: Answer, user: str | None) -> Answer:
@@ -209,6 +213,8 @@ def _find_option(question: Question, text: str) -> Option | None:
     for option in question.options:
         if option.label.casefold() == text.casefold():
             return option
+    if isinstance(text, OwnWords):
+        return None
     for number, option in enumerate(question.options, start=1):
         if text == str(number):
             return option
@@ -216,6 +222,8 @@ def _find_option(question: Question, text: str) -> Option | None:
 
 
 def _split_choices(question: Question, text: str) -> list[str]:
+    if isinstance(text, OwnWords):
+        return [text]
     parts = [part.strip() for part in _COMMA.split(text) if part.strip()]
     return parts if parts and all(_find_option(question, part) for part in parts) else [text]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from upcall.answers import AnswerValue, read_answer, read_plainly
+from upcall.answers import AnswerValue, OwnWords, read_answer, read_plainly
 from upcall.errors import AnswerRefused
 from upcall.ladder import is_risk
 from upcall.questions import Answer, Outcome, Question
@@ -134,7 +134,7 @@ def meant(question: Question, text: str) -> str:
     if not question.options or question.secret:
         return text
     if quoted := _QUOTED.fullmatch(text.strip()):
-        return quoted[1]
+        return OwnWords(quoted[1])
     _refuse_beyond(question, text.strip())
     return text
 
@@ -263,7 +263,8 @@ class DialogAsker:
             try:
                 if text.strip() in (SKIP, DECLINE):
                     return read(question, text)
-                value = [*labels, text] if labels else text
+                said = OwnWords(text)
+                value = [*labels, said] if labels else said
                 read_answer(question, value)
             except AnswerRefused as refusal:
                 self._screen.note(str(refusal), "yellow")

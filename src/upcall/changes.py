@@ -143,7 +143,7 @@ def diff_of(path: str, before: bytes | None, after: bytes | None, *, limit: int 
 
 def counts_of(diff: str) -> str:
     """How many lines a diff adds and removes, as ``+2 -1``."""
-    body = diff.splitlines()[2:]
+    body = diff.split("\n")[2:]  # As the diff was made: other ends of lines are characters in them.
     added, removed = (sum(line.startswith(sign) for line in body) for sign in "+-")
     return f"+{added} -{removed}" + (" and more" if diff.endswith("[cut: the diff is longer]\n") else "")
 

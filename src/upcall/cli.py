@@ -579,7 +579,8 @@ def _run_drawn(command: _Command, found: Run, *, tree: bool) -> str:
 
 def _write_picture(command: _Command, picture: str, file: Path) -> None:
     if str(file) == "-":
-        sys.stdout.write(picture)
+        sys.stdout.buffer.write(picture.encode())  # SVG is UTF-8, whatever the terminal has.
+        sys.stdout.flush()
         return
     try:
         file.write_text(picture, encoding="utf-8")
@@ -684,7 +685,8 @@ def _told_entry(entry: LogEntry, with_diff: bool) -> list[str]:
         files = ", ".join(f"{file.path} ({counts_of(file.diff)})" for file in change.files)
         detail = {"change": change.id, "tool": change.tool, "files": files}
         detail |= {"undoes": list(change.undoes)} if change.undoes else {}
-        diffs = [f"  {line.expandtabs()}" for file in change.files for line in file.diff.splitlines() if with_diff]
+        lines = [line for file in change.files for line in file.diff.removesuffix("\n").split("\n") if with_diff]
+        diffs = [f"  {line.expandtabs()}" for line in lines]
     told = " ".join(f"{name}={_short(value)}" for name, value in detail.items())
     return [f"{entry.at}  {entry.kind:10} {entry.user or '-':10} {told}", *diffs]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import io
 import json
 import sys
 import traceback
@@ -109,12 +110,15 @@ class Command:
 
     def print_json(self, value: object) -> None:
         """The one object on standard output."""
-        sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+        readable = sys.stdout.encoding.lower().replace("-", "") == "utf8"
+        sys.stdout.write(json.dumps(value, ensure_ascii=not readable) + "\n")
         sys.stdout.flush()
 
     def __enter__(self) -> Self:
         from upcall.terminal import Screen
 
+        if isinstance(sys.stdout, io.TextIOWrapper):  # What its encoding lacks is written out, as on standard error.
+            sys.stdout.reconfigure(errors="backslashreplace")
         self.screen = Screen()
         try:
             self.opened()
@@ -127,6 +131,8 @@ class Command:
         if isinstance(error, KeyboardInterrupt | EOFError | asyncio.CancelledError):
             self.stopped()
             raise typer.Exit(interrupts.INTERRUPTED) from error
+        if isinstance(error, BrokenPipeError):
+            return  # Whoever reads has seen enough, as `head`; Typer ends the program without a word.
         if isinstance(error, Exception) and not isinstance(error, typer.Exit | typer.Abort | typer.TyperException):
             self._fail(error)
 

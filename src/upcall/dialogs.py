@@ -233,7 +233,7 @@ class ListDialog:
         text = event.data
         if not self._typing:
             self._note = "Choose with Up, Down or a number."
-        elif (text.strip("\r\n\t ") and all(char.isprintable() or char in "\r\n\t" for char in text)) or self._digits:
+        elif (text.strip() or self._digits) and all(char.isprintable() or char in "\r\n\t" for char in text):
             event.app.exit(result=Choice(None, self._in_order(), typed=self._digits + text))
 
 

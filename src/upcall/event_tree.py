@@ -30,6 +30,8 @@ from upcall.shown import SHOWN_CHARS, cut, safe, short, wrapped
 
 _INDENT = "  "
 _BESIDE_TICK = " " * 6
+_NAME_CHARS = 64
+"""What is shown of a tool's name: a model may make up any."""
 _COST_FROM = 60
 """A narrower terminal has the columns for what is said and not for what it took."""
 _SILENT_FROM = 3.0
@@ -59,7 +61,7 @@ class EventTree:
     def begin(self, run: Run) -> None:
         """Know what was done before: it is ticked, and not told again."""
         self._above, self._last_at, self._called_at = (), {}, {}
-        self._came_back = calls_by_name(run.tools)
+        self._came_back = calls_by_name(run.tools, run.failed_tools)
         self._plan = run.plan
         self._ticked = set(done_steps(run.plan, self._came_back)) if run.plan else set()
 
@@ -76,7 +78,7 @@ class EventTree:
     def show(self, event: Event) -> None:
         """Print an event; nothing where it says nothing to a reader."""
         if self._live and isinstance(event, ThoughtEvent) and PROGRESS in event.metadata:
-            self._draw(event.content)
+            self._draw(short(event.content))
             return
         path, cost = path_of(event), self._cost(event)
         if said := _said(event):
@@ -172,14 +174,15 @@ def _said(event: BaseAgentEvent | BaseChatMessage) -> str:
         case ThoughtEvent() if ANSWERS in event.metadata:
             return f"has its answer: {short(event.content)}"
         case ThoughtEvent() if PROGRESS in event.metadata:
-            return event.content
+            return short(event.content)
         case _ if QUESTIONS in event.metadata or isinstance(event, ModelClientStreamingChunkEvent):
             return ""
         case ToolCallRequestEvent():
-            calls = [f"{call.name}({short(call.arguments, 60)})" for call in event.content if call.name != "ask_user"]
+            asked = (call for call in event.content if call.name != "ask_user")
+            calls = [f"{short(call.name, _NAME_CHARS)}({short(call.arguments, 60)})" for call in asked]
             return f"calls {', '.join(calls)}" if calls else ""
         case ToolCallExecutionEvent():
-            results = [f"{each.name}: {short(each.content)}" for each in event.content]
+            results = [f"{short(each.name, _NAME_CHARS)}: {short(each.content)}" for each in event.content]
             return "; ".join(results)
         case HandoffMessage():
             plan = " with the plan" if PLAN in event.metadata else ""

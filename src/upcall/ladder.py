@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from autogen_core.models import RequestUsage
 
-from upcall.answers import read_answer, read_plainly
+from upcall.answers import OwnWords, read_answer, read_plainly
 from upcall.assignment import AssignRule, assignee_by_rule
 from upcall.callers import below, callers
 from upcall.errors import AnswerRefused, ConfigurationError
@@ -310,7 +310,9 @@ def _given_again(asked: Question, answer: Answer, question: Question) -> Answer 
     """The same answer to another question, if that one accepts it; a secret only if the key opens it."""
     by = "the user" if answer.by is AnsweredBy.HUMAN else answer.by.value
     try:
-        again = read_answer(question, answer.opened().model_copy(update={"question_id": question.id}))
+        opened = answer.opened().model_copy(update={"question_id": question.id})
+        own = opened.outcome is Outcome.ANSWERED and not opened.selected
+        again = read_answer(question, OwnWords(opened.text) if own else opened)
     except (AnswerRefused, ConfigurationError):
         return None
     reason = f"{by} answered {' > '.join(asked.path) or 'another agent'} the same: {asked.id}"

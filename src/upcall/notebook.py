@@ -67,6 +67,8 @@ STYLE = f"""<style>
 
 _REPAINTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters besides tab and newline, and those that turn the reading direction."""
+_NO_MATH = "tex2jax_ignore mathjax_ignore"
+"""Jupyter takes what stands between two dollar signs for a formula: of a command it would show another one."""
 _ITEM = re.compile(r"\s*(?:\d+\.|-|\[[ x]\]) ")
 _CITED = re.compile(r"\[(\d{1,3})\]")
 _SOURCE_LINE = re.compile(r"^(?:[-*] )?\[(\d{1,3})\] (.+)$", re.MULTILINE)
@@ -326,7 +328,8 @@ def _escaped(text: str) -> str:
 
 
 def _box(inner: str) -> str:
-    return f'<div style="border:1px solid {_BORDER};border-radius:4px;padding:8px;margin:2px 0">{inner}</div>'
+    style = f"border:1px solid {_BORDER};border-radius:4px;padding:8px;margin:2px 0"
+    return f'<div class="{_NO_MATH}" style="{style}">{inner}</div>'
 
 
 def _asked(text: str) -> str:

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from upcall.plans import Plan, PlanStep
 
 
-def calls_by_name(tools: Mapping[str, int]) -> Counter[str]:
-    """How often each agent and tool came back, whoever called it; `tools` is that of a `Run`."""
+def calls_by_name(tools: Mapping[str, int], failed: Mapping[str, int]) -> Counter[str]:
+    """How often each agent and tool came back without an error, whoever called it; `tools` and `failed` are those of a
+    `Run`."""
     counts: Counter[str] = Counter()
     for path, times in tools.items():
-        counts[path.rsplit("/", 1)[-1]] += times
+        counts[path.rsplit("/", 1)[-1]] += times - failed.get(path, 0)
     return counts
 
 

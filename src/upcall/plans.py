@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from upcall.errors import one_line
 from upcall.questions import Shown
 from upcall.replies import Reply
 
@@ -70,7 +71,7 @@ class PlanStep(Reply):
         after = f" (after {', '.join(self.depends_on)})" if self.depends_on else ""
         uses = f"; uses {', '.join(self.inputs)}" if self.inputs else ""
         makes = f"; makes {', '.join(self.outputs)}" if self.outputs else ""
-        return f"{self.step_id}. [{self.name}] {' '.join(self.description.split())}{after}{uses}{makes}"
+        return one_line(f"{self.step_id}. [{self.name}] {self.description}{after}{uses}{makes}")
 
     def references(self) -> list[str]:
         """What stands between ``${`` and ``}`` in the inputs."""

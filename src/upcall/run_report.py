@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import get_args
 
+from upcall.errors import one_line
 from upcall.functions import AgentName
 from upcall.plan_ticks import calls_by_name, done_steps, ticked
 from upcall.plans import ReviewedPlan
@@ -66,7 +67,7 @@ def report(run: Run, log: Sequence[LogEntry], prices: Prices, width: int | None 
         _answers(run),
         _timeline(run, log),
         _cost(run.usage, prices, width),
-        [f"Error    {run.error}"] if run.error else [],
+        _labelled("Error", run.error) if run.error else [],
         run.result.split("\n") if run.result else [],
         assumptions(run),
     ]
@@ -77,7 +78,7 @@ def report(run: Run, log: Sequence[LogEntry], prices: Prices, width: int | None 
 def assumptions(run: Run) -> list[str]:
     """What was assumed because nobody answered, if anything was."""
     lines = [
-        f"- {short(question.question)} {answer.text} ({' > '.join(question.path)})"
+        f"- {short(question.question)} {one_line(answer.text)} ({' > '.join(question.path)})"
         for question, answer in run.assumptions
     ]
     return ["Assumed, since nobody answered:", *lines] if lines else []
@@ -94,12 +95,18 @@ def _fitted(line: str, width: int) -> list[str]:
     return wrapped(line[len(indent) :], width, indent, hanging)
 
 
+def _labelled(label: str, text: str) -> list[str]:
+    """A text behind its label. Its further lines stand to the right of all labels: a question could hold some."""
+    first, *more = text.split("\n")
+    return [f"{label:<{_LABEL}}{first}", *(f"{'':{_LABEL}}{line}".rstrip() for line in more)]
+
+
 def _head(run: Run) -> list[str]:
     folder = run.inputs.get("workspace")
     return [
         f"Run      {run.id}",
         f"Status   {run.status}",
-        f"Task     {run.task}",
+        *_labelled("Task", run.task),
         *([f"User     {run.user}"] if run.user else []),
         f"Started  {run.created_at.isoformat(timespec='seconds')}",
         f"Updated  {run.updated_at.isoformat(timespec='seconds')}",
@@ -111,17 +118,17 @@ def _plan(run: Run) -> list[str]:
     plan = run.plan
     if plan is None:
         return []
-    lines = [f"# {plan.title}", "", *(f"- {section}" for section in plan.sections)]
+    lines = [f"# {one_line(plan.title)}", "", *(f"- {one_line(section)}" for section in plan.sections)]
     if plan.steps:
         done = steps_done(run, plan)
         lines += ["", "## Steps", "", *(ticked(step, done=step.step_id in done) for step in plan.steps)]
     lines += ["", f"Plan     {plan.status}, version {len(plan.history) + 1}"]
-    return lines + ([f"Remark   {plan.remark}"] if plan.remark else [])
+    return lines + (_labelled("Remark", plan.remark) if plan.remark else [])
 
 
 def steps_done(run: Run, plan: ReviewedPlan) -> list[str]:
     """The ids of the steps that are done. What the lead does itself is done when the run is."""
-    came_back = calls_by_name(run.tools)
+    came_back = calls_by_name(run.tools, run.failed_tools)
     if run.status is RunStatus.COMPLETED:
         came_back["lead"] = len(plan.steps)
     return done_steps(plan, came_back)
@@ -134,11 +141,11 @@ def _answers(run: Run) -> list[str]:
         if lines:
             lines.append("")
         if question is not None:
-            lines.append(f"Asked    {question.question} ({' > '.join(question.path)}, {question.id})")
-        lines.append(f"Answer   {HIDDEN if answer.sealed else answer.text or answer.outcome}")
+            lines += _labelled("Asked", f"{question.question} ({' > '.join(question.path)}, {question.id})")
+        lines += _labelled("Answer", HIDDEN if answer.sealed else answer.text or answer.outcome)
         if answer.outcome is not Outcome.CANCELLED:
             lines.append(f"         by {_who(answer)} at {answer.answered_at.isoformat(timespec='seconds')}")
-        lines += [f"Reason   {answer.reason}"] if answer.reason else []
+        lines += _labelled("Reason", answer.reason) if answer.reason else []
     return lines
 
 

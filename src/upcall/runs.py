@@ -122,9 +122,10 @@ class SoFar(BaseModel):
     execution_path: tuple[str, ...] = ()
     usage: dict[str, Usage] = {}
     tools: dict[str, int] = {}
+    failed_tools: dict[str, int] = {}
 
 
-_TOLD = ("classification", "clarifier_log", "plan", "execution_path", "usage", "tools")
+_TOLD = ("classification", "clarifier_log", "plan", "execution_path", "usage", "tools", "failed_tools")
 
 
 class Run(BaseModel):
@@ -151,6 +152,7 @@ class Run(BaseModel):
         error: why it failed or expired, in one line.
         usage: tokens by agent, named by its path (``lead/coder``).
         tools: tool calls, by agent and tool (``lead/coder/write_file``).
+        failed_tools: how many of them ended in an error.
         inputs: the choices that it was started with and keeps over every pause (workspace, documents, model, how the
             team works); never a key.
         overdue: ids of the questions whose time was seen to be over.
@@ -181,6 +183,7 @@ class Run(BaseModel):
     error: str | None = None
     usage: dict[str, Usage] = {}
     tools: dict[str, int] = {}
+    failed_tools: dict[str, int] = {}
     inputs: dict[str, Any] = {}
     overdue: tuple[str, ...] = ()
     reminded: dict[str, int] = {}

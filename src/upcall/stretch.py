@@ -406,8 +406,11 @@ class Stretch:
         if event.models_usage is not None:
             changes["usage"] = counted(self._run.usage, "/".join(path_of(event)), event.models_usage)
         if isinstance(event, ToolCallExecutionEvent):
-            named = ["/".join((*path_of(event), result.name)) for result in event.content if result.name != ASK_USER]
+            results = [each for each in event.content if each.name != ASK_USER]
+            named = ["/".join((*path_of(event), each.name)) for each in results]
+            failed = [name for name, each in zip(named, results, strict=True) if each.is_error]
             changes["tools"] = dict(Counter(self._run.tools) + Counter(named))
+            changes["failed_tools"] = dict(Counter(self._run.failed_tools) + Counter(failed))
         said = isinstance(event, BaseChatMessage) and PATH not in event.metadata
         if said and (self._speakers is None or event.source in self._speakers | {USER}):
             self._waiting.take(event, (), USER)

@@ -174,10 +174,14 @@ class Screen:
         lines = ["", f"Run {run.id} waits for {what}"]
         for question in run.questions:
             example = question.options[0].label if question.options else "your answer"
+            if is_risk(question):  # A line that is only copied agrees to none.
+                example = "..."
             if question.secret:  # On the command line it would stay in the shell's history.
                 example = "-"
-            given = f"{question.id}={example}" if several else example
-            lines.append(f"  {program} answer {run.id} {shlex.quote(given)}{options}")
+            given = shlex.quote(f"{question.id}={example}" if several else example)
+            # Behind -- it is no option of the command.
+            behind = given.startswith(("-", "'-")) and example != "-"
+            lines.append(f"  {program} answer {run.id}" + (f"{options} -- {given}" if behind else f" {given}{options}"))
         if secret:
             lines.append("For - the answer is read from standard input; on a terminal it is not shown.")
         console.print(Text(safe("\n".join(lines))))

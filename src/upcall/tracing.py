@@ -11,10 +11,11 @@ no length marks the run's start, its ``traceparent`` is stored with the run, and
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import wraps
@@ -52,6 +53,12 @@ TRACEPARENT = "traceparent"
 
 _PROVIDERS = {"openai": "openai", "anthropic": "anthropic", "ollama": "ollama", "azure": "azure.ai.inference"}
 """What the conventions call those whose clients are in ``autogen_ext.models``."""
+
+SECONDS_TO_SEND = 2.0
+"""How long a program waits at its end for a collector that is not there; OpenTelemetry's own ten seconds are long for
+a command that somebody has typed."""
+
+_TIMEOUTS = ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
 
 _tracer: ContextVar[Tracer | None] = ContextVar("upcall_tracer", default=None)
 
@@ -91,7 +98,11 @@ def export() -> None:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-            provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+            # It tells of each try that failed, also while a question is on the screen; of giving up it tells once.
+            logging.getLogger("opentelemetry.exporter").setLevel(logging.ERROR)
+            own = any(os.environ.get(name) for name in _TIMEOUTS)
+            exporter = OTLPSpanExporter(timeout=None if own else SECONDS_TO_SEND)
+            provider.add_span_processor(BatchSpanProcessor(exporter))
     except ImportError as error:
         raise ConfigurationError(
             f"tracing is true, but {error.name} is not installed. Say: pip install 'upcall[otel]', or leave it out."
@@ -308,15 +319,23 @@ _KNOWN: WeakKeyDictionary[ChatCompletionClient, tuple[str, str]] = WeakKeyDictio
 
 
 def _known_as(client: ChatCompletionClient) -> tuple[str, str]:
-    """The provider and the model of a client, as far as it tells: there is no other public way than its component."""
+    """The provider and the model of a client, as far as it tells; looked up once, where it has a hash (a dataclass has
+    none)."""
+    if not isinstance(client, Hashable):
+        return _told_by(client)
     if client not in _KNOWN:
-        parts = type(client).__module__.split(".")
-        provider = type(client).__name__
-        if parts[:2] == ["autogen_ext", "models"] and len(parts) > 2:
-            azure = provider.startswith("AzureOpenAI")
-            provider = "azure.ai.openai" if azure else _PROVIDERS.get(parts[2], parts[2])
-        model = ""
-        with suppress(Exception):  # One that is no component, or holds what cannot be dumped.
-            model = str(client.dump_component().config.get("model", ""))
-        _KNOWN[client] = (provider, model)
+        _KNOWN[client] = _told_by(client)
     return _KNOWN[client]
+
+
+def _told_by(client: ChatCompletionClient) -> tuple[str, str]:
+    """There is no other public way than its component."""
+    parts = type(client).__module__.split(".")
+    provider = type(client).__name__
+    if parts[:2] == ["autogen_ext", "models"] and len(parts) > 2:
+        azure = provider.startswith("AzureOpenAI")
+        provider = "azure.ai.openai" if azure else _PROVIDERS.get(parts[2], parts[2])
+    model = ""
+    with suppress(Exception):  # One that is no component, or holds what cannot be dumped.
+        model = str(client.dump_component().config.get("model", ""))
+    return provider, model

@@ -20,7 +20,8 @@ ADVANCE = 0.61
 """The width of a character, in heights of the font: the widest of the fonts above."""
 
 MAX_CHARS = 4000
-"""What is longer is cut anywhere before it is looked at: no line of a picture takes more."""
+"""What is longer is cut anywhere before it is looked at: no line of a picture takes more. (To put
+a pile of accents in order takes a time that grows with its square.)"""
 
 INK, FAINT, LINE, PAPER, SHADE = "#1b1f24", "#525a64", "#9aa3ad", "#ffffff", "#f2f4f6"
 BLUE, ORANGE, RED, GREEN = "#0072b2", "#e69f00", "#c04a00", "#00694a"

@@ -183,7 +183,7 @@ class _Flowchart:
 
 def _quoted(text: str) -> str:
     """A text in a Mermaid label: what it would read as its own, or as HTML, as its codes."""
-    codes = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;", "`": "#96;", "\\": "#92;"}
+    codes = {"#": "#35;", "%": "#37;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;", "`": "#96;", "\\": "#92;"}
     return "".join(codes.get(char, char) for char in cleaned(text))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from upcall.pictures.svg import counted, length
+from upcall.pictures.svg import MAX_CHARS, counted, length
 from upcall.questions import Answer, Outcome, Question
 from upcall.runs import Run
 
@@ -36,7 +36,7 @@ class Asked:
         if self.question.secret or answer.sealed:
             return f"{answer.outcome.value} by {by}: (secret)"
         chosen = ", ".join(answer.selected)
-        said = ", ".join(filter(None, [chosen, answer.text if answer.text != chosen else ""]))
+        said = ", ".join(filter(None, [chosen, answer.text if answer.text != chosen else ""]))[:MAX_CHARS]
         word = "answered" if answer.outcome is Outcome.ANSWERED else answer.outcome.value
         return f"{word} by {by}" + (f": {said}" if said else "")
 
