@@ -197,6 +197,38 @@ async def test_a_question_is_answered_while_others_work(notebook: Notebook, lab:
     assert await answered(store) == [("FastAPI", "alice")]
 
 
+MONEY = """
+from autogen_agentchat.teams import RoundRobinGroupChat
+from upcall import PausableAgent, Upcall
+from upcall.testing import Call, ScriptedModelClient
+
+asked = {"question": "Remove $HOME/a or $HOME/b?", "options": ["$HOME/a and $HOME/b", "<b>none</b>"]}
+kinds = [{**asked, "multi_select": True}, {**asked, "question": "Archive $HOME/a or $HOME/b?"}]
+model = ScriptedModelClient([*(Call("ask_user", kind) for kind in kinds), "Done: $HOME/a and $HOME/b."])
+app = Upcall(store="STORE", team=lambda: RoundRobinGroupChat([PausableAgent("agent", model)], max_turns=1))
+run = await app.start("Tidy $HOME/a and $HOME/b", user="alice")
+app.form(run, user="alice")
+"""
+
+
+async def test_what_stands_between_two_dollar_signs_is_no_formula(notebook: Notebook, lab: Lab) -> None:
+    store = await opened(notebook, lab, "money", MONEY, "run = await app.get(run.id)\nrun", "await app.inbox()")
+    await notebook.run(0)
+    form = form_in(notebook, 0)
+    for row in ("checkbox", "radio"):
+        await form.get_by_role(row).first.check()  # type: ignore[arg-type]
+        await expect(form.get_by_text("$HOME/a and $HOME/b").first).to_be_visible()
+        await expect(form.get_by_text("<b>none</b>")).to_be_visible()
+        await notebook.run(1)
+        await notebook.run(2)
+        await expect(notebook.page.locator(".MathJax, mjx-container")).to_have_count(0)
+        await form.get_by_role("button", name="Answer", exact=True).click()
+        await expect(form.get_by_role(row)).to_have_count(0)  # type: ignore[arg-type]
+    await expect(form.get_by_text("Done: $HOME/a and $HOME/b.").filter(visible=True).first).to_be_visible()
+    await expect(notebook.page.locator(".MathJax, mjx-container")).to_have_count(0)
+    assert await answered(store) == [("$HOME/a and $HOME/b", "alice")] * 2
+
+
 async def test_without_ipywidgets_the_page_says_how_to_answer(notebook: Notebook, lab: Lab) -> None:
     without = "import sys\nsys.modules['ipywidgets'] = None\n"
     store = await opened(notebook, lab, "plain", without + START, "")

@@ -24,6 +24,7 @@ from upcall.handoffs import ANSWERS, RUN, Event
 from upcall.ladder import is_risk
 from upcall.notebook import (
     STYLE,
+    as_written,
     error_html,
     head_html,
     hidden,
@@ -343,7 +344,16 @@ class _Field:
     def _options(self) -> list[Any]:
         lines = [option.as_line() for option in self.question.options]
         if self.question.multi_select:
-            return [widgets.Checkbox(description=line, indent=False, layout=_WIDE) for line in lines]
+            return [
+                widgets.Checkbox(
+                    description=as_written(line),
+                    description_allow_html=True,
+                    tooltip=line,
+                    indent=False,
+                    layout=_WIDE,
+                )
+                for line in lines
+            ]
         rows = [(f"{number}. {line}", number - 1) for number, line in enumerate(lines, start=1)]
         if self.question.allow_free_text:
             rows.append((f"{len(rows) + 1}. {_OTHER}", len(rows)))

@@ -106,6 +106,11 @@ def inbox_bundle(entries: Sequence[InboxEntry]) -> dict[str, str]:
     }
 
 
+def as_written(text: str) -> str:
+    """A text in the middle of others as HTML: nothing in it is a formula."""
+    return f'<span class="{_NO_MATH}">{_escaped(text)}</span>'
+
+
 def _of_task(entry: InboxEntry) -> str:
     return f'<div style="opacity:.7">{_escaped(short(entry.task))}</div>' if entry.task else ""
 
