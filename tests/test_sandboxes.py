@@ -25,7 +25,7 @@ from upcall.sandboxes import (
     executor_for,
 )
 from upcall.sandboxes import choice as choosing
-from upcall.sandboxes.base import Output
+from upcall.sandboxes.base import Execution, Output
 
 LIMITS = Limits(seconds=20, output_chars=1_000, max_output_mb=5)
 
@@ -239,3 +239,10 @@ def test_output_keeps_head_and_tail_whatever_the_pieces() -> None:
             output.write(whole[start : start + piece])
         text, left_out = output.text()
         assert (text, left_out) == (f"{whole[:11].decode()}\n[... 83 bytes left out ...]\n{whole[-10:].decode()}", 83)
+
+
+def test_a_command_that_a_limit_stopped_did_not_succeed_whatever_its_shell_says() -> None:
+    """Where its children are killed first, a shell that only waits for them ends by itself, with status 0."""
+    assert Execution(0, "").stopped_at("memory") == Execution(128 + signal.SIGKILL, "", stopped="memory")
+    assert Execution(3, "").stopped_at("time") == Execution(3, "", stopped="time")
+    assert Execution(0, "").stopped_at(None) == Execution(0, "")

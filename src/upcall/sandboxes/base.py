@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -29,6 +30,13 @@ class Execution:
     truncated: int = 0
     stopped: str | None = None
     seconds: float = 0.0
+
+    def stopped_at(self, limit: str | None) -> Execution:
+        """The same, stopped at a limit. Its exit status is never that of a success: a shell whose children are killed
+        first may still say so."""
+        if limit is None:
+            return self
+        return replace(self, stopped=limit, exit_status=self.exit_status or 128 + signal.SIGKILL)
 
     @property
     def timed_out(self) -> bool:

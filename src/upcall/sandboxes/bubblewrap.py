@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Self
@@ -94,9 +93,7 @@ class Bubblewrap:
                     pass_fds=(info.writing, go.reading, passwd),
                 )
                 execution = await run_process(start, _Namespace(info, go), limits, seconds or limits.seconds)
-                return (
-                    replace(execution, stopped="memory") if execution.stopped is None and group.killed() else execution
-                )
+                return execution.stopped_at("memory" if execution.stopped is None and group.killed() else None)
 
     def arguments(self, folder: Path, limits: Limits, *, network: bool, passwd: int) -> list[str]:
         """The options of bubblewrap for a command in `folder`; `passwd` is the descriptor of a file."""

@@ -124,13 +124,13 @@ async def _run(start: Start, family: Family, limits: Limits, seconds: float, giv
         await whole(_settled(family, tasks))
     status = process.returncode if process.returncode is not None else -signal.SIGKILL
     text, left_out = output.text()
-    return Execution(
+    execution = Execution(
         exit_status=128 - status if status < 0 else status,
         output=text,
         truncated=left_out,
-        stopped=stopped,
         seconds=time.monotonic() - begun,
     )
+    return execution.stopped_at(stopped)
 
 
 async def _started(start: Start) -> tuple[asyncio.subprocess.Process, BinaryIO]:
