@@ -327,6 +327,14 @@ def test_the_command_line_exports_to_the_console() -> None:
 
 
 @pytest.mark.slow
+def test_the_command_line_exports_nothing_where_the_environment_says_so() -> None:
+    nowhere = {"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+    done = upcall("run", TASK, "--detach", "--json", UPCALL_TRACING="true", **nowhere)
+    assert done.json["status"] == "awaiting_clarification"
+    assert "export" not in done.err
+
+
+@pytest.mark.slow
 def test_the_command_line_exports_by_otlp() -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
     came: list[tuple[str, bytes]] = []

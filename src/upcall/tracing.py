@@ -76,21 +76,23 @@ def turn_on() -> None:
 
 
 def export() -> None:
-    """Send spans where ``OTEL_EXPORTER_OTLP_*`` says, or with ``OTEL_TRACES_EXPORTER=console`` to standard error, if
-    nobody has set up OpenTelemetry in this process: for programs; a library leaves that to its program.
+    """Send spans where ``OTEL_EXPORTER_OTLP_*`` says, or with ``OTEL_TRACES_EXPORTER`` to standard error (``console``)
+    or nowhere (``none``), if nobody has set up OpenTelemetry in this process: for programs; a library leaves that to
+    its program.
 
     Raises:
         ConfigurationError: what is needed for it is not installed.
     """
     from opentelemetry import trace
 
-    if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+    wanted = os.environ.get("OTEL_TRACES_EXPORTER", "")
+    if wanted == "none" or not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return
     try:
         from opentelemetry.sdk.trace import TracerProvider
 
         provider = TracerProvider()
-        if os.environ.get("OTEL_TRACES_EXPORTER") == "console":
+        if wanted == "console":
             from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
 
             provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=sys.stderr)))
