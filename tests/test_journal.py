@@ -34,9 +34,9 @@ from conversation import soon
 from upcall import Answer, Outcome, Run, RunStatus, Upcall, UserInputRequired, idempotency_key, idempotent
 from upcall.agents import PausableAgent
 from upcall.checkpoints import Checkpoint
-from upcall.errors import RunConflict, SchemaMismatch
+from upcall.errors import RunConflict, SchemaMismatch, StoreUnavailable
 from upcall.group_chats import keep_turns
-from upcall.journal import SECONDS_NOTED, SECONDS_WITHOUT_DOUBT, Journal
+from upcall.journal import SECONDS_NOTED, SECONDS_WITHOUT_DOUBT, Journal, ToolOutcome
 from upcall.store import RunStore
 from upcall.testing import Call, Calls, Hang, Reply, Request, ScriptedModelClient
 
@@ -599,3 +599,21 @@ async def test_a_function_that_gets_its_thread_late_runs_only_if_the_run_is_stil
         else:
             assert (await soon(app.start("Stamp both"))).result == "Done."
     assert sorted(done) == (["one"] if lost else ["one", "two"])
+
+
+async def test_a_late_call_that_cannot_be_looked_after_did_not_run_and_is_not_in_doubt() -> None:
+    kept: dict[str, str | None] = {}
+
+    async def write(records: Mapping[str, str | None]) -> None:
+        if not records:
+            raise StoreUnavailable("The disk is gone.")
+        kept.update(records)
+        await asyncio.sleep(SECONDS_WITHOUT_DOUBT * 2 if None not in records.values() else 0)
+
+    async def run() -> ToolOutcome:
+        raise AssertionError("it ran")
+
+    journal = Journal("run", "run/0", {}, write)
+    with pytest.raises(StoreUnavailable):
+        await journal.outcome("clerk", "call_1", "stamp", {}, run, idempotent=False)
+    assert [*kept.values()] == [None]

@@ -284,17 +284,12 @@ class Journal:
         )
         self._begun[key] = begun
         start = time.monotonic()
-        try:
-            await self._write({key: begun.model_dump_json(exclude_none=True)})
-        except BaseException:  # It does not run: nothing is in doubt.
-            with suppress(Exception):
-                await self._write({key: None})
-            raise
+        await self._before_it_runs(key, {key: begun.model_dump_json(exclude_none=True)})
         token = _idempotency_key.set("/".join([self._run_id, *begun.path, *begun.calls]))
         again = _made_again.set(text is not None)
         try:
             outcome = _sendable_outcome(
-                await tracing.tool_call(agent, tool, call_id, partial(self._in_time, run, start))
+                await tracing.tool_call(agent, tool, call_id, partial(self._in_time, run, key, start))
             )
         finally:
             _idempotency_key.reset(token)
@@ -304,7 +299,17 @@ class Journal:
         del self._begun[key]
         return outcome
 
-    async def _in_time(self, run: Callable[[], Awaitable[ToolOutcome]], since: float) -> ToolOutcome:
+    async def _before_it_runs(self, key: str, records: Mapping[str, str | None]) -> None:
+        """Write, which tells whether the run is still this worker's. Where that fails, the tool call `key` does not
+        run: nothing is in doubt."""
+        try:
+            await self._write(records)
+        except BaseException:
+            with suppress(Exception):
+                await self._write({key: None})
+            raise
+
+    async def _in_time(self, run: Callable[[], Awaitable[ToolOutcome]], key: str, since: float) -> ToolOutcome:
         """What `run` gives, which begins while the run is still this worker's, as it was at the time `since`."""
         while True:
             token = _begin_by.set(since + SECONDS_WITHOUT_DOUBT)
@@ -312,7 +317,7 @@ class Journal:
                 begin()
                 return await run()
             except BegunLate:
-                await self._write({})  # Whether it still is, this tells.
+                await self._before_it_runs(key, {})
                 since = time.monotonic()
             finally:
                 _begin_by.reset(token)
