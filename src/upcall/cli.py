@@ -9,7 +9,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -37,7 +37,7 @@ from upcall.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from upcall.app import Upcall
-    from upcall.questions import Answer
+    from upcall.questions import Answer, Question
     from upcall.runs import Run
     from upcall.settings import ModelSettings, Settings
     from upcall.store import LogEntry, RunStore
@@ -697,7 +697,6 @@ def _short(value: Any) -> str:
 
 def _given(found: Run, answers: list[str], skip: list[str], decline: list[str]) -> Any:
     """What the command line says, by question id where it names one. ``-`` is what standard input says."""
-    from upcall.asking import meant
     from upcall.questions import Answer, Outcome
 
     known = [question.id for question in found.questions] + [each.question_id for each in found.answers]
@@ -712,9 +711,9 @@ def _given(found: Run, answers: list[str], skip: list[str], decline: list[str]) 
         named, equals, value = text.partition("=")
         if equals and any(identity.means(named, each) for each in known):
             asked = [each for each in found.questions if identity.means(named, each.id)]
-            give(named, meant(asked[0], _from_input(value)) if len(asked) == 1 else _from_input(value))
+            give(named, _typed(asked, value))
         elif len(answers) == 1 and not skip and not decline and not (equals and _LIKE_AN_ID.fullmatch(named)):
-            return meant(found.questions[0], _from_input(text)) if len(found.questions) == 1 else _from_input(text)
+            return _typed(found.questions, text)
         else:
             shown = "What was given" if any(question.secret for question in found.questions) else repr(text)
             raise CallerError(
@@ -725,6 +724,14 @@ def _given(found: Run, answers: list[str], skip: list[str], decline: list[str]) 
         for each in ids:
             give(each, Answer(question_id=each, outcome=outcome))
     return by_id
+
+
+def _typed(asked: Sequence[Question], value: str) -> str:
+    """What was typed as an answer; of one question it is known what a number means."""
+    from upcall.asking import meant
+
+    text = _from_input(value)
+    return meant(asked[0], text) if len(asked) == 1 else text
 
 
 def _from_input(value: str) -> str:

@@ -152,14 +152,10 @@ def question_html(question: Question, also: Sequence[Question] = (), *, in_form:
     """A question with who asks, why, and what it accepts. A form has a frame and fields of its own for it."""
     if in_form and not question.secret:
         question = question.model_copy(update={"options": (), "multi_select": False})
-    chain = [f"{above} waits for {below}" for above, below in zip(question.path, question.path[1:], strict=False)]
-    waits = [f"Until it is answered, {', '.join(chain)}."] if chain else []
-    waits += [f"{', '.join(each.asker_for_whom() for each in also)} waits for this too."] if also else []
-    waits += [f"For {question.assignee}."] if question.assignee else []
     inner = (
         f"<div>{_escaped(question.asked_by())}:</div>{_asked(question.question)}"
         f"{_list([line for detail in question.details() for line in detail.split(chr(10))])}"
-        f'<div style="opacity:.7">{_list(waits)}</div>'
+        f'<div style="opacity:.7">{_list(question.who_waits(also))}</div>'
     )
     colour = _RISK_COLOUR if is_risk(question) else _COLOURS[RunStatus.AWAITING_CLARIFICATION]
     frame = f'<div style="border-left:3px solid {colour};padding-left:8px;margin:6px 0">'
@@ -273,10 +269,8 @@ def _error(run: Run) -> str:
 def _tokens(run: Run) -> str:
     if not run.usage:
         return ""
-    used = run.usage.values()
-    tokens = sum(each.prompt_tokens + each.completion_tokens for each in used)
-    calls = sum(each.model_calls for each in used)
-    return f'<div style="margin:6px 0 0;opacity:.7">{calls:,} model calls, {tokens:,} tokens</div>'
+    used = run.total_usage
+    return f'<div style="margin:6px 0 0;opacity:.7">{used.model_calls:,} model calls, {used.tokens:,} tokens</div>'
 
 
 # -- how to go on ------------------------------------------------------------------------------------------------------

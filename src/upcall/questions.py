@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
@@ -307,6 +308,13 @@ class Question(BaseModel):
         """The asker, and on whose behalf: ``coder (for lead)``."""
         behalf = _words_for(self.question).behalf.format(" > ".join(self.path[:-1])) if len(self.path) > 1 else ""
         return f"{self.asker}{behalf}"
+
+    def who_waits(self, also: Sequence[Question] = ()) -> list[str]:
+        """Who waits for its answer, `also` among them, and who is to give it: a line each."""
+        chain = [f"{above} waits for {below}" for above, below in zip(self.path, self.path[1:], strict=False)]
+        lines = [f"Until it is answered, {', '.join(chain)}."] if chain else []
+        lines += [f"{', '.join(each.asker_for_whom() for each in also)} waits for this too."] if also else []
+        return lines + ([f"For {self.assignee}."] if self.assignee else [])
 
     def details(self) -> list[str]:
         """The lines below the question: reason, numbered options, and how it may be answered."""

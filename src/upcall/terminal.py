@@ -116,11 +116,7 @@ class Screen:
         console.print(first)
         for line in lines[1:]:
             console.print(_quoted(line, asked))
-        others = [f"  {', '.join(each.asker_for_whom() for each in also)} waits for this too."] if also else []
-        whose = [f"  For {question.assignee}."] if question.assignee else []
-        chain = [f"{above} waits for {below}" for above, below in zip(question.path, question.path[1:], strict=False)]
-        waits = [f"  Until it is answered, {', '.join(chain)}."] if chain else []
-        for detail in [*question.details(), *waits, *others, *whose]:
+        for detail in [*question.details(), *(f"  {line}" for line in question.who_waits(also))]:
             for line in _broken(detail, width):
                 console.print(_quoted(line))
 

@@ -66,8 +66,7 @@ def agents_of(run: Run, more: Iterable[Path] = ()) -> list[Path]:
 
 def summary(run: Run, agents: Sequence[Path], asked: Sequence[Asked]) -> str:
     """One sentence that says what took part in a run."""
-    calls = sum(each.model_calls for each in run.usage.values())
+    used = run.total_usage
     tools = sum(run.tools.values())
-    tokens = sum(each.prompt_tokens + each.completion_tokens for each in run.usage.values())
-    parts = [counted(len(agents), "agent"), counted(calls, "model call"), counted(tokens, "token")]
+    parts = [counted(len(agents), "agent"), counted(used.model_calls, "model call"), counted(used.tokens, "token")]
     return ", ".join([*parts, counted(tools, "tool call"), counted(len(asked), "question")])
