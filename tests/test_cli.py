@@ -139,7 +139,8 @@ def test_a_number_that_is_no_option_is_refused_and_in_quotes_it_is_the_number() 
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     for given in ("7", f"{upcall('show', run_id, '--json').json['questions'][0]['id']}=7"):
         ended = upcall("answer", run_id, given)
-        assert (ended.status, "There is no option 7: choose 1 to 3." in ended.error) == (2, True)
+        said = "There is no option 7: choose 1 to 3. If you mean the number itself, write '\"7\"' in quotes."
+        assert (ended.status, said in ended.error) == (2, True)
     assert "with 7" in upcall("answer", run_id, '"7"', "--json").json["result"]
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import getpass
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -122,11 +122,11 @@ def read(question: Question, text: str) -> AnswerValue:
     return value
 
 
-def meant(question: Question, text: str) -> str:
+def meant(question: Question, text: str, as_typed: Callable[[str], str] = str) -> str:
     """The text that somebody typed as the answer to a question.
 
     A number that is no option is most likely a slip: it is refused, where the question takes other text too. In quotes
-    it is the number itself.
+    it is the number itself; `as_typed` tells how these are typed where it is typed.
 
     Raises:
         AnswerRefused: it is such a number.
@@ -135,18 +135,19 @@ def meant(question: Question, text: str) -> str:
         return text
     if quoted := _QUOTED.fullmatch(text.strip()):
         return OwnWords(quoted[1])
-    _refuse_beyond(question, text.strip())
+    _refuse_beyond(question, text.strip(), as_typed)
     return text
 
 
-def _refuse_beyond(question: Question, text: str) -> None:
+def _refuse_beyond(question: Question, text: str, as_typed: Callable[[str], str]) -> None:
     labels = {option.label.casefold() for option in question.options} | {option.id for option in question.options}
     if text.casefold() in labels or not _NUMBERS.fullmatch(text):
         return
     count = len(question.options)
     for number in re.findall(r"\d+", text):
         if not 1 <= int(number) <= count and number not in labels:
-            mean = f' If you mean the number itself, write "{text}" in quotes.' if question.allow_free_text else ""
+            quoted = as_typed(f'"{text}"')
+            mean = f" If you mean the number itself, write {quoted} in quotes." if question.allow_free_text else ""
             raise AnswerRefused(f"There is no option {number}: choose 1 to {count}.{mean}")
 
 

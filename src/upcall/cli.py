@@ -731,7 +731,9 @@ def _typed(asked: Sequence[Question], value: str) -> str:
     from upcall.asking import meant
 
     text = _from_input(value)
-    return meant(asked[0], text) if len(asked) == 1 else text
+    if len(asked) != 1:
+        return text
+    return meant(asked[0], text, str if value == "-" else shlex.quote)  # A shell takes one pair of quotes away.
 
 
 def _from_input(value: str) -> str:
