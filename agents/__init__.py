@@ -4,20 +4,20 @@ from upcall.agents.citing import CitingAgent
 from upcall.agents.clarifier import Clarifier
 from upcall.agents.classifier import Classifier
 from upcall.agents.coder import coder
-from upcall.agents.documents import DocumentsWorkbench
 from upcall.agents.escalating import EscalatingAgent
-from upcall.agents.execution import ExecutionWorkbench
 from upcall.agents.human import HumanProxyAgent
 from upcall.agents.lead import lead
-from upcall.agents.mcp_tools import McpTools
 from upcall.agents.nested_team import NestedTeam
 from upcall.agents.pausable import PausableAgent
 from upcall.agents.planner import Planner
 from upcall.agents.researcher import ShallowResearcher, researcher
 from upcall.agents.resumable import ResumableAgent
-from upcall.agents.sources import SourcesWorkbench
-from upcall.agents.workspace import WorkspaceWorkbench
 from upcall.agents.wrapping import with_questions
+from upcall.research.documents_workbench import DocumentsWorkbench
+from upcall.research.mcp_tools import McpTools
+from upcall.research.sources_workbench import SourcesWorkbench
+from upcall.workspace.commands import ExecutionWorkbench
+from upcall.workspace.workbench import WorkspaceWorkbench
 
 __all__ = [
     "CitingAgent",

@@ -13,16 +13,17 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, 
 from pydantic import BaseModel
 
 from upcall.agents.merging import holds_most_of
-from upcall.agents.reading import UnreadableReply, read_reply, schema_text
+from upcall.agents.parse_output import UnreadableReply, read_reply, schema_text
 from upcall.agents.structured import JsonForm, in_strongest_form, json_forms
-from upcall.answers import read_answer
+from upcall.autogen.model_calls import call_model, result_of
 from upcall.errors import AnswerRefused, ModelError
-from upcall.ladder import Answered, Judge, is_assigned, is_risk
-from upcall.model_calls import call_model, result_of
+from upcall.policy.resolver import Answered, Judge, is_assigned, is_risk
 from upcall.prompts import PROMPTS, Context, Prompts, ReplyFormatContext
 from upcall.prompts.contexts import ParentAnswerContext, SameQuestionContext
-from upcall.questions import Answer, AnsweredBy, Question
-from upcall.replies import NestedAnswer, SameQuestion
+from upcall.questions.answer import Answer, AnsweredBy
+from upcall.questions.matching import read_answer
+from upcall.questions.question import Question
+from upcall.runs.outputs import NestedAnswer, SameQuestion
 
 T = TypeVar("T", bound=BaseModel)
 

@@ -8,15 +8,15 @@ from autogen_agentchat.messages import ThoughtEvent
 from autogen_core import CancellationToken
 from pydantic import BaseModel
 
+from upcall.agents.parse_output import UnreadableReply
 from upcall.agents.pausable import PausableAgent
-from upcall.agents.reading import UnreadableReply
 from upcall.agents.turns import Frame, Turn
-from upcall.citations import CitedSource, cite
-from upcall.handoffs import Event
-from upcall.markdown import without_source_list
+from upcall.autogen.concurrency import Emit
+from upcall.autogen.messages import Event
 from upcall.progress import PROGRESS
-from upcall.replies import CheckedReport, Report, ResearchReport
-from upcall.tasks import Emit
+from upcall.research.citations import CitedSource, cite
+from upcall.research.markdown import without_source_list
+from upcall.research.reports import CheckedReport, Report, ResearchReport
 
 SECTIONS = "sections done"
 

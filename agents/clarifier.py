@@ -13,7 +13,7 @@ from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessa
 from autogen_core.tools import BaseTool, ToolSchema, Workbench
 
 from upcall.agents.merging import cut, holds_most_of, merged
-from upcall.agents.reading import UnreadableReply
+from upcall.agents.parse_output import UnreadableReply
 from upcall.agents.structured import (
     Ask,
     HandOver,
@@ -28,16 +28,17 @@ from upcall.agents.structured import (
 )
 from upcall.agents.toolset import Tool, Toolset
 from upcall.agents.turns import Turn
-from upcall.answers import read_answer
+from upcall.autogen.concurrency import cancellable, emitted
+from upcall.autogen.messages import CLARIFIER_LOG
 from upcall.errors import shortened
-from upcall.handoffs import CLARIFIER_LOG
 from upcall.prompts import ClarifierContext, ToolInfo
 from upcall.prompts.contexts import Document, JsonReminderContext, SearchFirstContext
 from upcall.prompts.examples import EXAMPLES
-from upcall.questions import Answer, Outcome, Question, sendable
-from upcall.replies import ClarificationResponse, KnownFrom, Weight
-from upcall.stages import ends_clarification, unwrapped
-from upcall.tasks import cancellable, emitted
+from upcall.questions.answer import Answer, Outcome
+from upcall.questions.matching import read_answer
+from upcall.questions.question import Question, sendable
+from upcall.questions.reply_intents import ends_clarification, unwrapped
+from upcall.runs.outputs import ClarificationResponse, KnownFrom, Weight
 
 MAX_TOOL_ROUNDS = 5
 """Batches of tool calls in one turn; after them the model has to answer with what it found."""

@@ -15,19 +15,11 @@ from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessa
 
 from upcall import identity
 from upcall.agents.merging import cut
-from upcall.agents.structured import (
-    HandOver,
-    Say,
-    Step,
-    StructuredAgent,
-    StructuredConfig,
-    StructuredOptions,
-    Thread,
-)
+from upcall.agents.structured import HandOver, Say, Step, StructuredAgent, StructuredConfig, StructuredOptions, Thread
+from upcall.autogen.messages import CLASSIFICATION, ERROR
 from upcall.errors import ModelError, UpcallError
-from upcall.handoffs import CLASSIFICATION, ERROR
 from upcall.prompts import ClassifierContext, ToolInfo
-from upcall.replies import Classification, Depth, Intent
+from upcall.runs.outputs import Classification, Depth, Intent
 
 _log = logging.getLogger("upcall")
 

@@ -10,19 +10,19 @@ from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import Workbench
 
 from upcall.agents.escalating import EscalatingAgent
-from upcall.agents.execution import ExecutionWorkbench, consent_for
 from upcall.agents.pausable import PausableAgent
-from upcall.agents.workspace import WorkspaceWorkbench
-from upcall.limits import Limits
 from upcall.prompts import PROMPTS, CoderContext, Prompts
-from upcall.replies import CodingReport
-from upcall.sandboxes.base import Executor
+from upcall.research.reports import CodingReport
+from upcall.workspace.commands import ExecutionWorkbench, consent_for
+from upcall.workspace.limits import Limits
+from upcall.workspace.sandboxes.base import Executor
+from upcall.workspace.workbench import WorkspaceWorkbench
 
 
 @dataclass(frozen=True)
 class Execution:
     """How the coder's commands run: by which executor, within which limits, and which of them need no question
-    (`upcall.consent.Consent`)."""
+    (`upcall.workspace.consent.Consent`)."""
 
     executor: Executor
     limits: Limits = field(default_factory=Limits)

@@ -15,8 +15,8 @@ from autogen_core.models import (
 )
 from pydantic import TypeAdapter
 
+from upcall.autogen.concurrency import Locks
 from upcall.errors import AgentFailed, ConfigurationError, UpcallError
-from upcall.tasks import Locks
 
 _MESSAGES = TypeAdapter(list[LLMMessage])
 

@@ -12,10 +12,10 @@ from autogen_core import CancellationToken
 from pydantic import BaseModel, ConfigDict, Field
 
 from upcall.agents.merging import cut
+from upcall.agents.parse_output import UnreadableReply, read_reply
 from upcall.agents.pausable import PausableAgent
-from upcall.agents.reading import UnreadableReply, read_reply
-from upcall.handoffs import CHECKED, OUTCOME, OUTPUT
-from upcall.replies import CheckedReport
+from upcall.autogen.messages import CHECKED, OUTCOME, OUTPUT
+from upcall.research.reports import CheckedReport
 
 FALLS_SHORT = ("unable to find", "need more research", "i don't have enough information")
 """What a report says that did not manage its task, in any case."""

@@ -10,10 +10,11 @@ from autogen_agentchat.base import Response
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage
 from autogen_core import CancellationToken
 
-from upcall.answers import read_answer
+from upcall.autogen.messages import answering, asked_event, questions_in
 from upcall.errors import AnswerRefused, ConfigurationError
-from upcall.handoffs import answering, asked_event, questions_in
-from upcall.questions import Answer, Outcome, Question
+from upcall.questions.answer import Answer, Outcome
+from upcall.questions.matching import read_answer
+from upcall.questions.question import Question
 
 
 class HumanProxyAgent(UserProxyAgent):

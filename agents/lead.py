@@ -10,7 +10,7 @@ from autogen_core.models import ChatCompletionClient
 from upcall.agents.citing import CitingAgent
 from upcall.agents.pausable import PausableAgent
 from upcall.prompts import PROMPTS, LeadContext, Prompts, ToolInfo
-from upcall.replies import Report
+from upcall.research.reports import Report
 
 
 def lead(

@@ -14,12 +14,12 @@ from pydantic import BaseModel, Field
 
 from upcall.agents.nesting import registered
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
-from upcall.callers import below
+from upcall.autogen.call_path import below
+from upcall.autogen.concurrency import SECONDS_TO_LET_GO, interruptions
+from upcall.autogen.group_chats import Waiting, keep_turns, speakers
+from upcall.autogen.messages import PATH, QUESTIONS, Event, answering, answers_in, asked_by, asked_event, asking, under
 from upcall.errors import AgentFailed, SchemaMismatch, UpcallError, first_line
-from upcall.group_chats import Waiting, keep_turns, speakers
-from upcall.handoffs import PATH, QUESTIONS, Event, answering, answers_in, asked_by, asked_event, asking, under
-from upcall.questions import Question
-from upcall.tasks import SECONDS_TO_LET_GO, interruptions
+from upcall.questions.question import Question
 
 
 class TeamTurn(AgentState):
@@ -65,7 +65,7 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
 
     Args:
         team: `Swarm`, `RoundRobinGroupChat`, `SelectorGroupChat`, `GraphFlow`, `MagenticOneGroupChat`, or one of your
-            own that derives from them. It is made to keep turns (`upcall.group_chats.keep_turns`).
+            own that derives from them. It is made to keep turns (`upcall.autogen.group_chats.keep_turns`).
         name: a Python identifier; the team's own name if not given.
         description: what it is for; the team's own if not given.
         user_proxy: the name of the user proxy of the outermost group chat.

@@ -16,15 +16,15 @@ from autogen_agentchat.messages import (
 )
 from autogen_core import CancellationToken
 
-from upcall import tracing
 from upcall.agents.resumable import ResumableAgent
 from upcall.agents.turns import Frame
-from upcall.callers import below
+from upcall.autogen import tracing
+from upcall.autogen.call_path import below
+from upcall.autogen.concurrency import Emit, Locks, cancellable, interruptions
+from upcall.autogen.journal import journal, take_back
+from upcall.autogen.messages import CHECKED, OUTPUT, Event, answering, questions_in
+from upcall.autogen.model_errors import explain
 from upcall.errors import UpcallError
-from upcall.handoffs import CHECKED, OUTPUT, Event, answering, questions_in
-from upcall.journal import journal, take_back
-from upcall.model_errors import explain
-from upcall.tasks import Emit, Locks, cancellable, interruptions
 
 _REGISTERED = get_args(get_args(ChatMessage)[0]) + get_args(get_args(AgentEvent)[0])
 """The types that every group chat takes; it breaks at any other, also at one that a nested agent sends."""

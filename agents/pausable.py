@@ -35,17 +35,19 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
 from upcall.agents.answering import answer_for_nested, may_answer
-from upcall.agents.asking import ASK_USER, InvalidQuestion, question_from
+from upcall.agents.ask_user import ASK_USER, InvalidQuestion, question_from
 from upcall.agents.context import led_by, remembered, seen_through
 from upcall.agents.nesting import Caller, serve_nested
-from upcall.agents.prose import question_in_prose
-from upcall.agents.reading import UnreadableReply, read_reply, shape_text
+from upcall.agents.parse_output import UnreadableReply, read_reply, shape_text
+from upcall.agents.prose_questions import question_in_prose
 from upcall.agents.resumable import ResumableAgent, answers_from
 from upcall.agents.toolset import Tool, Toolset, put
 from upcall.agents.turns import Frame, Turn
-from upcall.callers import below
-from upcall.errors import ModelReplyInvalid, SchemaMismatch
-from upcall.handoffs import (
+from upcall.autogen.answer_queue import Mailbox, mailbox
+from upcall.autogen.call_path import below
+from upcall.autogen.concurrency import Emit, Work, cancellable, emitted
+from upcall.autogen.journal import journal, take_back
+from upcall.autogen.messages import (
     CHECKED,
     OUTCOME,
     OUTPUT,
@@ -58,14 +60,12 @@ from upcall.handoffs import (
     questions_of,
     under,
 )
-from upcall.journal import journal, take_back
-from upcall.ladder import record
-from upcall.mailbox import Mailbox, mailbox
-from upcall.model_calls import call_model
+from upcall.autogen.model_calls import call_model
+from upcall.errors import ModelReplyInvalid, SchemaMismatch
+from upcall.policy.resolver import record
 from upcall.prompts import PROMPTS, AskRuleContext, Prompts, RepairContext, ReplyFormatContext
-from upcall.replies import CheckedReport, CodingReport, Report, ResearchReport
-from upcall.runs import Usage, counted
-from upcall.tasks import Emit, Work, cancellable, emitted
+from upcall.research.reports import CheckedReport, CodingReport, Report, ResearchReport
+from upcall.runs.run import Usage, counted
 
 AskMode = Literal["strict", "soft", "none"]
 _REPORTS: dict[str, type[BaseModel]] = {kind.__name__: kind for kind in (Report, CodingReport, ResearchReport)}
@@ -105,7 +105,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     Its turn ends with a `HandoffMessage` to the user proxy while questions are open, its own or those of nested
     agents; `save_state` then holds the whole call stack as plain JSON. Answers come back in a message made by
-    `upcall.handoffs.answering` and become the results of the very calls that asked.
+    `upcall.autogen.messages.answering` and become the results of the very calls that asked.
 
     Args:
         name: a Python identifier, unique among the agents it works beside.

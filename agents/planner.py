@@ -12,7 +12,7 @@ from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessa
 from pydantic import BaseModel
 
 from upcall.agents.merging import cut, merged
-from upcall.agents.reading import UnreadableReply, read_reply
+from upcall.agents.parse_output import UnreadableReply, read_reply
 from upcall.agents.structured import (
     Ask,
     HandOver,
@@ -23,14 +23,15 @@ from upcall.agents.structured import (
     StructuredOptions,
     Thread,
 )
+from upcall.autogen.messages import PLAN
 from upcall.errors import ModelError
-from upcall.handoffs import PLAN
-from upcall.plans import EDITS_HINT, EditRefused, Plan, PlanDraft, PlanStatus, PlanStep, ReviewedPlan, edited
 from upcall.prompts import AmbiguityContext, PlanContext, ToolInfo
 from upcall.prompts.contexts import Context, FeedbackContext
-from upcall.questions import MAX_QUESTION_CHARS, Answer, ClarificationType, Option, Question
-from upcall.replies import AmbiguityCheck
-from upcall.stages import Verdict, unwrapped, verdict
+from upcall.questions.answer import Answer
+from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Option, Question
+from upcall.questions.reply_intents import Verdict, unwrapped, verdict
+from upcall.runs.outputs import AmbiguityCheck
+from upcall.runs.plan import EDITS_HINT, EditRefused, Plan, PlanDraft, PlanStatus, PlanStep, ReviewedPlan, edited
 
 FALLBACK_SECTIONS = ("Background", "Main points", "Comparison", "Open points", "Conclusion")
 """The sections of the plan that stands in where the model's cannot be read (S0-62)."""
@@ -129,7 +130,7 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
         max_clarifications: rounds of questions (S3-34); a round may hold several questions.
         skip_ambiguity_check: plan at once, whatever is unclear.
         enable_plan_approval: show the plan to the user, who approves it, rejects it, says what to change, or edits
-            single steps (``upcall.plans.EDITS_HINT``). Without it the plan goes straight to `target`.
+            single steps (``upcall.runs.plan.EDITS_HINT``). Without it the plan goes straight to `target`.
         max_plan_iterations: how often the plan is made anew after feedback (S0-46).
         at_plan_limit: what becomes of feedback beyond that (X7): the plan is approved and recorded as
             ``auto_approved`` with that feedback as its remark, it is rejected, or the user has to choose (``pause``).

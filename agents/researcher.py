@@ -10,15 +10,15 @@ from autogen_agentchat.messages import TextMessage
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import Workbench
 
-from upcall.agents.documents import DocumentsWorkbench
 from upcall.agents.escalating import EscalatingAgent
 from upcall.agents.pausable import PausableAgent
 from upcall.agents.toolset import Tool
-from upcall.citations import Counts
-from upcall.handoffs import CHECKED, OUTCOME
+from upcall.autogen.messages import CHECKED, OUTCOME
 from upcall.prompts import PROMPTS, Prompts, ResearcherContext
-from upcall.replies import ResearchReport
-from upcall.sources.documents import MAX_LISTED
+from upcall.research.citations import Counts
+from upcall.research.documents_workbench import DocumentsWorkbench
+from upcall.research.reports import ResearchReport
+from upcall.research.sources.documents import MAX_LISTED
 
 DESCRIPTION = "Finds things out: searches and reads the user's documents, answers questions, compares, summarises."
 SHALLOW_ROUNDS = 8

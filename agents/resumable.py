@@ -14,11 +14,12 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffM
 from autogen_core import CancellationToken
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from upcall.answers import read_answer
+from upcall.autogen.concurrency import interruptions
+from upcall.autogen.messages import ERROR, answers_in
 from upcall.errors import AnswerRefused, SchemaMismatch
-from upcall.handoffs import ERROR, answers_in
-from upcall.questions import Answer, Outcome, Question
-from upcall.tasks import interruptions
+from upcall.questions.answer import Answer, Outcome
+from upcall.questions.matching import read_answer
+from upcall.questions.question import Question
 
 STATE_VERSION: Literal[1] = 1
 """The version of every agent state written here. AutoGen never checks its own (`BaseState.version`)."""

@@ -37,10 +37,10 @@ from autogen_core.tools import ToolSchema
 from pydantic import BaseModel, Field
 
 from upcall.agents.merging import cut
-from upcall.agents.reading import UnreadableReply, read_reply, schema_text, unchecked
+from upcall.agents.parse_output import UnreadableReply, read_reply, schema_text, unchecked
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
-from upcall.errors import ModelError, ModelReplyUnfinished
-from upcall.handoffs import (
+from upcall.autogen.concurrency import cancellable
+from upcall.autogen.messages import (
     CLARIFIER_LOG,
     CLASSIFICATION,
     QUESTIONS,
@@ -50,14 +50,15 @@ from upcall.handoffs import (
     asked_event,
     asking,
 )
-from upcall.ladder import consult
-from upcall.model_calls import call_model, result_of
+from upcall.autogen.model_calls import call_model, result_of
+from upcall.errors import ModelError, ModelReplyUnfinished
+from upcall.policy.resolver import consult
 from upcall.prompts import PROMPTS, Context, Prompts, RepairContext, ReplyFormatContext
 from upcall.prompts.contexts import QuestionCheckContext, QuestionToCheckContext
 from upcall.prompts.examples import CHECKED_EXAMPLES
-from upcall.questions import Answer, Question
-from upcall.replies import FoundIn, QuestionCheck
-from upcall.tasks import cancellable
+from upcall.questions.answer import Answer
+from upcall.questions.question import Question
+from upcall.runs.outputs import FoundIn, QuestionCheck
 
 T = TypeVar("T", bound=BaseModel)
 

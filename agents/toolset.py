@@ -12,19 +12,20 @@ from autogen_agentchat.messages import BaseAgentEvent
 from autogen_core import CancellationToken
 from autogen_core.tools import BaseTool, FunctionTool, ParametersSchema, ToolSchema, Workbench
 
-from upcall.agents.asking import ASK_USER, InvalidQuestion, ask_user_schema, question_from
+from upcall.agents.ask_user import ASK_USER, InvalidQuestion, ask_user_schema, question_from
 from upcall.agents.nested_team import NestedTeam
-from upcall.agents.sources import SourcesWorkbench
 from upcall.agents.turns import Frame
+from upcall.autogen.concurrency import Emit, cancellable
+from upcall.autogen.internals import agent_of, function_of, in_this_context, static_tools, team_of
+from upcall.autogen.journal import begin, is_idempotent, journal
+from upcall.autogen.messages import answered_event, asked_event
+from upcall.autogen.recording import with_journal
 from upcall.errors import AgentFailed, ConfigurationError, UserInputRequired
-from upcall.given import asked_of, given, hidden, name_of_question
-from upcall.handoffs import answered_event, asked_event
-from upcall.insides import agent_of, function_of, in_this_context, static_tools, team_of
-from upcall.journal import ToolOutcome, begin, is_idempotent, journal
-from upcall.ladder import consult
-from upcall.sealing import NO_KEY, can_seal
-from upcall.stock import with_journal
-from upcall.tasks import Emit, cancellable
+from upcall.policy.resolver import consult
+from upcall.questions.secrets import NO_KEY, can_seal
+from upcall.questions.tool_context import asked_of, given, hidden, name_of_question
+from upcall.research.sources_workbench import SourcesWorkbench
+from upcall.runs.journal_records import ToolOutcome
 
 Tool: TypeAlias = BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaitable[Any]]
 

@@ -17,10 +17,11 @@ from autogen_core.models import (
 from pydantic import BaseModel
 
 from upcall.agents.resumable import AgentState
-from upcall.given import hidden, name_of_question
-from upcall.questions import Answer, Question, sendable
-from upcall.replies import MadeCall
-from upcall.runs import Usage
+from upcall.questions.answer import Answer
+from upcall.questions.question import Question, sendable
+from upcall.questions.tool_context import hidden, name_of_question
+from upcall.research.reports import MadeCall
+from upcall.runs.run import Usage
 
 
 class Frame(BaseModel):

@@ -26,9 +26,9 @@ from openai import LengthFinishReasonError
 from pydantic import BaseModel, TypeAdapter
 
 from upcall.agents import Clarifier
-from upcall.agents.reading import UnreadableReply, read_reply, unchecked
-from upcall.handoffs import questions_in
-from upcall.models import DEFAULT_MODEL_INFO, quiet_known_warnings
+from upcall.agents.parse_output import UnreadableReply, read_reply, unchecked
+from upcall.autogen.messages import questions_in
+from upcall.execution.model_clients import DEFAULT_MODEL_INFO, quiet_known_warnings
 
 DATA = Path(__file__).parent / "data" / "ask_well.jsonl"
 SPLITS = ("tune", "held_out", "hard")

@@ -14,7 +14,7 @@ PYTHON = [sys.executable, "-c"]
 COMMANDS = {
     "python -c pass": [*PYTHON, "pass"],
     "import upcall": [*PYTHON, "import upcall"],
-    "upcall --help": [sys.executable, "-m", "upcall.cli", "--help"],
+    "upcall --help": [sys.executable, "-m", "upcall", "--help"],
     AUTOGEN: [*PYTHON, AUTOGEN],
     AUTOGEN_AGENTS: [*PYTHON, AUTOGEN_AGENTS],
     "import upcall.app": [*PYTHON, "import upcall.app"],

@@ -24,12 +24,12 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 from upcall.agents import Clarifier, Classifier, Planner
 from upcall.agents.planner import FALLBACK_SECTIONS
+from upcall.autogen.messages import CLASSIFICATION, ERROR, PLAN, questions_in
 from upcall.errors import UpcallError
-from upcall.handoffs import CLASSIFICATION, ERROR, PLAN, questions_in
-from upcall.models import DEFAULT_MODEL_INFO, quiet_known_warnings
-from upcall.plans import ReviewedPlan
+from upcall.execution.model_clients import DEFAULT_MODEL_INFO, quiet_known_warnings
 from upcall.prompts import ToolInfo
-from upcall.replies import Classification
+from upcall.runs.outputs import Classification
+from upcall.runs.plan import ReviewedPlan
 
 CODER = ToolInfo("coder", "Writes and changes code and other text files in the workspace folder.")
 RESEARCHER = ToolInfo("researcher", "Finds things out: searches and reads the user's documents, answers questions.")

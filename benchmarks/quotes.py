@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from upcall import quotes as matching
-from upcall.quotes import find_quote
+from upcall.research import quotes as matching
+from upcall.research.quotes import find_quote
 
 PAIRS = Path(__file__).parent.parent / "tests" / "data" / "quotes.json"
 

@@ -12,9 +12,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from upcall.limits import Limits
-from upcall.sandboxes import Bubblewrap, Executor, Local
-from upcall.sandboxes.bubblewrap import unusable
+from upcall.workspace.limits import Limits
+from upcall.workspace.sandboxes import Bubblewrap, Executor, Local
+from upcall.workspace.sandboxes.bubblewrap import unusable
 
 COMMANDS: Mapping[str, list[str]] = {
     "/bin/true": ["/bin/true"],

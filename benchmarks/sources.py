@@ -24,8 +24,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from upcall.sources.documents import CANDIDATES, HITS_A_DOCUMENT, Documents, terms_of
-from upcall.sources.index import DocumentIndex
+from upcall.research.sources.documents import CANDIDATES, HITS_A_DOCUMENT, Documents, terms_of
+from upcall.research.sources.index import DocumentIndex
 
 DATA = Path(__file__).with_name("data") / "sources.jsonl"
 LONG_AGO = 1_600_000_000

@@ -26,12 +26,12 @@ from autogen_agentchat.messages import TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 
 from upcall import PausableAgent, Run, RunStatus, Settings, Upcall
-from upcall.checkpoints import Checkpoint
-from upcall.group_chats import keep_turns
-from upcall.store import RunStore
+from upcall.autogen.group_chats import keep_turns
+from upcall.runs.checkpoint import Checkpoint
+from upcall.storage.maintenance import stats
+from upcall.storage.store import RunStore
 from upcall.testing import Call, Reply, Request, ScriptedModelClient
 from upcall.testing.script import Script
-from upcall.upkeep import stats
 
 TASK = "Build me a user authentication system"
 _TEXT = (

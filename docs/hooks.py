@@ -17,7 +17,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 from upcall import Settings, Upcall, run_sync
-from upcall.pictures import team_svg, timeline, tree
+from upcall.ui.diagrams import team_svg, timeline, tree
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig

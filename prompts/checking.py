@@ -8,9 +8,9 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from upcall.config_source import near
 from upcall.errors import ConfigurationError
 from upcall.prompts.contexts import Context
-from upcall.yaml_files import near
 
 if TYPE_CHECKING:
     from jinja2 import Environment, nodes

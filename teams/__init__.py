@@ -1,5 +1,5 @@
 """Who speaks when."""
 
-from upcall.teams.root import PHASES, USER, TeamOptions, root_team
+from upcall.teams.root import PHASES, TeamOptions, root_team
 
-__all__ = ["PHASES", "USER", "TeamOptions", "root_team"]
+__all__ = ["PHASES", "TeamOptions", "root_team"]

@@ -16,29 +16,19 @@ from autogen_agentchat.teams import Swarm
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool
 
-from upcall.agents import (
-    Clarifier,
-    Classifier,
-    DocumentsWorkbench,
-    HumanProxyAgent,
-    Planner,
-    coder,
-    lead,
-    researcher,
-)
+from upcall.agents import Clarifier, Classifier, DocumentsWorkbench, HumanProxyAgent, Planner, coder, lead, researcher
 from upcall.agents.coder import Execution
-from upcall.agents.mcp_tools import McpTools
 from upcall.agents.planner import AtLimit
 from upcall.agents.structured import StructuredOptions
 from upcall.agents.toolset import Tool, as_tool
+from upcall.autogen.messages import USER
 from upcall.errors import ConfigurationError
 from upcall.prompts import PROMPTS, Prompts, ToolInfo
-from upcall.runs import RunStatus
-from upcall.settings import McpServer
-from upcall.sources.base import Source
-from upcall.sources.documents import DOCUMENTS
-
-USER = "user"
+from upcall.research.mcp_server import McpServer
+from upcall.research.mcp_tools import McpTools
+from upcall.research.sources.base import Source
+from upcall.research.sources.documents import DOCUMENTS
+from upcall.runs.run import RunStatus
 
 PHASES: dict[str, RunStatus] = {
     "classifier": RunStatus.INITIALIZING,

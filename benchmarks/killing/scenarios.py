@@ -21,11 +21,12 @@ from autogen_core.models import ChatCompletionClient
 
 from killing.points import Points
 from upcall.agents import NestedTeam, PausableAgent
-from upcall.demo import demo_reply
+from upcall.autogen.journal import idempotency_key, idempotent
 from upcall.errors import UserInputRequired
-from upcall.journal import idempotency_key, idempotent
-from upcall.plans import Plan, PlanStep
-from upcall.replies import AmbiguityCheck, ClarificationResponse, Classification, CodingReport, Depth, Intent, Report
+from upcall.execution.demo import demo_reply
+from upcall.research.reports import CodingReport, Report
+from upcall.runs.outputs import AmbiguityCheck, ClarificationResponse, Classification, Depth, Intent
+from upcall.runs.plan import Plan, PlanStep
 from upcall.testing import Call, Calls, Reply, Request, Say
 
 Step: TypeAlias = Sequence[Call] | str

@@ -22,8 +22,8 @@ from killing.points import TOKEN, Points
 from killing.scenarios import SCENARIOS, Scenario, World, result_of, workspace
 from upcall import Question, Run, RunStatus, Settings, Upcall
 from upcall.errors import AlreadyAnswered, ConfigurationError, RunConflict, RunNotWaiting, UnknownRun, UpcallError
-from upcall.models import quiet_known_warnings
-from upcall.store import RunStore
+from upcall.execution.model_clients import quiet_known_warnings
+from upcall.storage.store import RunStore
 from upcall.testing.model import MODEL_INFO
 
 FINAL, OUTPUT = "final.json", "output.txt"

@@ -11,44 +11,45 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from upcall.agents import HumanProxyAgent, PausableAgent, with_questions
     from upcall.app import Upcall
+    from upcall.autogen.group_chats import keep_turns
+    from upcall.autogen.journal import idempotency_key, idempotent
     from upcall.errors import UpcallError, UserInputRequired
-    from upcall.given import ask, ask_secret
-    from upcall.group_chats import keep_turns
-    from upcall.journal import idempotency_key, idempotent
-    from upcall.plans import ClarifierResult, PlanStatus
     from upcall.prompts import Prompts
-    from upcall.questions import Answer, AnsweredBy, ClarificationType, Option, Outcome, Question
-    from upcall.runs import Run, RunStatus
+    from upcall.questions.answer import Answer, AnsweredBy, Outcome
+    from upcall.questions.question import ClarificationType, Option, Question
+    from upcall.questions.tool_context import ask, ask_secret
+    from upcall.runs.plan import ClarifierResult, PlanStatus
+    from upcall.runs.run import Run, RunStatus
     from upcall.settings import Settings
-    from upcall.store import RunStore
+    from upcall.storage.store import RunStore
     from upcall.sync import run_sync
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Answer": "questions",
-    "AnsweredBy": "questions",
-    "ClarificationType": "questions",
-    "ClarifierResult": "plans",
+    "Answer": "questions.answer",
+    "AnsweredBy": "questions.answer",
+    "ClarificationType": "questions.question",
+    "ClarifierResult": "runs.plan",
     "HumanProxyAgent": "agents",
-    "Option": "questions",
-    "Outcome": "questions",
+    "Option": "questions.question",
+    "Outcome": "questions.answer",
     "PausableAgent": "agents",
-    "PlanStatus": "plans",
+    "PlanStatus": "runs.plan",
     "Prompts": "prompts",
-    "Question": "questions",
-    "Run": "runs",
-    "RunStatus": "runs",
-    "RunStore": "store",
+    "Question": "questions.question",
+    "Run": "runs.run",
+    "RunStatus": "runs.run",
+    "RunStore": "storage.store",
     "Settings": "settings",
     "Upcall": "app",
-    "idempotency_key": "journal",
-    "idempotent": "journal",
+    "idempotency_key": "autogen.journal",
+    "idempotent": "autogen.journal",
     "UpcallError": "errors",
     "UserInputRequired": "errors",
-    "ask": "given",
-    "ask_secret": "given",
-    "keep_turns": "group_chats",
+    "ask": "questions.tool_context",
+    "ask_secret": "questions.tool_context",
+    "keep_turns": "autogen.group_chats",
     "run_sync": "sync",
     "with_questions": "agents",
 }

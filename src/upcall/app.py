@@ -17,17 +17,15 @@ from autogen_agentchat.messages import TextMessage, UserInputRequestedEvent
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool
 
-from upcall import identity, tracing
-from upcall.access import Access, InboxEntry
+from upcall import identity
 from upcall.agents.answering import same_question_judge
 from upcall.agents.coder import Execution
 from upcall.agents.toolset import Tool, as_tool
-from upcall.answers import GivenAnswers, is_text, match_answers
-from upcall.assignment import read_rules
-from upcall.change_log import StoredChanges
-from upcall.changes import Change
-from upcall.checkpoints import Checkpoint
-from upcall.doubts import settled_by, with_doubts
+from upcall.autogen import tracing
+from upcall.autogen.concurrency import whole
+from upcall.autogen.group_chats import keep_turns
+from upcall.autogen.journal import in_doubt
+from upcall.autogen.messages import RUN, USER, Event, asked_event
 from upcall.errors import (
     CallerError,
     ConfigurationError,
@@ -37,31 +35,35 @@ from upcall.errors import (
     UpcallError,
     first_line,
 )
-from upcall.expiry import Expiry, acts, chosen, looked_at, why_over, with_expired
-from upcall.facts import THIS_RUN, Fact, read_facts
-from upcall.fits import Misfit, fitted, misfits
-from upcall.forks import ForkPlan, ForkPoint, branch, copied_workspace, differences, fork_plan, fork_point
-from upcall.group_chats import keep_turns
-from upcall.handoffs import RUN, Event, asked_event
-from upcall.journal import in_doubt
-from upcall.ladder import Judge, Ladder, Rules, fanned_out
-from upcall.models import ModelClients, uses_demo
+from upcall.execution.compatibility import Misfit, fitted, misfits
+from upcall.execution.forks import ForkPlan, ForkPoint, branch, copied_workspace, differences, fork_plan, fork_point
+from upcall.execution.model_clients import ModelClients, uses_demo
+from upcall.execution.network_sources import network_sources
+from upcall.execution.segment import Stretch, delivered
+from upcall.policy.authorization import Access, InboxEntry
+from upcall.policy.deadlines import Expiry, OnExpiry, acts, chosen, looked_at, why_over, with_expired
+from upcall.policy.facts import THIS_RUN, Fact, read_facts
+from upcall.policy.resolver import Judge, Ladder, Rules, fanned_out
+from upcall.policy.routing import read_rules
 from upcall.prompts import PROMPTS, Prompts
-from upcall.questions import Answer, AnsweredBy, Outcome, Question
-from upcall.runs import ANSWERABLE, Run, RunStatus, recorded_as
-from upcall.sandboxes import executor_for
-from upcall.settings import DEMO, OnExpiry, Settings
-from upcall.sources.configured import network_sources
-from upcall.store import LogEntry, MailCame, RunStore, StoredRun
-from upcall.stretch import Stretch, delivered
-from upcall.tasks import whole
-from upcall.teams import PHASES, USER, TeamOptions, root_team
-from upcall.timings import Worked
-from upcall.undo import undo
-from upcall.workers import at_work
+from upcall.questions.answer import Answer, AnsweredBy, Outcome
+from upcall.questions.matching import GivenAnswers, is_text, match_answers
+from upcall.questions.question import Question
+from upcall.runs.call_timings import Worked
+from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.file_changes import Change
+from upcall.runs.run import ANSWERABLE, Run, RunStatus, recorded_as
+from upcall.runs.unknown_outcomes import settled_by, with_doubts
+from upcall.settings import DEMO, Settings
+from upcall.storage.change_log import StoredChanges
+from upcall.storage.leases import at_work
+from upcall.storage.store import LogEntry, MailCame, RunStore, StoredRun
+from upcall.teams import PHASES, TeamOptions, root_team
+from upcall.workspace.sandboxes import executor_for
+from upcall.workspace.undo import undo
 
 if TYPE_CHECKING:
-    from upcall.forms import Form
+    from upcall.ui.notebook.forms import Form
 
 MakeTeam: TypeAlias = Callable[[], Team]
 
@@ -184,7 +186,7 @@ class Upcall:
         return None if execution is None else f"commands run {execution.executor.description}"
 
     def team(self) -> Team:
-        """A team like those that work on runs, to look at (`upcall.pictures.team_svg`): no run has it.
+        """A team like those that work on runs, to look at (`upcall.ui.diagrams.team_svg`): no run has it.
 
         Raises:
             ConfigurationError: it cannot be built.
@@ -574,7 +576,7 @@ class Upcall:
 
     async def worked(self, run_id: str, *, user: str | None = None) -> Sequence[Worked]:
         """When teams were at work on a run, and which calls of models and tools they made then, oldest first: what
-        `upcall.pictures.timeline` draws. What was going on when a process was killed is not among it.
+        `upcall.ui.diagrams.timeline` draws. What was going on when a process was killed is not among it.
 
         Raises:
             UnknownRun: there is no such run.
@@ -621,7 +623,7 @@ class Upcall:
         Raises:
             ConfigurationError: ipywidgets is not installed, or no loop runs (this is not a notebook).
         """
-        from upcall.forms import Form
+        from upcall.ui.notebook.forms import Form
 
         return Form(self, run, user=user)
 

@@ -120,7 +120,7 @@ class SchemaMismatch(StoredStateError):
 class TeamMismatch(SchemaMismatch):
     """A stored run needs what the team that is to go on with it does not have, or has otherwise. Nothing was changed.
 
-    Its text has a first line that sums up, and one line for each of ``misfits`` (`upcall.fits.Misfit`).
+    Its text has a first line that sums up, and one line for each of ``misfits``.
     """
 
     def __init__(self, run_id: str, misfits: Sequence[Any]) -> None:

@@ -17,7 +17,6 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
-    model_validator,
 )
 from pydantic_settings import (
     BaseSettings,
@@ -28,18 +27,19 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from upcall.assignment import ROLE, AssignRule
-from upcall.durations import Duration
+from upcall.config_source import Given, Place, closest, dotted, near, wrong
 from upcall.errors import ConfigurationError
-from upcall.facts import Fact, FactValue, facts_file, read_facts
-from upcall.functions import AgentName as AgentName
-from upcall.functions import AtLeastOne, Count, FunctionConfig, Seconds, no_flag, with_blocks
-from upcall.limits import Limits
-from upcall.sealing import KEY
-from upcall.yaml_files import Given, Place, closest, dotted, near, wrong
+from upcall.function_blocks import AgentName as AgentName
+from upcall.function_blocks import FunctionConfig, with_blocks
+from upcall.policy.deadlines import OnExpiry
+from upcall.policy.facts import Fact, FactValue, facts_file, read_facts
+from upcall.policy.routing import ROLE, AssignRule
+from upcall.questions.secrets import KEY
+from upcall.research.mcp_server import McpServer
+from upcall.setting_types import AtLeastOne, Count, Duration, Seconds, no_flag
+from upcall.workspace.limits import Limits
 
 DEMO = "demo"
-OnExpiry = Literal["wait", "assume", "cancel", "fail"]
 NetworkSource = Literal["web", "arxiv", "wikipedia"]
 WebSearch = Literal["auto", "tavily", "brave", "ddgs"]
 ServiceName = Literal["tavily", "brave", "arxiv", "arxiv_pdf", "wikipedia"]
@@ -60,31 +60,6 @@ class ModelSettings(BaseModel):
     api_key: SecretStr | None = None
     model_client: dict[str, Any] | None = None
     model_info: dict[str, Any] | None = None
-
-
-class McpServer(BaseModel):
-    """An MCP server: a ``command`` to start, or the ``url`` of one that runs (streamable HTTP).
-
-    ``timeout`` is in seconds, for its start and for each call. ``env`` and ``headers`` may hold keys. ``idempotent``:
-    whether its tools may be called again where a process died in the middle of a call.
-    """
-
-    model_config = ConfigDict(extra="forbid")
-
-    command: str | None = None
-    args: list[str] = []
-    env: dict[str, SecretStr] = {}
-    url: str | None = None
-    headers: dict[str, SecretStr] = {}
-    timeout: Seconds = 30
-    description: str = ""
-    idempotent: bool = False
-
-    @model_validator(mode="after")
-    def _is_one_of_two(self) -> Self:
-        if (self.command is None) == (self.url is None):
-            raise ValueError("give it a command or a url")
-        return self
 
 
 class Price(BaseModel):

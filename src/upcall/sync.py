@@ -11,12 +11,12 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from upcall import interrupts
+from upcall import signals as interrupts
 from upcall.errors import CallerError, ConfigurationError
 
 if TYPE_CHECKING:
-    from upcall.handoffs import Event
-    from upcall.runs import Run
+    from upcall.autogen.messages import Event
+    from upcall.runs.run import Run
 
 T = TypeVar("T")
 

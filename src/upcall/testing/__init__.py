@@ -2,19 +2,7 @@
 
 from upcall.testing.human import OneAfterAnother, ScriptedHuman
 from upcall.testing.model import ScriptedModelClient
-from upcall.testing.script import (
-    Call,
-    Calls,
-    CutShort,
-    Fail,
-    Hang,
-    Raw,
-    Reply,
-    Request,
-    Say,
-    Script,
-    ScriptError,
-)
+from upcall.testing.script import Call, Calls, CutShort, Fail, Hang, Raw, Reply, Request, Say, Script, ScriptError
 from upcall.testing.server import LoopbackServer
 
 __all__ = [

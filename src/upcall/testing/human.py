@@ -9,8 +9,9 @@ from typing import Self
 
 from autogen_core import CancellationToken
 
-from upcall.answers import AnswerValue
-from upcall.questions import Answer, Outcome, Question
+from upcall.questions.answer import Answer, Outcome
+from upcall.questions.matching import AnswerValue
+from upcall.questions.question import Question
 from upcall.testing.script import ScriptError
 
 

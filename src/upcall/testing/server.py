@@ -14,19 +14,7 @@ from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any, Self, TypeAlias, assert_never
 
-from upcall.testing.script import (
-    Calls,
-    CutShort,
-    Fail,
-    Hang,
-    Raw,
-    Replies,
-    Request,
-    Say,
-    Script,
-    ScriptError,
-    normal,
-)
+from upcall.testing.script import Calls, CutShort, Fail, Hang, Raw, Replies, Request, Say, Script, ScriptError, normal
 
 Json: TypeAlias = dict[str, Any]
 _LongReply: TypeAlias = Say | Calls | Fail | Hang | Raw | CutShort

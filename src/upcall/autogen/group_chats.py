@@ -1,0 +1,660 @@
+"""Group chats that keep the turn of a member that asks: the one place that touches the insides of AutoGen's teams.
+
+A stock group chat takes whatever a member says as the end of its turn, so that a question ends it (autogen-agentchat
+0.7.5). Its manager is given a class here that stops at a question, and gives the turn back with the answer. Who waits
+for what is read from the thread; stored besides is only what AutoGen forgets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from autogen_agentchat.agents import UserProxyAgent
+from autogen_agentchat.base import ChatAgent, Response, TaskResult, Team
+from autogen_agentchat.messages import (
+    BaseChatMessage,
+    HandoffMessage,
+    MessageFactory,
+    ModelClientStreamingChunkEvent,
+    StopMessage,
+    TextMessage,
+)
+from autogen_agentchat.teams import BaseGroupChat, DiGraph, GraphFlow
+from autogen_agentchat.teams._group_chat._base_group_chat_manager import BaseGroupChatManager
+from autogen_agentchat.teams._group_chat._events import (
+    GroupChatAgentResponse,
+    GroupChatRequestPublish,
+    GroupChatStart,
+    GroupChatTeamResponse,
+    SerializableException,
+)
+from autogen_agentchat.teams._group_chat._magentic_one._magentic_one_orchestrator import MagenticOneOrchestrator
+from autogen_core import CancellationToken, ComponentModel, DefaultTopicId, MessageContext, event, rpc
+
+from upcall.autogen.answer_queue import Mailbox, mailbox
+from upcall.autogen.call_path import below
+from upcall.autogen.concurrency import interruptions
+from upcall.autogen.journal import take_back
+from upcall.autogen.messages import ANSWERS, Event, answering, answers_in, asked_by, asking, under
+from upcall.autogen.model_errors import explain
+from upcall.autogen.recording import manager_with_journal, with_journal
+from upcall.errors import AgentFailed, ConfigurationError
+from upcall.questions.answer import Answer
+from upcall.questions.question import Question
+
+WAITING = "A member waits for the user."
+"""Why a group chat stopped that has open questions (`TaskResult.stop_reason`)."""
+
+_OURS = "upcall"
+
+TeamT = TypeVar("TeamT", bound=Team)
+
+
+@dataclass
+class Waiting:
+    """What a thread tells of its members: the open questions, by id, and who has an answer and has not spoken since."""
+
+    questions: dict[str, Question] = field(default_factory=dict)
+    answered: list[str] = field(default_factory=list)
+
+    @classmethod
+    def in_thread(cls, thread: Sequence[Event], members: Sequence[str], user_proxy: str) -> Waiting:
+        """Read the thread from its beginning."""
+        waiting = cls()
+        for message in thread:
+            waiting.take(message, members, user_proxy)
+        return waiting
+
+    def take(self, message: Event, members: Sequence[str], user_proxy: str) -> None:
+        """Note what one more message tells."""
+        if asked := asked_by(message, user_proxy):
+            member = asked[0].path[0]
+            self.answered = [each for each in self.answered if each != member]
+            teller = _teller(message, asked[0])
+            still = {key: each for key, each in self.questions.items() if each.path[: len(teller)] != teller}
+            self.questions = still | {each.id: each for each in asked}
+        elif isinstance(message, HandoffMessage) and message.source == user_proxy and self.questions:
+            for question_id in [each.question_id for each in answers_in(message)] or [self._first(message.target)]:
+                question = self.questions.pop(question_id, None)
+                if question is not None and question.path[0] not in self.answered:
+                    self.answered.append(question.path[0])
+        elif isinstance(message, BaseChatMessage) and message.source != user_proxy:
+            # The members of an inner team speak in their own names; then it is the one team that has the turn.
+            known = message.source in members
+            self.answered = [each for each in self.answered if known and each != message.source]
+            # Who ends its turn waits for nothing more: the answer came while it worked, and no message told of it.
+            self.questions = {key: each for key, each in self.questions.items() if each.path[0] != message.source}
+
+    def _first(self, target: str) -> str:
+        """The question that bare text answers: the first of its target, else the first of all."""
+        own = [key for key, each in self.questions.items() if each.path[0] == target]
+        return (own or list(self.questions))[0]
+
+
+class KeepsTurns(BaseGroupChatManager):
+    """What a group chat's manager needs beside its own class to keep the turn of a member that asks.
+
+    It goes in front of the manager's class (`keep_turns`). With `live` the user proxy is a member, which speaks next;
+    without, the group chat stops with the question, and goes on when it is run with the answer as its task.
+    """
+
+    user_proxy: str
+    live: bool
+    turns: _Turns
+    speakers: frozenset[str] | None
+
+    _interrupted: list[str]
+    """Who had the turn when the stored state was written, in the middle of it."""
+
+    _given: list[str]
+    """The ids of the messages that the group chat was last started with."""
+
+    _since: int
+    """How long the thread was when the group chat last came to its end."""
+
+    _behind: bool
+    """Whether the termination condition has yet to see what came after that: it has no stored state of its own."""
+
+    _listening: asyncio.Task[None] | None
+    """Waits for answers that come while other members still work (`GraphFlow`)."""
+
+    def keep(self, user_proxy: str, live: bool) -> None:
+        """Called once, in the place of a constructor."""
+        self.user_proxy, self.live, self._listening = user_proxy, live, None
+        self._interrupted, self._given, self._since, self._behind = [], [], 0, False
+
+    def waiting(self) -> Waiting:
+        """Who waits for what."""
+        thread = [message for message in self._message_thread if self._said_here(message)]
+        return Waiting.in_thread(thread, self._participant_names, self.user_proxy)
+
+    def _said_here(self, message: Event) -> bool:
+        """Whether a member said it; a stock agent's turn also holds what the members of its `TeamTool` said."""
+        return self.speakers is None or message.source in self.speakers | {self.user_proxy}
+
+    @rpc
+    async def handle_start(self, message: GroupChatStart, ctx: MessageContext) -> None:  # type: ignore[override]
+        """Start, or go on, with what is new."""
+        await super().handle_start(self._taken(message), ctx)  # type: ignore[call-arg]
+
+    @event
+    async def handle_agent_response(  # type: ignore[override]
+        self, message: GroupChatAgentResponse | GroupChatTeamResponse, ctx: MessageContext
+    ) -> None:
+        """As the group chat, and let those know that wait for it."""
+        await super().handle_agent_response(message, ctx)  # type: ignore[call-arg]
+        self.turns.moved()
+
+    def _taken(self, start: GroupChatStart) -> GroupChatStart:
+        """What is new: after an error an inner team is given the same again (`ChatAgentContainer`). What is asked in
+        the outer group chat comes again with its answer."""
+        given = start.messages or []
+        known = self._given if self._message_thread else []
+        self._given = [each.id for each in given]
+        new = [each for each in given if each.id not in known and not asked_by(each, self.user_proxy)]
+        return GroupChatStart(messages=new or None, output_task_messages=start.output_task_messages)
+
+    def _heard(self, message: BaseChatMessage) -> BaseChatMessage:
+        """What the thread has of a message from outside. A hand-off of others is a text here: `Swarm` would hand over
+        to whom it does not have."""
+        questions = self.waiting().questions
+        answers = {each.question_id for each in answers_in(message)}
+        mine = bool(answers & set(questions)) if answers else bool(questions) and message.source == self.user_proxy
+        if mine or not isinstance(message, HandoffMessage) or message.target in self._participant_names:
+            return message
+        return TextMessage(
+            id=message.id, created_at=message.created_at, source=message.source, content=message.content or "(hand-off)"
+        )
+
+    async def validate_group_state(self, messages: list[BaseChatMessage] | None) -> None:
+        """A question in the thread goes to a user who is no member; `Swarm` would refuse to go on after it."""
+        if not any(answers_in(message) for message in messages or ()) and not self.waiting().questions:
+            heard = None if messages is None else [self._heard(message) for message in messages]
+            await super().validate_group_state(heard)  # type: ignore[safe-super]
+
+    async def update_message_thread(self, messages: Sequence[Event]) -> None:
+        """A question is not what the next members wait for (`GraphFlow`); an answer goes to who asked (`Swarm`)."""
+        waiting = self.waiting()
+        asks = any(asked_by(message, self.user_proxy) for message in messages if self._said_here(message))
+        added = [self._aimed(message, waiting) for message in messages]
+        if asks:
+            await BaseGroupChatManager.update_message_thread(self, added)
+            self._listen()
+        else:
+            await super().update_message_thread(added)
+
+    def _listen(self) -> None:
+        """While others work, an answer goes to its asker as soon as it comes."""
+        box = mailbox.get()
+        if box is not None and len(self._active_speakers) > 1 and self._listening is None:
+            self._listening = asyncio.create_task(self._pass_on(box))
+            self._token.link_future(self._listening)
+
+    async def _pass_on(self, box: Mailbox) -> None:
+        while True:
+            answers = await box.answers_to(lambda: self.waiting().questions)
+            await self._fifo_lock.acquire()  # As for every message that this manager takes.
+            try:
+                if not self._active_speakers:
+                    return
+                await self._tell(answers)
+                await self._transition_to_next_speakers(self._token)
+            finally:
+                self._fifo_lock.release()
+
+    async def _tell(self, answers: Sequence[Answer]) -> None:
+        """Say to all what was answered."""
+        questions = self.waiting().questions
+        asker = questions[answers[0].question_id].path[0]
+        asked = [questions[answer.question_id] for answer in answers]
+        message = answering(answers, target=asker, questions=asked, source=self.user_proxy)
+        await self.publish_message(
+            GroupChatStart(messages=[message]), topic_id=DefaultTopicId(type=self._group_topic_type)
+        )
+        await self._output_message_queue.put(message)
+        await self.update_message_thread([message])
+
+    async def _told_from_mail(self, waiting: Waiting) -> bool:
+        """Say what was answered by mail before the group chat would stop for it, if anything was. To stop would be a
+        rest, which ends the journal of what followed that answer before the run was cut off."""
+        box = mailbox.get()
+        answers = box.there_for(waiting.questions) if box is not None else []
+        if answers:
+            await self._tell(answers)
+        return bool(answers)
+
+    async def _transition_to_next_speakers(self, cancellation_token: CancellationToken) -> None:
+        self._token = cancellation_token
+        await super()._transition_to_next_speakers(cancellation_token)
+
+    async def _signal_termination(self, message: StopMessage) -> None:
+        self._stop_listening()
+        await super()._signal_termination(message)
+
+    async def _signal_termination_with_error(self, error: SerializableException) -> None:
+        self._stop_listening()
+        await super()._signal_termination_with_error(error)
+
+    def _stop_listening(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+            self._listening = None
+
+    def _aimed(self, message: Event, waiting: Waiting) -> Event:
+        """The message, an answer that names nobody here with the target that asked."""
+        if isinstance(message, BaseChatMessage) and message.id in self._given:
+            message = self._heard(message)
+        if self._said_here(message):
+            waiting.take(message, self._participant_names, self.user_proxy)
+        lost = isinstance(message, HandoffMessage) and message.target not in self._participant_names
+        if lost and message.source == self.user_proxy and waiting.answered:
+            return message.model_copy(update={"target": waiting.answered[0]})
+        return message
+
+    async def select_speaker(self, thread: Sequence[Event]) -> list[str] | str:
+        """Who was interrupted, who has an answer now, the user if live, and else whoever the group chat selects."""
+        if self._interrupted:
+            interrupted, self._interrupted = self._interrupted, []
+            return interrupted
+        waiting = self.waiting()
+        if answered := [each for each in waiting.answered if each not in self._active_speakers]:
+            return answered
+        if waiting.questions and self._proxied:
+            return [self.user_proxy]
+        with _named(self._name):
+            self._refuse_nobody(thread)
+            return await super().select_speaker(thread)  # type: ignore[safe-super]
+
+    def _refuse_nobody(self, thread: Sequence[Event]) -> None:
+        """`Swarm` asserts that the target of a hand-off is a member, without a word."""
+        last = thread[-1] if thread and hasattr(self, "_current_speaker") else None
+        if isinstance(last, HandoffMessage) and last.target not in self._participant_names:
+            members = ", ".join(self._participant_names)
+            raise AgentFailed(
+                f"Agent {last.source!r} handed over to {last.target!r}, who is no member of the team: {members}."
+            )
+
+    @property
+    def _proxied(self) -> bool:
+        return self.live and self.user_proxy in self._participant_names
+
+    async def _apply_termination_condition(self, delta: Sequence[Event], increment_turn_count: bool = False) -> bool:
+        """Stop with a question when nothing is left to do without its answer. Questions and answers are not counted."""
+        waiting = self.waiting()
+        if self._interrupted or waiting.answered:
+            return False
+        if waiting.questions:
+            if getattr(self, "_ready", None):  # Other branches of a `GraphFlow`.
+                return False
+            if not self._proxied:
+                if await self._told_from_mail(waiting):
+                    return False
+                await self._signal_termination(StopMessage(content=WAITING, source=self._name))
+                return True
+            return await BaseGroupChatManager._apply_termination_condition(self, delta)
+        stops = await super()._apply_termination_condition(self._unseen(delta), increment_turn_count)
+        if stops:
+            self._since = len(self._message_thread)
+        return stops
+
+    def _unseen(self, delta: Sequence[Event]) -> Sequence[Event]:
+        if not self._behind:
+            return delta
+        self._behind = False
+        return [each for each in self._message_thread[self._since :] if not _asks_or_answers(each, self.user_proxy)]
+
+    async def reset(self) -> None:
+        """As of the group chat."""
+        await super().reset()  # type: ignore[safe-super]
+        self._interrupted, self._given, self._since, self._behind = [], [], 0, False
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """The group chat's, and what AutoGen forgets: who has the turn, and what a `GraphFlow` counts anew in loops."""
+        speaking = self._interrupted or list(dict.fromkeys(self._active_speakers))
+        ours: dict[str, Any] = {"speaking": speaking, "given": self._given, "since": self._since}
+        if hasattr(self, "_triggered_activation_groups"):
+            ours["triggered"] = {node: sorted(groups) for node, groups in self._triggered_activation_groups.items()}
+        return {**await super().save_state(), _OURS: ours}
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take over a state, also one that was saved without this class."""
+        if hasattr(self, "_model_context"):
+            await self._model_context.clear()  # `SelectorGroupChat` adds to it at every load.
+        await super().load_state(state)
+        ours = state.get(_OURS, {})
+        self._active_speakers = []
+        self._interrupted = list(ours.get("speaking", ()))
+        self._given = list(ours.get("given", ()))
+        self._since = ours.get("since", 0)
+        self._behind = self._termination_condition is not None and self._since < len(self._message_thread)
+        if hasattr(self, "_triggered_activation_groups"):
+            triggered = ours.get("triggered", {})
+            self._triggered_activation_groups = {node: set(groups) for node, groups in triggered.items()}
+
+
+class KeepsOrchestratedTurns(KeepsTurns, MagenticOneOrchestrator):  # type: ignore[misc]
+    """`KeepsTurns` for `MagenticOneGroupChat`, whose orchestrator plans anew at every start and selects for itself."""
+
+    @rpc
+    async def handle_start(self, message: GroupChatStart, ctx: MessageContext) -> None:  # type: ignore[override]
+        """Go on where an answer came, or nothing new; else plan the new task."""
+        message = self._taken(message)
+        goes_on = message.messages is None or any(answers_in(each) for each in message.messages)
+        if not goes_on or not self._message_thread:
+            await MagenticOneOrchestrator.handle_start(self, message, ctx)
+        elif message.messages is None and not self._interrupted:
+            await self._orchestrate_step(ctx.cancellation_token)
+        else:
+            await BaseGroupChatManager.handle_start(self, message, ctx)
+
+    async def publish_message(self, message: Any, *args: Any, **options: Any) -> None:
+        """Note who is asked to speak: this manager does not."""
+        if isinstance(message, GroupChatRequestPublish):
+            topic = options["topic_id"].type
+            names = {kind: name for name, kind in self._participant_name_to_topic_type.items()}
+            self._active_speakers = [names[topic]]
+        await super().publish_message(message, *args, **options)
+
+    async def _orchestrate_step(self, cancellation_token: CancellationToken) -> None:
+        """Stop with a question, or go on as the orchestrator does."""
+        self._active_speakers = []
+        waiting = self.waiting()
+        if waiting.questions and not self._proxied and await self._told_from_mail(waiting):
+            waiting = self.waiting()
+        if waiting.questions and not waiting.answered and not self._proxied:
+            await self._signal_termination(StopMessage(content=WAITING, source=self._name))
+        elif waiting.questions or waiting.answered:
+            await self._transition_to_next_speakers(cancellation_token)
+        else:
+            with _named(self._name):
+                try:
+                    await super()._orchestrate_step(cancellation_token)
+                except Exception:
+                    await take_back(self._name)
+                    raise
+
+
+def members(team: Team) -> Mapping[str, ChatAgent | Team] | None:
+    """The members of a group chat by name; None for a team of another kind."""
+    if isinstance(team, InnerTeam):
+        return members(team._team)
+    return {each.name: each for each in team._participants} if isinstance(team, BaseGroupChat) else None
+
+
+def manager_of(team: Team) -> str:
+    """The name of what manages a group chat: it stands for the kind, and its state is stored under it."""
+    return manager_of(team._team) if isinstance(team, InnerTeam) else getattr(team, "_group_chat_manager_name", "")
+
+
+def graph_of(team: Team) -> DiGraph | None:
+    """The graph of a `GraphFlow`; None for any other team."""
+    if isinstance(team, InnerTeam):
+        return graph_of(team._team)
+    return team._graph if isinstance(team, GraphFlow) else None
+
+
+def can_read(team: Team, kind: str) -> bool:
+    """Whether a group chat knows a type of message, by its name; it breaks at any other when it loads its state."""
+    if isinstance(team, InnerTeam):
+        return can_read(team._team, kind)
+    return not isinstance(team, BaseGroupChat) or kind in team._message_factory._message_types
+
+
+def speakers(team: Team) -> frozenset[str] | None:
+    """Who speaks in a team: its members, those of teams among them, and what manages it. None where that is not known.
+
+    A stock agent's stream also holds what the members of its `TeamTool` say, and nothing tells that apart.
+    """
+    if isinstance(team, InnerTeam):
+        return speakers(team._team)
+    if not isinstance(team, BaseGroupChat):
+        return None
+    names = {team._group_chat_manager_name, *team._participant_names}
+    for each in team._participants:
+        if isinstance(each, Team):
+            inner = speakers(each)
+            if inner is None:
+                return None
+            names |= inner
+    return frozenset(names)
+
+
+def keep_turns(team: TeamT, *, user_proxy: str = "user", live: bool = False) -> TeamT:
+    """Make an AutoGen team, and every team in it, keep the turn of a member that asks. Gives the same team back.
+
+    Where a member ends its turn with a hand-off to `user_proxy`, the group chat stops (`TaskResult.stop_reason` says
+    so) and goes on with that member when it is run with the answer (`upcall.autogen.messages.answering`) as its task.
+    With `live`, a user proxy among the members speaks next instead. `Upcall` and `NestedTeam` do this to their teams
+    themselves. Teams that are no group chats of AutoGen's are left as they are; of one that keeps turns already the
+    last call says whether it is live: `Upcall` puts questions to whoever answers the run, and to no prompt.
+
+    Raises:
+        ConfigurationError: a member has the name of the user proxy and is none: what it says would pass for the user's.
+    """
+    if not isinstance(team, BaseGroupChat):
+        return team
+    kept: _Turns | None = getattr(team, "_keeps_turns", None)
+    if kept is not None:
+        kept.user_proxy, kept.live = user_proxy, live
+        return team
+    for participant in team._participants:
+        if participant.name == user_proxy and not isinstance(participant, UserProxyAgent):
+            raise ConfigurationError(
+                f"Team {team.name!r}: {type(participant).__name__} {user_proxy!r} has the name of the user proxy; what "
+                "it says would pass for the user's words. Give it another name."
+            )
+    turns = _Turns(user_proxy, live)
+    team._keeps_turns = turns  # type: ignore[attr-defined]
+    for place, participant in enumerate(team._participants):
+        if isinstance(participant, Team) and not isinstance(participant, InnerTeam):
+            team._participants[place] = InnerTeam(keep_turns(participant, user_proxy=user_proxy), user_proxy)
+        elif isinstance(participant, ChatAgent):
+            with_journal(participant)
+            _hold(participant, turns)
+    manager_with_journal(team)
+    make_factory = team._create_group_chat_manager_factory
+
+    def keeping(**given: Any) -> Callable[[], BaseGroupChatManager]:
+        make = make_factory(**given)
+
+        def made() -> BaseGroupChatManager:
+            manager: Any = make()
+            manager.__class__ = _keeping_class(type(manager))
+            manager._handlers.clear()
+            for handler in type(manager)._discover_handlers():
+                for kind in handler.target_types:
+                    manager._handlers[kind].append(handler)
+            manager.keep(turns.user_proxy, turns.live)
+            turns.manager = manager
+            manager.turns = turns
+            manager.speakers = speakers(team)
+            return manager  # type: ignore[no-any-return]
+
+        return made
+
+    team._create_group_chat_manager_factory = keeping  # type: ignore[method-assign, assignment]
+    return team
+
+
+class _Turns:
+    """How a team keeps turns, and who of its members has failed: an error ends the group chat for all, so it waits for
+    who still works."""
+
+    manager: KeepsTurns | None = None
+
+    def __init__(self, user_proxy: str, live: bool) -> None:
+        self.user_proxy, self.live = user_proxy, live
+        self._failed: set[str] = set()
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def began(self, name: str) -> None:
+        """Called when a member gets the turn."""
+        self._failed.discard(name)
+
+    def moved(self) -> None:
+        """Called when a member has come to its end."""
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._waiting.clear()
+
+    async def last(self, failed: str, token: CancellationToken) -> None:
+        """Return when nobody but members that failed has the turn."""
+        self._failed.add(failed)
+        self.moved()
+        while self.manager is not None and set(self.manager._active_speakers) - self._failed:
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            token.link_future(waiting)
+            self._waiting.append(waiting)
+            await waiting
+
+
+def _hold(agent: ChatAgent, turns: _Turns) -> None:
+    """Make an agent that fails do so when the others are done. A stock one forgets its turn: its state may hold
+    half a batch; ours go on."""
+    stream, stock = agent.on_messages_stream, not hasattr(agent, "waiting_for")
+
+    async def on_messages_stream(
+        messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Event | Response, None]:
+        turns.began(agent.name)
+        before = await agent.save_state() if stock else {}
+        try:
+            async for item in stream(messages, cancellation_token):
+                yield item
+        except (Exception, asyncio.CancelledError) as error:
+            if stock:
+                await agent.load_state(before)
+            if isinstance(error, Exception):
+                if stock:
+                    await take_back(agent.name)
+                await turns.last(agent.name, cancellation_token)
+            if not stock:
+                raise
+            with _named(agent.name):
+                raise
+
+    agent.on_messages_stream = on_messages_stream  # type: ignore[method-assign]
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Say who failed, and note what cuts off the work of `name`, whose state can be gone on from."""
+    try:
+        yield
+    except (Exception, asyncio.CancelledError) as error:
+        scripted = isinstance(error, AssertionError)  # A test must see it as it is.
+        cause = explain(error, name) if isinstance(error, Exception) and not scripted else error
+        kept = interruptions.get()
+        if kept is not None:
+            kept.append(cause)
+        if cause is error:
+            raise
+        raise cause from error
+
+
+def _keeping_class(kind: type[BaseGroupChatManager]) -> type[BaseGroupChatManager]:
+    if issubclass(kind, MagenticOneOrchestrator):
+        return KeepsOrchestratedTurns if kind is MagenticOneOrchestrator else _joined(KeepsOrchestratedTurns, kind)
+    return _joined(KeepsTurns, kind)
+
+
+def _joined(ours: type[KeepsTurns], kind: type[BaseGroupChatManager]) -> type[BaseGroupChatManager]:
+    return type(f"{ours.__name__}In{kind.__name__}", (ours, kind), {})
+
+
+class InnerTeam(Team):
+    """A team that is a member of a group chat: the same team, its questions told as its own.
+
+    Everything else passes through, so that the members of the outer group chat hear all that is said, as in AutoGen.
+    """
+
+    component_type = "team"
+
+    def __init__(self, team: Team, user_proxy: str) -> None:
+        self._team, self._user_proxy = team, user_proxy
+        self._untold: list[Event] = []
+
+    @property
+    def name(self) -> str:
+        """The team's."""
+        return self._team.name
+
+    @property
+    def description(self) -> str:
+        """The team's."""
+        return self._team.description
+
+    async def run(self, **given: Any) -> TaskResult:
+        """The result of `run_stream`."""
+        async for item in self.run_stream(**given):
+            if isinstance(item, TaskResult):
+                return item
+        raise AssertionError("a team ends with its result")
+
+    async def run_stream(self, **given: Any) -> AsyncGenerator[Event | TaskResult, None]:
+        """As the team's, questions raised through its name. What was said before it was cut off is in the next result,
+        which is what the outer group chat goes by."""
+        said: list[Event] = []
+        try:
+            with below(self.name, ""):
+                async for item in self._team.run_stream(**given):
+                    if isinstance(item, TaskResult):
+                        messages = [*self._untold, *(self._raised(message) for message in item.messages)]
+                        self._untold, said = [], []
+                        yield TaskResult(messages=messages, stop_reason=item.stop_reason)
+                    else:
+                        raised = self._raised(item)
+                        said += [] if isinstance(item, ModelClientStreamingChunkEvent) else [raised]
+                        yield raised
+        finally:
+            self._untold += said
+
+    def _raised(self, item: Event) -> Event:
+        if asked := asked_by(item, self._user_proxy):
+            raised = [each.raised_through(self.name, "") for each in asked]
+            again = asking(raised, source=item.source, user_proxy=self._user_proxy)
+            return again.model_copy(update={"id": item.id, "created_at": item.created_at})
+        return item if isinstance(item, BaseChatMessage) else under(self.name, item, "")
+
+    async def reset(self) -> None:
+        """As the team's."""
+        self._untold = []
+        await self._team.reset()
+
+    async def pause(self) -> None:
+        """As the team's."""
+        await self._team.pause()
+
+    async def resume(self) -> None:
+        """As the team's."""
+        await self._team.resume()
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """The team's, and what the outer group chat has yet to hear."""
+        untold = [each.dump() for each in self._untold]
+        return {**await self._team.save_state(), **({_OURS: untold} if untold else {})}
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """As the team's."""
+        await self._team.load_state({name: each for name, each in state.items() if name != _OURS})
+        factory = getattr(self._team, "_message_factory", None) or MessageFactory()
+        self._untold = [factory.create(each) for each in state.get(_OURS, ())]
+
+    def dump_component(self) -> ComponentModel:
+        """The team's: keeping turns is nothing that a dump holds."""
+        return self._team.dump_component()
+
+
+def _teller(message: Event, question: Question) -> tuple[str, ...]:
+    """The path of who tells of its open questions, all of them each time: a member, or one of an inner team."""
+    inner = question.path.index(message.source) if message.source in question.path else 0
+    return question.path[: inner + 1]
+
+
+def _asks_or_answers(message: Event, user_proxy: str) -> bool:
+    return bool(asked_by(message, user_proxy)) or ANSWERS in message.metadata

@@ -1,0 +1,207 @@
+"""How a question leaves a turn and an answer enters one: plain AutoGen `HandoffMessage` metadata.
+
+Custom message types are not registered through nested teams and do not survive a component dump; metadata does both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import TypeAlias
+
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    HandoffMessage,
+    ThoughtEvent,
+    ToolCallExecutionEvent,
+    UserInputRequestedEvent,
+)
+from autogen_core.models import FunctionExecutionResult
+from pydantic import TypeAdapter, ValidationError
+
+from upcall.errors import SchemaMismatch
+from upcall.questions.answer import Answer, AnsweredBy, Outcome
+from upcall.questions.question import MAX_QUESTION_CHARS, Question
+
+QUESTIONS = "upcall.questions"
+CLARIFICATIONS = "upcall.clarifications"
+ANSWERS = "upcall.answers"
+PATH = "upcall.path"
+RUN = "upcall.run"
+OUTPUT = "upcall.output"
+OUTCOME = "upcall.outcome"
+CHECKED = "upcall.checked"
+CLASSIFICATION = "upcall.classification"
+PLAN = "upcall.plan"
+CLARIFIER_LOG = "upcall.clarifier_log"
+ERROR = "upcall.error"
+
+USER = "user"
+"""The name of the user proxy of the outermost group chat."""
+
+Event: TypeAlias = BaseAgentEvent | BaseChatMessage
+
+_RUNGS = (AnsweredBy.LEDGER, AnsweredBy.FACTS, AnsweredBy.PARENT)
+"""Who may answer in the human's place; what is said where nobody did says why itself."""
+
+_questions = TypeAdapter(list[Question])
+_answers = TypeAdapter(list[Answer])
+
+
+@lru_cache(maxsize=512)
+def _read_questions(text: str) -> tuple[Question, ...]:
+    """A thread is read again at each turn, and holds all questions that were ever asked."""
+    return tuple(_questions.validate_json(text))
+
+
+@lru_cache(maxsize=512)
+def _read_answers(text: str) -> tuple[Answer, ...]:
+    return tuple(_answers.validate_json(text))
+
+
+def asking(questions: Sequence[Question], *, source: str, user_proxy: str, note: str = "") -> HandoffMessage:
+    """The message that ends a turn because `questions` are open. Its content is readable without its metadata."""
+    lines = ([note] if note else []) + [question.as_text() for question in questions]
+    return HandoffMessage(
+        source=source,
+        target=user_proxy,
+        content="\n".join(lines),
+        metadata={
+            QUESTIONS: _questions.dump_json(list(questions), exclude_none=True).decode(),
+            CLARIFICATIONS: _clarifications(questions),
+        },
+    )
+
+
+def questions_in(message: object) -> list[Question]:
+    """The open questions a message carries; none for any other message."""
+    if not isinstance(message, HandoffMessage) or QUESTIONS not in message.metadata:
+        return []
+    try:
+        return list(_read_questions(message.metadata[QUESTIONS]))
+    except ValidationError as error:
+        raise SchemaMismatch(
+            f"The questions that {message.source!r} handed over cannot be read ({error.error_count()} problems): "
+            "the agent was built with another version of upcall."
+        ) from error
+
+
+def asked_by(message: object, user_proxy: str) -> list[Question]:
+    """The questions that a message asks of `user_proxy`, each with the path from who sent it.
+
+    A stock agent's hand-off to the user is one too, in its own words; its id is that of the message.
+    """
+    if not isinstance(message, HandoffMessage) or message.target != user_proxy or message.source == user_proxy:
+        return []
+    asked = questions_in(message) or [
+        Question(
+            id=message.id,
+            question=message.content.strip()[:MAX_QUESTION_CHARS] or "What now?",
+            asked_at=message.created_at,
+        )
+    ]
+    return [each if each.path else each.model_copy(update={"path": (message.source,)}) for each in asked]
+
+
+def answering(
+    answers: Sequence[Answer], *, target: str, questions: Iterable[Question] = (), source: str = "user"
+) -> HandoffMessage:
+    """The message that brings `answers` back to `target`, the outermost agent of the questions' paths.
+
+    Its content is what the rest of the group reads: question and answer, one pair a line where `questions` are given.
+    The answer to a secret question is for its asker alone and stays out of it.
+    """
+    asked = {question.id: question for question in questions}
+    return HandoffMessage(
+        source=source,
+        target=target,
+        content="\n".join(dict.fromkeys(_said(answer, asked.get(answer.question_id)) for answer in answers)),
+        metadata={ANSWERS: _answers.dump_json(list(answers), exclude_none=True).decode()},
+    )
+
+
+def _said(answer: Answer, question: Question | None) -> str:
+    if question is None:
+        return answer.as_text()
+    secret = question.secret and answer.outcome is Outcome.ANSWERED
+    return f"{_short(question.question)} - {'(given, and kept secret)' if secret else answer.as_text()}"
+
+
+def _clarifications(questions: Sequence[Question]) -> str:
+    """The questions as seed S1 describes them to richer interfaces (S1-22)."""
+    return json.dumps([each.as_clarification() for each in questions], ensure_ascii=False)
+
+
+def _short(question: str, limit: int = 500) -> str:
+    """The question, or how it begins: a plan under review would stand in every context once more with each answer."""
+    return question if len(question) <= limit else f"{question[:limit]} ..."
+
+
+def answers_in(message: BaseChatMessage) -> list[Answer]:
+    """The answers a message carries; none for any other message."""
+    if ANSWERS not in message.metadata:
+        return []
+    try:
+        return list(_read_answers(message.metadata[ANSWERS]))
+    except ValidationError as error:
+        raise SchemaMismatch(
+            f"The answers that {message.source!r} handed over cannot be read ({error.error_count()} problems): "
+            "the message was written by another version of upcall."
+        ) from error
+
+
+def asked_event(question: Question, *, source: str) -> UserInputRequestedEvent:
+    """The event that tells a stream of a new question: the request id is the question's id (decision X12)."""
+    return UserInputRequestedEvent(
+        request_id=question.id,
+        source=source,
+        metadata={
+            QUESTIONS: _questions.dump_json([question]).decode(),
+            CLARIFICATIONS: _clarifications([question]),
+        },
+    )
+
+
+def executed_event(
+    results: Sequence[FunctionExecutionResult], *, invalid: Sequence[str], source: str
+) -> ToolCallExecutionEvent:
+    """The event that tells a stream of the results of a batch, and why its `invalid` questions could not be put."""
+    refused = [{"version": "v1", "kind": "clarification", "invalid": True, "reason": reason} for reason in invalid]
+    metadata = {CLARIFICATIONS: json.dumps(refused, ensure_ascii=False)} if refused else {}
+    return ToolCallExecutionEvent(source=source, content=list(results), metadata=metadata)
+
+
+def answered_event(question: Question, answer: Answer, *, source: str) -> ThoughtEvent:
+    """The event that tells a stream of a question that was answered before anybody was asked: who answered, and why."""
+    secret = question.secret and answer.outcome is Outcome.ANSWERED
+    told = answer.model_copy(update={"text": "", "selected": (), "sealed": False}) if secret else answer
+    return ThoughtEvent(
+        source=source,
+        content=_said(answer, question) + (f" ({answer.by.value}: {answer.reason})" if answer.by in _RUNGS else ""),
+        metadata={
+            QUESTIONS: _questions.dump_json([question], exclude_none=True).decode(),
+            ANSWERS: _answers.dump_json([told], exclude_none=True).decode(),
+        },
+    )
+
+
+def questions_of(event: Event) -> list[Question]:
+    """The questions an event tells of, asked or answered."""
+    return _questions.validate_json(event.metadata[QUESTIONS]) if QUESTIONS in event.metadata else []
+
+
+def path_of(message: Event) -> tuple[str, ...]:
+    """The agents from the outermost down to the one that produced this event."""
+    return tuple(message.metadata.get(PATH, message.source).split("/"))
+
+
+def under(parent: str, message: Event, call_id: str) -> Event:
+    """The same event one level further up, with `parent` and its tool call in front of its path; that of a question in
+    it too."""
+    metadata = {**message.metadata, PATH: "/".join((parent, *path_of(message)))}
+    if QUESTIONS in metadata:
+        raised = [each.raised_through(parent, call_id) for each in _questions.validate_json(metadata[QUESTIONS])]
+        metadata[QUESTIONS] = _questions.dump_json(raised, exclude_none=True).decode()
+    return message.model_copy(update={"metadata": metadata})

@@ -1,0 +1,129 @@
+"""The one seam to a model: a call that ends in a reply or in a `ModelError` that says what to do.
+
+Model clients raise what their SDKs raise, and AutoGen's group chat turns any exception into a `RuntimeError` of text.
+So the cause is named here, where it happens; `upcall.agents.resumable` keeps it for the driver to find.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from autogen_agentchat.utils import remove_images
+from autogen_core import CancellationToken
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
+from autogen_core.tools import ToolSchema
+from pydantic import BaseModel
+
+from upcall.autogen import tracing
+from upcall.autogen.concurrency import Emit, cancellable, emitted
+from upcall.autogen.journal import journal
+from upcall.autogen.model_errors import CutShort, explain_call
+from upcall.errors import UpcallError
+from upcall.questions.question import sendable
+
+
+async def call_model(
+    client: ChatCompletionClient,
+    messages: Sequence[LLMMessage],
+    *,
+    agent: str,
+    cancellation_token: CancellationToken,
+    tools: Sequence[ToolSchema] = (),
+    json_output: bool | type[BaseModel] | None = None,
+    stream: bool = False,
+    timeout: float | None = None,
+) -> AsyncGenerator[str | CreateResult, None]:
+    """Text chunks (only with `stream`), then the whole `CreateResult` as the last item.
+
+    `timeout` is in seconds, for the whole call.
+
+    Raises:
+        ModelError: whatever went wrong, with what to do about it.
+        asyncio.CancelledError: the token was cancelled.
+    """
+    # A client may rewrite the messages it is given (Claude models: trailing space), so it gets a list of its own.
+    sent = list(messages) if client.model_info["vision"] else remove_images(list(messages))
+    options: dict[str, Any] = {"tools": tools, "json_output": json_output, "cancellation_token": cancellation_token}
+
+    async def ask(emit: Emit[str | CreateResult]) -> CreateResult:
+        async def fetch() -> CreateResult:
+            async with asyncio.timeout(timeout):
+                fetched = _streamed(client, sent, options, emit) if stream else client.create(sent, **options)
+                return _sendable(await tracing.model_call(agent, client, fetched))
+
+        kept = journal.get()
+        return await (kept.reply(agent, sent, _form(tools, json_output), fetch) if kept else fetch())
+
+    async def told(emit: Emit[str | CreateResult]) -> None:
+        emit(await cancellable(ask(emit), cancellation_token))
+
+    reply: CreateResult | None = None
+    try:
+        if not stream:
+            reply = await cancellable(ask(_unheard), cancellation_token)
+        else:
+            async with aclosing(emitted([told])) as items:
+                async for item in items:
+                    if isinstance(item, str):
+                        yield item
+                    else:
+                        reply = item
+    except (UpcallError, AssertionError):
+        raise  # An assertion is a scripted model's: a test must see it as it is.
+    except Exception as error:
+        raise explain_call(error, agent) from error
+    # Last, and outside of everything that could still be cancelled: whoever has the reply can note it at once.
+    assert reply is not None
+    yield reply
+
+
+def _unheard(chunk: str | CreateResult) -> None:
+    """A reply that is not streamed has no pieces."""
+
+
+async def _streamed(
+    client: ChatCompletionClient,
+    messages: Sequence[LLMMessage],
+    options: dict[str, Any],
+    emit: Emit[str | CreateResult],
+) -> CreateResult:
+    """The whole reply; what came of it before is emitted as text."""
+    whole: CreateResult | None = None
+    async for item in client.create_stream(messages, **options, extra_create_args=_usage_in_stream(client)):
+        if isinstance(item, str):
+            emit(sendable(item))
+        # A stream that the server cuts short ends like a whole one, with half a text and no finish reason.
+        elif item.finish_reason != "unknown":
+            whole = item
+    if whole is None:
+        raise CutShort
+    return whole
+
+
+def _form(tools: Sequence[ToolSchema], json_output: bool | type[BaseModel] | None) -> list[str]:
+    """What tells one call from another besides its messages: the tools it offers, and the form of the reply."""
+    return [*(tool["name"] for tool in tools), getattr(json_output, "__name__", str(json_output))]
+
+
+def _sendable(reply: CreateResult) -> CreateResult:
+    content = sendable(reply.content) if isinstance(reply.content, str) else reply.content
+    thought = sendable(reply.thought) if reply.thought else reply.thought
+    return reply.model_copy(update={"content": content, "thought": thought})
+
+
+def _usage_in_stream(client: ChatCompletionClient) -> dict[str, Any]:
+    """OpenAI's servers count the tokens of a stream only when asked to; other clients refuse the argument."""
+    openai_client = type(client).__module__.startswith("autogen_ext.models.openai")
+    return {"stream_options": {"include_usage": True}} if openai_client else {}
+
+
+async def result_of(call: AsyncGenerator[str | CreateResult, None]) -> CreateResult:
+    """The reply that a `call_model` ends with."""
+    async with aclosing(call) as items:
+        async for item in items:
+            if isinstance(item, CreateResult):
+                return item
+    raise AssertionError("a model call ends with its result")

@@ -1,0 +1,343 @@
+"""What is seen of the calls of a run: OpenTelemetry spans (off by default), and the times of a timeline.
+
+Spans follow OpenTelemetry's GenAI conventions. They hold names, ids and token counts, never what was said: neither
+arguments, results, nor the texts of errors. With tracing off nothing of OpenTelemetry is used, and its SDK is never
+imported here but by `export`.
+
+A run is one trace. A span cannot stay open while a run waits, perhaps for a week and for another process: so a span of
+no length marks the run's start, its ``traceparent`` is stored with the run, and each stretch is a child of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from weakref import WeakKeyDictionary
+
+from autogen_core.models import ChatCompletionClient, CreateResult
+
+from upcall.autogen.call_path import callers
+from upcall.errors import ConfigurationError
+from upcall.runs.call_timings import timings
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span, Tracer
+
+
+class Outcome(Protocol):
+    """What came of a tool call: see `upcall.autogen.journal.ToolOutcome`."""
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it is an error."""
+
+    @property
+    def asked(self) -> Mapping[str, Any] | None:
+        """The question of a tool that needs the human."""
+
+
+OutcomeT = TypeVar("OutcomeT", bound=Outcome)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+TRACEPARENT = "traceparent"
+"""Where a run keeps its trace, among its inputs: a W3C header's value."""
+
+_PROVIDERS = {"openai": "openai", "anthropic": "anthropic", "ollama": "ollama", "azure": "azure.ai.inference"}
+"""What the conventions call those whose clients are in ``autogen_ext.models``."""
+
+SECONDS_TO_SEND = 2.0
+"""How long a program waits at its end for a collector that is not there; OpenTelemetry's own ten seconds are long for
+a command that somebody has typed."""
+
+_TIMEOUTS = ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
+
+_tracer: ContextVar[Tracer | None] = ContextVar("upcall_tracer", default=None)
+
+_unseen: ContextVar[bool] = ContextVar("upcall_unseen", default=False)
+
+
+def turn_on() -> None:
+    """Get ready to trace: AutoGen's spans of its runtime's messages (two or three for each one) are turned off by its
+    own switch, unless ``AUTOGEN_DISABLE_RUNTIME_TRACING`` is set, and its spans of agents and tools give way to ours
+    where ours are made."""
+    from upcall.autogen.internals import with_own_spans
+
+    os.environ.setdefault("AUTOGEN_DISABLE_RUNTIME_TRACING", "true")
+    with_own_spans(_in_place_of_autogens)
+
+
+def export() -> None:
+    """Send spans where ``OTEL_EXPORTER_OTLP_*`` says, or with ``OTEL_TRACES_EXPORTER`` to standard error (``console``)
+    or nowhere (``none``), if nobody has set up OpenTelemetry in this process: for programs; a library leaves that to
+    its program.
+
+    Raises:
+        ConfigurationError: what is needed for it is not installed.
+    """
+    from opentelemetry import trace
+
+    wanted = os.environ.get("OTEL_TRACES_EXPORTER", "")
+    if wanted == "none" or not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return
+    try:
+        from opentelemetry.sdk.trace import TracerProvider
+
+        provider = TracerProvider()
+        if wanted == "console":
+            from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+
+            provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=sys.stderr)))
+        else:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+            # It tells of each try that failed, also while a question is on the screen; of giving up it tells once.
+            logging.getLogger("opentelemetry.exporter").setLevel(logging.ERROR)
+            own = any(os.environ.get(name) for name in _TIMEOUTS)
+            exporter = OTLPSpanExporter(timeout=None if own else SECONDS_TO_SEND)
+            provider.add_span_processor(BatchSpanProcessor(exporter))
+    except ImportError as error:
+        raise ConfigurationError(
+            f"tracing is true, but {error.name} is not installed. Say: pip install 'upcall[otel]', or leave it out."
+        ) from error
+    trace.set_tracer_provider(provider)
+
+
+def start(run_id: str, *, link: str | None = None) -> dict[str, str]:
+    """Mark the start of a run in a trace: that of the caller where there is one. Gives what the run keeps in its
+    inputs, nothing where no one records spans. `link` is the ``traceparent`` of the run that it is a branch of."""
+    from opentelemetry import trace
+
+    forked = trace.get_current_span(_context_of({TRACEPARENT: link} if link else {})).get_span_context()
+    links = [trace.Link(forked)] if forked.is_valid else []
+    attributes = {"gen_ai.conversation.id": run_id}
+    with _get_tracer().start_as_current_span("start_run", attributes=attributes, links=links):
+        return _present()
+
+
+@contextmanager
+def workflow(run_id: str, team: str, inputs: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
+    """A stretch of a run: a child of its start, which may have been in another process. Gives what a run that was
+    started without tracing is to keep in its inputs."""
+    from opentelemetry import trace
+
+    tracer = _get_tracer()
+    context = _context_of(inputs) if TRACEPARENT in inputs else None
+    here = trace.get_current_span().get_span_context()
+    known = trace.get_current_span(context).get_span_context()
+    links = [trace.Link(here)] if here.is_valid and here.trace_id != known.trace_id else []
+    attributes = {
+        "gen_ai.operation.name": "invoke_workflow",
+        "gen_ai.workflow.name": team,
+        "gen_ai.conversation.id": run_id,
+    }
+    token = _tracer.set(tracer)
+    try:
+        with (
+            tracer.start_as_current_span(
+                f"invoke_workflow {team}",
+                context,
+                attributes=attributes,
+                links=links,
+                record_exception=False,
+                set_status_on_exception=False,
+            ) as span,
+            _failures(span),
+        ):
+            yield {} if TRACEPARENT in inputs else _present()
+    finally:
+        _tracer.reset(token)
+
+
+@contextmanager
+def agent(name: str) -> Iterator[None]:
+    """An agent's turn, as far as it goes in this stretch."""
+    if (tracer := _tracer.get()) is None:
+        yield
+        return
+    with _span(tracer, "invoke_agent", name, {"gen_ai.agent.name": name}):
+        yield
+
+
+async def model_call(name: str, client: ChatCompletionClient, work: Awaitable[CreateResult]) -> CreateResult:
+    """What a call of a model by the agent `name` gives."""
+    tracer, kept = _tracer.get(), timings.get()
+    if tracer is None and kept is None:
+        return await work
+    began, failed = time.monotonic(), True
+    try:
+        reply = await (work if tracer is None else _chat(tracer, name, client, work))
+        failed = False
+        return reply
+    finally:
+        if kept is not None:
+            kept.note(_path(name), began, failed=failed)
+
+
+async def tool_call(name: str, tool: str, call_id: str, run: Callable[[], Awaitable[OutcomeT]]) -> OutcomeT:
+    """What a call of a tool by the agent `name` comes to."""
+    tracer, kept = _tracer.get(), timings.get()
+    if tracer is None and kept is None:
+        return await run()
+    began, failed = time.monotonic(), True
+    try:
+        outcome = await (run() if tracer is None else _execute(tracer, name, tool, call_id, run))
+        failed = outcome.is_error
+        return outcome
+    finally:
+        if kept is not None:
+            kept.note(_path(name), began, tool, failed=failed)
+
+
+async def _chat(tracer: Tracer, name: str, client: ChatCompletionClient, work: Awaitable[CreateResult]) -> CreateResult:
+    provider, model = _known_as(client)
+    attributes = {"gen_ai.provider.name": provider, "gen_ai.agent.name": name}
+    attributes |= {"gen_ai.request.model": model} if model else {}
+    with _span(tracer, "chat", model, attributes, client=True) as span:
+        reply = await work
+        span.set_attribute("gen_ai.usage.input_tokens", reply.usage.prompt_tokens)
+        span.set_attribute("gen_ai.usage.output_tokens", reply.usage.completion_tokens)
+        span.set_attribute("gen_ai.response.finish_reasons", [reply.finish_reason])
+        return reply
+
+
+async def _execute(
+    tracer: Tracer, name: str, tool: str, call_id: str, run: Callable[[], Awaitable[OutcomeT]]
+) -> OutcomeT:
+    attributes = {"gen_ai.tool.name": tool, "gen_ai.tool.type": "function", "gen_ai.agent.name": name}
+    attributes |= {"gen_ai.tool.call.id": call_id} if call_id else {}
+    with _span(tracer, "execute_tool", tool, attributes) as span:
+        outcome = await run()
+        if outcome.is_error:
+            _mark(span, "tool_error")
+        if outcome.asked is not None:
+            span.set_attribute("upcall.asked", True)
+        return outcome
+
+
+@contextmanager
+def _span(
+    tracer: Tracer, operation: str, of: str, attributes: Mapping[str, str], *, client: bool = False
+) -> Iterator[Span]:
+    """A span by the conventions, which is the current one inside; an error marks it by its type alone."""
+    from opentelemetry.trace import SpanKind
+
+    named = {"gen_ai.operation.name": operation, "upcall.path": "/".join(name for name, _ in callers())}
+    with (
+        tracer.start_as_current_span(
+            f"{operation} {of}".strip(),
+            kind=SpanKind.CLIENT if client else SpanKind.INTERNAL,
+            attributes={**{key: value for key, value in named.items() if value}, **attributes},
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span,
+        _failures(span),
+    ):
+        yield span
+
+
+@contextmanager
+def _failures(span: Span) -> Iterator[None]:
+    try:
+        yield
+    except (GeneratorExit, asyncio.CancelledError):
+        _mark(span, "cancelled")
+        raise
+    except BaseException as error:
+        _mark(span, type(error).__name__)
+        raise
+
+
+def _mark(span: Span, kind: str) -> None:
+    from opentelemetry.trace import Status, StatusCode
+
+    span.set_status(Status(StatusCode.ERROR))
+    span.set_attribute("error.type", kind)
+
+
+def unseen(build: Callable[P, T]) -> Callable[P, T]:
+    """Let a function that builds a team make no spans: a team is built anew for each stretch, and is no news."""
+
+    @wraps(build)
+    def built(*given: P.args, **named: P.kwargs) -> T:
+        token = _unseen.set(True)
+        try:
+            return build(*given, **named)
+        finally:
+            _unseen.reset(token)
+
+    return built
+
+
+@contextmanager
+def _in_place_of_autogens(operation: str, name: str) -> Iterator[bool]:
+    """What is made where AutoGen would make a span of its own: an agent's turn has ours; a tool's call has none, since
+    `tool_call` has made it. False where the run is not traced."""
+    if _tracer.get() is None:
+        yield _unseen.get()
+    elif operation == "invoke_agent":
+        with agent(name):
+            yield True
+    else:
+        yield True
+
+
+def _path(name: str) -> tuple[str, ...]:
+    return (*(above for above, _ in callers()), name)
+
+
+def _get_tracer() -> Tracer:
+    from opentelemetry import trace
+
+    return trace.get_tracer("upcall", schema_url="https://opentelemetry.io/schemas/1.41.0")
+
+
+def _present() -> dict[str, str]:
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier)
+    return {TRACEPARENT: carrier[TRACEPARENT]} if TRACEPARENT in carrier else {}
+
+
+def _context_of(carrier: Mapping[str, Any]) -> Any:
+    """The context that a ``traceparent`` names, and nothing else: not what is current here."""
+    from opentelemetry.context import Context
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    return TraceContextTextMapPropagator().extract({TRACEPARENT: str(carrier.get(TRACEPARENT, ""))}, Context())
+
+
+_KNOWN: WeakKeyDictionary[ChatCompletionClient, tuple[str, str]] = WeakKeyDictionary()
+
+
+def _known_as(client: ChatCompletionClient) -> tuple[str, str]:
+    """The provider and the model of a client, as far as it tells; looked up once, where it has a hash (a dataclass has
+    none)."""
+    if not isinstance(client, Hashable):
+        return _told_by(client)
+    if client not in _KNOWN:
+        _KNOWN[client] = _told_by(client)
+    return _KNOWN[client]
+
+
+def _told_by(client: ChatCompletionClient) -> tuple[str, str]:
+    """There is no other public way than its component."""
+    parts = type(client).__module__.split(".")
+    provider = type(client).__name__
+    if parts[:2] == ["autogen_ext", "models"] and len(parts) > 2:
+        azure = provider.startswith("AzureOpenAI")
+        provider = "azure.ai.openai" if azure else _PROVIDERS.get(parts[2], parts[2])
+    model = ""
+    with suppress(Exception):  # One that is no component, or holds what cannot be dumped.
+        model = str(client.dump_component().config.get("model", ""))
+    return provider, model

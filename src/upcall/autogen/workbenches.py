@@ -1,0 +1,66 @@
+"""What workbenches share: no state of their own, plain schemas and results."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from autogen_core.tools import ParametersSchema, TextResultContent, ToolResult, ToolSchema, Workbench
+
+from upcall.autogen.journal import idempotent
+from upcall.questions.question import sendable
+
+MAX_READ_CHARS = 60_000
+"""A longer file is cut, and the result says so: it would not fit most models' context."""
+
+TEMPORARY = ".write-"
+"""How the name of a file begins that is being written."""
+
+
+class StatelessWorkbench(Workbench):
+    """A workbench with nothing to start, to stop or to save; what it works on is not its own."""
+
+    async def start(self) -> None:
+        """Nothing to start."""
+
+    async def stop(self) -> None:
+        """Nothing to stop."""
+
+    async def reset(self) -> None:
+        """What it works on stays."""
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """There is no state."""
+        return {}
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """There is no state."""
+
+
+@idempotent
+class FileWorkbench(StatelessWorkbench):
+    """A workbench whose only state is files, which it does not own."""
+
+
+def tool_schema(name: str, description: str, properties: dict[str, Any], optional: Collection[str] = ()) -> ToolSchema:
+    """A tool whose schema a server may hold the model to: there all arguments are required, an `optional` one may be
+    null."""
+    given = {each: _or_null(of) if each in optional else of for each, of in properties.items()}
+    return ToolSchema(
+        name=name,
+        description=description,
+        parameters=ParametersSchema(
+            type="object", properties=given, required=list(properties), additionalProperties=False
+        ),
+        strict=True,
+    )
+
+
+def _or_null(of: dict[str, Any]) -> dict[str, Any]:
+    told = {key: value for key, value in of.items() if key != "type"}
+    return {"anyOf": [{"type": of["type"]}, {"type": "null"}], **told}
+
+
+def tool_result(name: str, text: str, *, is_error: bool = False) -> ToolResult:
+    """A text as a tool's result."""
+    return ToolResult(name=name, result=[TextResultContent(content=sendable(text))], is_error=is_error)

@@ -1,0 +1,1 @@
+"""From one pause of a run to the next."""

@@ -1,0 +1,309 @@
+"""The embedded default model: scripted replies for a few tasks, so that the whole path can be tried without a key.
+
+It is a pure function of the request, so that a run it started goes on in any other process.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from upcall.research.reports import CodingReport, Report, ResearchReport
+from upcall.runs.outputs import AmbiguityCheck, ClarificationResponse, Classification, Depth, Intent
+from upcall.runs.outputs import Reply as Structured
+from upcall.runs.plan import Plan, PlanStep
+from upcall.testing.model import ScriptedModelClient
+from upcall.testing.script import Call, Calls, Reply, Request, Say
+
+NOTICE = (
+    "Demo: the replies of the model are scripted. Set a real one with --model NAME and OPENAI_API_KEY, "
+    "or --model NAME and --base-url URL."
+)
+TASKS = ("Build me a user authentication system", "What is CUDA?", "Hello! What can you do?")
+
+
+def demo_model() -> ScriptedModelClient:
+    """A model client that plays the demo."""
+    return ScriptedModelClient(demo_reply)
+
+
+def demo_reply(request: Request) -> Reply:
+    """The scripted reply to a request of any agent of the root team."""
+    agent = re.match(r"You are the (\w+)", request.system)
+    match agent.group(1) if agent else None:
+        case "classifier":
+            return _said(_classification(str(request.messages[-1]["content"])))
+        case "clarifier":
+            return _said(ClarificationResponse(needs_clarification=False))
+        case "planner" if "check whether the request can be planned" in request.system:
+            return _said(AmbiguityCheck(needs_clarification=False))
+        case "planner":
+            return _said(_PLAN)
+        case "lead":
+            return _lead(request)
+        case "coder":
+            return _coder(request)
+        case "researcher":
+            return _said(_CUDA)
+        case _:
+            return _UNKNOWN
+
+
+def _said(reply: Structured) -> Say:
+    return Say(reply)
+
+
+_UNKNOWN = (
+    "This is the demo, and it has no script for this task. Its tasks: "
+    + "; ".join(f'"{task}"' for task in TASKS)
+    + ". For any other task set a real model: --model NAME with OPENAI_API_KEY or with --base-url URL."
+)
+
+
+def _classification(task: str) -> Classification:
+    if re.search(r"\b(user )?authentication\b", task, re.IGNORECASE):
+        return Classification(intent=Intent.CODING, research_depth=Depth.DEEP)
+    if re.search(r"\bwhat is cuda\b", task, re.IGNORECASE):
+        return Classification(intent=Intent.RESEARCH, research_depth=Depth.SHALLOW)
+    if re.search(r"\b(hello|hi|what can you do)\b", task, re.IGNORECASE):
+        return Classification(
+            intent=Intent.META,
+            meta_response="Hi! I plan and carry out research and coding tasks with a team of agents, and any of them "
+            f'can ask you in the middle of its work. In this demo, try: upcall run "{TASKS[0]}"',
+        )
+    return Classification(intent=Intent.META, meta_response=_UNKNOWN)
+
+
+_PLAN = Plan(
+    title="User authentication system",
+    sections=("Registration and login", "Password storage", "Sessions"),
+    steps=(
+        PlanStep(
+            step_id="1",
+            description="Write a small service with registration, login and logout; passwords hashed, sessions signed",
+            name="coder",
+            outputs=("the service's source files",),
+        ),
+    ),
+)
+
+_CUDA = ResearchReport(
+    summary="CUDA is NVIDIA's platform for running general computations on its graphics processors: a programming "
+    "model, a compiler for C and C++ with extensions, and libraries. A program starts kernels that thousands of "
+    "threads execute at the same time.",
+    left_open=("This is the demo's scripted answer; it read no documents.",),
+)
+
+
+def _lead(request: Request) -> Reply:
+    results = list(request.tool_results.values())
+    if not results:
+        task = "Write a user authentication system: registration, login and logout. Hash passwords, sign sessions."
+        return Call("coder", {"task": task})
+    done = "is written" if "Files:" in results[-1] else "could not be written"
+    return Say(Report(summary=f"The user authentication system {done}.\n\n{results[-1]}"))
+
+
+def _coder(request: Request) -> Reply:
+    """Look; ask which framework; write its files; report."""
+    made = [call["function"] for each in request.messages for call in each.get("tool_calls") or []]
+    names = [each["name"] for each in made]
+    if "list_files" not in names:
+        return Call("list_files")
+    if "ask_user" not in names:
+        return Call(
+            "ask_user",
+            {
+                "question": "Which framework?",
+                "header": "Framework",
+                "clarification_type": "approach_choice",
+                "context": "It decides the language and the layout of every file.",
+                "options": ["Express", "FastAPI", "Django"],
+            },
+        )
+    if "write_file" not in names:
+        files = _files(_answer(request))
+        return Calls([Call("write_file", {"path": path, "content": text}) for path, text in files.items()])
+    written = tuple(str(json.loads(each["arguments"])["path"]) for each in made if each["name"] == "write_file")
+    framework, assumed = _framework(_answer(request))
+    assumptions = (f"Framework: {framework}, because none was chosen.",) if assumed else ()
+    summary = f"Registration, login and logout with {framework}."
+    return Say(CodingReport(summary=summary, files=written, assumptions=assumptions))
+
+
+def _answer(request: Request) -> str:
+    asked = next(
+        call["id"]
+        for each in request.messages
+        for call in each.get("tool_calls") or []
+        if call["function"]["name"] == "ask_user"
+    )
+    return request.tool_results[asked]
+
+
+def _framework(answer: str) -> tuple[str, bool]:
+    """The framework to use, and whether it was assumed: Express (seed S4, example defaults) where none was chosen."""
+    for known in _FILES:
+        if known.casefold() in answer.casefold():
+            return known, False
+    if answer.startswith(("The user skipped", "The user declined", "Nobody ", "This was not put")):
+        return "Express", True
+    return answer.strip().splitlines()[0][:60], False
+
+
+def _files(answer: str) -> dict[str, str]:
+    framework, _ = _framework(answer)
+    if framework in _FILES:
+        return _FILES[framework]
+    return {
+        "DESIGN.md": f"# User authentication with {framework}\n\nPOST /register, POST /login, POST /logout. Passwords "
+        "are stored as scrypt hashes with a salt each; sessions are signed tokens.\n\nThe demo has code for "
+        f"{', '.join(_FILES)} only.\n"
+    }
+
+
+_EXPRESS = """\
+const crypto = require("node:crypto");
+const express = require("express");
+
+const app = express();
+const users = new Map();
+const sessions = new Map();
+app.use(express.json());
+
+const hash = (password, salt) => crypto.scryptSync(password, salt, 32);
+
+app.post("/register", (request, response) => {
+  const { name, password } = request.body;
+  if (!name || !password) return response.status(400).json({ error: "name and password are needed" });
+  if (users.has(name)) return response.status(409).json({ error: "name is taken" });
+  const salt = crypto.randomBytes(16);
+  users.set(name, { salt, hash: hash(password, salt) });
+  response.status(201).json({ name });
+});
+
+app.post("/login", (request, response) => {
+  const { name, password } = request.body;
+  const user = users.get(name);
+  if (!user || !password || !crypto.timingSafeEqual(user.hash, hash(password, user.salt))) {
+    return response.status(401).json({ error: "wrong name or password" });
+  }
+  const token = crypto.randomBytes(32).toString("hex");
+  sessions.set(token, name);
+  response.json({ token });
+});
+
+app.post("/logout", (request, response) => {
+  sessions.delete(request.get("authorization"));
+  response.status(204).end();
+});
+
+app.listen(3000);
+"""
+
+_FASTAPI = """\
+import hashlib
+import hmac
+import os
+import secrets
+
+from fastapi import FastAPI, Header, HTTPException
+from pydantic import BaseModel
+
+app = FastAPI()
+users: dict[str, tuple[bytes, bytes]] = {}
+sessions: dict[str, str] = {}
+
+
+class Credentials(BaseModel):
+    name: str
+    password: str
+
+
+def hashed(password: str, salt: bytes) -> bytes:
+    return hashlib.scrypt(password.encode(), salt=salt, n=2**14, r=8, p=1)
+
+
+@app.post("/register", status_code=201)
+def register(given: Credentials) -> dict[str, str]:
+    if given.name in users:
+        raise HTTPException(409, "name is taken")
+    salt = os.urandom(16)
+    users[given.name] = salt, hashed(given.password, salt)
+    return {"name": given.name}
+
+
+@app.post("/login")
+def login(given: Credentials) -> dict[str, str]:
+    salt, stored = users.get(given.name, (b"", b""))
+    if not stored or not hmac.compare_digest(stored, hashed(given.password, salt)):
+        raise HTTPException(401, "wrong name or password")
+    token = secrets.token_urlsafe(32)
+    sessions[token] = given.name
+    return {"token": token}
+
+
+@app.post("/logout", status_code=204)
+def logout(authorization: str = Header()) -> None:
+    sessions.pop(authorization, None)
+"""
+
+_DJANGO = """\
+import json
+
+from django.contrib.auth import authenticate, login, logout
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.http import require_POST
+
+
+@require_POST
+def register_view(request: HttpRequest) -> HttpResponse:
+    given = json.loads(request.body)
+    if User.objects.filter(username=given["name"]).exists():
+        return JsonResponse({"error": "name is taken"}, status=409)
+    User.objects.create_user(given["name"], password=given["password"])
+    return JsonResponse({"name": given["name"]}, status=201)
+
+
+@require_POST
+def login_view(request: HttpRequest) -> HttpResponse:
+    given = json.loads(request.body)
+    user = authenticate(request, username=given["name"], password=given["password"])
+    if user is None:
+        return JsonResponse({"error": "wrong name or password"}, status=401)
+    login(request, user)
+    return HttpResponse(status=204)
+
+
+@require_POST
+def logout_view(request: HttpRequest) -> HttpResponse:
+    logout(request)
+    return HttpResponse(status=204)
+"""
+
+_DJANGO_URLS = """\
+from django.urls import path
+
+from accounts import views
+
+urlpatterns = [
+    path("register", views.register_view),
+    path("login", views.login_view),
+    path("logout", views.logout_view),
+]
+"""
+
+_FILES = {
+    "Express": {
+        "server.js": _EXPRESS,
+        "package.json": '{\n  "name": "authentication",\n  "main": "server.js",\n'
+        '  "dependencies": { "express": "^4.21.0" }\n}\n',
+    },
+    "FastAPI": {"main.py": _FASTAPI, "requirements.txt": "fastapi>=0.115\nuvicorn>=0.30\n"},
+    "Django": {
+        "accounts/views.py": _DJANGO,
+        "accounts/urls.py": _DJANGO_URLS,
+        "requirements.txt": "django>=5.1\n",
+    },
+}

@@ -1,0 +1,251 @@
+"""Forks: the same run up to one of its questions, with another answer. What came before is shared, not done again."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from upcall import identity
+from upcall.autogen.messages import ANSWERS, answering, answers_in
+from upcall.errors import CallerError, one_line
+from upcall.questions.answer import Answer
+from upcall.questions.question import Question
+from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.run import Run, RunStatus, SoFar
+from upcall.runs.unknown_outcomes import is_about_doubt
+
+_RESULT_CHARS = 200
+
+
+@dataclass(frozen=True)
+class ForkPoint:
+    """Where a branch leaves its run.
+
+    ``checkpoint`` is the rest that it begins at. ``records`` is the journal from there, up to the question and beyond:
+    what does not follow from the answer is found there again. ``before`` are the answers that stay. ``how`` is the way
+    in which the answer comes to who asked: in the place of the one in the checkpoint's inbox, as a new message in it,
+    or found by the question's id when the same call asks again.
+    """
+
+    question: Question
+    checkpoint: Checkpoint
+    records: Mapping[str, str] = field(default_factory=dict)
+    before: tuple[Answer, ...] = ()
+    how: Literal["replaced", "delivered", "found"] = "found"
+
+
+@dataclass(frozen=True)
+class ForkPlan:
+    """What a fork would do, counted in the run.
+
+    Attributes:
+        question: the one where the branch leaves the run.
+        answered: the answer that it replaces.
+        kept_answers: the other answers that it keeps.
+        answers_again: answers that may have to be given again.
+        kept_model_calls: model calls that it keeps.
+        model_calls_again: those that may be, by agent.
+        tool_calls_again: tool calls that may be made again, by agent and tool.
+    """
+
+    question: Question
+    answered: Answer | None
+    kept_answers: int
+    answers_again: int
+    kept_model_calls: int
+    model_calls_again: dict[str, int]
+    tool_calls_again: dict[str, int]
+
+    def as_json(self) -> dict[str, Any]:
+        """As an object for the command line."""
+        return {
+            "question": self.question.as_json(),
+            "answered": None if self.answered is None else self.answered.as_text(),
+            "kept": {"answers": self.kept_answers, "model_calls": self.kept_model_calls},
+            "again": {
+                "answers": self.answers_again,
+                "model_calls": self.model_calls_again,
+                "tool_calls": self.tool_calls_again,
+            },
+        }
+
+    def lines(self) -> list[str]:
+        """In words, a line each."""
+        calls = sum(self.model_calls_again.values())
+        by = ", ".join(f"{agent} {count}" for agent, count in self.model_calls_again.items())
+        tools = ", ".join(f"{tool} {count}" for tool, count in self.tool_calls_again.items())
+        again = [
+            _some(calls, "model call") + (f" ({by})" if by else ""),
+            _some(sum(self.tool_calls_again.values()), "tool call") + (f" ({tools})" if tools else ""),
+            _some(self.answers_again, "answer"),
+        ]
+        said = self.answered.as_text() if self.answered is not None else "not answered yet"
+        return [
+            f"{self.question.asker_for_whom()} asked: {self.question.question} - {said}",
+            f"Kept: {_some(self.kept_answers, 'other answer')}, {_some(self.kept_model_calls, 'model call')}.",
+            f"May be done anew: {', '.join(again)}.",
+        ]
+
+
+def fork_point(
+    run: Run, checkpoints: Sequence[Checkpoint], journal: Mapping[str, str], question_id: str
+) -> ForkPoint | None:
+    """Where a branch with another answer to a question begins; None where what was done before it is not stored with
+    this run: it is a branch itself, or was pruned.
+
+    Args:
+        checkpoints: all of the run, oldest first.
+        journal: of what was done since the last one.
+
+    Raises:
+        CallerError: the run did not ask it, or it cannot be answered in another way.
+    """
+    question = run.asked.get(question_id)
+    if question is None:
+        asked = ", ".join(f"{each.id} ({one_line(each.question)})" for each in run.asked.values()) or "nothing yet"
+        raise CallerError(f"Run {run.id} has no question {question_id!r}. It asked: {asked}.")
+    answer = _answer_to(run, question_id)
+    if is_about_doubt(question):
+        raise CallerError(f"Question {question_id} is about a call in doubt; a fork cannot take back what a call did.")
+    if question_id in run.early:
+        before = tuple(each for each in run.answers if each.question_id != question_id)
+        return ForkPoint(question, checkpoints[-1], journal, before)
+    if answer is None:
+        return ForkPoint(question, checkpoints[-1], before=_before(run, checkpoints[-1]), how="delivered")
+    for checkpoint in checkpoints:
+        if any(question_id in {each.question_id for each in answers_in(message)} for message in checkpoint.inbox):
+            return ForkPoint(question, checkpoint, before=_before(run, checkpoint, question_id), how="replaced")
+    place = [each.question_id for each in run.answers].index(question_id)
+    ends = [number for number, each in enumerate(checkpoints) if each.so_far and each.so_far.answered > place]
+    records = checkpoints[ends[0]].journal if ends else journal
+    begin = ends[0] - 1 if ends else len(checkpoints) - 1
+    if begin < 0 or not records:
+        return None
+    return ForkPoint(question, checkpoints[begin], records, before=run.answers[:place])
+
+
+def branch(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: RunStatus) -> tuple[Run, Checkpoint]:
+    """A new run that has all that `run` had before the question, and `answer` to it."""
+    so_far = point.checkpoint.so_far or SoFar()
+    answers = (*(each for each in point.before if each.question_id != answer.question_id), answer)
+    known = run.asked
+    answered = {each.question_id for each in answers}
+    still_open = [  # With a time of their own, where the run's question has one.
+        known[each].model_copy(update={"expires_at": None})
+        for each in so_far.open
+        if each in known and each not in answered
+    ]
+    forked = run.back_to(so_far).model_copy(
+        update={
+            "id": new_id,
+            "forked_from": run.id,
+            "forked_at": point.question.id,
+            "status": status,
+            "questions": tuple(still_open),
+            "repeated": (),
+            "early": (),
+            "doubts": {},
+            "overdue": (),
+            "reminded": {},
+            "answers": answers,
+            "closed": tuple(known[each.question_id] for each in answers if each.question_id in known),
+            "result": None,
+            "error": None,
+            "created_at": identity.now(),
+            "updated_at": identity.now(),
+        }
+    )
+    inbox = list(point.checkpoint.inbox)
+    if point.how == "replaced":
+        inbox = [_with_answer(message, answer, known) for message in inbox]
+    elif point.how == "delivered":
+        inbox.append(answering([answer], target=point.question.path[0], questions=[point.question]))
+    lineage = so_far.lineage or run.id
+    begins = point.checkpoint.model_copy(
+        update={"inbox": tuple(inbox), "so_far": so_far.model_copy(update={"lineage": lineage}), "journal": {}}
+    )
+    return forked, begins
+
+
+def fork_plan(run: Run, point: ForkPoint) -> ForkPlan:
+    """What a fork at `point` keeps, and what of the run may be done anew: at most what was done since its last rest."""
+    then = point.checkpoint.so_far or SoFar()
+    calls = {agent: used.model_calls for agent, used in run.usage.items()}
+    before = {agent: used.model_calls for agent, used in then.usage.items()}
+    answered = _answer_to(run, point.question.id)
+    kept = [each for each in point.before if each.question_id != point.question.id]
+    return ForkPlan(
+        question=point.question,
+        answered=answered,
+        kept_answers=len(kept),
+        answers_again=len(run.answers) - len(kept) - (answered is not None),
+        kept_model_calls=sum(before.values()),
+        model_calls_again=dict(Counter(calls) - Counter(before)),
+        tool_calls_again=dict(Counter(run.tools) - Counter(then.tools)),
+    )
+
+
+def copied_workspace(inputs: Mapping[str, Any], old_id: str, new_id: str, given: Path | None) -> dict[str, Any]:
+    """The inputs of a branch. Its workspace is a copy of the run's, as that is now: a branch changes no file of
+    another. A folder that the user named is shared, unless another is `given`."""
+    folder = Path(inputs["workspace"]) if "workspace" in inputs else None
+    if folder is None:
+        return dict(inputs)
+    target = given or (folder.parent / new_id if folder.name == old_id else folder)
+    if folder.is_dir() and target != folder:
+        shutil.copytree(folder, target, symlinks=True, dirs_exist_ok=True)
+    return {**inputs, "workspace": str(target)}
+
+
+def differences(one: Run, other: Run) -> list[str]:
+    """Where two branches part, and what became of each, a line each."""
+    pairs, others = one.clarification_history, other.clarification_history
+    alike = 0
+    while alike < min(len(pairs), len(others)) and _alike(pairs[alike], others[alike]):
+        alike += 1
+    lines = [f"The same: {_some(alike, 'answer')}."]
+    if alike == max(len(pairs), len(others)):
+        lines.append("No answer differs.")
+    for run, history in ((one, pairs), (other, others)):
+        lines.append(f"{run.id} ({run.status}, {_some(run.total_usage.model_calls, 'model call')})")
+        lines += [f"  {asked.asker_for_whom()}: {asked.question} - {said.as_text()}" for asked, said in history[alike:]]
+        lines += [f"  still open: {question.asker_for_whom()}: {question.question}" for question in run.questions]
+        lines.append(f"  result: {one_line(run.result or run.error or 'none yet', _RESULT_CHARS)}")
+    return lines
+
+
+def _alike(one: tuple[Question, Answer], other: tuple[Question, Answer]) -> bool:
+    same = (one[0].path, one[0].question) == (other[0].path, other[0].question)
+    return same and one[1].says_the_same(other[1])
+
+
+def _answer_to(run: Run, question_id: str) -> Answer | None:
+    return next((each for each in run.answers if each.question_id == question_id), None)
+
+
+def _before(run: Run, checkpoint: Checkpoint, but: str | None = None) -> tuple[Answer, ...]:
+    """The answers that the run had when it went on from a checkpoint: those of before, and those in its inbox."""
+    brought = [each for message in checkpoint.inbox for each in answers_in(message)]
+    counted = run.answers[: checkpoint.so_far.answered if checkpoint.so_far else 0]
+    ids = {each.question_id for each in (*counted, *brought)} - {but}
+    return tuple(each for each in run.answers if each.question_id in ids)
+
+
+def _with_answer(message: Any, answer: Answer, known: Mapping[str, Question]) -> Any:
+    answers = answers_in(message)
+    if answer.question_id not in {each.question_id for each in answers}:
+        return message
+    replaced = [answer if each.question_id == answer.question_id else each for each in answers]
+    asked = [known[each.question_id] for each in replaced if each.question_id in known]
+    again = answering(replaced, target=message.target, questions=asked, source=message.source)
+    return message.model_copy(
+        update={"content": again.content, "metadata": {**message.metadata, ANSWERS: again.metadata[ANSWERS]}}
+    )
+
+
+def _some(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

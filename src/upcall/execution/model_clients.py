@@ -1,0 +1,117 @@
+"""From settings to AutoGen model clients."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, cast
+
+from autogen_core.models import ChatCompletionClient, ModelFamily, ModelInfo
+
+from upcall.errors import ConfigurationError
+from upcall.settings import DEMO, ModelSettings, Settings
+
+DEFAULT_MODEL_INFO = ModelInfo(
+    vision=False,
+    function_calling=True,
+    json_output=True,
+    structured_output=True,
+    family=ModelFamily.UNKNOWN,
+    multiple_system_messages=True,
+)
+"""What a model that AutoGen does not know is taken to be able to do; the setting ``model_info`` overrules it."""
+
+
+def uses_demo(settings: Settings) -> bool:
+    """Whether the scripted default plays the model: it was asked for, or no model is configured."""
+    return settings.model == DEMO or not settings.names_a_model
+
+
+class ModelClients:
+    """The model clients of one team; agents with the same settings share one.
+
+    A client keeps connections that belong to the event loop it was first used in, so a new team gets new ones.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._made: dict[str, ChatCompletionClient] = {}
+
+    def __call__(self, agent: str) -> ChatCompletionClient:
+        """The client for the agent of a name.
+
+        Raises:
+            ConfigurationError: a key or a model name is missing, or a component cannot be loaded.
+        """
+        chosen = self._settings.for_agent(agent)
+        same = repr((chosen, chosen.api_key.get_secret_value() if chosen.api_key else None))
+        if same not in self._made:
+            self._made[same] = _client(chosen, self._settings)
+        return self._made[same]
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for client in self._made.values():
+            await client.close()
+
+
+def _client(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
+    if chosen.model_client is not None:
+        return _component(chosen.model_client)
+    if chosen.model == DEMO or (chosen.model is None and chosen.base_url is None and uses_demo(settings)):
+        from upcall.execution.demo import demo_model
+
+        return demo_model()
+    if chosen.model is None:
+        raise ConfigurationError(f"--base-url {chosen.base_url} needs a model name: add --model NAME.")
+    return _openai(chosen, settings)
+
+
+def _component(component: dict[str, Any]) -> ChatCompletionClient:
+    try:
+        return ChatCompletionClient.load_component(component)
+    except Exception as error:
+        # The component's own words could hold its key, so they are left to the traceback.
+        provider = component.get("provider", "no provider")
+        missing = f": no module {error.name!r}" if isinstance(error, ModuleNotFoundError) else ""
+        raise ConfigurationError(
+            f"The model_client {provider} cannot be loaded ({type(error).__name__}{missing}). Check provider and "
+            "config, and that its package is installed, for example: pip install 'autogen-ext[ollama]'."
+        ) from error
+
+
+def _openai(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
+    from autogen_ext.models.openai import OpenAIChatCompletionClient
+
+    quiet_known_warnings()
+    if chosen.base_url is not None and not chosen.base_url.startswith(("http://", "https://")):
+        raise ConfigurationError(f"The base URL {chosen.base_url!r} must begin with http:// or https://.")
+    if chosen.api_key is None and chosen.base_url is None:
+        raise ConfigurationError(
+            f"No API key for model {chosen.model!r}. Set OPENAI_API_KEY in the environment or in .env, or name another "
+            f"server with --base-url, or another AutoGen model client (Anthropic, Ollama, ...) as model_client in "
+            f"upcall.yaml; without a model of your own use --model {DEMO}."
+        )
+    arguments: dict[str, Any] = {
+        "model": chosen.model,
+        # Servers of one's own mostly check no key, but the client insists on one.
+        "api_key": chosen.api_key.get_secret_value() if chosen.api_key else "not-needed",
+        "timeout": settings.timeout,
+        "max_retries": settings.max_retries,
+    }
+    if chosen.base_url is not None:
+        arguments["base_url"] = chosen.base_url
+    if chosen.model_info is not None:
+        return OpenAIChatCompletionClient(
+            **arguments, model_info=cast(ModelInfo, {**DEFAULT_MODEL_INFO, **chosen.model_info})
+        )
+    try:
+        return OpenAIChatCompletionClient(**arguments)
+    except ValueError:  # AutoGen knows OpenAI's model names only.
+        return OpenAIChatCompletionClient(**arguments, model_info=DEFAULT_MODEL_INFO)
+
+
+def quiet_known_warnings() -> None:
+    """Silence warnings that tell a user nothing: autogen-ext 0.7.5 prints them with every structured reply and every
+    model whose dated name differs from its plain one."""
+    for message in ("Resolved model mismatch", "Pydantic serializer warnings", "Finish reason mismatch"):
+        warnings.filterwarnings("ignore", message=message)

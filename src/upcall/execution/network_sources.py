@@ -1,0 +1,44 @@
+"""The sources on the network that the settings turn on."""
+
+from __future__ import annotations
+
+from pydantic import SecretStr
+
+from upcall.research.sources.arxiv import ARXIV, Arxiv
+from upcall.research.sources.base import Source
+from upcall.research.sources.web import WEB, Brave, Ddgs, SearchEngine, Tavily, Web
+from upcall.research.sources.wikipedia import WIKIPEDIA, Wikipedia
+from upcall.settings import Settings
+
+
+def network_sources(settings: Settings) -> list[Source]:
+    """Those that `settings.sources` names, in this order; none by default."""
+    return [_source(name, settings) for name in dict.fromkeys(settings.sources)]
+
+
+def _source(name: str, settings: Settings) -> Source:
+    urls = settings.source_urls
+    if name == WEB:
+        return Web(_engine(settings), private_hosts=settings.private_hosts)
+    if name == ARXIV:
+        return Arxiv(**_given(api_url=urls.get("arxiv"), pdf_url=urls.get("arxiv_pdf")))
+    assert name == WIKIPEDIA
+    return Wikipedia(settings.wikipedia_language, urls.get("wikipedia"))
+
+
+def _engine(settings: Settings) -> SearchEngine:
+    """The engine that is named; on ``auto`` the first that has a key, and ddgs where none has."""
+    tavily, brave, named = _key(settings.tavily_api_key), _key(settings.brave_api_key), settings.web_search
+    if named == "tavily" or (named == "auto" and tavily):
+        return Tavily(tavily, **_given(base_url=settings.source_urls.get("tavily")))
+    if named == "brave" or (named == "auto" and brave):
+        return Brave(brave, **_given(base_url=settings.source_urls.get("brave")))
+    return Ddgs()
+
+
+def _key(secret: SecretStr | None) -> str | None:
+    return secret.get_secret_value() if secret is not None else None
+
+
+def _given(**arguments: str | None) -> dict[str, str]:
+    return {name: value for name, value in arguments.items() if value is not None}

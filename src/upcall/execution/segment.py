@@ -1,0 +1,493 @@
+"""A stretch: what happens between two rests of a run - the events, what they say of the run, and how it is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from itertools import chain
+from typing import Any, TypeGuard, TypeVar
+
+from autogen_agentchat.base import TaskResult, Team
+from autogen_agentchat.messages import (
+    BaseChatMessage,
+    HandoffMessage,
+    ThoughtEvent,
+    ToolCallExecutionEvent,
+    ToolCallRequestEvent,
+    UserInputRequestedEvent,
+)
+from autogen_core import CancellationToken
+
+from upcall import progress
+from upcall.agents.ask_user import ASK_USER
+from upcall.autogen import tracing
+from upcall.autogen.answer_queue import Mailbox, mailbox
+from upcall.autogen.concurrency import interruptions, stopping, whole
+from upcall.autogen.group_chats import Waiting, speakers
+from upcall.autogen.internals import without_tracebacks_of
+from upcall.autogen.journal import Journal, journal
+from upcall.autogen.messages import (
+    ANSWERS,
+    CLARIFIER_LOG,
+    CLASSIFICATION,
+    ERROR,
+    PATH,
+    PLAN,
+    QUESTIONS,
+    USER,
+    Event,
+    answered_event,
+    answering,
+    answers_in,
+    asked_by,
+    path_of,
+    questions_in,
+    questions_of,
+)
+from upcall.errors import ModelError, StoredStateError, StoreUnavailable, UpcallError, first_line
+from upcall.policy.deadlines import dated, with_deadlines
+from upcall.policy.resolver import Ladder, fanned_out, present
+from upcall.questions.answer import Answer
+from upcall.questions.question import Question
+from upcall.runs.call_timings import TIMED, Timings, timings
+from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.file_changes import change_log
+from upcall.runs.outputs import Classification
+from upcall.runs.plan import ReviewedPlan
+from upcall.runs.run import Run, RunStatus, counted, recorded_as
+from upcall.storage.change_log import StoredChanges
+from upcall.storage.store import MailCame, RunStore, StoredRun
+
+T = TypeVar("T")
+
+SECONDS_BETWEEN_MAILS = 0.2
+"""How often is looked for answers that come while a team works."""
+
+BEATS_A_LEASE = 4
+"""How often a worker says that it lives in the time that its lease lasts."""
+
+SECONDS_TO_STOP = 5.0
+"""How long a team that is cut off may take to stop. One that takes longer is left behind, its state unread."""
+
+
+class Stretch:
+    """One team at work on one run, from a checkpoint to the next rest.
+
+    Args:
+        stored: the run as it was claimed; every write follows the one before.
+        phase: the status of the run while the named agent has the turn.
+        ladder: who answers before the human is asked; what it answered is stored with the state that holds it.
+        records: the journal of what was done since the checkpoint.
+        traced: whether OpenTelemetry's spans are made of it.
+        timed: whether the times of its calls are stored.
+    """
+
+    def __init__(
+        self,
+        stored: StoredRun,
+        store: RunStore,
+        phase: Callable[[str], RunStatus],
+        *,
+        ladder: Ladder,
+        records: Mapping[str, str],
+        traced: bool = False,
+        timed: bool = True,
+    ) -> None:
+        without_tracebacks_of(ModelError)
+        self._stored = stored
+        self._traced = traced
+        self._timings = Timings() if timed else None
+        self._ladder = ladder
+        self._store = store
+        self._phase = phase
+        so_far = stored.checkpoint.so_far
+        self._run = stored.run.back_to(so_far) if so_far else stored.run
+        self._token = CancellationToken()
+        self._rests = so_far.rests if so_far else 0
+        lineage = so_far.lineage if so_far and so_far.lineage else stored.run.id
+        epoch = f"{lineage}/{self._rests}"
+        self._journal = Journal(
+            stored.run.id,
+            epoch,
+            records,
+            lambda new: store.record(self._stored, new),
+            check=lambda new: store.refuse_large(stored.run.id, new),
+            exact=lineage != stored.run.id,
+        )
+        brought = [answer for message in stored.checkpoint.inbox for answer in answers_in(message)]
+        self._answered = (so_far.answered if so_far else 0) + len(brought)
+        self._interruptions: list[BaseException] = []
+        self._last: BaseChatMessage | None = None
+        known = [question for question in stored.run.open_questions if question.id not in stored.run.early]
+        self._waiting = Waiting({question.id: question for question in known})
+        self._given = {message.id for message in stored.checkpoint.inbox}
+        self._finished = False
+        self.started = False
+        """Whether the team took its inbox in."""
+        self.held: list[Event] = []
+        """Events that tell of a question; nobody hears of one before it is stored."""
+        self._settled: set[tuple[tuple[str, ...], str]] = set()
+        self._mailbox = Mailbox(stored.run.answers)
+        self._untold: list[Answer] = []
+        """Answers that the run has, and that who asked is to hear of once they are stored."""
+        self._speakers: frozenset[str] | None = None
+        self._saving = asyncio.Lock()
+
+    @property
+    def stored(self) -> StoredRun:
+        """The run as it was stored last."""
+        return self._stored
+
+    async def events(self, team: Team) -> AsyncGenerator[Event, None]:
+        """The team's events, but for those held back.
+
+        The team runs in a task of its own: cancelling a task that waits for a group chat does not stop the group chat
+        while a member works (autogen-agentchat 0.7.5); its cancellation token does.
+        """
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        running = asyncio.create_task(self._run_team(team, queue))
+        watching = asyncio.create_task(self._watch())
+        for task in (running, watching):
+            task.add_done_callback(lambda _: queue.put_nowait(None))
+        try:
+            while not running.done() or not queue.empty():
+                events = [event for event in await _all_there(queue) if event is not None]
+                if self._run.status is not self._stored.run.status:
+                    await whole(self._save_now())
+                await self._put_early(events)
+                for told in chain.from_iterable(map(self._to_tell, events)):
+                    yield told
+                if watching.done():
+                    watching.result()
+            running.result()
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+            if not running.done():
+                self._token.cancel()
+                await asyncio.wait([running], timeout=SECONDS_TO_STOP)
+
+    def _to_tell(self, event: Event) -> list[Event]:
+        """What can be told with this event. That a question is put, or was answered at once, brings the call that
+        asked; an answer takes the place of the request."""
+        answered = _tells_of_an_answer(event)
+        if not answered and not self._is_put(event):
+            if _tells_of_a_question(event):
+                self.held.append(event)
+                return []
+            return [event]
+        asked = questions_of(event)
+        self._settled |= {(each.path, each.calls[-1]) for each in asked if each.calls}
+        ids = {each.id for each in asked}
+        told = [each for each in self.held if self._is_settled(each)]
+        self.held = [each for each in self.held if each not in told and not _requests(each, ids)]
+        return [*told, dated(event, self._run.questions)]
+
+    def _is_put(self, event: Event) -> bool:
+        if not isinstance(event, UserInputRequestedEvent):
+            return False
+        return any(event.request_id == question.id for question in (*self._run.questions, *self._run.closed))
+
+    def _is_settled(self, event: Event) -> bool:
+        asks = [call.id for call in event.content if call.name == ASK_USER] if _calls(event) else []
+        return bool(asks) and all((path_of(event), call_id) in self._settled for call_id in asks)
+
+    # -- questions while others work ----------------------------------------------------------------------------------
+
+    async def _put_early(self, events: Sequence[Event]) -> None:
+        """Store the questions of a team that is still at work, so that they can be answered before the others are
+        done."""
+        known = {question.id for question in (*self._run.open_questions, *self._run.closed)}
+        requests = [event for event in events if isinstance(event, UserInputRequestedEvent)]
+        asked = [question for event in requests for question in questions_of(event) if question.id not in known]
+        new = with_deadlines(self._run, asked)
+        if not new:
+            return
+        new = self._ladder.assigned(new)
+        open_now = (*self._run.open_questions, *new)
+        not_put = {answer.question_id for answer in self._ladder.without_human(open_now)}
+        put = [question for question in open_now if question.id not in not_put]
+        shown, repeated = self._ladder.shown(put)
+        early = [question for question in new if question.id not in not_put]
+        self._ladder.opened(early)
+        ids = (*self._run.early, *(question.id for question in early))
+        self._run = self._run.moved_to(self._run.status, questions=shown, repeated=repeated, early=ids)
+        await whole(self._save_now())
+
+    async def _watch(self) -> None:
+        """Keep the lease, take in the answers that come while the team works, and give them to those who wait for them.
+
+        Raises:
+            RunConflict: another process has the run now.
+        """
+        loop = asyncio.get_running_loop()
+        beat = loop.time()
+        while True:
+            await asyncio.sleep(SECONDS_BETWEEN_MAILS)
+            with suppress(StoreUnavailable):  # Busy, or gone for a moment: it is looked at again.
+                if loop.time() - beat > self._store.lease_seconds / BEATS_A_LEASE:
+                    await whole(self._store.beat(self._stored))
+                    beat = loop.time()
+                if self._untold:
+                    await whole(self._save_and_tell())
+                if self._run.open_questions:
+                    await whole(self._take_mail())
+
+    async def _take_mail(self) -> None:
+        came = await self._store.mail(self._run.id)
+        asked = {question.id: question for question in self._run.open_questions}
+        answers = [answer for answer in came if answer.question_id in asked]
+        if not answers:
+            return
+        if self._run.repeated:
+            answers = fanned_out(answers, self._run.open_questions)
+        for answer in answers:
+            self._ladder.hear(asked[answer.question_id], answer)
+        self._run = self._run.answered(self._run.status, answers)
+        self._untold += answers
+        await self._save_and_tell()
+
+    async def _save_and_tell(self) -> None:
+        await self._save_now()
+        self._tell()
+
+    def _tell(self) -> None:
+        self._mailbox.put(self._untold)
+        self._untold = []
+
+    async def _save_now(self) -> None:
+        await self._save(self._run)
+
+    # -- the rest -----------------------------------------------------------------------------------------------------
+
+    async def rested(self, team: Team) -> Run:
+        """Store the run at its rest: completed, or waiting for answers."""
+        state = dict(await team.save_state())
+        return await self._with_mail(lambda: self._rest_once(state))
+
+    async def _with_mail(self, store: Callable[[], Coroutine[Any, Any, Run]]) -> Run:
+        while True:
+            try:
+                return await store()
+            except MailCame:
+                await self._take_mail()
+
+    async def _rest_once(self, state: dict[str, Any]) -> Run:
+        self._tell()  # Nobody is left who would hear of it before it is stored.
+        run = self._with_what_was_answered().model_copy(update={"early": ()})
+        on_the_way = self._journal.records if len(run.answers) > self._answered else {}
+        checkpoint = Checkpoint(team_state=state, journal=on_the_way)
+        if questions := tuple(self._waiting.questions.values()):
+            run, checkpoint = self._put(run, questions, checkpoint)
+        elif self._last is not None and (error := self._last.metadata.get(ERROR)):
+            run = run.moved_to(RunStatus.FAILED, error=first_line(error))
+        elif isinstance(self._last, HandoffMessage) and questions_in(self._last):
+            problem = f"A question was handed to {self._last.target!r}; under Upcall the user proxy is called {USER!r}."
+            return await self._save(run.moved_to(RunStatus.FAILED, error=problem))
+        elif self._last is None or not self._last.to_model_text().strip():
+            again = await self._journal.take_back()
+            run = run.moved_to(
+                RunStatus.FAILED, error="The team stopped without a result. Resume the run to try again."
+            )
+            if again or not self._journal.records:
+                return await self._save(run)
+            # The journal would bring the team to the same end again: it goes on behind it.
+        else:
+            run = run.moved_to(
+                RunStatus.COMPLETED, result=self._last.to_model_text(), questions=(), repeated=(), error=None
+            )
+        so_far = run.so_far(self._rests + 1)
+        return await self._save(run, checkpoint.model_copy(update={"so_far": so_far}))
+
+    def _put(self, run: Run, questions: tuple[Question, ...], checkpoint: Checkpoint) -> tuple[Run, Checkpoint]:
+        """The run waiting for its questions, one of each meaning. Where some of them do not go to the human, or were
+        answered too late for the team to hear it, it is to go on at once with that."""
+        questions = with_deadlines(run, self._ladder.assigned(questions))
+        by_id = {question.id: question for question in questions}
+        late, left = self._late(questions)
+        told = {question.id for question in self._run.questions}
+        chosen, _ = self._ladder.shown(sorted(left, key=lambda each: each.id not in told))
+        shown = tuple(each for each in left if each in chosen)
+        repeated = tuple(each for each in left if each not in chosen)
+        run = run.moved_to(RunStatus.AWAITING_CLARIFICATION, questions=shown, repeated=repeated)
+        answers = self._ladder.without_human(left)
+        held = [each for each in self.held if not _requests(each, {question.id for question in repeated})]
+        self.held = [dated(each, shown) for each in held]
+        if not (late or answers):
+            return run, checkpoint
+        for answer in answers:
+            question = by_id[answer.question_id]
+            self.held = [each for each in self.held if not _requests(each, {question.id})]
+            self.held.append(_told_by(answered_event(question, answer, source=question.asker), question))
+        checkpoint, target = delivered(checkpoint, [*late, *answers], questions)
+        return run.answered(self._phase(target), answers), checkpoint
+
+    def _late(self, waiting: Sequence[Question]) -> tuple[list[Answer], list[Question]]:
+        """The answers that came while the team worked and that their askers have not got; and the questions without
+        one."""
+        came = self._mailbox.answers
+        late = [came[each.id] for each in waiting if each.id in came]
+        return late, [each for each in waiting if each.id not in came]
+
+    def _with_what_was_answered(self) -> Run:
+        """The run with what was answered in this stretch before the human was asked."""
+        given, usage = self._ladder.given, self._run.usage
+        for spent in self._ladder.spent:
+            usage = counted(usage, "ledger", spent)
+        return self._run.moved_to(
+            self._run.status,
+            answers=(*self._run.answers, *(answer for _, answer in given)),
+            closed=(*self._run.closed, *(question for question, _ in given)),
+            usage=usage,
+        )
+
+    async def failed(self, error: Exception) -> Run:
+        """Store the run as failed. It goes on from its last rest, with the journal of what was done since."""
+        cause = next((each for each in self._interruptions if isinstance(each, UpcallError)), error)
+        message = str(cause) if isinstance(cause, UpcallError) else first_line(cause)
+        return await self._with_mail(
+            lambda: self._save(self._with_what_was_answered().moved_to(RunStatus.FAILED, error=message))
+        )
+
+    async def interrupted(self, team: Team) -> None:
+        """Give the run back where the stretch is cut off: its journal says what was done. Where the team has come to
+        its rest in that moment, that is stored."""
+        with suppress(StoredStateError):
+            if self._finished:
+                await self.rested(team)
+            else:
+                await self._journal.settle()
+                await self._store.release(self._stored)
+
+    async def _run_team(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
+        interruptions.set(self._interruptions)
+        present.set(self._ladder)
+        mailbox.set(self._mailbox)
+        journal.set(self._journal)
+        change_log.set(StoredChanges(self._store, self._stored.run.id))
+        stopping.set(self._token)
+        progress.listener.set(_told_to(queue))
+        timings.set(self._timings)
+        self._speakers = speakers(team)
+        if not self._traced:
+            await self._take_turns(team, queue)
+            return
+        name = getattr(team, "name", type(team).__name__)
+        with tracing.workflow(self._run.id, name, self._run.inputs) as kept:
+            if kept:
+                self._run = self._run.model_copy(update={"inputs": {**self._run.inputs, **kept}})
+            await self._take_turns(team, queue)
+
+    async def _take_turns(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
+        inbox = list(self._stored.checkpoint.inbox)
+        async for item in team.run_stream(task=inbox or None, cancellation_token=self._token):
+            self.started = True
+            if not isinstance(item, TaskResult):
+                if item.id not in self._given:
+                    self._note(item)
+                queue.put_nowait(item)
+        self._finished = not self._token.is_cancelled()
+
+    async def _save(self, run: Run, checkpoint: Checkpoint | None = None) -> Run:
+        async with self._saving:
+            if checkpoint is None:
+                await self._journal.settle()
+            else:
+                await self._journal.hold()
+            ends = checkpoint is not None or not run.working
+            times = self._timings if ends else None
+            with nullcontext() if times is None else recorded_as(TIMED, None, **times.entry()):
+                self._stored = await self._store.save(self._stored, run, checkpoint)
+        return run
+
+    def _note(self, event: Event) -> None:
+        """Read from an event what it says of the run: tokens, classification, plan, and who has the turn."""
+        changes: dict[str, Any] = {}
+        if event.models_usage is not None:
+            changes["usage"] = counted(self._run.usage, "/".join(path_of(event)), event.models_usage)
+        if isinstance(event, ToolCallExecutionEvent):
+            results = [each for each in event.content if each.name != ASK_USER]
+            named = ["/".join((*path_of(event), each.name)) for each in results]
+            failed = [name for name, each in zip(named, results, strict=True) if each.is_error]
+            changes["tools"] = dict(Counter(self._run.tools) + Counter(named))
+            changes["failed_tools"] = dict(Counter(self._run.failed_tools) + Counter(failed))
+        said = isinstance(event, BaseChatMessage) and PATH not in event.metadata
+        if said and (self._speakers is None or event.source in self._speakers | {USER}):
+            self._waiting.take(event, (), USER)
+        if isinstance(event, BaseChatMessage) and said and event.source != USER:
+            self._last = event
+            if text := event.metadata.get(CLASSIFICATION):
+                changes["classification"] = Classification.model_validate_json(text)
+            if text := event.metadata.get(CLARIFIER_LOG):
+                changes["clarifier_log"] = text
+            if text := event.metadata.get(PLAN):
+                changes["plan"] = ReviewedPlan.model_validate_json(text).after(self._run.plan)
+            turns = [event.source]
+            if isinstance(event, HandoffMessage) and not asked_by(event, USER):
+                changes["status"] = self._phase(event.target)
+                turns.append(event.target)
+            changes["execution_path"] = _with_turns(self._run.execution_path, turns)
+        status = changes.pop("status", self._run.status)
+        if changes or status is not self._run.status:
+            self._run = self._run.moved_to(status, **changes)
+
+
+def delivered(
+    checkpoint: Checkpoint, answers: Sequence[Answer], questions: Iterable[Question]
+) -> tuple[Checkpoint, str]:
+    """The checkpoint with answers to some of `questions` in its inbox, and the outermost agent that they go to."""
+    asked, answered = list(questions), {answer.question_id for answer in answers}
+    target = next(question.path[0] for question in asked if question.id in answered)
+    message = answering(answers, target=target, questions=asked, source=USER)
+    return checkpoint.model_copy(update={"inbox": (*checkpoint.inbox, message)}), target
+
+
+async def _all_there(queue: asyncio.Queue[T]) -> list[T]:
+    """What is in the queue, at least one."""
+    items = [await queue.get()]
+    while not queue.empty():
+        items.append(queue.get_nowait())
+    return items
+
+
+def _told_to(queue: asyncio.Queue[Event | None]) -> progress.Listener:
+    """What puts progress among the events, also from a thread: in this loop, as long as there is one."""
+    loop = asyncio.get_running_loop()
+
+    def tell(reached: progress.Progress) -> None:
+        event = ThoughtEvent(source="upcall", content=reached.to_text(), metadata={progress.PROGRESS: reached.what})
+        with suppress(RuntimeError):  # The loop was closed meanwhile.
+            loop.call_soon_threadsafe(queue.put_nowait, event)
+
+    return tell
+
+
+def _tells_of_an_answer(event: Event) -> bool:
+    return isinstance(event, ThoughtEvent) and ANSWERS in event.metadata
+
+
+def _calls(event: Event) -> TypeGuard[ToolCallRequestEvent]:
+    return isinstance(event, ToolCallRequestEvent)
+
+
+def _requests(event: Event, ids: set[str]) -> bool:
+    """Whether the event asks for an answer to one of these questions, and to no other."""
+    return isinstance(event, UserInputRequestedEvent) and event.request_id in ids
+
+
+def _told_by(event: ThoughtEvent, question: Question) -> ThoughtEvent:
+    return event.model_copy(update={"metadata": {**event.metadata, PATH: "/".join(question.path)}})
+
+
+def _tells_of_a_question(event: Event) -> bool:
+    asks = isinstance(event, ToolCallRequestEvent) and any(call.name == ASK_USER for call in event.content)
+    return asks or QUESTIONS in event.metadata
+
+
+def _with_turns(path: tuple[str, ...], agents: Sequence[str]) -> tuple[str, ...]:
+    for agent in agents:
+        if agent not in path[-1:]:
+            path = (*path, agent)
+    return path

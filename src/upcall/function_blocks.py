@@ -1,0 +1,159 @@
+"""The blocks of ``functions:`` as the NeMo Agent Toolkit writes them, read into the settings that they stand for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from upcall.config_source import Given, Place, dotted, near, shown, wrong
+from upcall.errors import ConfigurationError
+from upcall.setting_types import AtLeastOne, Count, Seconds
+
+AgentName = Literal["classifier", "clarifier", "planner", "lead", "coder", "researcher"]
+
+
+Name = Annotated[str, Field(min_length=1)]
+
+
+class _Block(BaseModel):
+    """What all blocks have. A block says more than its defaults only by what is in ``model_fields_set``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    SETTINGS: ClassVar[frozenset[str]] = frozenset()
+    """The fields that are settings of the same name."""
+
+    llm: Name
+    tools: list[Name] = []
+    verbose: bool = False
+
+    @property
+    def llms(self) -> dict[AgentName, str]:
+        """The agents that the block is about, each with the name of its model."""
+        raise NotImplementedError
+
+
+class ClarifierConfig(_Block):
+    """A block of the type ``clarifier_agent`` (S0-41 to S0-49): the clarifier, and the planner behind it.
+
+    ``planner_llm`` falls back to ``llm``. ``tools`` are the clarifier's.
+    """
+
+    SETTINGS = frozenset({"max_turns", "enable_plan_approval", "max_plan_iterations", "log_response_max_chars"})
+
+    type_: Literal["clarifier_agent"] = Field(default="clarifier_agent", alias="_type")
+    planner_llm: Name | None = None
+    max_turns: Count = 3
+    enable_plan_approval: bool = False
+    max_plan_iterations: Count = 10
+    log_response_max_chars: AtLeastOne = 2000
+
+    @property
+    def llms(self) -> dict[AgentName, str]:
+        """The agents that the block is about, each with the name of its model."""
+        return {"clarifier": self.llm, "planner": self.planner_llm or self.llm}
+
+
+class IntentClassifierConfig(_Block):
+    """A block of the type ``intent_classifier`` (S2-21 to S2-25). ``llm_timeout`` is in seconds."""
+
+    SETTINGS = frozenset({"llm_timeout"})
+
+    type_: Literal["intent_classifier"] = Field(default="intent_classifier", alias="_type")
+    llm_timeout: Seconds = 90.0
+
+    @property
+    def llms(self) -> dict[AgentName, str]:
+        """The agents that the block is about, each with the name of its model."""
+        return {"classifier": self.llm}
+
+
+FunctionConfig = Annotated[ClarifierConfig | IntentClassifierConfig, Field(discriminator="type_")]
+Block = ClarifierConfig | IntentClassifierConfig
+
+TYPES: dict[str, type[Block]] = {"clarifier_agent": ClarifierConfig, "intent_classifier": IntentClassifierConfig}
+
+
+def with_blocks(given: Given) -> dict[str, Any]:
+    """The settings of one source, with those that its blocks stand for and the blocks themselves as typed values.
+
+    Raises:
+        ConfigurationError: a block is wrong, there are two of a type, or a setting is given in a block and beside it
+            with another value.
+    """
+    if "functions" not in given.data:
+        return given.data
+    blocks = _blocks(given)
+    flat = {name: value for at, block in blocks.items() for name, value in _flat(given, at, block).items()}
+    return given.data | flat | _verbose(given, blocks) | {"functions": blocks}
+
+
+def _blocks(given: Given) -> dict[str, Block]:
+    named = given.data["functions"]
+    if not isinstance(named, dict):
+        raise ConfigurationError(f"{given.at('functions')}: functions must hold blocks by name, each with its _type.")
+    blocks: dict[str, Block] = {}
+    for name, data in named.items():
+        block = data if isinstance(data, ClarifierConfig | IntentClassifierConfig) else _block(given, name, data)
+        for other, earlier in blocks.items():
+            if type(earlier) is type(block):
+                raise ConfigurationError(
+                    f"{given.at('functions', name)}: functions.{name} is a second block of the type {block.type_}, "
+                    f"after {other} ({given.at('functions', other)}); keep one."
+                )
+        blocks[name] = block
+    return blocks
+
+
+def _block(given: Given, name: str, data: object) -> Block:
+    place: Place = ("functions", name)
+    if not isinstance(data, dict):
+        raise ConfigurationError(f"{given.at(*place)}: {dotted(place)} must be a block of settings with its _type.")
+    kind = _type(given, place, data)
+    fields = [field for field in kind.model_fields if field != "type_"]
+    given.refuse_unknown(place, [*fields, "_type"], listed=[*fields, "_type"])
+    if "llm" not in data:
+        raise ConfigurationError(f"{given.at(*place)}: {dotted(place)} has no llm: add llm: NAME, a name under llms.")
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        inside = (*place, *first["loc"])
+        raise ConfigurationError(f"{given.at(*inside)}: {wrong(inside, first['input'], first['msg'])}") from error
+
+
+def _type(given: Given, place: Place, data: dict[str, Any]) -> type[Block]:
+    known = " or ".join(TYPES)
+    if "_type" not in data:
+        raise ConfigurationError(f"{given.at(*place)}: {dotted(place)} has no _type: add _type: {known}.")
+    name = data["_type"]
+    if not isinstance(name, str) or name not in TYPES:
+        meant = near(name, TYPES) if isinstance(name, str) else "."
+        raise ConfigurationError(
+            f"{given.at(*place, '_type')}: unknown _type {shown(name)} in {dotted(place)}{meant} "
+            f"Known: {', '.join(TYPES)}."
+        )
+    return TYPES[name]
+
+
+def _flat(given: Given, name: str, block: Block) -> dict[str, Any]:
+    """The settings that a block gives, as far as it says them and not only defaults them."""
+    said = {field: getattr(block, field) for field in sorted(block.SETTINGS & block.model_fields_set)}
+    for field, value in said.items():
+        if field in given.data and given.data[field] != value:
+            raise ConfigurationError(
+                f"{given.at(field)}: {field} = {shown(given.data[field])}, but functions.{name}.{field} = {value!r} "
+                f"({given.at('functions', name, field)}), and both are the same setting; keep one."
+            )
+    return said
+
+
+def _verbose(given: Given, blocks: dict[str, Block]) -> dict[str, Any]:
+    """The setting ``verbose`` with the agents of the blocks that are."""
+    agents: list[str] = [agent for block in blocks.values() if block.verbose for agent in block.llms]
+    beside = given.data.get("verbose", False)
+    if not agents or not isinstance(beside, bool | list) or beside is True:
+        return {}
+    named = beside if isinstance(beside, list) else []
+    return {"verbose": [*named, *(agent for agent in agents if agent not in named)]}

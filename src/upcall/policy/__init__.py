@@ -1,0 +1,1 @@
+"""Who answers a question before the human is asked, and who may."""

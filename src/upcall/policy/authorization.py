@@ -1,0 +1,354 @@
+"""Who sees and answers what, where runs have users.
+
+A run is its owner's; one without an owner is everybody's. A question that is assigned to a user, directly or by a role,
+is theirs to answer, and all of the run that they see. Who a caller is, is for the caller to make sure. A call without a
+user is that of a program on its own data: everything is allowed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from upcall.autogen.messages import Event
+from upcall.errors import AlreadyAnswered, ConfigurationError, NotAllowed, StoreUnavailable, UnknownQuestion, UnknownRun
+from upcall.identity import means
+from upcall.policy.resolver import shown_once
+from upcall.policy.routing import ROLE
+from upcall.questions.answer import Answer, AnsweredBy
+from upcall.questions.matching import GivenAnswers, full_id
+from upcall.questions.question import Question
+from upcall.runs.run import Run
+from upcall.storage.store import LogEntry, RunStore, StoredRun
+
+NOT_SHOWN = "(the task of somebody else)"
+"""What stands for the task in a run of which a user sees only the questions assigned to them."""
+
+AUDITED = frozenset(
+    {"started", "answered", "resumed", "cancelled", "assigned", "forked", "exported", "undone", "refused"}
+)
+"""The kinds of log entries that say what somebody did."""
+
+_log = logging.getLogger(__name__)
+
+
+class InboxEntry(NamedTuple):
+    """An open question, and the run that waits for its answer.
+
+    Attributes:
+        run_id: the run.
+        question: the question.
+        task: the task of the run; empty for who sees the question alone.
+    """
+
+    run_id: str
+    question: Question
+    task: str = ""
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """What a notebook shows of it."""
+        return OpenQuestions([self])._repr_mimebundle_()
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The same for IPython's text, which would show the tuple."""
+        printer.text(self._repr_mimebundle_()["text/plain"])
+
+
+class OpenQuestions(list[InboxEntry]):
+    """Open questions of several runs. In a notebook it shows itself."""
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """What a notebook shows of them."""
+        from upcall.ui.notebook.bundles import inbox_bundle
+
+        return inbox_bundle(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The same for IPython's text, which would show the list."""
+        printer.text(self._repr_mimebundle_()["text/plain"])
+
+
+class AccessSettings(Protocol):
+    """The settings that say who may do what."""
+
+    @property
+    def user(self) -> str | None:
+        """Who acts where a call names nobody."""
+
+    @property
+    def roles(self) -> Mapping[str, Collection[str]]:
+        """The users of each role."""
+
+    @property
+    def admins(self) -> Collection[str]:
+        """The users from whom nothing is kept."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """What one user may do; without a user, everything."""
+
+    user: str | None = None
+    roles: Mapping[str, Collection[str]] = field(default_factory=dict)
+    admins: Collection[str] = ()
+
+    @classmethod
+    def of(cls, user: str | None, settings: AccessSettings) -> Access:
+        """The access of `user`, or of the user of the settings.
+
+        Raises:
+            ConfigurationError: the user is empty. It would not do to let somebody without a name do everything.
+        """
+        if user is not None and not user.strip():
+            raise ConfigurationError("The user is empty. Give a name, or no user at all for runs of your own.")
+        return cls(user or settings.user or None, settings.roles, settings.admins)
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether nothing is kept from this caller."""
+        return self.user is None or self.user in self.admins
+
+    # -- rules --------------------------------------------------------------------------------------------------------
+
+    def whole(self, run: Run) -> bool:
+        """Whether all of the run is the user's to see, resume, cancel and assign."""
+        return self.unlimited or run.user is None or run.user == self.user
+
+    def assigned(self, question: Question) -> bool:
+        """Whether the question is assigned to the user."""
+        assignee = question.assignee
+        if assignee is None or self.user is None:
+            return False
+        if assignee.startswith(ROLE):
+            return self.user in self.roles.get(assignee.removeprefix(ROLE), ())
+        return assignee == self.user
+
+    def may_answer(self, run: Run, question: Question) -> bool:
+        """Whether the question is the user's to answer. One about a call in doubt shows what a tool was called with, so
+        it is the owner's."""
+        if question.assignee is None or question.id in run.doubts:
+            return self.whole(run)
+        return self.unlimited or self.assigned(question)
+
+    def answerable(self, run: Run) -> tuple[Question, ...]:
+        """The questions a run shows that are the user's to answer."""
+        return tuple(question for question in run.questions if self.may_answer(run, question))
+
+    def sees(self, run: Run) -> bool:
+        """Whether there is such a run, for this user."""
+        asked = run.asked.values()
+        return self.whole(run) or any(self.assigned(each) and each.id not in run.doubts for each in asked)
+
+    def shown(self, run: Run) -> Run:
+        """The run as the user may see it: whole; or with the questions assigned to them, the answers they gave
+        themselves, and nothing else."""
+        if self.whole(run):
+            return run
+        closed = self._answered_by_themselves(run)
+        ids = {question.id for question in closed}
+        return Run(
+            id=run.id,
+            status=run.status,
+            task=NOT_SHOWN,
+            user=run.user,
+            questions=self.answerable(run),
+            repeated=tuple(question for question in run.repeated if self.may_answer(run, question)),
+            answers=tuple(answer for answer in run.answers if answer.question_id in ids),
+            closed=closed,
+            inputs={"own_team": True} if run.own_team else {},
+            created_at=run.created_at,
+            updated_at=run.updated_at,
+        )
+
+    def all_seen(self, runs: Iterable[Run]) -> list[Run]:
+        """Those of the runs that the user sees, as they see them."""
+        return [self.shown(run) for run in runs if self.sees(run)]
+
+    def inbox(self, runs: Iterable[Run]) -> OpenQuestions:
+        """The open questions of the runs that are the user's to answer, oldest first."""
+        waiting = [run for run in runs if run.waiting or run.working]
+        entries = [
+            InboxEntry(run.id, question, run.task if self.whole(run) else "")
+            for run in waiting
+            for question in self.answerable(run)
+        ]
+        return OpenQuestions(sorted(entries, key=lambda entry: (entry.question.asked_at, entry.run_id)))
+
+    def _answered_by_themselves(self, run: Run) -> tuple[Question, ...]:
+        own = {each.question_id for each in run.answers if each.user == self.user and each.by is AnsweredBy.HUMAN}
+        return tuple(question for question in run.closed if question.id in own and self.assigned(question))
+
+    # -- refusals -----------------------------------------------------------------------------------------------------
+
+    async def load(self, store: RunStore, run_id: str, action: str) -> StoredRun:
+        """The run with this id, or the only one the user sees whose id starts with it. `action` is what it is for.
+
+        Raises:
+            UnknownRun: there is none, or several. A run that the user does not see is the same as none.
+        """
+        if self.user is None:
+            return await store.load(run_id)
+        hidden: StoredRun | None = None
+        unknown: UnknownRun | None = None
+        try:
+            hidden = await store.load(run_id)
+            if self.sees(hidden.run):
+                return hidden
+        except UnknownRun as error:
+            unknown = error
+        runs = await store.list()
+        if unknown is not None and not runs:
+            raise unknown  # It says where the store should be.
+        seen = [run.id for run in runs if self.sees(run)]
+        found = [each for each in seen if means(run_id, each)]
+        if len(found) == 1:
+            return await store.load(found[0])
+        await self._refused(store, hidden.run.id if hidden is not None and not found else "", action)
+        reason = ("several runs start with it",) if found else ()
+        raise UnknownRun(run_id, *reason) from None
+
+    async def load_whole(self, store: RunStore, run_id: str, action: str) -> StoredRun:
+        """As `load`, for what only the owner may do.
+
+        Raises:
+            NotAllowed: the user sees only questions of it.
+        """
+        stored = await self.load(store, run_id, action)
+        if not self.whole(stored.run):
+            await self._refused(store, stored.run.id, action)
+            raise NotAllowed(
+                f"Run {stored.run.id} is somebody else's: you can answer the questions in it that are assigned to you, "
+                "and nothing else."
+            )
+        return stored
+
+    async def check_answer(self, store: RunStore, run: Run, given: GivenAnswers) -> None:
+        """Check that an answer is only to questions that are the user's to answer. Nothing of it is kept or repeated.
+
+        Raises:
+            NotAllowed: a question is somebody else's to answer.
+            AlreadyAnswered: somebody else answered it. Whether with the same words is not for this user to find out.
+        """
+        if self.unlimited:
+            return
+        named = _named(given)
+        seen = run.questions if not named else run.open_questions
+        others = [question for question in seen if not self.may_answer(run, question)]
+        if named:
+            others = [question for question in others if _names(named, question.id)]
+        elif len(others) < len(seen):
+            others = []
+        if self.whole(run):
+            if others:
+                await self._refused(store, run.id, "answer")
+                raise NotAllowed(
+                    f"Question {others[0].id} is assigned to {others[0].assignee}, so it is theirs to answer. Assign "
+                    f"it to somebody else with: upcall assign {run.id} {others[0].id} WHO"
+                )
+            return
+        if named and others:
+            await self._refused(store, run.id, "answer")  # To this user there is no such question.
+        if taken := self._taken(run, await store.mail(run.id), named):
+            await self._refused(store, run.id, "answer")
+            raise AlreadyAnswered(f"Question {taken} has an answer already; that one stands.")
+
+    def _taken(self, run: Run, mail: Sequence[Answer], named: Sequence[str]) -> str | None:
+        """A question assigned to the user that somebody else answered, of those that are named, or else the last one
+        where the user has no question left."""
+        own = {question.id for question in self._answered_by_themselves(run)}
+        left = {answer.question_id for answer in mail if answer.user != self.user}
+        closed = [each.id for each in run.closed if self.assigned(each) and each.id not in own]
+        closed += [each.id for each in run.open_questions if self.assigned(each) and each.id in left]
+        if named:
+            return next((each for each in closed if _names(named, each)), None)
+        return closed[-1] if closed and not own and set(closed) >= {each.id for each in self.answerable(run)} else None
+
+    async def _refused(self, store: RunStore, run_id: str, action: str) -> None:
+        """Record a refusal: who, what for, which run (none where there is no such run), nothing of what was said."""
+        try:
+            await store.note(run_id, "refused", self.user, action=action)
+        except StoreUnavailable:  # A store that can only be read refuses all the same, and in the same words.
+            _log.warning("A refusal could not be recorded: the store cannot be written.")
+
+    # -- what else depends on the user --------------------------------------------------------------------------------
+
+    async def told(self, run: Run, items: AsyncGenerator[Event | Run, None]) -> AsyncGenerator[Event | Run, None]:
+        """A stream about a run as the user may hear it: events where it is theirs, and the run as they see it."""
+        whole = self.whole(run)
+        async with aclosing(items):
+            async for item in items:
+                if isinstance(item, Run):
+                    yield item if whole else self.shown(item)
+                elif whole:
+                    yield item
+
+    def assign(self, run: Run, named: str, assignee: str | None) -> tuple[Run, Question]:
+        """The run with an open question assigned, and those shown as one with it; and the question.
+
+        Raises:
+            UnknownQuestion: it is not open.
+            NotAllowed: it is about a call in doubt.
+            ConfigurationError: the assignee is empty, or a role that the settings do not have.
+        """
+        open_questions = {question.id: question for question in run.open_questions}
+        question_id = full_id(named, list(open_questions))
+        if question_id not in open_questions:
+            raise UnknownQuestion(named, list(open_questions))
+        if question_id in run.doubts:
+            raise NotAllowed(
+                f"Question {question_id} is about a call that was cut off; only the owner of the run answers it."
+            )
+        self._check_assignee(assignee)
+        question = open_questions[question_id].model_copy(update={"assignee": assignee})
+        moved = {question_id} | {
+            each.id for each in run.open_questions if run.repeated and _as_one(open_questions[question_id], each)
+        }
+        now = [
+            each.model_copy(update={"assignee": assignee}) if each.id in moved else each for each in run.open_questions
+        ]
+        shown, repeated = shown_once(now) if run.repeated else (tuple(now), ())
+        return run.moved_to(run.status, questions=shown, repeated=repeated), question
+
+    def _check_assignee(self, assignee: str | None) -> None:
+        if assignee is not None and not assignee.removeprefix(ROLE).strip():
+            raise ConfigurationError(f"The assignee {assignee!r} is empty. Give a user's name, or {ROLE}NAME.")
+        if assignee is not None and assignee.startswith(ROLE) and assignee.removeprefix(ROLE) not in self.roles:
+            known = ", ".join(self.roles) or "none"
+            raise ConfigurationError(f"There is no role {assignee.removeprefix(ROLE)!r}. Roles: {known}.")
+
+    async def audit(self, store: RunStore, run_id: str | None, after: int) -> list[LogEntry]:
+        """Who did what: of one run, or of all that are the user's, with what the user did elsewhere.
+
+        What a user was refused is told to the run's owner and to admins: to the user it would tell that there is a run.
+        """
+        if run_id is not None:
+            stored = await self.load_whole(store, run_id, "audit")
+            entries = await store.log(stored.run.id, after)
+            return [entry for entry in entries if entry.kind in AUDITED]
+        entries = [entry for entry in await store.trail(after) if entry.kind in AUDITED]
+        if self.unlimited:
+            return entries
+        theirs = {run.id for run in await store.list() if self.whole(run)}
+        return [
+            entry
+            for entry in entries
+            if entry.run_id in theirs or (entry.user == self.user and entry.kind != "refused")
+        ]
+
+
+def _named(given: GivenAnswers) -> list[str]:
+    """The questions that an answer names itself."""
+    if isinstance(given, Mapping):
+        return list(given)
+    return [given.question_id] if isinstance(given, Answer) and given.question_id else []
+
+
+def _names(named: Iterable[str], question_id: str) -> bool:
+    return any(means(each, question_id) for each in named)
+
+
+def _as_one(question: Question, other: Question) -> bool:
+    return bool(shown_once([question, other])[1])

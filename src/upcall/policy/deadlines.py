@@ -1,0 +1,323 @@
+"""How long questions wait, what they come to then, and when their human is reminded.
+
+Nobody has to be running when a time is over, so it is acted on by whoever looks next: `Upcall.expire`, an answer, a
+resume. A time is stored as a moment in UTC. What was recorded once - an answer, an end, that a question is overdue -
+stands whatever the clock says later. Silence approves nothing: `upcall.policy.resolver.when_nobody_answers` says what
+it comes to. A question about a call in doubt never expires: nobody but the human can know.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias, get_args
+
+from autogen_agentchat.messages import UserInputRequestedEvent
+
+from upcall import identity
+from upcall.autogen.messages import PATH, Event, answered_event, asked_event
+from upcall.errors import AlreadyAnswered, ConfigurationError, QuestionExpired, RunConflict, RunNotWaiting, TeamMismatch
+from upcall.policy.resolver import when_nobody_answers
+from upcall.questions.answer import Answer, AnsweredBy, Outcome
+from upcall.questions.question import Question, moment
+from upcall.runs.run import ANSWERABLE, Run, RunStatus
+from upcall.setting_types import seconds_of
+from upcall.storage.store import RunStore, StoredRun
+
+EXPIRY = "upcall.expiry"
+"""The key in the metadata of an event that tells of time passing: `REMINDED`, `OVERDUE` or `EXPIRED`."""
+
+REMINDED, OVERDUE, EXPIRED = "reminded", "overdue", "expired"
+
+OnExpiry: TypeAlias = Literal["wait", "assume", "cancel", "fail"]
+"""What becomes of a question whose time is over."""
+
+GoOn: TypeAlias = Callable[[StoredRun, Sequence[Answer], Sequence[Event]], AsyncGenerator[Event | Run, None]]
+"""Takes a run on with answers; the events are told as soon as the answers are stored."""
+
+_log = logging.getLogger("upcall")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a run keeps from its start of how long its questions wait. Times are in seconds; None is for ever, or
+    never."""
+
+    expires_after: float | None = None
+    on_expiry: OnExpiry = "wait"
+    remind_after: float | None = None
+
+    @classmethod
+    def of(cls, run: Run) -> Policy:
+        """That of a run; questions of a run that says nothing of it wait for ever."""
+        kept = run.inputs.get("team", {})
+        return cls(kept.get("expires_after"), kept.get("on_expiry") or "wait", kept.get("remind_after"))
+
+
+def chosen(expires_after: Any, on_expiry: Any) -> dict[str, Any]:
+    """The choices of a start, checked; None where there is none.
+
+    Raises:
+        ConfigurationError: one of them is not what it must be.
+    """
+    if on_expiry is not None and on_expiry not in get_args(OnExpiry):
+        raise ConfigurationError(f"on_expiry = {on_expiry!r}: it is one of {', '.join(get_args(OnExpiry))}.")
+    try:
+        seconds = None if expires_after is None else seconds_of(expires_after)
+    except ValueError as error:
+        raise ConfigurationError(f"expires_after = {expires_after!r}: {error}.") from error
+    return {"expires_after": seconds, "on_expiry": on_expiry}
+
+
+# -- what stands in a run ---------------------------------------------------------------------------------------------
+
+
+def with_deadlines(run: Run, questions: Iterable[Question]) -> tuple[Question, ...]:
+    """The questions as they are put now: each waits as long as it said when it was put first, as it says itself, or as
+    its run has it."""
+    known = {question.id: question.expires_at for question in run.open_questions}
+    after = Policy.of(run).expires_after
+    common = None if after is None else identity.now() + timedelta(seconds=after)
+    return tuple(
+        question.model_copy(update={"expires_at": known.get(question.id, question.expires_at or common)})
+        for question in questions
+    )
+
+
+def dated(event: Event, questions: Iterable[Question]) -> Event:
+    """The event of a question as it was put; any other event as it is."""
+    if not isinstance(event, UserInputRequestedEvent):
+        return event
+    put = next((each for each in questions if each.id == event.request_id and each.expires_at is not None), None)
+    if put is None:
+        return event
+    return event.model_copy(update={"metadata": event.metadata | asked_event(put, source=event.source).metadata})
+
+
+def nobody_answered(question: Question) -> str:
+    """The reason why a question expired."""
+    return f"Nobody answered by {moment(question.expires_at)}." if question.expires_at else "Nobody answered in time."
+
+
+def expired_answers(run: Run, now: datetime | None = None) -> list[Answer]:
+    """What the questions come to whose time is over; nothing where they are to wait, or the run with them ends."""
+    if Policy.of(run).on_expiry != "assume":
+        return []
+    return [when_nobody_answers(question, nobody_answered(question)) for question in run.lapsed(now)]
+
+
+def with_expired(run: Run, answers: Sequence[Answer]) -> list[Answer]:
+    """The answers, and what the other questions come to whose time is over."""
+    given = {answer.question_id for answer in answers}
+    return [*answers, *(each for each in expired_answers(run) if each.question_id not in given)]
+
+
+def why_over(run: Run) -> str:
+    """Why a run ended that a question took with it, with a blank before it; empty for any other run, and for who may
+    not see why."""
+    if run.status is RunStatus.EXPIRED and run.error:
+        return f" {run.error}"
+    reasons = (each.reason for each in run.answers if each.outcome is Outcome.CANCELLED and each.reason)
+    return f" {next(reasons, '')}".rstrip()
+
+
+def what_now(run: Run) -> list[str]:
+    """Lines about the questions whose time is over, for who looks at a waiting run. Who sees only some of its questions
+    does not see how the run takes it, and cannot resume it."""
+    lines = []
+    for question in run.lapsed() if run.waiting else ():
+        match Policy.of(run).on_expiry:
+            case _ if "team" not in run.inputs:
+                now = ""
+            case "wait":
+                now = " It can still be answered."
+            case "assume":
+                now = f" {_assumed(question)} Go on with: upcall resume {run.id}"
+            case how:
+                now = f" The run ends ({how}) with: upcall expire"
+        lines.append(f"The time of question {question.id} is over. {nobody_answered(question)}{now}")
+    return lines
+
+
+def _refused(question: Question) -> str:
+    return f"Question {question.id} expired; the answer is refused. {nobody_answered(question)}"
+
+
+def _assumed(question: Question) -> str:
+    answer = when_nobody_answers(question, "")
+    return f"What is assumed instead: {answer.text}." if answer.outcome is Outcome.ASSUMED else "Nothing is assumed."
+
+
+def _ended(run: Run, now: datetime | None) -> Run:
+    """The run that ends because nobody answered in time: cancelled, or expired with an error that says what did."""
+    lapsed = {question.id: question for question in run.lapsed(now)}
+    failed = Policy.of(run).on_expiry == "fail"
+    answers = [
+        Answer(
+            question_id=question.id,
+            outcome=Outcome.EXPIRED if failed and question.id in lapsed else Outcome.CANCELLED,
+            by=AnsweredBy.POLICY,
+            reason=nobody_answered(question) if question.id in lapsed else None,
+        )
+        for question in run.open_questions
+    ]
+    if not failed:
+        return run.answered(RunStatus.CANCELLED, answers).model_copy(update={"error": None})
+    first = next(iter(lapsed.values()))
+    error = (
+        f"Question {first.id} of {' > '.join(first.path)} expired: {nobody_answered(first)} The run is over; start it "
+        "anew, with more time (expires_after) or another on_expiry."
+    )
+    return run.answered(RunStatus.EXPIRED, answers).model_copy(update={"error": error})
+
+
+def _noted(run: Run, now: datetime) -> tuple[Run, list[Event]]:
+    """The run with what is to be noted now - which questions are overdue, and of which the human is reminded - and the
+    events that tell so. One reminder a look: what was missed is not made up for."""
+    overdue = [question for question in run.lapsed(now) if question.id not in run.overdue]
+    every = Policy.of(run).remind_after
+    reminded: dict[str, int] = {}
+    for question in run.questions if every else ():
+        due = int((now - question.asked_at).total_seconds() // every) if every else 0
+        if due > run.reminded.get(question.id, 0):
+            reminded[question.id] = due
+    events = [_told(asked_event(each, source=each.asker), each, OVERDUE) for each in overdue]
+    events += [
+        _told(asked_event(each, source=each.asker), each, REMINDED) for each in run.questions if each.id in reminded
+    ]
+    noted = run.model_copy(
+        update={
+            "overdue": (*run.overdue, *(question.id for question in overdue)),
+            "reminded": run.reminded | reminded,
+        }
+    )
+    return noted, events
+
+
+def _told(event: Event, question: Question, what: str) -> Event:
+    return event.model_copy(update={"metadata": event.metadata | {EXPIRY: what, PATH: "/".join(question.path)}})
+
+
+def _expired_events(run: Run, answers: Iterable[Answer]) -> list[Event]:
+    asked = {question.id: question for question in run.open_questions}
+    pairs = [(asked[answer.question_id], answer) for answer in answers if answer.reason]
+    return [_told(answered_event(each, answer, source=each.asker), each, EXPIRED) for each, answer in pairs]
+
+
+# -- what is done about it --------------------------------------------------------------------------------------------
+
+
+class Expiry:
+    """Looks at stored runs, and acts where the time of a question is over or its human is to be reminded.
+
+    Every act is a write that names the version it follows, so that of two who look at once one acts.
+    """
+
+    def __init__(self, store: RunStore, go_on: GoOn) -> None:
+        self._store = store
+        self._go_on = go_on
+
+    async def look(self, run_id: str, now: datetime) -> AsyncGenerator[Event | Run, None]:
+        """Look at one run. Events of what was done, those of the run where it goes on, and the `Run` last where it
+        expired."""
+        with suppress(RunConflict):  # Somebody else acts on it, or it is answered in this moment.
+            stored = await self._store.load(run_id)
+            if stored.run.working:
+                async for event in self._left(stored.run, now):
+                    yield event
+            elif stored.run.waiting and acts(stored.run, now):
+                try:
+                    async with aclosing(self.act(stored, now)) as items:
+                        async for item in items:
+                            yield item
+                except (ConfigurationError, TeamMismatch) as error:
+                    async for event in self._cannot(stored, now, error):
+                        yield event
+            elif stored.run.waiting:
+                async for event in self._note(stored, now):
+                    yield event
+
+    async def act(self, stored: StoredRun, now: datetime | None = None) -> AsyncGenerator[Event | Run, None]:
+        """Do what is to be done with a waiting run that has questions whose time is over.
+
+        Raises:
+            RunConflict: another process did.
+            TeamMismatch, ConfigurationError: the run cannot go on here; nothing was changed.
+        """
+        run = stored.run
+        if answers := expired_answers(run, now):
+            async with aclosing(self._go_on(stored, answers, _expired_events(run, answers))) as items:
+                async for item in items:
+                    yield item
+            return
+        ended = (await self._store.save(stored, _ended(run, now))).run
+        for event in _expired_events(run, ended.answers[len(run.answers) :]):
+            yield event
+        yield ended
+
+    async def refuse_late(self, stored: StoredRun, answers: Sequence[Answer], seen: Run) -> None:
+        """Refuse answers to questions whose time is over, and note that it is. `seen` is the run as who answers sees
+        it: no other question of it is named to them.
+
+        Raises:
+            QuestionExpired: one of them is late. Where the run ends with its question, it has ended now.
+            RunNotWaiting: the run has ended now, with a question that they do not see.
+        """
+        run = stored.run
+        if not acts(run):
+            return
+        given, how = {answer.question_id for answer in answers}, Policy.of(run).on_expiry
+        ends = run.waiting and how in ("cancel", "fail")
+        shown = {question.id for question in seen.open_questions}
+        late = next((each for each in run.lapsed() if each.id in (shown if ends else given)), None)
+        if ends:
+            ended = (await self._store.save(stored, _ended(run, None))).run
+            if late is None:
+                raise RunNotWaiting(f"Run {run.id} is {ended.status} and waits for no answer.")
+            raise QuestionExpired(f"{_refused(late)} Run {run.id} is {ended.status}.")
+        if late is None:
+            return
+        if run.waiting and late.id not in run.overdue:
+            await self._store.save(stored, run.model_copy(update={"overdue": (*run.overdue, late.id)}))
+        instead = _assumed(late) if how == "assume" else f"The run ends ({how}) as soon as its team rests."
+        resumable = seen is run and not run.working  # Who sees only some of its questions cannot resume it.
+        go_on = f" Go on with: upcall resume {run.id}" if resumable else ""
+        raise QuestionExpired(f"{_refused(late)} {instead}{go_on}")
+
+    async def _note(self, stored: StoredRun, now: datetime) -> AsyncGenerator[Event, None]:
+        noted, events = _noted(stored.run, now)
+        if events:
+            await self._store.save(stored, noted)
+        for event in events:
+            yield event
+
+    async def _cannot(self, stored: StoredRun, now: datetime, error: Exception) -> AsyncGenerator[Event, None]:
+        """A run that cannot go on here stays as it is; that is told once, not at every look."""
+        if any(question.id not in stored.run.overdue for question in stored.run.lapsed(now)):
+            _log.warning("Run %s has expired questions and cannot go on here: %s", stored.run.id, error)
+        async for event in self._note(stored, now):
+            yield event
+
+    async def _left(self, run: Run, now: datetime) -> AsyncGenerator[Event, None]:
+        """What questions of a team at work come to is left for it, like an answer of the human. One that takes its run
+        with it does so when that rests."""
+        there = {answer.question_id for answer in await self._store.mail(run.id)}
+        for answer in expired_answers(run, now):
+            with suppress(AlreadyAnswered):
+                if answer.question_id not in there and await self._store.post(run.id, [answer]):
+                    for event in _expired_events(run, [answer]):
+                        yield event
+
+
+def acts(run: Run, now: datetime | None = None) -> bool:
+    """Whether the time of a question is over and something follows from that."""
+    return Policy.of(run).on_expiry != "wait" and bool(run.lapsed(now))
+
+
+async def looked_at(store: RunStore, now: datetime) -> list[str]:
+    """The ids of the runs that have something to be done about their questions now, oldest first."""
+    runs = await store.list(statuses=ANSWERABLE)
+    return [run.id for run in reversed(runs) if acts(run, now) or (run.waiting and _noted(run, now)[1])]

@@ -1,0 +1,92 @@
+"""Facts: standing answers of a project or a user, which answer a question in the human's place (S4-22, S4-25)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic_core import PydanticCustomError
+
+from upcall.config_source import Given, shown
+from upcall.errors import ConfigurationError
+from upcall.policy.same_question import content_words, meaning, negated
+from upcall.questions.question import MAX_QUESTION_CHARS, Question
+
+THIS_RUN = "this run"
+"""Where a fact stands that was given with a run."""
+
+_YES_OR_NO = frozenset({"yes", "no", "true", "false"})
+
+
+def _as_text(value: object) -> str:
+    """A value as the answer it stands for: YAML reads 8080 as a number and yes as a truth value."""
+    text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
+    if not isinstance(value, str | int | float) or not text.strip():
+        raise PydanticCustomError("fact", "Input should be the answer: a text, a number, or yes or no")
+    if len(text) > MAX_QUESTION_CHARS:
+        raise PydanticCustomError("fact", f"Input should be an answer of at most {MAX_QUESTION_CHARS} characters")
+    return text.strip()
+
+
+FactValue: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
+
+
+class Fact(BaseModel):
+    """What is asked, its answer, and where that stands (``upcall.yaml, line 3``)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    asked: str
+    answer: FactValue
+    where: str
+
+    def answers(self, question: Question) -> bool:
+        """Whether the question asks for just this: all words of the fact are in it, and all its words are those of the
+        fact, of the fact's answer, or of its own options. What turns a question round has to be in the fact."""
+        asked, key = meaning(question.question), set(meaning(self.asked).words)
+        words, said = set(asked.words), set(content_words(self.answer))
+        options = {word for option in question.options for word in (*content_words(option.label), "or")}
+        extra = words - key
+        about = bool(key) and key <= words and extra <= said | options and not negated(extra)
+        return about and self._fits(asked.kind, question, said <= words)
+
+    def _fits(self, kind: str, question: Question, named: bool) -> bool:
+        """Whether the answer is of the kind that was asked for: yes or no is no framework, and a framework is neither.
+        `named`: the question names the answer itself."""
+        yes_or_no = self.answer.casefold() in _YES_OR_NO
+        return bool(question.options) or kind == "bare" or yes_or_no == (kind == "polar") or named
+
+
+def read_facts(given: Mapping[str, Any], place: Callable[[str], str]) -> tuple[Fact, ...]:
+    """Facts as a mapping gives them: what is asked, and the answer. `place` says where one stands.
+
+    Raises:
+        ConfigurationError: one says nothing to know a question by, or its answer is no text.
+    """
+    facts: list[Fact] = []
+    for asked, value in given.items():
+        where = place(str(asked))
+        if not isinstance(asked, str) or not meaning(asked).words:
+            raise ConfigurationError(
+                f"{where}: the fact {asked!r} has no word to know a question by; write what is asked, like: "
+                "framework: Express"
+            )
+        try:
+            facts.append(Fact(asked=asked, answer=_as_text(value), where=where))
+        except PydanticCustomError as error:
+            raise ConfigurationError(
+                f"{where}: the fact {asked!r} = {shown(value)} is wrong: {error.message()}."
+            ) from error
+    return tuple(facts)
+
+
+def facts_file(path: Path) -> tuple[Fact, ...]:
+    """The facts of a YAML file.
+
+    Raises:
+        ConfigurationError: it cannot be read, or a fact in it is wrong; with its line.
+    """
+    given = Given.read(path)
+    return read_facts(given.data, given.at)

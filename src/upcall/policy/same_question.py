@@ -1,0 +1,157 @@
+"""Whether two questions mean the same, so that the answer to one is the answer to the other.
+
+Deterministic and strict: where it errs, the human is asked once more. Words that only make a question polite or say who
+asks are dropped; what is left must be the same, in the same order, and of the same kind of question ("Should I use a
+framework?" is not "Which framework?").
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import lru_cache
+
+from upcall.questions.question import Question
+
+_SHORT_FORMS = (
+    (re.compile(r"[\u2018\u2019\u02bc]"), "'"),
+    (re.compile(r"\bcan't\b"), "can not"),
+    (re.compile(r"\bcannot\b"), "can not"),
+    (re.compile(r"\bwon't\b"), "will not"),
+    (re.compile(r"n't\b"), " not"),
+    (re.compile(r"\b(what|which|who|where|how)'s\b"), r"\1 is"),
+    (re.compile(r"\b(i|you|we)'d\b"), r"\1 would"),
+    (re.compile(r"\b(i|you|we)'re\b"), r"\1 are"),
+    (re.compile(r"\bgo (on|ahead)\b"), "continue"),
+)
+
+_POLITE = re.compile(
+    r"\b(please|kindly|hello|hi|sorry|thank you|thanks|(can|could|would|will) you( please)? (tell|let) me( know)?"
+    r"|let me know|i (need|want|would like) to know|i would like to ask|just to be sure|to be sure|to confirm)\b"
+)
+
+_AUXILIARY = r"(?:should|shall|do|does|did|is|are|was|were|am|can|could|may|might|must|will|would|has|have|had|need)"
+
+_NEGATIONS = frozenset({"not", "no", "never", "without", "none", "neither", "nor", "except"})
+
+_TOLD_TO_CHOOSE = re.compile(
+    r"^\s*(tell me|name|specify|choose|select|pick|provide|give me|enter|state|indicate)\b", re.IGNORECASE
+)
+"""How a text begins that asks for something without asking: "Please choose a framework"."""
+
+_ASKED_FOR = re.compile(
+    r"\b(?:(?:do|would) (?:you|the user) (?:want|like|prefer|wish)(?: (?:me|us))?(?: to)?(?: (?:use|choose|pick|have))?"
+    r"|you (?:want|prefer|would like|would prefer)(?: (?:me|us))?(?: to)?(?: (?:use|choose|pick|have))?"
+    r"|(?:should|shall) (?:i|we)(?: (?:use|choose|pick|select|go with))?\b(?! not\b)"
+    r"|(?:should|shall|is to|are to|to) be (?:used|chosen)"
+    r"|to (?:use|choose|pick|select|go with)"
+    r"|(?:is|are) your (?:preferred|favou?rite|choice of|preference for))\b"
+)
+"""How a question says that it is about a choice of the user's; it makes no difference which of these it says."""
+
+_STOP_WORDS = frozenset({"a", "an", "the", "of", "for", "is", "are", "be", "which", "what", "so", "and/or", "then"})
+
+_POINTING = frozenset(
+    {
+        *(
+            "this",
+            "that",
+            "these",
+            "those",
+            "it",
+            "its",
+            "they",
+            "them",
+            "here",
+            "there",
+            "above",
+            "below",
+            "following",
+        ),
+        *("now", "next", "again", "else", "another", "more", "other", "further", "continue", "proceed", "ok"),
+        *("okay", "same", "previous", "last", "current"),
+    }
+)
+"""Words that point at something outside the question: the same words mean another thing at another time."""
+
+_WH = re.compile(r"\b(which|what|who|whom|whose|where|when|why|how)\b")
+_BEGINS_POLAR = re.compile(rf"^\W*{_AUXILIARY}\b")
+_AHEAD = re.compile(r"^\s*((?:for|in|on|at|as) [^,;:?]{1,80}),\s*(.+)$", re.DOTALL)
+_WORD = re.compile(r"[<>=\u2260\u2264\u2265&|^*]+|(?:(?<!\S)[/.~$@#-]+|[$\u20ac\u00a3])?\w(?:[\w.'/@:+#-]*[\w+#%])?%?")
+_HYPHEN = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
+_SIBILANT_E = re.compile(r"(ch|sh|x|z)e$")
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a text asks: its kind (``wh``, ``polar`` or ``bare``) and its content words, in order."""
+
+    kind: str
+    words: tuple[str, ...]
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether the words say all of what is asked: there are some, and none points at something else."""
+        return bool(self.words) and _POINTING.isdisjoint(self.words)
+
+
+@lru_cache(maxsize=2_000)
+def meaning(text: str) -> Meaning:
+    """What a text asks."""
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    for short, long in _SHORT_FORMS:
+        plain = short.sub(long, plain)
+    plain = " ".join(_POLITE.sub(" ", plain).split()).lstrip(" ,;:.!-")
+    if ahead := _AHEAD.match(plain):
+        plain = f"{ahead[2].rstrip(' ?.!')} {ahead[1]}"
+    told = _TOLD_TO_CHOOSE.match(plain)
+    kind = "wh" if told or _WH.search(plain) else "polar" if _BEGINS_POLAR.match(plain) else "bare"
+    plain = _ASKED_FOR.sub(" ", _TOLD_TO_CHOOSE.sub(" ", plain))
+    return Meaning(kind, content_words(plain))
+
+
+def content_words(text: str) -> tuple[str, ...]:
+    """The words of a text that carry its meaning, in order: any case, singular, without articles and the like."""
+    found = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    words = (_singular(_HYPHEN.sub("", word.removesuffix("'s"))) for word in found)
+    return tuple(word for word in words if word and word not in _STOP_WORDS)
+
+
+def negated(words: Collection[str]) -> bool:
+    """Whether one of the words turns the meaning round."""
+    return not _NEGATIONS.isdisjoint(words)
+
+
+def same_meaning(one: Question, other: Question) -> bool:
+    """Whether an answer to one question is the answer to the other."""
+    first, second = meaning(one.question), meaning(other.question)
+    return first == second and first.stands_alone and _same_form(one, other)
+
+
+def _same_form(one: Question, other: Question) -> bool:
+    """Whether an answer that one question takes says the same as an answer to the other."""
+    if not one.options and not other.options:
+        return True
+    if one.multi_select != other.multi_select:
+        return False
+    if one.options and other.options:
+        return _labels(one) == _labels(other) and one.allow_free_text == other.allow_free_text
+    return one.allow_free_text and other.allow_free_text
+
+
+def _labels(question: Question) -> set[str]:
+    return {" ".join(option.label.casefold().split()) for option in question.options}
+
+
+def _singular(word: str) -> str:
+    """The singular of an English noun, well enough to find a plural again; names and numbers stay as they are."""
+    if len(word) > 3 and word.isalpha() and word.isascii():
+        if word.endswith("ies") and len(word) > 4:
+            word = word[:-3] + "y"
+        elif word.endswith(("sses", "xes", "zes", "ches", "shes")):
+            word = word[:-2]
+        elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
+            word = word[:-1]
+    return _SIBILANT_E.sub(r"\1", word) if word.isalpha() else word

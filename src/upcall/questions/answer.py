@@ -1,0 +1,121 @@
+"""What comes back to a question: an `Answer`, by whom, and with which outcome."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from upcall import identity
+from upcall.questions.question import CAMEL_TOO
+from upcall.questions.secrets import HIDDEN, unseal
+
+
+class Outcome(StrEnum):
+    """How a question ended.
+
+    Attributes:
+        ANSWERED: with an answer.
+        SKIPPED: the human left it to the agent.
+        DECLINED: the human does not want to answer.
+        EXPIRED: nobody answered in time, and nothing was assumed.
+        CANCELLED: the run ended.
+        ASSUMED: nobody answered, and its own default was taken.
+    """
+
+    ANSWERED = "answered"
+    SKIPPED = "skipped"
+    DECLINED = "declined"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    ASSUMED = "assumed"
+
+
+class AnsweredBy(StrEnum):
+    """Who gave the answer.
+
+    Attributes:
+        HUMAN: the human.
+        FACTS: a standing answer of the run or of the settings.
+        LEDGER: an earlier answer of the same run.
+        PARENT: the agent that delegated the work.
+        POLICY: nobody: the question expired, or nobody is there.
+    """
+
+    HUMAN = "human"
+    FACTS = "facts"
+    LEDGER = "ledger"
+    PARENT = "parent"
+    POLICY = "policy"
+
+
+class Answer(BaseModel):
+    """What came back to a question: by whom, when, and with which outcome.
+
+    Attributes:
+        question_id: the question.
+        outcome: how it ended.
+        text: the answer in words; encrypted where it is ``sealed``.
+        selected: labels of the chosen options; empty where it is ``sealed``.
+        by: who gave it.
+        user: the name of the human who did, where it is known.
+        answered_at: when, in UTC.
+        reason: why it was answered so where no human did: which fact, which earlier answer, which limit.
+        sealed: whether it is a secret.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        str_strip_whitespace=True,
+        populate_by_name=True,
+        alias_generator=CAMEL_TOO,
+        extra="forbid",
+    )
+
+    question_id: str
+    outcome: Outcome = Outcome.ANSWERED
+    text: str = ""
+    selected: tuple[str, ...] = ()
+    by: AnsweredBy = AnsweredBy.HUMAN
+    user: str | None = None
+    answered_at: datetime = Field(default_factory=lambda: identity.now())
+    reason: str | None = None
+    sealed: bool = False
+
+    def says_the_same(self, other: Answer) -> bool:
+        """Whether both answers mean the same to the asker; who gave them, when and why does not count."""
+        mine, others = self.opened(), other.opened()
+        return (mine.outcome, mine.text, mine.selected) == (others.outcome, others.text, others.selected)
+
+    def opened(self) -> Answer:
+        """The same answer, a secret in clear: for its asker, who must neither show nor store it.
+
+        Raises:
+            ConfigurationError: it is sealed, and the key is missing or another one.
+        """
+        if not self.sealed:
+            return self
+        return self.model_copy(update={"text": unseal(self.text, f"question {self.question_id}"), "sealed": False})
+
+    def as_text(self) -> str:
+        """What the asking model reads as the result of its call: for every outcome text that it can act on."""
+        match self.outcome:
+            case Outcome.ANSWERED if self.sealed:
+                return HIDDEN
+            case Outcome.ANSWERED:
+                return self.text or ", ".join(self.selected) or "The user gave an empty answer."
+            case Outcome.SKIPPED:
+                return "The user skipped this question. Go on with your best judgement and say what you assumed."
+            case Outcome.DECLINED:
+                reason = f" They said: {self.text}" if self.text else ""
+                return f"The user declined to answer.{reason} Do not ask again; do without, or say what cannot be done."
+            case Outcome.EXPIRED:
+                why = self.reason or "Nobody answered in time."
+                return f"{why} Do not take this as consent; do without, or say what stays open."
+            case Outcome.CANCELLED:
+                return "The question was cancelled. Do not ask again; end your work and say what stays open."
+            case Outcome.ASSUMED:
+                assumed = self.text or "what seems best"
+                why = self.reason or "Nobody answered"
+                return f"{why.rstrip('.')}; assumed: {assumed}. Go on with this and list it as an assumption."

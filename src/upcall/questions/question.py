@@ -1,0 +1,322 @@
+"""What travels: a `Question` up to the human, an `Answer` back down to the call that asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import (
+    AliasChoices,
+    AliasGenerator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+from upcall import identity
+from upcall.errors import one_line
+
+MAX_QUESTION_CHARS = 4_000
+"""A question longer than this is refused: nobody reads it, and it would be copied through every level."""
+
+MAX_LABEL_CHARS = 400
+"""An option's label longer than this is refused: it is a sentence to read, not a choice."""
+
+MAX_OPTIONS = 50
+"""More options than this are refused: a human cannot choose among them in a list."""
+
+CAMEL_TOO = AliasGenerator(validation_alias=lambda name: AliasChoices(name, to_camel(name)))
+"""Reads ``allowFreeText`` as ``allow_free_text`` (decision X8); what is written is always snake_case."""
+
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters besides tab and newline, and those that turn the reading direction: on a terminal they
+can hide or repaint what the human is asked to agree to."""
+
+
+class _Words(NamedTuple):
+    """What stands around a question, in one language."""
+
+    behalf: str
+    needs_to_know: str
+    reason: str
+    own_words: str
+    several: str
+    skip: str
+    default: str
+    until: str
+    secret: str
+    secret_tool: str
+
+
+_ENGLISH = _Words(
+    behalf=" (for {})",
+    needs_to_know=" needs to know",
+    reason="Reason: ",
+    own_words="Or answer in your own words.",
+    several="Several may be chosen, separated by commas.",
+    skip="This question may be skipped.",
+    default="If nobody answers: ",
+    until="Answer by {}.",
+    secret="The answer is stored encrypted, and goes to who asks only.",
+    secret_tool="The answer is stored encrypted, and goes to the tool {} only; no model reads it.",
+)
+_CHINESE = _Words(
+    behalf="（代 {}）",
+    needs_to_know="想知道",
+    reason="原因：",
+    own_words="也可以用自己的话回答。",
+    several="可以多选，用逗号分隔。",
+    skip="这个问题可以跳过。",
+    default="如果没有人回答：",
+    until="请在 {} 之前回答。",
+    secret="回答会加密保存，只交给提问者。",
+    secret_tool="回答会加密保存，只交给工具 {}，模型不会读到。",
+)
+_HAN = re.compile("[\u4e00-\u9fff]")
+_OTHER_WORDS = re.compile("[A-Za-z]+|[\u3040-\u30ff]|[\uac00-\ud7af]+")
+"""A Chinese question may name a thing or two in Latin letters; kana make it a Japanese one."""
+
+
+def _words_for(question: str) -> _Words:
+    """The words of the question's own language, Chinese or English (S1-31)."""
+    return _CHINESE if len(_HAN.findall(question)) > len(_OTHER_WORDS.findall(question)) else _ENGLISH
+
+
+def moment(at: datetime) -> str:
+    """A time as people read it: ``2026-01-31 12:00 UTC``, with seconds where it has some."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M{':%S' if at.second else ''}} UTC"
+
+
+def sendable(text: str) -> str:
+    """The text with a question mark for each half of a surrogate pair: no HTTP client sends one, so that a single one
+    in the context (a file name in another encoding, a broken emoji) would make every further model call fail."""
+    return text.encode(errors="replace").decode()
+
+
+def visible(text: str) -> str:
+    """The text with what cannot be seen written out, as ``\\u202e``: a human is to see what a command holds."""
+    return "".join(char if char in "\n\t" or char.isprintable() else _escaped(char) for char in sendable(text))
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode()
+
+
+def _visible(value: Any) -> Any:
+    return _UNSEEN.sub("", value) if isinstance(value, str) else value
+
+
+Shown = Annotated[str, BeforeValidator(_visible)]
+"""Text from a model that a human is shown."""
+
+
+class ClarificationType(StrEnum):
+    """Why the agent asks (seed S1).
+
+    Attributes:
+        MISSING_INFO: it cannot go on without something that it was not told.
+        AMBIGUOUS_REQUIREMENT: what it was told can be read in more than one way.
+        APPROACH_CHOICE: there are several ways to do it.
+        RISK_CONFIRMATION: it is about to do what cannot be taken back. Only the human's own choice answers it.
+        SUGGESTION: it proposes something, and wants agreement.
+    """
+
+    MISSING_INFO = "missing_info"
+    AMBIGUOUS_REQUIREMENT = "ambiguous_requirement"
+    APPROACH_CHOICE = "approach_choice"
+    RISK_CONFIRMATION = "risk_confirmation"
+    SUGGESTION = "suggestion"
+
+
+class Option(BaseModel):
+    """One choice. A plain string is accepted as a label.
+
+    Attributes:
+        label: what the human sees and an answer names, at most 400 characters.
+        description: what it means.
+        id: for programs; a person never sees it.
+    """
+
+    model_config = ConfigDict(frozen=True, str_strip_whitespace=True)
+
+    label: Annotated[Shown, Field(min_length=1, max_length=MAX_LABEL_CHARS)]
+    description: Annotated[Shown, Field(max_length=MAX_QUESTION_CHARS)] | None = None
+    id: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_label(cls, value: Any) -> Any:
+        return {"label": value} if isinstance(value, str) else value
+
+    def as_line(self) -> str:
+        """The option as one line, whatever is in it: a second line could pass for another option."""
+        return one_line(f"{self.label} - {self.description}" if self.description else self.label)
+
+
+class Question(BaseModel):
+    """Something one agent wants to know from the human.
+
+    A ``risk_confirmation`` is always ``required`` and never has a ``default``: it takes the human's own choice, and to
+    skip it would tell the asker to go on.
+
+    Attributes:
+        id: its name; answers are matched by it.
+        question: what is asked, at most 4,000 characters.
+        header: a short label.
+        clarification_type: why the agent asks.
+        context: the reason, in the agent's words.
+        options: what can be chosen, at most 50.
+        allow_free_text: whether an answer may be in the human's own words.
+        multi_select: whether several options may be chosen.
+        required: whether it cannot be skipped.
+        default: what is assumed where nobody answers.
+        secret: whether the answer is stored encrypted, for its asker alone (`Answer.opened`).
+        tool: the function tool that asks, where one does and gets the answer.
+        path: the agents from the outermost down to the asker: ``("lead", "coder")``.
+        calls: the tool call id at each level of ``path``, so that two calls of one agent are told apart. The last is
+            missing where the asker needed no tool call (classifier, clarifier and planner ask in structured output).
+        asked_at: when it was put, in UTC.
+        expires_at: when its time is over, in UTC; None is never.
+        assignee: who is to answer it: a user's name or ``role:NAME``; None is the owner of the run. The driver sets it
+            by the rules of the settings, whatever a model or a message says.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        str_strip_whitespace=True,
+        populate_by_name=True,
+        alias_generator=CAMEL_TOO,
+        extra="forbid",
+    )
+
+    id: Annotated[str, Field(min_length=1)] = Field(default_factory=lambda: identity.new_id())
+    question: Annotated[Shown, Field(min_length=1, max_length=MAX_QUESTION_CHARS)]
+    header: Annotated[Shown, Field(max_length=80)] | None = None
+    clarification_type: ClarificationType = ClarificationType.MISSING_INFO
+    context: Annotated[Shown, Field(max_length=MAX_QUESTION_CHARS)] | None = None
+    options: Annotated[tuple[Option, ...], Field(max_length=MAX_OPTIONS)] = ()
+    allow_free_text: bool = True
+    multi_select: bool = False
+    required: bool = True
+    default: Annotated[Shown, Field(max_length=MAX_QUESTION_CHARS)] | None = None
+    secret: bool = False
+    tool: str | None = None
+    path: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    asked_at: datetime = Field(default_factory=lambda: identity.now())
+    expires_at: datetime | None = None
+    assignee: str | None = None
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _without_empty_options(cls, value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            return () if value is None else value
+        return tuple(option for option in value if not _says_nothing(option))
+
+    @field_validator("asked_at", "expires_at")
+    @classmethod
+    def _in_utc(cls, value: datetime | None) -> datetime | None:
+        """A moment, whatever zone it was given in; without one it is in UTC."""
+        return value and (value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC))
+
+    @field_validator("required", "default")
+    @classmethod
+    def _own_choice_for_a_risk(cls, value: Any, info: ValidationInfo) -> Any:
+        if info.data.get("clarification_type") is not ClarificationType.RISK_CONFIRMATION:
+            return value
+        return True if info.field_name == "required" else None
+
+    @model_validator(mode="after")
+    def _answerable(self) -> Question:
+        labels = [option.label.casefold() for option in self.options]
+        twice = sorted({option.label for option in self.options if labels.count(option.label.casefold()) > 1})
+        if twice:
+            raise ValueError(f"two options have the same label: {', '.join(twice)}")
+        ids = [option.id for option in self.options if option.id is not None]
+        if len(ids) > len(set(ids)):
+            raise ValueError(f"two options have the same id: {', '.join(sorted(ids))}")
+        if not self.options and not self.allow_free_text:
+            raise ValueError("without options, allow_free_text must be true")
+        return self
+
+    @property
+    def asker(self) -> str:
+        """The name of the agent that asks."""
+        return self.path[-1] if self.path else "agent"
+
+    def raised_through(self, agent: str, call_id: str) -> Question:
+        """The same question one level further up: asked on behalf of `agent`'s tool call `call_id`."""
+        return self.model_copy(update={"path": (agent, *self.path), "calls": (call_id, *self.calls)})
+
+    def as_text(self) -> str:
+        """The question as plain text that stands alone: who asks for whom, why, the numbered options."""
+        return "\n".join([f"{self.asked_by()}: {self.question}", *self.details()])
+
+    def asked_by(self) -> str:
+        """Who asks, and on whose behalf: ``coder (for lead) needs to know``."""
+        return f"{self.asker_for_whom()}{_words_for(self.question).needs_to_know}"
+
+    def asker_for_whom(self) -> str:
+        """The asker, and on whose behalf: ``coder (for lead)``."""
+        behalf = _words_for(self.question).behalf.format(" > ".join(self.path[:-1])) if len(self.path) > 1 else ""
+        return f"{self.asker}{behalf}"
+
+    def who_waits(self, also: Sequence[Question] = ()) -> list[str]:
+        """Who waits for its answer, `also` among them, and who is to give it: a line each."""
+        chain = [f"{above} waits for {below}" for above, below in zip(self.path, self.path[1:], strict=False)]
+        lines = [f"Until it is answered, {', '.join(chain)}."] if chain else []
+        lines += [f"{', '.join(each.asker_for_whom() for each in also)} waits for this too."] if also else []
+        return lines + ([f"For {self.assignee}."] if self.assignee else [])
+
+    def details(self) -> list[str]:
+        """The lines below the question: reason, numbered options, and how it may be answered."""
+        words = _words_for(self.question)
+        lines = [f"  {words.reason}{self.context}"] if self.context else []
+        lines += [f"  {number}. {option.as_line()}" for number, option in enumerate(self.options, start=1)]
+        if self.options and self.allow_free_text:
+            lines.append(f"  {words.own_words}")
+        if self.multi_select:
+            lines.append(f"  {words.several}")
+        if not self.required:
+            lines.append(f"  {words.skip}")
+        if self.default:
+            lines.append(f"  {words.default}{self.default}")
+        if self.expires_at:
+            lines.append(f"  {words.until.format(moment(self.expires_at))}")
+        if self.secret:
+            lines.append(f"  {words.secret_tool.format(self.tool) if self.tool else words.secret}")
+        return lines
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that the command line prints."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+    def as_arguments(self) -> dict[str, Any]:
+        """The question as the arguments of a call that asks it (S1-11 to S1-16); options are their labels."""
+        return {
+            "question": self.question,
+            "clarification_type": self.clarification_type.value,
+            **({"context": self.context} if self.context else {}),
+            "options": [option.label for option in self.options],
+            "allow_free_text": self.allow_free_text,
+            "required": self.required,
+        }
+
+    def as_clarification(self) -> dict[str, Any]:
+        """The question as seed S1 describes it to richer interfaces (S1-22, S1-27), in snake_case (decision X8)."""
+        return {"version": "v1", "kind": "clarification", **self.as_arguments()}
+
+
+def _says_nothing(option: Any) -> bool:
+    """Whether a model left this entry of the options blank: ``""``, ``null``, ``{}``, ``{"label": ""}``."""
+    parts = option.values() if isinstance(option, dict) else [option]
+    return all(part is None or (isinstance(part, str) and not part.strip()) for part in parts)

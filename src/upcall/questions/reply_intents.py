@@ -1,0 +1,74 @@
+"""What a whole reply means at a stage of a run: the same word ends the clarification here and rejects a plan there.
+
+Words count only where they are listed (decision X6): skip words while clarifying, approval and rejection words at plan
+review. An answer to any other question is never interpreted. The lists are those of seed S0.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from enum import StrEnum
+
+from upcall.questions.answer import Answer, AnsweredBy, Outcome
+from upcall.questions.question import sendable
+
+SKIP_WORDS = frozenset({"skip", "done", "exit", "quit", "proceed", "continue", "no", "n", ""})
+"""End the clarification (S0-61)."""
+
+APPROVAL_WORDS = frozenset(
+    {"approve", "approved", "yes", "ok", "proceed", "continue", "go ahead", "looks good", "y", "accept"}
+)
+"""Approve a plan (S0-58)."""
+
+REJECTION_WORDS = frozenset({"reject", "rejected", "no", "cancel", "stop", "abort", "n"})
+"""Reject a plan (S0-59)."""
+
+_AROUND = " \t\r\n.!\"'`“”„‘’‚«»‹›。"
+"""What may stand around a word without changing it. A question mark does: "ok?" approves nothing."""
+
+
+class Verdict(StrEnum):
+    """What a reply says of a plan."""
+
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    FEEDBACK = "feedback"
+
+
+def unwrapped(reply: str) -> str:
+    """The reply itself where a chat front end sends it as ``{"query": "..."}`` (S0-60), trimmed.
+
+    What stands in the JSON may hold half a surrogate pair, which could be neither stored nor sent.
+    """
+    try:
+        value = json.loads(reply)
+    except (ValueError, RecursionError):
+        return reply.strip()
+    query = value.get("query") if isinstance(value, dict) else None
+    return sendable(query).strip() if isinstance(query, str) else reply.strip()
+
+
+def ends_clarification(answer: Answer | None) -> bool:
+    """Whether this answer ends the clarification. An option that was chosen is an answer, "No" and "Continue" too, and
+    so is what was said elsewhere: it did not mean this stage."""
+    if answer is None or answer.outcome is not Outcome.ANSWERED:
+        return True
+    return answer.by is AnsweredBy.HUMAN and not answer.selected and _word(answer.text) in SKIP_WORDS
+
+
+def verdict(answer: Answer | None) -> Verdict:
+    """What an answer at plan review says. Only the human's own words approve; silence, expiry, a refusal to answer and
+    what anybody else says reject (decision X7), and everything that is neither is feedback."""
+    if answer is None or answer.outcome is not Outcome.ANSWERED or answer.by is not AnsweredBy.HUMAN:
+        return Verdict.REJECTED
+    word = _word(answer.text)
+    if word in APPROVAL_WORDS:
+        return Verdict.APPROVED
+    return Verdict.REJECTED if word in REJECTION_WORDS else Verdict.FEEDBACK
+
+
+def _word(reply: str) -> str:
+    """The whole reply as the lists have it: any case, any width, in quotes or with a full stop."""
+    text = unicodedata.normalize("NFKC", unwrapped(reply)).casefold()
+    return " ".join(text.strip(_AROUND).split())

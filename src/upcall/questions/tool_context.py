@@ -1,0 +1,119 @@
+"""What a tool asks the human and goes on with: its call waits, and the tool is called again with the answer at hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from hashlib import blake2b
+from typing import Any
+
+from pydantic import ValidationError
+
+from upcall.errors import UserInputRequired
+from upcall.questions.answer import Answer
+from upcall.questions.question import ClarificationType, Option, Question, sendable
+from upcall.questions.secrets import HIDDEN
+
+_LEAST_HIDDEN = 4
+"""A shorter secret is not looked for in results: it would be found in ordinary words."""
+
+_given: ContextVar[Mapping[str, Answer] | None] = ContextVar("upcall_given", default=None)
+"""The answers that the tool call that runs was given, by the name of their question."""
+
+_secrets: ContextVar[Sequence[str]] = ContextVar("upcall_secrets", default=())
+"""Those of them that are secret, in clear."""
+
+
+@contextmanager
+def given(answers: Mapping[str, Answer]) -> Iterator[None]:
+    """Inside, and in the tasks that are started there, a tool call has the answers to its questions, by their names.
+
+    Raises:
+        ConfigurationError: a secret among them cannot be opened.
+    """
+    opened = {name: answer.opened() for name, answer in answers.items()}
+    tokens = _given.set(opened), _secrets.set([opened[name].text for name, answer in answers.items() if answer.sealed])
+    try:
+        yield
+    finally:
+        _given.reset(tokens[0])
+        _secrets.reset(tokens[1])
+
+
+def name_of_question(question: Question) -> str:
+    """A name for a tool's question, made of all that the human reads of it: an answer counts for these words only."""
+    options = [(each.label, each.description) for each in question.options]
+    return blake2b(json.dumps([question.question, question.context, options]).encode(), digest_size=16).hexdigest()
+
+
+def _name(asked: UserInputRequired) -> str:
+    """The name that its question will have; none where it cannot be put."""
+    try:
+        fields = {"question": sendable(asked.question), "context": asked.context, "options": asked.options}
+        return name_of_question(Question.model_validate(fields))
+    except ValidationError:
+        return ""
+
+
+def ask(
+    question: str,
+    options: Sequence[str | Option] = (),
+    *,
+    context: str | None = None,
+    clarification_type: ClarificationType | str = ClarificationType.MISSING_INFO,
+) -> Answer:
+    """The human's answer to a question of this tool, whatever its outcome: also where it was declined or expired.
+
+    For tools of a `PausableAgent`. Where there is no answer yet it raises `UserInputRequired`: the call waits, and the
+    tool is called again, from its beginning and with the same arguments, once the answer is there. So ask before
+    anything is changed. What was answered counts for the same question, context and options only: where these came out
+    otherwise the second time (a file that is shown has changed), it is asked again. A ``risk_confirmation`` is answered
+    by the human's own choice and by nothing else.
+
+    Raises:
+        UserInputRequired: the question is to be put. Let it pass.
+    """
+    chosen = [Option.model_validate(each) for each in options]
+    kind = ClarificationType(clarification_type)
+    needed = UserInputRequired(question, chosen, context=context, clarification_type=kind.value, again=True)
+    known = (_given.get() or {}).get(_name(needed))
+    if known is None:
+        raise needed
+    return known
+
+
+def ask_secret(question: str, options: Sequence[str] | None = None) -> str:
+    """A secret that the human tells this tool, and nobody else: no model, no other agent, no log and no event.
+
+    For function tools of a `PausableAgent`. Where the human has not answered yet it raises `UserInputRequired`: the
+    call waits, and the tool is called again, from its beginning and with the same arguments, once the answer is there.
+    So ask before anything is changed. A second secret is asked for in other words.
+
+    Raises:
+        UserInputRequired: the question is to be put. Let it pass.
+    """
+    needed = UserInputRequired(question, options, secret=True)
+    known = (_given.get() or {}).get(_name(needed))
+    if known is None:
+        raise needed
+    return known.text
+
+
+def hidden(text: str) -> str:
+    """The text, a result or an error of the tool call that runs, without the secrets that the call was given."""
+    for secret in sorted(_secrets.get(), key=len, reverse=True):
+        if len(secret) >= _LEAST_HIDDEN:
+            text = text.replace(secret, HIDDEN)
+    return text
+
+
+def asked_of(needed: UserInputRequired, tool: str) -> dict[str, Any]:
+    """What a tool asks, as plain JSON for the journal: the fields of its question, and for which ``tool`` the answer
+    is, where that goes on with it."""
+    options = [each.model_dump(exclude_none=True) if isinstance(each, Option) else each for each in needed.options]
+    fields = {"question": needed.question, "options": options, "id": needed.request_id}
+    more = {"context": needed.context, "clarification_type": needed.clarification_type}
+    own = {"tool": tool, **({"secret": True} if needed.secret else {})} if needed.again else {}
+    return {**fields, **{name: value for name, value in more.items() if value is not None}, **own}

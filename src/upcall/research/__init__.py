@@ -1,0 +1,1 @@
+"""Sources, quotes and citations."""

@@ -1,0 +1,67 @@
+"""The workbench on the user's documents alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from autogen_core import Component
+from pydantic import BaseModel
+
+from upcall.prompts.contexts import Document
+from upcall.research.sources.base import Source
+from upcall.research.sources.documents import Documents
+from upcall.research.sources_workbench import SourcesWorkbench
+
+
+class DocumentsConfig(BaseModel):
+    """The declarative form of a `DocumentsWorkbench`."""
+
+    paths: list[str]
+
+
+class DocumentsWorkbench(SourcesWorkbench, Component[DocumentsConfig]):
+    """``search_documents`` and ``read_document`` on the named files and folders, and the tools of `others` beside them.
+
+    `index` is the folder where the documents' index is kept, one in the user's cache if not given. A component dump
+    holds the paths alone: other sources are made from the settings.
+
+    Raises:
+        ConfigurationError: a path does not exist, or names a file of a kind that cannot be read.
+    """
+
+    component_config_schema = DocumentsConfig
+    component_provider_override = "upcall.agents.DocumentsWorkbench"
+
+    def __init__(
+        self, paths: Sequence[str | Path], *, index: Path | None = None, others: Sequence[Source] = ()
+    ) -> None:
+        self._documents = Documents(paths, index)
+        self._others = list(others)
+        super().__init__([self._documents, *others] if self._documents.names else others)
+        self._available: tuple[Document, ...] | None = None
+
+    @property
+    def available(self) -> tuple[Document, ...]:
+        """The documents, each with what it is about; where there are very many, the last entry counts the others."""
+        if self._available is None:
+            self._available = tuple(Document(each.name, each.summary) for each in self._documents.listed())
+        return self._available
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """What the other sources that can be used are, a few words each."""
+        return tuple(source.description for source in self._others if source.problem() is None)
+
+    @property
+    def document_names(self) -> list[str]:
+        """The names of all documents."""
+        return self._documents.names
+
+    def _to_config(self) -> DocumentsConfig:
+        return DocumentsConfig(paths=[str(path) for path in self._documents.paths])
+
+    @classmethod
+    def _from_config(cls, config: DocumentsConfig) -> Self:
+        return cls(config.paths)

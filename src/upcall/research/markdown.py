@@ -1,0 +1,221 @@
+"""What a model writes into a report in markdown: numbers that cite, links, and a source list of its own."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from upcall.research.quotes import UNSEEN
+
+UNVERIFIED = "[unverified]"
+"""Stands where a sentence lost its only citation."""
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+_CODE = re.compile(
+    r"^ {0,3}(?P<fence>```+|~~~+)[^`\n]*\n(?:.*?^ {0,3}(?P=fence)|.*\Z)"
+    r"|(?<![`\\])(?P<ticks>`+)(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`)",
+    re.DOTALL | re.MULTILINE,
+)
+"""What every reader of markdown takes for code; what only some do is none."""
+_ONE = r"\^?\d{1,3}"
+_MARKER = re.compile(rf"[\[【]({_ONE}(?:\s*[,;–-]\s*{_ONE})*)(?:†[^\]】\n]*)?[\]】](?:\([^()\s]*\))?(?!:)")
+_RANGE = re.compile(r"(\d+)\s*[–-]\s*\^?(\d+)")
+_END = re.compile(r"[.!?…][\"'”’)]*(?=\s|[\[【]\^?\d|$)|[。！？]|\n")
+_SEPARATOR = re.compile(r"\s*[,;]\s*(?=[\[【]\^?\d)")
+_LONGEST_RANGE = 50
+_DEEPEST = 4
+
+
+@dataclass
+class Lost:
+    """Numbers that name nothing, and how many sentences have no other."""
+
+    numbers: list[int]
+    sentences: int = 0
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Numbers in one pair of brackets: where, and what they are now."""
+
+    start: int
+    end: int
+    kept: tuple[int, ...]
+
+
+def markers(text: str) -> list[int]:
+    """The citation numbers in a text, in order; not those in code."""
+    return [number for found in _markers(text) for number in _numbers(found[1])]
+
+
+def renumbered(text: str, number_of: Callable[[int], int | None]) -> tuple[str, Lost]:
+    """The text with the numbers that `number_of` gives for those in it, and those that it gives None for."""
+    lost, groups = Lost([]), list[_Group]()
+    for found in _markers(text):
+        new = [(old, number_of(old)) for old in _numbers(found[1])]
+        lost.numbers += [old for old, number in new if number is None]
+        kept = tuple(dict.fromkeys(number for _, number in new if number is not None))
+        groups.append(_Group(found.start(), found.end(), kept))
+    parts, at = list[str](), 0
+    for sentence in _by_sentence(text, groups):
+        supported = any(group.kept for group in sentence)
+        lost.sentences += not supported
+        for group in sentence:
+            before, end = text[at : group.start], group.end
+            if group.kept:
+                parts += [before, *(f"[{number}]" for number in group.kept)]
+            elif not supported and group is sentence[-1]:
+                parts += [before if before[-1:].isspace() or not before else f"{before} ", UNVERIFIED]
+            elif before.strip() in {",", ";"}:  # The last of a list goes with what set it apart from the others.
+                pass
+            elif following := _SEPARATOR.match(text, group.end):
+                parts.append(before)
+                end = following.end()
+            else:
+                parts.append(before.rstrip(" "))
+            at = end
+    return "".join([*parts, text[at:]]), lost
+
+
+def _markers(text: str) -> Iterator[re.Match[str]]:
+    code = [found.span() for found in _CODE.finditer(text)]
+    for found in _MARKER.finditer(text):
+        if not any(start <= found.start() < end for start, end in code):
+            yield found
+
+
+def _numbers(group: str) -> list[int]:
+    def spelt(found: re.Match[str]) -> str:
+        first, last = int(found[1]), int(found[2])
+        return ",".join(map(str, range(first, last + 1))) if first <= last < first + _LONGEST_RANGE else found[0]
+
+    return [int(each) for each in re.findall(r"\d+", _RANGE.sub(spelt, group))]
+
+
+def _by_sentence(text: str, groups: Sequence[_Group]) -> list[list[_Group]]:
+    """The groups of each sentence that has any. Those right behind a full stop belong to the sentence before it."""
+    ends = [found.end() for found in _END.finditer(text)]
+    sentences: dict[int, list[_Group]] = {}
+    number, behind = 0, None  # Where the groups end that stand right behind a full stop.
+    for group in groups:
+        if behind is None or text[behind : group.start].strip(" "):
+            number = bisect_right(ends, group.start)
+            ended = ends[number - 1] if number else 0
+            follows = ended and text[ended - 1] != "\n" and not text[ended : group.start].strip(" ")
+            number, behind = (number - 1, group.end) if follows else (number, None)
+        else:
+            behind = group.end
+        sentences.setdefault(number, []).append(group)
+    return list(sentences.values())
+
+
+# -- links and lists ---------------------------------------------------------------------------------------------------
+
+_ADDRESS = r"(?:[^()\s<>]|\([^()\s<>]*\))*"
+_LINK = re.compile(rf"(!?)\[([^\[\]]*)\]\([ \t]*<?({_ADDRESS})>?(?:[ \t][^()\n]*)?\)")
+_DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]+)\]:[ \t]*<?([^\s>]+)>?.*$", re.MULTILINE)
+_AUTOLINK = re.compile(r"<((?:https?|ftp|mailto|data|javascript):[^>\s]*)>", re.IGNORECASE)
+_NAMES = (
+    "a|applet|audio|base|body|button|details|div|embed|font|form|frame|frameset|head|html|iframe|img|input|link|math|meta|"
+    "object|p|picture|script|source|span|style|svg|table|template|textarea|video"
+)
+_TAG = re.compile(rf"</?(?:{_NAMES})\b[^<>]*>", re.IGNORECASE)
+_OPEN_TAG = re.compile(rf"<(?=/?(?:{_NAMES})\b|!--)", re.IGNORECASE)
+_KEPT = "\x00"
+"""Stands between label and address of a link that stays, until all others are undone."""
+
+
+def plain_links(text: str, refs: Iterable[str]) -> str:
+    """The text without HTML and images, and with links to what was read only; other addresses are code beside
+    their label.
+
+    Whoever shows a report as a web page loads what it names, and an address can carry away what an agent knows. What
+    is not written as most write it is taken apart by a space, so that it is neither a link nor a tag to any reader.
+    """
+    known = {bare(ref) for ref in refs}
+
+    def link(found: re.Match[str]) -> str:
+        image, label, address = found.groups()
+        if not image and (bare(address) in known or label.strip().isdigit()):
+            return found[0].replace("](", f"]{_KEPT}(")
+        return f"{label} {_as_code(address)}".strip()
+
+    def definition(found: re.Match[str]) -> str:
+        return f"{found[1]}: {_as_code(found[2])}"
+
+    def autolink(found: re.Match[str]) -> str:
+        return found[0] if bare(found[1]) in known else _as_code(found[1])
+
+    def plain(part: str) -> str:
+        part = _AUTOLINK.sub(autolink, _DEFINITION.sub(definition, part))
+        for _ in range(_DEEPEST):  # An image may stand in the label of a link.
+            part, changed = _LINK.subn(link, part)
+            if not changed:
+                break
+        part = part.replace("](", "] (").replace("]:", "] :").replace(_KEPT, "")
+        return _OPEN_TAG.sub("< ", _TAG.sub("", part))
+
+    at, parts = 0, list[str]()
+    text = text.replace(_KEPT, "")
+    for code in _CODE.finditer(text):
+        parts += [plain(text[at : code.start()]), code[0]]
+        at = code.end()
+    return "".join([*parts, plain(text[at:])])
+
+
+def _as_code(address: str) -> str:
+    return f"(`{address.replace('`', '')}`)" if address else ""
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A citation as a model wrote it. ``number`` is what the text refers to it by."""
+
+    number: int
+    ref: str
+    place: str
+    quote: str
+
+
+_LIST_HEAD = re.compile(
+    r"^[#*_\s]*(?:sources?|references?|citations?|bibliography|works cited|quellen(?:verzeichnis)?|literatur|"
+    r"références|fuentes|fonti|参考文献|来源)[*_\s]*[:：]?[*_\s]*$",
+    re.IGNORECASE,
+)
+_LONGEST_HEAD = 80
+_LIST_ENTRY = re.compile(r"^\s*(?:[-*+]\s+)?(?:[\[【(]?\^?(\d{1,3})[\]】)]?[.:)]?\s+|[-*+]\s+)(.+)$")
+_IN_ENTRY = re.compile(r"[\"“„«](.+)[\"”“»]")
+_PLACE = re.compile(
+    r"\b((?:pages?|pp?\.|lines?|section|chapter|seite|zeilen?)\s*[\d.,–-]+(?:\s*(?:-|–|to)\s*\d+)?)", re.I
+)
+
+
+def without_source_list(text: str) -> tuple[str, list[Claimed]]:
+    """A report's text without the source list that a model wrote at its end, and what this list cites. The list that
+    stands there in the end is made by code."""
+    lines = text.rstrip().split("\n")
+    heads = [at for at, line in enumerate(lines) if at and len(line) < _LONGEST_HEAD and _LIST_HEAD.match(line)]
+    if not heads:
+        return text, []
+    entries = [line for line in lines[heads[-1] + 1 :] if line.strip()]
+    read = [_LIST_ENTRY.match(line) for line in entries]
+    if not entries or not all(read):
+        return text, []
+    cited = [_entry(found[2], int(found[1] or at)) for at, found in enumerate(read, start=1) if found]
+    return "\n".join(lines[: heads[-1]]).rstrip(), cited
+
+
+def _entry(line: str, number: int) -> Claimed:
+    quoted, place = _IN_ENTRY.search(line), _PLACE.search(line)
+    named = line[: quoted.start()] if quoted else line
+    return Claimed(number, named.strip(" \t,:;–—-"), place[1] if place else "", quoted[1] if quoted else "")
+
+
+def bare(name: str) -> str:
+    """A name or an address without what may be written otherwise: case, scheme, brackets, a slash at its end."""
+    name = unicodedata.normalize("NFKC", UNSEEN.sub("", name)).casefold().strip(" \t\r\n[]()<>\"'`“”")
+    return re.sub(r"^\w+://(?:www\.)?|[/#]+$", "", name)

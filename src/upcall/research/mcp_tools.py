@@ -1,0 +1,229 @@
+"""The tools of an MCP server, as a workbench.
+
+autogen-ext's `McpWorkbench` (0.7.5) has no time limit on its start and cannot be stopped while it waits for a server
+that says nothing, so the session is held here, with the `mcp` package itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import logging
+import os
+import re
+import warnings
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from autogen_core import CancellationToken, Component
+from autogen_core.tools import ParametersSchema, ToolResult, ToolSchema
+from pydantic import BaseModel
+
+from upcall.autogen.journal import idempotent
+from upcall.autogen.workbenches import StatelessWorkbench, tool_result
+from upcall.errors import first_line
+from upcall.research.mcp_server import McpServer
+from upcall.research.sources.fences import DATA, MAX_TEXT_CHARS, cut, fenced
+
+if TYPE_CHECKING:
+    from mcp import ClientSession
+    from mcp.types import CallToolResult, Tool
+
+INSTALL = "needs: pip install 'upcall[mcp]'"
+SECONDS_TO_STOP = 5.0
+MAX_DESCRIPTION_CHARS = 1_000
+MAX_NAME_CHARS = 64
+"""What OpenAI takes."""
+
+_ODD = re.compile(r"[^A-Za-z0-9_-]")
+_log = logging.getLogger("upcall")
+
+
+class McpToolsConfig(BaseModel):
+    """The declarative form of `McpTools`. Keys in it are masked."""
+
+    name: str
+    server: McpServer
+
+
+class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
+    """The tools of the server `name`, each called ``NAME_TOOL``: a server cannot take the name of another tool.
+
+    It is started when its tools are first listed. One that cannot be reached has no tools, and a warning says why; the
+    work goes on without it, and the next run tries again. Results are fenced as data and limited in length.
+    """
+
+    component_config_schema = McpToolsConfig
+    component_provider_override = "upcall.agents.McpTools"
+
+    def __init__(self, name: str, server: McpServer) -> None:
+        self.name, self._server = name, server
+        self._session: ClientSession | None = None
+        self._tools: dict[str, Tool] | None = None
+        self._starting = asyncio.Lock()
+        self._closing = asyncio.Event()
+        self._serving: asyncio.Task[None] | None = None
+        if server.idempotent:
+            idempotent(self)
+
+    @property
+    def description(self) -> str:
+        """What is said of it where its tools are not known yet."""
+        return self._server.description or f"Tools of the MCP server {self.name}."
+
+    def problem(self) -> str | None:
+        """A package is needed."""
+        return None if importlib.util.find_spec("mcp") else INSTALL
+
+    async def list_tools(self) -> list[ToolSchema]:
+        """The schemas of its tools; none where it cannot be reached."""
+        return [_schema(name, tool) for name, tool in (await self._known()).items()]
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        call_id: str | None = None,
+    ) -> ToolResult:
+        """Make one call. What goes wrong comes back as an error result."""
+        tool = (await self._known()).get(name)
+        if tool is None or self._session is None:
+            return tool_result(name, f"There is no tool {name!r}.", is_error=True)
+        try:
+            async with asyncio.timeout(self._server.timeout):
+                result = await self._session.call_tool(tool.name, dict(arguments or {}))
+        except TimeoutError:
+            said = f"The MCP server {self.name} did not answer within {self._server.timeout:g} seconds."
+            return tool_result(name, f"{said} Go on without it, and say so.", is_error=True)
+        except Exception as error:  # noqa: BLE001  (the server's errors, and those of the way to it)
+            text = fenced(self.name, tool.name, "", first_line(error) or type(error).__name__)
+            return tool_result(name, f"The call failed.\n{DATA}\n\n{text}", is_error=True)
+        text = cut(_text(result), MAX_TEXT_CHARS)
+        return tool_result(name, f"{DATA}\n\n{fenced(self.name, tool.name, '', text)}", is_error=bool(result.isError))
+
+    async def stop(self) -> None:
+        """End the session and with it a server of our own."""
+        serving, self._serving = self._serving, None
+        self._closing.set()
+        if serving is not None:
+            await asyncio.wait([serving], timeout=SECONDS_TO_STOP)
+            serving.cancel()
+            await asyncio.wait([serving], timeout=SECONDS_TO_STOP)
+        self._session = self._tools = None
+        self._closing = asyncio.Event()
+
+    def _to_config(self) -> McpToolsConfig:
+        return McpToolsConfig(name=self.name, server=self._server)
+
+    @classmethod
+    def _from_config(cls, config: McpToolsConfig) -> Self:
+        return cls(config.name, config.server)
+
+    async def _known(self) -> dict[str, Tool]:
+        async with self._starting:
+            if self._tools is None:
+                self._tools = await self._started()
+            return self._tools
+
+    async def _started(self) -> dict[str, Tool]:
+        if why := self.problem():
+            _log.warning("MCP server %s %s", self.name, why)
+            return {}
+        ready: asyncio.Future[dict[str, Tool]] = asyncio.get_running_loop().create_future()
+        self._serving = asyncio.create_task(self._serve(ready))
+        try:
+            async with asyncio.timeout(self._server.timeout):
+                return await ready
+        except TimeoutError:
+            why = f"it did not answer within {self._server.timeout:g} seconds"
+        except Exception as error:  # noqa: BLE001  (a command that is not there, no connection, no MCP)
+            why = first_line(error) or type(error).__name__
+        _log.warning("MCP server %s cannot be used: %s. The run goes on without its tools.", self.name, why)
+        self._serving.cancel()
+        return {}
+
+    async def _serve(self, ready: asyncio.Future[dict[str, Tool]]) -> None:
+        """The session's own task: what the `mcp` package opens must be closed where it was opened."""
+        try:
+            async with _connected(self._server) as session:
+                await session.initialize()
+                tools = (await session.list_tools()).tools
+                self._session = session
+                if not ready.done():
+                    ready.set_result({_name(self.name, tool): tool for tool in tools})
+                await self._closing.wait()
+        except Exception as error:  # noqa: BLE001  (whoever waits for it is told)
+            if not ready.done():
+                ready.set_exception(_cause(error))
+        finally:
+            self._session = None
+
+
+@asynccontextmanager
+async def _connected(server: McpServer) -> AsyncIterator[ClientSession]:
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
+    limit = timedelta(seconds=server.timeout)
+    if server.url is not None:
+        headers = {name: value.get_secret_value() for name, value in server.headers.items()}
+        async with _over_http(server, headers) as (read, write), ClientSession(read, write, limit) as session:
+            yield session
+        return
+    own = {name: value.get_secret_value() for name, value in server.env.items()}
+    params = StdioServerParameters(command=server.command or "", args=server.args, env=own)
+    # What a server prints beside the protocol is not for the terminal.
+    with Path(os.devnull).open("w") as nowhere:  # noqa: ASYNC230  (nothing to wait for)
+        async with stdio_client(params, errlog=nowhere) as (read, write), ClientSession(read, write, limit) as session:
+            yield session
+
+
+@asynccontextmanager
+async def _over_http(server: McpServer, headers: dict[str, str]) -> AsyncIterator[tuple[Any, Any]]:
+    from mcp.client.streamable_http import streamablehttp_client
+
+    assert server.url is not None
+    with warnings.catch_warnings():  # Its successor has no headers, and is not in the older 1.x.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        opened = streamablehttp_client(server.url, headers=headers, timeout=server.timeout)
+    async with opened as (read, write, _):
+        yield read, write
+
+
+def _name(server: str, tool: Tool) -> str:
+    return _ODD.sub("_", f"{server}_{tool.name}")[:MAX_NAME_CHARS]
+
+
+def _schema(name: str, tool: Tool) -> ToolSchema:
+    given = tool.inputSchema
+    return ToolSchema(
+        name=name,
+        description=cut(tool.description or "", MAX_DESCRIPTION_CHARS),
+        parameters=ParametersSchema(
+            type="object",
+            properties=given.get("properties", {}),
+            required=given.get("required", []),
+            additionalProperties=bool(given.get("additionalProperties", False)),
+        ),
+    )
+
+
+def _text(result: CallToolResult) -> str:
+    """The texts of a result; what is no text is named by its kind."""
+    texts = []
+    for part in result.content:
+        resource = getattr(part, "resource", part)
+        text = getattr(resource, "text", None)
+        texts.append(text if isinstance(text, str) else f"[{part.type}]")
+    return "\n".join(texts)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The first error of a group: anyio wraps them."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

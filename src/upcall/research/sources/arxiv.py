@@ -1,0 +1,99 @@
+"""arXiv, by its Atom API (https://info.arxiv.org/help/api/user-manual.html) and the papers' PDF files."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from upcall.research.sources.base import Hit, Passage, SourceUnavailable
+from upcall.research.sources.http import Reply, fetched, missing
+from upcall.research.sources.passages import passage_of
+from upcall.research.sources.readers import INSTALL, Text
+from upcall.research.sources.web import bounded, page_text
+
+ARXIV = "arxiv"
+_ATOM = {"atom": "http://www.w3.org/2005/Atom"}
+_ID = re.compile(r"(?:arxiv:)?((?:\d{4}\.\d{4,5}|[a-z-]+(?:\.[A-Z]{2})?/\d{7})(?:v\d+)?)", re.IGNORECASE)
+_WORD = re.compile(r"\w+")
+
+
+class Arxiv:
+    """Papers, by id (``2401.01234``); `api_url` and `pdf_url` are where the API and the papers are.
+
+    A paper is read page by page; where its PDF cannot be had, its abstract is all there is.
+    """
+
+    id = ARXIV
+    description = "arXiv's papers"
+
+    def __init__(
+        self,
+        api_url: str = "https://export.arxiv.org/api/query",
+        pdf_url: str = "https://export.arxiv.org/pdf",
+    ) -> None:
+        self._api, self._pdf = api_url, pdf_url.rstrip("/")
+        self._papers: dict[str, Text] = {}
+
+    def problem(self) -> str | None:
+        """Packages are needed, and no key."""
+        return missing() or (None if importlib.util.find_spec("defusedxml") else INSTALL)
+
+    async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
+        """Papers with title, authors, date and abstract."""
+        words = _WORD.findall(bounded(query))
+        if not words:
+            raise ValueError("Give at least one word to look for.")
+        search = " AND ".join(f"all:{word}" for word in words)
+        params = {"search_query": search, "max_results": str(max(1, min(limit, 20))), "sortBy": "relevance"}
+        found = _entries(await fetched("arXiv", self._api, params=params))
+        return [replace(hit, score=-float(rank)) for rank, hit in enumerate(found)]
+
+    async def read(self, ref: str, start: int = 1) -> Passage:
+        """A paper from a page on, its abstract where the PDF cannot be read."""
+        found = _ID.fullmatch(ref.strip())
+        if found is None:
+            raise ValueError(f"{ref!r} is no arXiv id. Give one as the search does, such as 2401.01234.")
+        paper = found[1]
+        if paper in self._papers:
+            return passage_of(ARXIV, ref, self._papers[paper], start)
+        try:
+            reply = await fetched("arXiv", f"{self._pdf}/{paper}")
+            self._papers[paper] = await asyncio.to_thread(page_text, replace(reply, content_type="application/pdf"))
+        except (SourceUnavailable, ValueError) as error:
+            return await self._abstract(ref, paper, str(error))
+        return passage_of(ARXIV, ref, self._papers[paper], start)
+
+    async def _abstract(self, ref: str, paper: str, why: str) -> Passage:
+        hits = _entries(await fetched("arXiv", self._api, params={"id_list": paper, "max_results": "1"}))
+        if not hits:
+            raise ValueError(f"There is no paper {paper!r} on arXiv. Search for it first.")
+        note = f"Only the abstract can be had. {why}"
+        return Passage(source=ARXIV, ref=ref, title=hits[0].title, text=hits[0].text, place="abstract", note=note)
+
+
+def _entries(reply: Reply) -> list[Hit]:
+    """The papers of a feed. arXiv sends an entry of its own for an error, which has no paper's id."""
+    from defusedxml import DefusedXmlException
+    from defusedxml.ElementTree import ParseError, fromstring
+
+    try:
+        feed = fromstring(reply.data)
+    except (ParseError, DefusedXmlException, ValueError) as error:
+        raise SourceUnavailable("arXiv sent something that is no feed.") from error
+    hits = []
+    for entry in feed.iterfind("atom:entry", _ATOM):
+        paper = _ID.search(_said(entry, "id").rpartition("/abs/")[2])
+        if paper is not None:
+            authors = ", ".join(_said(author, "name") for author in entry.iterfind("atom:author", _ATOM))
+            about = f"{_said(entry, 'title')}\n{authors[:300]}, {_said(entry, 'published')[:10]}"
+            abstract = f"{about}\n{_said(entry, 'summary')}"
+            hits.append(Hit(source=ARXIV, ref=paper[1], title=_said(entry, "title"), text=abstract, place="abstract"))
+    return hits
+
+
+def _said(element: Any, name: str) -> str:
+    return " ".join((element.findtext(f"atom:{name}", "", _ATOM) or "").split())

@@ -1,0 +1,372 @@
+"""The user's documents: the files and folders that were named, all of them and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import threading
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, count, islice
+from pathlib import Path
+from typing import TypeVar
+
+from upcall.errors import ConfigurationError
+from upcall.questions.question import sendable
+from upcall.research.sources.base import Hit, Passage
+from upcall.research.sources.index import Damaged, DocumentIndex, Found, Known
+from upcall.research.sources.passages import Part, passage_of
+from upcall.research.sources.readers import SUFFIXES, NotReadable, Text
+
+T = TypeVar("T")
+
+DOCUMENTS = "documents"
+"""The id of the user's documents as a source."""
+
+MAX_TERMS = 32
+CANDIDATES = 200
+CLOSE = 25
+"""Within how many words terms stand close together."""
+
+HITS_A_DOCUMENT = 3
+"""How many hits of one document a search gives, as long as others have any."""
+
+MAX_LISTED = 50
+"""How many documents a prompt names, each with its summary."""
+
+SECONDS_TO_LIST = 3.0
+"""How long reading the documents that are listed may take, where the index does not know them yet."""
+
+MAX_NAMED = 10
+MAX_NAME_CHARS = 300
+SAME = 0.7
+"""Of two passages' words in rows of three, how many must be the same for one to stand for both."""
+
+_WORD = re.compile(r"\w+")
+_NO_SPACES = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+")
+_COMMON = frozenset(
+    word
+    for words in (
+        "a about after all also am an and any are as at be because been before being both but by can could did do",
+        "does each few for from had has have he her here him his how i if in into is it its just may me more most",
+        "much many my no nor not of off often on once only or other our out over own rather same she should so some",
+        "such than that the their them then there these they this those through to too under until up us very was we",
+        "were what when where which while who whom why will with would you your",
+    )
+    for word in words.split()
+)
+"""English words that tell nothing of what is looked for. Those of other languages weigh little, being so common."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A document as it is listed: its name, and what it is about as far as that is known."""
+
+    name: str
+    summary: str = ""
+
+
+class Documents:
+    """The documents under `paths`: files by name, and folders with all that is in them at any depth.
+
+    Hidden files and folders are passed over, and so are links that lead out of a folder. The index is kept in the
+    user's cache folder, or in `index`. What cannot be read is told by name with the results.
+
+    Raises:
+        ConfigurationError: a path does not exist, or names a file of a kind that is none of ours.
+    """
+
+    id = DOCUMENTS
+    description = "the user's documents"
+
+    def __init__(self, paths: Sequence[str | Path], index: Path | None = None) -> None:
+        self.paths = [Path(path).expanduser().absolute() for path in paths]
+        for path in self.paths:
+            _refuse_unusable(path)
+        self._index_folder = index
+        self._opened_index: DocumentIndex | None = None
+        self._look()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all documents, which are what `read` takes."""
+        return list(self._files)
+
+    def listed(self, limit: int = MAX_LISTED) -> list[Listed]:
+        """The first documents with their summaries; if there are more, the last entry says how many."""
+        if not self._files:
+            return []
+        files = dict(islice(self._files.items(), limit))
+
+        def known() -> list[Listed]:
+            self._index.refresh(files.values(), all_files=False, seconds=SECONDS_TO_LIST)
+            read = self._index.known()
+            return [Listed(name, _about(read[path]) if path in read else "") for name, path in files.items()]
+
+        listed = self._mended(known)
+        if more := len(self._files) - len(files):
+            listed.append(Listed(f"... and {more} more documents", "search_documents finds what is in them"))
+        return listed
+
+    def problem(self) -> str | None:
+        """None: files need neither a network nor a key."""
+        return None
+
+    async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
+        """The best passages for the words of a query, whatever else it holds: near-duplicates are one hit."""
+        terms = terms_of(query)
+        if not terms:
+            raise ValueError("Give at least one word to look for.")
+        given_up = threading.Event()
+        try:
+            return await asyncio.to_thread(self._mended, lambda: self._search(terms, limit, given_up))
+        except asyncio.CancelledError:
+            given_up.set()  # A thread cannot be cancelled, and the program would wait for it to index all the rest.
+            raise
+
+    async def read(self, ref: str, start: int = 1) -> Passage:
+        """The document of that name, from a line, page, paragraph or row on."""
+        return await asyncio.to_thread(self._mended, lambda: self._passage(ref, start))
+
+    async def remarks(self) -> str:
+        """How many documents there are, and which cannot be read, in a line."""
+        return await asyncio.to_thread(self._mended, self._remarks)
+
+    def _search(self, terms: list[str], limit: int, given_up: threading.Event) -> list[Hit]:
+        self._look()
+        self._index.refresh(self._files.values(), given_up=given_up)
+        names = {path: name for name, path in self._files.items()}
+        found = self._index.search(terms, CANDIDATES, HITS_A_DOCUMENT)
+        there = [each for each in found if any(path in names for path in each.paths)]
+        there = _spread(sorted(there, key=lambda each: -each.score * _closeness(terms, each.part)))
+        return [_hit(each, names, also) for each, also in _folded(there[: 5 * limit], names, limit)]
+
+    def _passage(self, ref: str, start: int) -> Passage:
+        if ref not in self._files:
+            self._look()
+        path = self._files.get(ref)
+        if path is None:
+            raise ValueError(f"There is no document {ref!r}. {self._some_names()}")
+        self._index.refresh([path], all_files=False)
+        if path in self._index.unread:
+            raise ValueError(f"{ref} {self._index.unread[path]}.")
+        try:
+            text = self._index.text(path)
+        except NotReadable as problem:
+            raise ValueError(f"{ref} cannot be read: it {problem}.") from problem
+        return passage_of(DOCUMENTS, ref, text, start)
+
+    def _remarks(self) -> str:
+        known = self._index.known()
+        problems = {name: known[path].problem for name, path in self._files.items() if path in known}
+        problems |= {name: self._index.unread.get(path) for name, path in self._files.items() if path not in known}
+        unread = [f"{name} ({why})" for name, why in chain(problems.items(), self._outside.items()) if why]
+        more = f" and {len(unread) - MAX_NAMED} more" if len(unread) > MAX_NAMED else ""
+        said = f" Not readable: {', '.join(unread[:MAX_NAMED])}{more}." if unread else ""
+        return f"{len(self._files)} documents.{said}"
+
+    def _some_names(self) -> str:
+        names = self.names
+        more = f", and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+        return f"Documents: {', '.join(names[:MAX_LISTED]) or 'none'}{more}."
+
+    @property
+    def _index(self) -> DocumentIndex:
+        if self._opened_index is None:
+            self._opened_index = DocumentIndex(self.paths, self._index_folder)
+        return self._opened_index
+
+    def _mended(self, work: Callable[[], T]) -> T:
+        """Once more with a new index, where the old one turns out to be damaged."""
+        try:
+            return work()
+        except Damaged:
+            return work()
+
+    def _look(self) -> None:
+        """See which files there are now."""
+        self._files, self._outside = _found(self.paths)
+
+
+def terms_of(query: str) -> list[str]:
+    """What to look for: each word of a query once, without the commonest where there are others. A language without
+    spaces gives each two characters that stand together; a word in which case hides letters is there in both forms."""
+    words = list(dict.fromkeys(_WORD.findall(unicodedata.normalize("NFKC", query))))
+    telling = [word for word in words if word.casefold() not in _COMMON] or words
+    terms = (form for word in telling for piece in _split(word) for form in (piece.lower(), piece.casefold()))
+    return list(islice(dict.fromkeys(terms), MAX_TERMS))
+
+
+def _split(word: str) -> Iterator[str]:
+    end = 0
+    for run in _NO_SPACES.finditer(word):
+        if run.start() > end:
+            yield word[end : run.start()]
+        yield from (run[0][at : at + 2] for at in range(max(1, len(run[0]) - 1)))
+        end = run.end()
+    if end < len(word):
+        yield word[end:]
+
+
+# -- hits and passages ------------------------------------------------------------------------------------------------
+
+
+def _closeness(terms: Sequence[str], part: Part) -> float:
+    """From 1, where the terms stand apart, to 2, where all of them stand close together: what BM25 does not see."""
+    starts = tuple(term[: max(4, len(term) - 3)] for term in terms)
+    if len(starts) < 2:
+        return 1.0
+    words = _WORD.findall(f"{part.heading} {part.text}".casefold())
+    if not part.text.isascii():
+        words = [piece for word in words for piece in _split(word)]
+    at = [
+        (number, start)
+        for number, word in enumerate(words)
+        if word.startswith(starts)
+        for start in starts
+        if word.startswith(start)
+    ]
+    best = 0
+    for first, (number, _) in enumerate(at):
+        near = {term for other, term in at[first : first + 4 * len(starts)] if other - number < CLOSE}
+        best = max(best, len(near))
+    return 1.0 + max(0, best - 1) / (len(starts) - 1)
+
+
+def _spread(found: Sequence[Found]) -> list[Found]:
+    """Those of a document that has enough better ones come last."""
+    number = Counter[Path]()
+    crowding: list[bool] = []
+    for each in found:
+        number[each.paths[0]] += 1
+        crowding.append(number[each.paths[0]] > HITS_A_DOCUMENT)
+    return [each for _, each in sorted(zip(crowding, found, strict=True), key=lambda pair: pair[0])]
+
+
+def _folded(found: Sequence[Found], names: Mapping[Path, str], limit: int) -> list[tuple[Found, list[str]]]:
+    """The hits, each with the names and places of those that say nearly the same."""
+    kept: list[tuple[Found, list[str], frozenset[object]]] = []
+    for each in found:
+        rows = _rows_of_words(each.part.text)
+        twin = next((also for _, also, other in kept if _alike(rows, other)), None)
+        if twin is not None:
+            twin.append(_where(each, names))
+        elif len(kept) < limit:
+            copies = [replace(each, paths=(path,)) for path in each.paths if path in names][1:]
+            kept.append((each, [_where(copy, names) for copy in copies], rows))
+    return [(each, also[:MAX_NAMED]) for each, also, _ in kept]
+
+
+def _rows_of_words(text: str) -> frozenset[object]:
+    words = [word.casefold() for word in _WORD.findall(text)]
+    return frozenset(zip(words, words[1:], words[2:], strict=False)) or frozenset(words)
+
+
+def _alike(one: frozenset[object], other: frozenset[object]) -> bool:
+    return len(one & other) >= SAME * max(1, len(one | other))
+
+
+def _where(found: Found, names: Mapping[Path, str]) -> str:
+    name = next(names[path] for path in found.paths if path in names)
+    return f"{name}, {Text(found.unit, []).place(found.part.first, found.part.last)}"
+
+
+def _hit(found: Found, names: Mapping[Path, str], also: Sequence[str]) -> Hit:
+    name = next(names[path] for path in found.paths if path in names)
+    part: Part = found.part
+    return Hit(
+        source=DOCUMENTS,
+        ref=name,
+        title=name,
+        text=part.text,
+        place=Text(found.unit, []).place(part.first, part.last),
+        start=part.first,
+        score=found.score,
+        also=tuple(also),
+    )
+
+
+def _about(known: Known) -> str:
+    return f"cannot be read: it {known.problem}" if known.problem else known.summary
+
+
+# -- the files --------------------------------------------------------------------------------------------------------
+
+
+def _refuse_unusable(path: Path) -> None:
+    if path.is_dir():
+        return
+    if not path.is_file():
+        raise ConfigurationError(f"Document {path} does not exist. Name files or folders that do.")
+    if path.suffix.lower() not in SUFFIXES:
+        readable = ", ".join(sorted(SUFFIXES))
+        raise ConfigurationError(f"Document {path} cannot be read as text. Readable: {readable}.")
+    if not os.access(path, os.R_OK):
+        raise ConfigurationError(f"Document {path} cannot be read: permission denied.")
+
+
+def _found(paths: Sequence[Path]) -> tuple[dict[str, Path], dict[str, str]]:
+    """The documents by name, and the links among them that lead elsewhere. A file that is named twice, or by itself and
+    within a folder, is one document."""
+    found: dict[str, Path] = {}
+    outside: dict[str, str] = {}
+    real: set[str] = set()
+    for path in paths:
+        root = os.path.realpath(path) if path.is_dir() else None
+        for name, file, at in _files_in(root, outside) if root else [(path.name, str(path), os.path.realpath(path))]:
+            if at not in real:
+                real.add(at)
+                found[_free_name(_one_line(name), path if root else path.parent, found)] = Path(file)
+    return found, outside
+
+
+def _files_in(root: str, outside: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    """The documents in a folder, sorted: the name within it, the path, and where the file really is. The last is looked
+    up for links alone, which is what takes long."""
+    files = sorted(_walked(root), key=lambda each: each[0].split("/"))
+    for name, entry in files:
+        at = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+        if at == entry.path or at.startswith(os.path.join(root, "")):
+            yield name, entry.path, at
+        else:
+            outside[_one_line(name)] = "is a link that leads out of the folder"
+
+
+def _walked(folder: str, within: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                name = f"{within}{entry.name}"
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _walked(entry.path, f"{name}/")
+                elif os.path.splitext(entry.name)[1].lower() in SUFFIXES and _is_file(entry):
+                    yield name, entry
+    except OSError:  # A folder that may not be read has nothing to find.
+        return
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # A link to itself.
+        return False
+
+
+def _one_line(name: str) -> str:
+    """A name as it can be shown and given back: what does not print in it could be taken for more than a name."""
+    if name.isascii() and name.isprintable():
+        return name[-MAX_NAME_CHARS:]
+    shown = "".join(char if char.isprintable() else "?" for char in sendable(name))
+    return shown[-MAX_NAME_CHARS:]
+
+
+def _free_name(name: str, folder: Path, taken: Mapping[str, Path]) -> str:
+    if name not in taken:
+        return name
+    names = chain((f"{_one_line(folder.name)}/{name}",), (f"{name} ({number})" for number in count(2)))
+    return next(each for each in names if each not in taken)

@@ -1,0 +1,174 @@
+"""HTTP for the sources: limits on time, size and redirects, a line for what goes wrong, no way to private addresses.
+
+An address that a model names may come from a page that it read. So before a page is read, its host is resolved here,
+every address it has must be public, and the connection goes to the very address that was looked at: a name that
+resolves to something else the next moment leads nowhere. A redirect goes through the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from upcall.errors import first_line
+from upcall.research.sources.base import SourceUnavailable
+from upcall.research.sources.readers import INSTALL
+
+if TYPE_CHECKING:
+    import httpx
+
+SECONDS_TO_CONNECT = 10.0
+SECONDS_IN_ALL = 30.0
+MAX_BYTES = 10_000_000
+MAX_REDIRECTS = 5
+AGENT = "upcall/0.1 (research agent; https://pypi.org/project/upcall)"
+
+Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The IP addresses of a host."""
+
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a server sent: the address it came from in the end, its type, and the bytes."""
+
+    url: str
+    content_type: str
+    data: bytes
+
+
+class Refused(ValueError):
+    """An address that may not be read. The text is for the model."""
+
+
+def missing() -> str | None:
+    """What is to be installed for the network, None where nothing is."""
+    return None if importlib.util.find_spec("httpx") else INSTALL
+
+
+async def fetched(
+    who: str,
+    url: str,
+    *,
+    method: str = "GET",
+    transport: httpx.AsyncBaseTransport | None = None,
+    redirects: int = MAX_REDIRECTS,
+    seconds: float = SECONDS_IN_ALL,
+    **request: Any,
+) -> Reply:
+    """What a server sends for a request (`params`, `json`, `headers` as httpx takes them).
+
+    Raises:
+        SourceUnavailable: `who` cannot be reached, takes too long, sends too much, or refuses (401, 403, 429, 5xx).
+        ValueError: there is nothing at this address (another HTTP 4xx, too many redirects), or it may not be read.
+    """
+    import httpx
+
+    limits = httpx.Limits(max_keepalive_connections=0)  # A connection is for one host, also where two share an address.
+    options: dict[str, Any] = {"transport": transport} if transport is not None else {"limits": limits}
+    headers = {"User-Agent": AGENT, **request.pop("headers", {})}
+    try:
+        async with (
+            asyncio.timeout(seconds),
+            httpx.AsyncClient(
+                timeout=SECONDS_TO_CONNECT, follow_redirects=redirects > 0, max_redirects=redirects, **options
+            ) as client,
+            client.stream(method, url, headers=headers, **request) as response,
+        ):
+            _refuse_error(who, response.status_code)
+            data = bytearray()
+            async for block in response.aiter_bytes():
+                data += block
+                if len(data) > MAX_BYTES:
+                    raise SourceUnavailable(f"{who} sent more than {MAX_BYTES // 1_000_000} MB.")
+            kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+            return Reply(str(response.url), kind, bytes(data))
+    except TimeoutError as error:
+        raise SourceUnavailable(f"{who} did not answer within {seconds:g} seconds.") from error
+    except httpx.TimeoutException as error:
+        raise SourceUnavailable(f"{who} did not answer in time ({type(error).__name__}).") from error
+    except httpx.TooManyRedirects as error:
+        raise ValueError(f"{who} redirects more than {redirects} times.") from error
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        raise ValueError(f"{url!r} is no address that can be read: {first_line(error)}.") from error
+    except httpx.HTTPError as error:
+        raise SourceUnavailable(f"{who} cannot be reached ({type(error).__name__}).") from error
+
+
+def _refuse_error(who: str, status: int) -> None:
+    if status in (401, 403):
+        raise SourceUnavailable(f"{who} refuses access (HTTP {status}).")
+    if status == 429 or status >= 500:
+        raise SourceUnavailable(f"{who} is overloaded or broken (HTTP {status}).")
+    if status >= 300:
+        raise ValueError(f"{who} has nothing there (HTTP {status}).")
+
+
+def guarded(private_hosts: Sequence[str] = (), resolve: Resolve | None = None) -> httpx.AsyncBaseTransport:
+    """A transport that connects to public addresses alone, and to the hosts named in `private_hosts` (``wiki.corp`` or
+    ``127.0.0.1:8000``). It raises `Refused` for any other."""
+    import httpx
+
+    allowed = {host.lower() for host in private_hosts}
+    look_up = resolve or _resolved
+
+    class Guarded(httpx.AsyncBaseTransport):
+        def __init__(self) -> None:
+            self._inner = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_keepalive_connections=0), retries=0)
+
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            url = request.url
+            if url.scheme not in ("http", "https") or not url.host:
+                raise Refused(f"{str(url)!r} cannot be read: only http and https addresses can.")
+            if url.userinfo:
+                raise Refused("An address with a user name or a password in it is not read.")
+            host = url.raw_host.decode("ascii").lower()
+            port = url.port or (443 if url.scheme == "https" else 80)
+            private = {host, f"{host}:{port}"} & allowed
+            addresses = await look_up(host, port)
+            if not addresses:
+                raise httpx.ConnectError("the host is not known", request=request)
+            bad = [address for address in addresses if not private and not is_public(address)]
+            if bad:
+                raise Refused(f"{host} is a private address, which is not read. Name a public one.")
+            request.extensions = {**request.extensions, "sni_hostname": host}
+            request.url = url.copy_with(host=addresses[0])  # The Host header was set before, from the name.
+            try:
+                response = await self._inner.handle_async_request(request)
+            finally:
+                request.url = url  # A redirect is taken from here.
+            return response
+
+        async def aclose(self) -> None:
+            await self._inner.aclose()
+
+    return Guarded()
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is one of the public internet; one within another counts too."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo or (None, None))[1]
+        if inner is None and ip in _NAT64:
+            inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(str(inner))
+    return ip.is_global and not ip.is_multicast and not ip.is_reserved
+
+
+async def _resolved(host: str, port: int) -> Sequence[str]:
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    return list(dict.fromkeys(str(each[4][0]) for each in found))

@@ -1,0 +1,445 @@
+"""The index of a set of documents: SQLite's FTS5, kept between runs, brought up to date by what the files hold.
+
+It is a cache and nothing more: it can be deleted at any time, and one that is damaged or of another version is made
+anew. What was read of a file is stored in one transaction, so that a kill leaves what was done until then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import tempfile
+import threading
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from importlib.util import find_spec
+from pathlib import Path
+
+from upcall import progress
+from upcall.research.sources.base import SourceUnavailable
+from upcall.research.sources.isolated import SECONDS_A_FILE, IsolatedReader
+from upcall.research.sources.passages import Part, parts_of
+from upcall.research.sources.readers import INSTALL, MAX_FILE_BYTES, NotReadable, Text, is_isolated, read_file
+
+VERSION = 1
+"""Of the tables, of the readers and of how texts are cut: an index of another one is made anew."""
+
+FILES_A_TRANSACTION = 64
+CHARS_A_TRANSACTION = 4_000_000
+SECONDS_A_TRANSACTION = 1.0
+SECONDS_BETWEEN_REPORTS = 1.0
+SECONDS_TO_WAIT = 30.0
+"""How long to wait for another process that writes."""
+
+CANDIDATES = 1_000
+"""How many of the best passages are looked at for those to show."""
+
+NS_RACY = 2_000_000_000
+"""A file that was changed so shortly before it was read may change again without its time telling so."""
+
+DAYS_KEPT = 90
+"""An index that nobody used for so long is deleted."""
+
+_TABLES = """
+CREATE TABLE contents (
+    id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, unit TEXT, title TEXT, summary TEXT, problem TEXT,
+    count INTEGER NOT NULL DEFAULT 0, units BLOB, first_passage INTEGER, last_passage INTEGER
+);
+CREATE TABLE files (
+    path BLOB PRIMARY KEY, size INTEGER NOT NULL, mtime INTEGER NOT NULL, read_at INTEGER NOT NULL,
+    content INTEGER NOT NULL REFERENCES contents
+) WITHOUT ROWID;
+CREATE INDEX files_content ON files(content);
+CREATE VIRTUAL TABLE passages USING fts5(
+    title, body, content UNINDEXED, first UNINDEXED, last UNINDEXED, tokenize = 'porter unicode61 remove_diacritics 2'
+);
+INSERT INTO passages(passages, rank) VALUES ('rank', 'bm25(2.0, 1.0)');
+"""
+
+_UNUSED = "SELECT id, first_passage, last_passage FROM contents WHERE id NOT IN (SELECT content FROM files)"
+
+_CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_NO_SPACES = re.compile("([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff])")
+_APART = "\u200b"
+"""Between the characters of languages that write no spaces, so that each is a word to FTS5; it is not seen."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the index knows of a file: what it is about, or why it cannot be read."""
+
+    summary: str
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """A passage that a search found, the better the higher its score, and the files that hold it."""
+
+    paths: tuple[Path, ...]
+    part: Part
+    unit: str
+    score: float
+
+
+class DocumentIndex:
+    """The index of the documents under some paths, in a file of a folder (that of the user's cache, if not given).
+
+    Every method may be called from any thread, and several processes may use the same index.
+    """
+
+    def __init__(self, paths: Iterable[Path], folder: Path | None = None) -> None:
+        named = "\0".join(sorted(os.path.realpath(path) for path in paths))
+        name = blake2b(os.fsencode(named), digest_size=12).hexdigest()
+        self.file = _usable(folder) / f"{name}.db"
+        with suppress(OSError):
+            os.utime(self.file)  # It is in use.
+        self._writing = threading.Lock()
+        self._tried_again = False
+        self.unread: dict[Path, str] = {}
+        """The files that could not be opened when they were looked at last, and why."""
+
+    # -- bringing it up to date ---------------------------------------------------------------------------------------
+
+    def refresh(
+        self,
+        files: Iterable[Path],
+        *,
+        all_files: bool = True,
+        seconds: float | None = None,
+        given_up: threading.Event | None = None,
+    ) -> int:
+        """Read the files that are new or were changed; where these are `all_files`, the others leave the index.
+
+        How many were read. It stops after so many `seconds`, if given, or once it is `given_up`; the rest is read the
+        next time.
+        """
+        until = None if seconds is None else time.monotonic() + seconds
+        with self._writing, self._mended():
+            return self._refresh(list(files), all_files, until, given_up or threading.Event())
+
+    def _refresh(self, files: list[Path], all_files: bool, until: float | None, given_up: threading.Event) -> int:
+        with self._opened() as db:
+            self._try_again(db)
+            known = {row[0]: row[1:] for row in db.execute("SELECT path, size, mtime, read_at FROM files")}
+            stale: list[Path] = []
+            self.unread = {}
+            for path in files:
+                with self._noting(path):
+                    now, was = path.stat(), known.get(os.fsencode(path))
+                    same = was is not None and was[:2] == (now.st_size, now.st_mtime_ns)
+                    if not same or (was is not None and was[2] - was[1] < NS_RACY):
+                        stale.append(path)
+            if all_files and (gone := known.keys() - {os.fsencode(path) for path in files} - set(self._closed())):
+                with _transaction(db):
+                    db.executemany("DELETE FROM files WHERE path = ?", ((path,) for path in gone))
+            read = self._read(db, stale, until, given_up)
+            if db.execute(_UNUSED).fetchone():
+                with _transaction(db):
+                    _drop_unused(db)
+        return read
+
+    def _closed(self) -> Iterator[bytes]:
+        """Files that are there and cannot be opened now: what is known of them stays."""
+        return (os.fsencode(path) for path in self.unread if path.exists())
+
+    def _read(self, db: sqlite3.Connection, files: list[Path], until: float | None, given_up: threading.Event) -> int:
+        batch: list[_Read] = []
+        chars = 0
+        read, done, told, written = 0, 0, time.monotonic(), time.monotonic()
+        with IsolatedReader() as reader:
+            for number, path in enumerate(files, start=1):
+                left = None if until is None else until - time.monotonic()
+                if given_up.is_set() or (left is not None and left <= 0):
+                    break
+                with self._noting(path), suppress(TimeoutError):
+                    each = _read(db, path, reader, left)
+                    batch.append(each)
+                    chars += each.chars
+                    read += each.text is not None
+                done = number
+                now = time.monotonic()
+                if (
+                    len(batch) >= FILES_A_TRANSACTION
+                    or chars > CHARS_A_TRANSACTION
+                    or (now - written > SECONDS_A_TRANSACTION)
+                ):
+                    _store(db, batch)
+                    batch, chars, written = [], 0, now
+                if now - told > SECONDS_BETWEEN_REPORTS:
+                    progress.report("files indexed", number, len(files))
+                    told = now
+            _store(db, batch)
+        if read:
+            progress.report("files indexed", done, len(files))
+        return read
+
+    def _try_again(self, db: sqlite3.Connection) -> None:
+        """What could not be read for want of a package is read when that is there."""
+        if not self._tried_again and all(map(find_spec, ("pypdf", "docx"))):
+            with _transaction(db):
+                lacking = "SELECT id FROM contents WHERE problem = ?"
+                db.execute(f"DELETE FROM files WHERE content IN ({lacking})", (INSTALL,))
+        self._tried_again = True
+
+    @contextmanager
+    def _noting(self, path: Path) -> Iterator[None]:
+        try:
+            yield
+        except TimeoutError:
+            raise
+        except OSError as error:
+            self.unread[path] = f"cannot be opened ({error.strerror or type(error).__name__})"
+
+    # -- what it knows ------------------------------------------------------------------------------------------------
+
+    def known(self) -> dict[Path, Known]:
+        """What it knows of each file."""
+        rows = "SELECT path, summary, problem FROM files JOIN contents ON contents.id = files.content"
+        with self._mended(), self._opened() as db:
+            return {Path(os.fsdecode(path)): Known(summary or "", why) for path, summary, why in db.execute(rows)}
+
+    def text(self, path: Path) -> Text:
+        """The text of a file.
+
+        Raises:
+            KeyError: it is not in the index.
+            NotReadable: it could not be read.
+        """
+        row = (
+            "SELECT unit, units, title, problem FROM files JOIN contents ON contents.id = files.content WHERE path = ?"
+        )
+        with self._mended(), self._opened() as db:
+            found = db.execute(row, (os.fsencode(path),)).fetchone()
+        if found is None:
+            raise KeyError(path)
+        unit, units, title, problem = found
+        if problem is not None:
+            raise NotReadable(problem)
+        return Text(unit, json.loads(zlib.decompress(units)), title)
+
+    def search(self, terms: Iterable[str], limit: int, of_one: int) -> list[Found]:
+        """The passages that hold some of the terms, best first; those of a document that has `of_one` better ones come
+        last. A term is a word, or several that stand together."""
+        query = " OR ".join(f'"{_apart(term).replace(chr(34), " ")}"' for term in terms)
+        best = "SELECT rowid, rank AS score FROM passages WHERE passages MATCH ? ORDER BY rank LIMIT ?"
+        numbered = (
+            "SELECT best.rowid, score, row_number() OVER (PARTITION BY content ORDER BY score) AS number "
+            f"FROM ({best}) AS best JOIN passages ON passages.rowid = best.rowid"
+        )
+        rows = (
+            "SELECT first, last, body, passages.title, unit, score, "
+            "(SELECT json_group_array(hex(path)) FROM (SELECT path FROM files WHERE content = contents.id ORDER BY 1)) "
+            f"FROM ({numbered}) AS best JOIN passages ON passages.rowid = best.rowid "
+            "JOIN contents ON contents.id = passages.content ORDER BY number > ?, score LIMIT ?"
+        )
+        with self._mended(), self._opened() as db:
+            found = db.execute(rows, (query, CANDIDATES, of_one, limit)).fetchall()
+        return [
+            Found(
+                paths=tuple(Path(os.fsdecode(bytes.fromhex(path))) for path in json.loads(paths)),
+                part=Part(first, last, body.replace(_APART, ""), title.replace(_APART, "")),
+                unit=unit,
+                score=-score,
+            )
+            for first, last, body, title, unit, score, paths in found
+        ]
+
+    # -- the file -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        db = sqlite3.connect(self.file, timeout=SECONDS_TO_WAIT, isolation_level=None)
+        try:
+            if _version(db) != VERSION:
+                with suppress(sqlite3.OperationalError):  # Another process is doing it; the file keeps it.
+                    db.execute("PRAGMA journal_mode = WAL")
+                _make_tables(db)
+            db.execute("PRAGMA synchronous = NORMAL")
+            yield db
+        finally:
+            db.close()
+
+    @contextmanager
+    def _mended(self) -> Iterator[None]:
+        """An index that is damaged is deleted, and said to be gone: the next call makes a new one."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            if (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF not in _CORRUPT:
+                raise SourceUnavailable(f"The index of the documents, {self.file}, cannot be used: {error}.") from error
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{self.file}{suffix}").unlink(missing_ok=True)
+            raise Damaged from error
+
+
+class Damaged(SourceUnavailable):
+    """The index was damaged and has been deleted."""
+
+    def __init__(self) -> None:
+        super().__init__("The index of the documents was damaged and is made anew. Try again.")
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What is to be stored of a file. Where its content is in the index already, there is no text and no problem."""
+
+    path: Path
+    size: int
+    mtime: int
+    read_at: int
+    digest: bytes
+    text: Text | None = None
+    problem: str | None = None
+
+    @property
+    def chars(self) -> int:
+        return sum(map(len, self.text.units)) if self.text else 0
+
+
+def _read(db: sqlite3.Connection, path: Path, reader: IsolatedReader, seconds: float | None) -> _Read:
+    now, read_at = path.stat(), time.time_ns()
+    if now.st_size > MAX_FILE_BYTES:  # Not read to the end, not even for its digest.
+        digest = blake2b(f"{path.name}\0{now.st_size}\0{now.st_mtime_ns}".encode(errors="replace")).digest()
+    else:
+        digest = _digest(path)
+    file = (path, now.st_size, now.st_mtime_ns, read_at, digest)
+    if db.execute("SELECT 1 FROM contents WHERE digest = ?", (digest,)).fetchone():
+        return _Read(*file)
+    try:
+        if is_isolated(path) and now.st_size:
+            allowed = None if seconds is None or seconds > SECONDS_A_FILE else seconds
+            return _Read(*file, text=reader.read(path, allowed))
+        return _Read(*file, text=read_file(path))
+    except NotReadable as problem:
+        return _Read(*file, problem=str(problem))
+
+
+def _digest(path: Path) -> bytes:
+    """Of what is in a file and of its name, which is searched too."""
+    digest = blake2b(path.name.encode(errors="replace") + b"\0", digest_size=20)
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.digest()
+
+
+def _store(db: sqlite3.Connection, batch: list[_Read]) -> None:
+    if not batch:
+        return
+    with _transaction(db):
+        for each in batch:
+            row = (os.fsencode(each.path), each.size, each.mtime, each.read_at, _content(db, each))
+            if row[-1] is not None:
+                db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", row)
+
+
+def _content(db: sqlite3.Connection, read: _Read) -> int | None:
+    """The id of what was read, stored unless it is there. None where another process has dropped it meanwhile."""
+    there = db.execute("SELECT id FROM contents WHERE digest = ?", (read.digest,)).fetchone()
+    if there is not None:
+        return int(there[0])
+    if read.text is None:
+        if read.problem is None:
+            return None
+        added = db.execute("INSERT INTO contents(digest, problem) VALUES (?, ?)", (read.digest, read.problem))
+        return added.lastrowid
+    text = read.text
+    units = zlib.compress(json.dumps(text.units).encode(), 1)
+    added = db.execute(
+        "INSERT INTO contents(digest, unit, title, summary, count, units) VALUES (?, ?, ?, ?, ?, ?)",
+        (read.digest, text.unit, text.title, text.summary(), len(text.units), units),
+    )
+    (last,) = db.execute("SELECT coalesce(max(rowid), 0) FROM passages").fetchone()
+    about = f"{' '.join(re.split(r'[^0-9A-Za-z]+', read.path.stem))} {text.title}".strip()
+    rows = [
+        (last + number, _apart(f"{about} {part.heading}"), _apart(part.text), added.lastrowid, part.first, part.last)
+        for number, part in enumerate(parts_of(text), start=1)
+    ]
+    db.executemany("INSERT INTO passages(rowid, title, body, content, first, last) VALUES (?, ?, ?, ?, ?, ?)", rows)
+    span = (last + 1, last + len(rows), added.lastrowid)
+    db.execute("UPDATE contents SET first_passage = ?, last_passage = ? WHERE id = ?", span)
+    return added.lastrowid
+
+
+def _drop_unused(db: sqlite3.Connection) -> None:
+    """What no file holds any more."""
+    for content, first, last in db.execute(_UNUSED).fetchall():
+        if first is not None:
+            db.execute("DELETE FROM passages WHERE rowid BETWEEN ? AND ?", (first, last))
+        db.execute("DELETE FROM contents WHERE id = ?", (content,))
+
+
+def _apart(text: str) -> str:
+    """A text as FTS5 is to see it. A half of a surrogate pair (a broken name) cannot be stored."""
+    if text.isascii():
+        return text
+    return _NO_SPACES.sub(rf"{_APART}\1{_APART}", text.replace(_APART, "")).encode(errors="replace").decode()
+
+
+@contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _make_tables(db: sqlite3.Connection) -> None:
+    with _transaction(db):
+        if _version(db) == VERSION:  # Another process was faster.
+            return
+        for table in ("passages", "files", "contents"):
+            db.execute(f"DROP TABLE IF EXISTS {table}")
+        for statement in _TABLES.split(";\n"):
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _usable(folder: Path | None) -> Path:
+    """The folder for the index; a temporary one, as long as the process lives, where that cannot be written."""
+    if folder is None:
+        from platformdirs import user_cache_path
+
+        folder = user_cache_path("upcall", appauthor=False) / "documents"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError:
+        return _temporary()
+    _delete_old(folder)
+    return folder
+
+
+_kept: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def _temporary() -> Path:
+    """One for the process; it is deleted with it."""
+    if not _kept:
+        _kept.append(tempfile.TemporaryDirectory(prefix="upcall-documents-"))
+    return Path(_kept[0].name)
+
+
+def _delete_old(folder: Path) -> None:
+    now = time.time()
+    for file in folder.glob("*.db"):
+        with suppress(OSError):
+            last = max(each.stat().st_mtime for each in (file, Path(f"{file}-wal")) if each.exists())
+            if now - last > DAYS_KEPT * 86_400:
+                for suffix in ("", "-wal", "-shm"):
+                    Path(f"{file}{suffix}").unlink(missing_ok=True)

@@ -1,0 +1,223 @@
+"""The web: search by Tavily, Brave or ddgs, and pages read as text."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias
+
+from upcall.errors import first_line
+from upcall.research.sources.base import Hit, Passage, SourceUnavailable
+from upcall.research.sources.http import Reply, Resolve, fetched, guarded, missing
+from upcall.research.sources.isolated import IsolatedReader
+from upcall.research.sources.passages import passage_of
+from upcall.research.sources.readers import INSTALL, NotReadable, Text
+
+WEB = "web"
+Engine: TypeAlias = Literal["tavily", "brave", "ddgs"]
+
+MAX_QUERY_CHARS = 400
+MAX_HITS = 20
+SECONDS_A_PAGE = 30.0
+"""How long a page's text may take to be told from what is around it."""
+
+KEPT_PAGES = 32
+
+
+class SearchEngine(Protocol):
+    """A way to search the web."""
+
+    def problem(self) -> str | None:
+        """Why it cannot be used, with the remedy."""
+        ...
+
+    async def search(self, query: str, limit: int) -> list[tuple[str, str, str]]:
+        """Address, title and a few words of each page, best first."""
+        ...
+
+
+class Tavily:
+    """https://docs.tavily.com/documentation/api-reference/endpoint/search"""
+
+    def __init__(self, key: str | None, base_url: str = "https://api.tavily.com") -> None:
+        self._key, self._base = key, base_url.rstrip("/")
+
+    def problem(self) -> str | None:
+        """A key is needed."""
+        return missing() or (None if self._key else "needs a key: set TAVILY_API_KEY")
+
+    async def search(self, query: str, limit: int) -> list[tuple[str, str, str]]:
+        """At most 20 pages."""
+        reply = await fetched(
+            "Tavily",
+            f"{self._base}/search",
+            method="POST",
+            redirects=0,
+            headers={"Authorization": f"Bearer {self._key}"},
+            json={"query": query, "max_results": limit},
+        )
+        found = entries("Tavily", reply, "results")
+        return [(text(each, "url"), text(each, "title"), text(each, "content")) for each in found]
+
+
+class Brave:
+    """https://api-dashboard.search.brave.com/app/documentation/web-search/get-started"""
+
+    def __init__(self, key: str | None, base_url: str = "https://api.search.brave.com") -> None:
+        self._key, self._base = key, base_url.rstrip("/")
+
+    def problem(self) -> str | None:
+        """A key is needed."""
+        return missing() or (None if self._key else "needs a key: set BRAVE_API_KEY")
+
+    async def search(self, query: str, limit: int) -> list[tuple[str, str, str]]:
+        """At most 20 pages."""
+        reply = await fetched(
+            "Brave",
+            f"{self._base}/res/v1/web/search",
+            redirects=0,
+            headers={"X-Subscription-Token": self._key or "", "Accept": "application/json"},
+            params={"q": query, "count": limit, "text_decorations": "false"},
+        )
+        found = entries("Brave", reply, "web", "results")
+        return [(text(each, "url"), text(each, "title"), text(each, "description")) for each in found]
+
+
+class Ddgs:
+    """The package ddgs, which asks search engines that need no key."""
+
+    def __init__(self, proxy: str | None = None) -> None:
+        self._proxy = proxy
+
+    def problem(self) -> str | None:
+        """The package is needed."""
+        return missing() or (None if importlib.util.find_spec("ddgs") else INSTALL)
+
+    async def search(self, query: str, limit: int) -> list[tuple[str, str, str]]:
+        """What the first of them to answer gives."""
+        found = await asyncio.to_thread(self._search, query, limit)
+        return [(text(each, "href"), text(each, "title"), text(each, "body")) for each in found]
+
+    def _search(self, query: str, limit: int) -> list[dict[str, Any]]:
+        from ddgs import DDGS
+        from ddgs.exceptions import DDGSException
+
+        try:
+            return DDGS(proxy=self._proxy, timeout=10).text(query, max_results=limit)
+        except DDGSException as error:
+            if "No results" in str(error):
+                return []
+            raise SourceUnavailable(f"Web search (ddgs) cannot be reached: {first_line(error)}.") from error
+
+
+class Web:
+    """Search by an engine; pages are read as their own text, a page a text of lines.
+
+    `private_hosts` are hosts with private addresses that may be read all the same; `resolve` tells the addresses of a
+    host, the system's way if not given.
+    """
+
+    id = WEB
+    description = "the web"
+
+    def __init__(
+        self, engine: SearchEngine, *, private_hosts: Sequence[str] = (), resolve: Resolve | None = None
+    ) -> None:
+        self._engine = engine
+        self._private_hosts, self._resolve = tuple(private_hosts), resolve
+        self._pages: dict[str, Text] = {}
+
+    def problem(self) -> str | None:
+        """Of the engine."""
+        return self._engine.problem()
+
+    async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
+        """Pages with a few words of each."""
+        found = await self._engine.search(bounded(query), max(1, min(limit, MAX_HITS)))
+        return [
+            Hit(source=WEB, ref=url, title=title, text=words, score=-float(rank))
+            for rank, (url, title, words) in enumerate(found)
+            if url.startswith(("http://", "https://"))
+        ]
+
+    async def read(self, ref: str, start: int = 1) -> Passage:
+        """A page or a PDF on the web from a line or page on. It is fetched once in a while of reading."""
+        if ref not in self._pages:
+            reply = await fetched(
+                "The page", ref, transport=guarded(self._private_hosts, self._resolve), seconds=SECONDS_A_PAGE
+            )
+            page = await asyncio.to_thread(page_text, reply)
+            if len(self._pages) >= KEPT_PAGES:
+                del self._pages[next(iter(self._pages))]
+            self._pages[ref] = page
+        return passage_of(WEB, ref, self._pages[ref], start)
+
+
+def bounded(query: str) -> str:
+    """A query that can be sent.
+
+    Raises:
+        ValueError: it is empty.
+    """
+    words = " ".join(query.split())[:MAX_QUERY_CHARS]
+    if not words:
+        raise ValueError("Give at least one word to look for.")
+    return words
+
+
+def page_text(reply: Reply) -> Text:
+    """What a server sent as text, by its type.
+
+    Raises:
+        ValueError: it is none.
+    """
+    suffix = _SUFFIXES.get(reply.content_type)
+    if suffix is None:
+        kind = reply.content_type or "something without a type"
+        raise ValueError(f"The page is {kind}, which cannot be read as text.")
+    with tempfile.TemporaryDirectory() as folder, IsolatedReader(SECONDS_A_PAGE) as reader:
+        file = Path(folder, f"page{suffix}")
+        file.write_bytes(reply.data)
+        try:
+            return reader.read(file)
+        except NotReadable as problem:
+            raise ValueError(f"The page cannot be read: it {problem}.") from problem
+
+
+_SUFFIXES = {
+    "text/html": ".html",
+    "application/xhtml+xml": ".html",
+    "application/pdf": ".pdf",
+    "text/plain": ".txt",
+    "text/markdown": ".md",
+    "text/csv": ".csv",
+    "application/json": ".json",
+    "text/xml": ".xml",
+    "application/xml": ".xml",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": ".docx",
+}
+
+
+def entries(who: str, reply: Reply, *path: str) -> list[dict[str, Any]]:
+    """The list of objects at a place in a reply in JSON; none where there is no such place.
+
+    Raises:
+        SourceUnavailable: the reply is no JSON.
+    """
+    try:
+        value = json.loads(reply.data)
+    except ValueError as error:
+        raise SourceUnavailable(f"{who} sent something that is no JSON.") from error
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def text(entry: dict[str, Any], name: str) -> str:
+    """A field as text, empty where it is none."""
+    value = entry.get(name)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,79 @@
+"""Wikipedia, by the Action API of MediaWiki: https://www.mediawiki.org/wiki/API:Main_page"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+
+from upcall.research.sources.base import Hit, Passage
+from upcall.research.sources.http import fetched, missing
+from upcall.research.sources.passages import passage_of
+from upcall.research.sources.readers import Text
+from upcall.research.sources.web import bounded, entries, text
+
+WIKIPEDIA = "wikipedia"
+_TAG = re.compile(r"<[^>]*>")
+
+
+class Wikipedia:
+    """Articles in one language; `base_url` is the address of its ``api.php``, that of Wikipedia if not given."""
+
+    id = WIKIPEDIA
+    description = "Wikipedia"
+
+    def __init__(self, language: str = "en", base_url: str | None = None) -> None:
+        self._api = base_url or f"https://{language}.wikipedia.org/w/api.php"
+
+    def problem(self) -> str | None:
+        """A package is needed, and no key."""
+        return missing()
+
+    async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
+        """Articles, each with the words around what was found."""
+        reply = await fetched(
+            "Wikipedia",
+            self._api,
+            params={
+                "action": "query",
+                "list": "search",
+                "srsearch": bounded(query),
+                "srlimit": str(max(1, min(limit, 20))),
+                "format": "json",
+                "formatversion": "2",
+            },
+        )
+        found = entries("Wikipedia", reply, "query", "search")
+        return [
+            Hit(
+                source=WIKIPEDIA,
+                ref=text(each, "title"),
+                title=text(each, "title"),
+                text=html.unescape(_TAG.sub("", text(each, "snippet"))),
+                score=-float(rank),
+            )
+            for rank, each in enumerate(found)
+            if text(each, "title")
+        ]
+
+    async def read(self, ref: str, start: int = 1) -> Passage:
+        """An article's text from a line on; a redirect is followed."""
+        title = bounded(ref)
+        reply = await fetched(
+            "Wikipedia",
+            self._api,
+            params={
+                "action": "query",
+                "prop": "extracts",
+                "explaintext": "1",
+                "redirects": "1",
+                "titles": title,
+                "format": "json",
+                "formatversion": "2",
+            },
+        )
+        pages = [page for page in entries("Wikipedia", reply, "query", "pages") if text(page, "extract")]
+        if not pages:
+            raise ValueError(f"There is no article {title!r}. Search for it first.")
+        article = Text("line", text(pages[0], "extract").splitlines(), text(pages[0], "title"))
+        return passage_of(WIKIPEDIA, ref, article, start)

@@ -1,0 +1,137 @@
+"""The researcher's tools: search the sources that there are, and read what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autogen_core import CancellationToken
+from autogen_core.tools import ToolResult, ToolSchema
+
+from upcall.autogen.workbenches import FileWorkbench, tool_result, tool_schema
+from upcall.research.sources.base import Source, SourceUnavailable
+from upcall.research.sources.documents import Documents
+from upcall.research.sources.fences import hits_text, passage_text, quoted
+
+MAX_HITS = 10
+
+
+@dataclass(frozen=True)
+class _Words:
+    """How the tools of a source are called, and what its references are."""
+
+    search: str
+    read: str
+    ref: str
+    is_what: str
+    unit: str = "line"
+
+
+_KNOWN = {
+    "documents": _Words(
+        "search_documents", "read_document", "name", "A document's name, as the search gives it.", "line, page or row"
+    ),
+    "web": _Words("search_web", "read_page", "address", "The address of a page, with https://."),
+    "arxiv": _Words("search_arxiv", "read_paper", "id", "A paper's id, as the search gives it.", "page"),
+    "wikipedia": _Words("search_wikipedia", "read_article", "title", "An article's title, as the search gives it."),
+}
+
+
+def _words(source: Source) -> _Words:
+    return _KNOWN.get(source.id) or _Words(
+        f"search_{source.id}", f"read_{source.id}", "ref", "What to read, as the search gives it."
+    )
+
+
+class SourcesWorkbench(FileWorkbench):
+    """Two tools for each source, one to search it and one to read. They change nothing.
+
+    What they give is fenced: where it is from stands in a line of its own, and the text between markers that it cannot
+    hold (`upcall.research.sources.fences`). A source that has a `problem` has no tools; the others work on without it.
+    """
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = list(sources)
+        usable = [source for source in self._sources if source.problem() is None]
+        self._searched = {_words(source).search: source for source in usable}
+        self._read = {_words(source).read: source for source in usable}
+
+    @property
+    def tool_names(self) -> frozenset[str]:
+        """The names of the tools of all sources, also of those that cannot be used now."""
+        words = [_words(source) for source in self._sources]
+        return frozenset(name for each in words for name in (each.search, each.read))
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why some sources cannot be used, a line each."""
+        return tuple(f"{source.id} {why}" for source in self._sources if (why := source.problem()) is not None)
+
+    async def list_tools(self) -> list[ToolSchema]:
+        """The schemas of the tools."""
+        return self.schemas()
+
+    def schemas(self) -> list[ToolSchema]:
+        """The same, for whoever cannot wait."""
+        return [schema for source in self._searched.values() for schema in _schemas(source)]
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        call_id: str | None = None,
+    ) -> ToolResult:
+        """Make one call. What the model did wrong, and what a source cannot give now, comes back as an error result."""
+        given = dict(arguments or {})
+        try:
+            if source := self._searched.get(name):
+                return tool_result(name, await _search(source, _text(given, "words")))
+            if source := self._read.get(name):
+                start = _number(given.get("start", given.get("first_line", 1)))
+                passage = await source.read(_text(given, _words(source).ref), start)
+                return tool_result(name, passage_text(passage))
+        except OSError as error:
+            return tool_result(name, f"{name} failed: {error.strerror or type(error).__name__}.", is_error=True)
+        except SourceUnavailable as error:
+            return tool_result(name, f"{error} Go on without it, and say so.", is_error=True)
+        except ValueError as error:
+            return tool_result(name, str(error), is_error=True)
+        return tool_result(name, f"There is no tool {name!r}.", is_error=True)
+
+
+async def _search(source: Source, words: str) -> str:
+    hits = await source.search(words, MAX_HITS)
+    remarks = await source.remarks() if isinstance(source, Documents) else ""
+    if not hits:
+        return f"Nothing found for {quoted(words)} in {source.description}. {remarks}".rstrip()
+    return hits_text(hits) + (f"\n\n{remarks}" if "Not readable" in remarks else "")
+
+
+def _schemas(source: Source) -> list[ToolSchema]:
+    words = _words(source)
+    searched = {"words": {"type": "string", "description": "Words to look for, or a question."}}
+    read = {
+        words.ref: {"type": "string", "description": words.is_what},
+        "start": {"type": "integer", "description": f"The {words.unit} to read from, 1 for the beginning."},
+    }
+    return [
+        tool_schema(words.search, f"Find passages in {source.description}, best first.", searched),
+        tool_schema(words.read, f"Read from {source.description}, a part at a time.", read),
+    ]
+
+
+def _text(given: Mapping[str, Any], argument: str) -> str:
+    value = given.get(argument)
+    if not isinstance(value, str):
+        raise ValueError(f"{argument!r} is needed, as text.")
+    return value
+
+
+def _number(value: object) -> int:
+    """A whole number; also as text or with a decimal point, as some models write it."""
+    try:
+        return int(value)  # type: ignore[call-overload,no-any-return]  # what int() refuses is caught
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ValueError("'start' must be a whole number.") from error

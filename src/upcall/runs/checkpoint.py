@@ -1,0 +1,86 @@
+"""A checkpoint: the stored state of a run at rest, as versioned plain JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from autogen_agentchat.messages import ChatMessage
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from upcall.errors import SchemaMismatch
+from upcall.runs.run import SoFar
+
+CHECKPOINT_VERSION: Literal[1] = 1
+
+
+class Checkpoint(BaseModel):
+    """What a team needs to go on: its state, and the messages it has not yet been given.
+
+    ``team_state`` is AutoGen's own (`Team.save_state`), None before the first turn. ``inbox`` holds the task of a new
+    run, or the answers that were taken since the team stopped. ``so_far`` is what the run was told by
+    then; a checkpoint of the first versions of upcall has none. ``journal`` is what was done on the way here from the
+    checkpoint before, where a question was answered on that way: a fork begins there.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    version: Literal[1] = CHECKPOINT_VERSION
+    team_state: dict[str, Any] | None = None
+    inbox: tuple[Annotated[ChatMessage, Field(discriminator="type")], ...] = ()
+    so_far: SoFar | None = None
+    journal: dict[str, str] = {}
+
+    def thread(self) -> list[Mapping[str, Any]]:
+        """What the members of the outermost team said, oldest first, as dumped messages; empty before the first turn.
+
+        AutoGen's group chats keep it in their manager's state, under the name ``message_thread`` (0.7.5).
+        """
+        states = (self.team_state or {}).get("agent_states", {})
+        return next((state["message_thread"] for state in states.values() if "message_thread" in state), [])
+
+    def dump(self) -> str:
+        """The checkpoint as JSON text."""
+        return self.model_dump_json()
+
+    def as_json(self) -> dict[str, Any]:
+        """The checkpoint as plain JSON values."""
+        return self.model_dump(mode="json")
+
+    @classmethod
+    def load(cls, text: str, run_id: str) -> Checkpoint:
+        """The checkpoint that `text` holds.
+
+        Raises:
+            SchemaMismatch: it has another version, or is damaged.
+        """
+        try:
+            return cls.from_json(json.loads(text), run_id)
+        except json.JSONDecodeError as error:
+            raise _damaged(run_id) from error
+
+    @classmethod
+    def from_json(cls, data: Any, run_id: str) -> Checkpoint:
+        """The checkpoint that was given as plain JSON values by `as_json`.
+
+        Raises:
+            SchemaMismatch: it has another version, or is damaged.
+        """
+        version = data.get("version") if isinstance(data, Mapping) else None
+        if version == CHECKPOINT_VERSION:
+            try:
+                return cls.model_validate(data)
+            except ValidationError as error:
+                raise _damaged(run_id) from error
+        raise SchemaMismatch(
+            f"The checkpoint of run {run_id} has version {version!r}; this version of upcall reads version "
+            f"{CHECKPOINT_VERSION}. Go on with the version of upcall that stored it."
+        )
+
+
+def _damaged(run_id: str) -> SchemaMismatch:
+    return SchemaMismatch(
+        f"The checkpoint of run {run_id} is damaged and cannot be read. See what can: upcall store check. Start the "
+        "task again, or restore the database from a backup."
+    )

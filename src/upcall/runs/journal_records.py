@@ -1,0 +1,46 @@
+"""What the journal holds: a model's reply, and a tool call with what came of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autogen_core.models import CreateResult
+from pydantic import BaseModel, ConfigDict
+
+
+class ReplyRecord(BaseModel):
+    """A model's reply in the journal: who asked in which form, as a digest, and its number among these."""
+
+    model_config = ConfigDict(frozen=True)
+
+    who: str
+    number: int
+    reply: CreateResult
+
+
+class ToolOutcome(BaseModel):
+    """What came of a tool call: ``content`` is plain JSON. ``asked`` is the question of a tool that needs the human."""
+
+    model_config = ConfigDict(frozen=True)
+
+    content: Any = None
+    is_error: bool = False
+    asked: dict[str, Any] | None = None
+
+
+class ToolRecord(BaseModel):
+    """A tool call in the journal. Without an ``outcome`` it was begun, and nobody knows what became of it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: tuple[str, ...]
+    calls: tuple[str, ...]
+    tool: str
+    arguments: str
+    idempotent: bool
+    outcome: ToolOutcome | None = None
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether it may have taken effect, and must not be made again without the human's word."""
+        return self.outcome is None and not self.idempotent

@@ -1,0 +1,326 @@
+"""What the agents answer in: the models behind their structured output, lenient in reading, strict in meaning.
+
+Every field has a default where a server without JSON schema may leave it out; the schema shown to a model hides the
+defaults and the lengths, because strict JSON schema (OpenAI, Azure) does not know them.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+from pydantic.json_schema import SkipJsonSchema
+
+from upcall.questions.question import (
+    CAMEL_TOO,
+    MAX_LABEL_CHARS,
+    MAX_OPTIONS,
+    MAX_QUESTION_CHARS,
+    ClarificationType,
+    Option,
+    Question,
+    Shown,
+)
+
+_NOT_STRICT = ("default", "minLength", "maxLength", "minItems", "maxItems")
+
+
+def _strict(schema: dict[str, Any]) -> None:
+    """Drop what a strict schema may not hold; what a field is for stands in its description."""
+    for definition in schema.get("properties", {}).values():
+        for part in (definition, definition.get("items", {})):
+            for keyword in _NOT_STRICT:
+                part.pop(keyword, None)
+
+
+class Reply(BaseModel):
+    """Base of everything a model is asked to answer in JSON.
+
+    camelCase is read too (decision X8), numbers where text is wanted (step ids), and null as left out.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        str_strip_whitespace=True,
+        populate_by_name=True,
+        alias_generator=CAMEL_TOO,
+        coerce_numbers_to_str=True,
+        json_schema_extra=_strict,
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_left_out(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {name: each for name, each in value.items() if each is not None}
+
+
+class Intent(StrEnum):
+    """What the user wants: talk about the system itself, have something found out, or have code written."""
+
+    META = "meta"
+    RESEARCH = "research"
+    CODING = "coding"
+
+
+class Depth(StrEnum):
+    """How much work a task is: one agent at once, or clarified and planned first."""
+
+    SHALLOW = "shallow"
+    DEEP = "deep"
+
+
+def _also(*names: str) -> AliasChoices:
+    """What models call a field besides its name."""
+    return AliasChoices(*names)
+
+
+def _member(kind: type[StrEnum], otherwise: StrEnum | None = None) -> BeforeValidator:
+    """A word is read in any case; an unknown one counts as `otherwise`."""
+
+    def read(value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        word = value.strip().lower()
+        return word if word in list(kind) else otherwise
+
+    return BeforeValidator(read)
+
+
+class IntentResult(BaseModel):
+    """What the user wants, as a state update (S2-17)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    intent: Intent
+
+
+class DepthDecision(BaseModel):
+    """How much work it is, as a state update (S2-19)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    decision: Depth
+
+
+class Classification(Reply):
+    """The classifier's reply (S2-04). An unknown intent counts as research, an unknown depth as shallow (S2-39)."""
+
+    intent: Annotated[Intent, _member(Intent, Intent.RESEARCH)]
+    meta_response: Shown | None = Field(default=None, description="The reply to the user, only where intent is meta.")
+    research_depth: Annotated[Depth | None, _member(Depth, Depth.SHALLOW)] = Field(
+        default=None, description="Only where intent is research or coding."
+    )
+
+    @property
+    def depth(self) -> Depth:
+        """The depth, shallow where the model gave none."""
+        return self.research_depth or Depth.SHALLOW
+
+    @property
+    def user_intent(self) -> IntentResult:
+        """The intent, always there."""
+        return IntentResult(intent=self.intent)
+
+    @property
+    def depth_decision(self) -> DepthDecision | None:
+        """The depth; None for a meta query, which is answered at once."""
+        return None if self.intent is Intent.META else DepthDecision(decision=self.depth)
+
+
+def _labels(value: object) -> object:
+    """Options as a list of texts, also where a model wrote a single one, or objects with a label."""
+    entries = value if isinstance(value, list | tuple) else [value]
+    read = [each.get("label", each) if isinstance(each, dict) else each for each in entries]
+    return [each for each in read if each is not None]
+
+
+Labels = Annotated[tuple[Shown, ...], BeforeValidator(_labels)]
+"""Likely answers to a question."""
+
+
+class KnownFrom(StrEnum):
+    """Where the answer to the clarifier's candidate question is to be had."""
+
+    REQUEST = "request"
+    DEFAULT = "default"
+    USER = "user"
+
+
+class Weight(StrEnum):
+    """How much of the result a wrong guess would spoil."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+def _one_of(kind: type[StrEnum]) -> WithJsonSchema:
+    """A model must choose; a reply that leaves the field out is read all the same."""
+    return WithJsonSchema({"type": "string", "enum": list(kind)})
+
+
+class ClarificationResponse(Reply):
+    """The clarifier's reply (S0-38, S0-39)."""
+
+    # The fields come in the order in which a model is to work them out: one that is asked for the decision first says
+    # "clear" to nearly everything (benchmarks/ask_well.py).
+
+    clarification_question: Shown | None = Field(default=None, description="The one question most worth asking.")
+    answer: Shown = Field(
+        default="", description="What the request says about it, or the ordinary default, or unknown."
+    )
+    known_from: Annotated[KnownFrom | None, _member(KnownFrom), _one_of(KnownFrom)] = Field(
+        default=None, description="Where the answer is known from."
+    )
+    weight: Annotated[Weight | None, _member(Weight), _one_of(Weight)] = Field(
+        default=None, description="How much a wrong guess would spoil."
+    )
+    needs_clarification: bool = Field(description="Whether only the user can answer, and it matters.")
+    options: Labels = Field(default=(), description="Likely answers, at most five; empty where open.")
+    reason: SkipJsonSchema[Shown | None] = None
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        if self.asks and not self.clarification_question:
+            raise ValueError("needs_clarification is true but clarification_question is empty")
+        return self
+
+    @property
+    def asks(self) -> bool:
+        """The decision: from the fields that lead to it, or as the model said where it left them out."""
+        if self.known_from is None:
+            return self.needs_clarification
+        return self.known_from is KnownFrom.USER and self.weight is not Weight.LOW
+
+    def question(self, path: tuple[str, ...]) -> Question:
+        """The open question this reply stands for."""
+        return _question(self.clarification_question or "", self.options, self.reason, path)
+
+    def said(self) -> str:
+        """The reply as it stands in the dialog with the model."""
+        return self.model_dump_json(exclude_defaults=True)
+
+
+class FoundIn(StrEnum):
+    """Where the answer to a question can be found before it is put to the user."""
+
+    REQUEST = "request"
+    KNOWLEDGE = "knowledge"
+    CHOICE = "choice"
+    USER = "user"
+
+
+class QuestionCheck(Reply):
+    """The reply to a second look at a question."""
+
+    my_answer: Shown = Field(default="", description="Your own answer to the question, or: cannot know.")
+    found_in: Annotated[FoundIn | None, _member(FoundIn), _one_of(FoundIn)] = Field(
+        default=None, description="Where the answer is to be found."
+    )
+    ask: bool = Field(description="Whether only the user can tell.")
+
+    @property
+    def asks(self) -> bool:
+        """The decision: from where the answer is to be found, or as the model said where it left that out."""
+        return self.ask if self.found_in is None else self.found_in is FoundIn.USER
+
+
+class KnownTo(StrEnum):
+    """Where an agent has the answer to a nested agent's question from."""
+
+    USER = "user"
+    INSTRUCTIONS = "instructions"
+    WORK = "work"
+    NOWHERE = "nowhere"
+
+
+class NestedAnswer(Reply):
+    """What an agent makes of a question that one of its nested agents would put to the user (S4-23)."""
+
+    # In this order for the same reason as in `ClarificationResponse`.
+
+    quote: Shown = Field(default="", description="The words that answer it, as you were given them; empty if none do.")
+    known_from: Annotated[KnownTo, _member(KnownTo, KnownTo.NOWHERE), _one_of(KnownTo)] = Field(
+        default=KnownTo.NOWHERE, description="Where these words stand."
+    )
+    weight: Annotated[Weight, _member(Weight, Weight.HIGH), _one_of(Weight)] = Field(
+        default=Weight.HIGH, description="How much of the work a wrong answer would spoil."
+    )
+    user_must_choose: bool = Field(default=True, description="Whether the choice is the user's own to make.")
+    answer: Shown = Field(default="", description="The answer: an option's label if there are options; else short.")
+
+    @property
+    def answers(self) -> bool:
+        """The decision: it is passed up where the information is lacking, the decision matters much, or the user must
+        choose."""
+        known = self.known_from is not KnownTo.NOWHERE and bool(self.quote) and bool(self.answer)
+        return known and self.weight is not Weight.HIGH and not self.user_must_choose
+
+
+class SameQuestion(Reply):
+    """Which of the questions that were answered asks the same as a new one."""
+
+    new_asks: Shown = Field(default="", description="What the new question asks, in a few words.")
+    nearest_asks: Shown = Field(default="", description="What the listed question nearest to it asks.")
+    number: int | None = Field(
+        default=None, description="The number of the listed question that asks the same; null if none does."
+    )
+
+
+class Ambiguity(Reply):
+    """One unclear aspect of a request (S3-09 to S3-12)."""
+
+    aspect: Shown
+    description: Shown = ""
+    clarification_question: Annotated[Shown, Field(min_length=1)]
+    possible_options: Labels = ()
+
+    def question(self, path: tuple[str, ...]) -> Question:
+        """The open question this aspect stands for."""
+        asked = _question(self.clarification_question, self.possible_options, self.description or None, path)
+        return asked.model_copy(
+            update={"header": self.aspect[:80], "clarification_type": ClarificationType.AMBIGUOUS_REQUIREMENT}
+        )
+
+
+class AmbiguityCheck(Reply):
+    """The planner's first reply (S3-07, S3-08): what keeps it from planning, if anything does."""
+
+    needs_clarification: bool
+    ambiguity_details: tuple[Ambiguity, ...] = ()
+
+    @field_validator("ambiguity_details", mode="before")
+    @classmethod
+    def _one_is_a_list_too(cls, value: object) -> object:
+        return [value] if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _names_an_aspect(self) -> Self:
+        if self.needs_clarification and not self.ambiguity_details:
+            raise ValueError("needs_clarification is true but ambiguity_details is empty")
+        return self
+
+
+def _question(text: str, options: tuple[str, ...], reason: str | None, path: tuple[str, ...]) -> Question:
+    """A question that can be put whatever the model wrote: too long texts are cut, equal options are one."""
+    distinct: dict[str, str] = {}
+    for label in (option[:MAX_LABEL_CHARS].strip() for option in options):
+        distinct.setdefault(label.casefold(), label)
+    return Question(
+        question=text[:MAX_QUESTION_CHARS],
+        options=tuple(Option(label=label) for label in distinct.values() if label)[:MAX_OPTIONS],
+        context=reason[:MAX_QUESTION_CHARS] if reason else None,
+        path=path,
+    )

@@ -1,0 +1,456 @@
+"""Plans: what the planner writes, what is checked before anybody acts on it, and what the user made of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import StrEnum
+from itertools import chain, count, zip_longest
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+
+from upcall.errors import one_line
+from upcall.questions.question import Shown
+from upcall.runs.outputs import Reply
+
+MAX_STEPS = 50
+"""A plan of more steps than this is refused: nobody can review it."""
+
+_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
+_ID = r"[\w.-]*\w"
+_TEXT = r"(?:\[(?P<name>[\w-]+)\] *)?(?P<text>(?!\[[\w-]+\]$)\S.*)"
+_EDIT_STEP = re.compile(rf"edit step (?P<id>{_ID}): *(?:\[(?P<only_name>[\w-]+)\]|{_TEXT})", re.IGNORECASE)
+_ADD_STEP = re.compile(rf"add (?:a )?step(?: after (?P<id>{_ID}))?: *{_TEXT}", re.IGNORECASE)
+_REMOVE_STEPS = re.compile(rf"remove steps? (?P<ids>{_ID}(?:(?:, *| and |, and ){_ID})*)\.?", re.IGNORECASE)
+
+EDITS_HINT = 'Single steps: "edit step 2: ...", "add step after 2: ...", "remove step 2", one a line.'
+"""How single steps are edited, as the user is told."""
+
+
+class PlanStep(Reply):
+    """One step of a plan: what is done, by which agent (``handler``) or with which tool, from what, after what (S3-42).
+
+    An input may be ``${step_id}`` or ``${step_id.output}``: the result of an earlier step, or one of its outputs.
+    """
+
+    step_id: Annotated[str, Field(min_length=1)]
+    description: Annotated[Shown, Field(min_length=1)]
+    type: Literal["handler", "tool"] = Field(default="handler", description="Whether name is an agent or a tool.")
+    name: Annotated[str, Field(min_length=1)] = Field(default="lead", description="The agent or the tool.")
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    depends_on: tuple[str, ...] = Field(default=(), description="The step_ids that must be done before this step.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _who_does_it(cls, value: Any) -> Any:
+        """Reads ``"agent": "coder"`` and ``"tool": "search"`` too, as models like to write it."""
+        if not isinstance(value, dict) or value.get("name") is not None:
+            return value
+        for key, kind in (("agent", "handler"), ("handler", "handler"), ("tool", "tool")):
+            if isinstance(value.get(key), str):
+                return {**value, "type": kind, "name": value[key]}
+        return value
+
+    @field_validator("type", mode="before")
+    @classmethod
+    def _known_type(cls, value: object) -> object:
+        word = value.strip().lower() if isinstance(value, str) else value
+        return "handler" if word == "agent" else word
+
+    @field_validator("inputs", "outputs", "depends_on", mode="before")
+    @classmethod
+    def _listed(cls, value: object, info: ValidationInfo) -> object:
+        if isinstance(value, Mapping):  # Outputs are referred to by their names.
+            return list(value) if info.field_name == "outputs" else [f"{name}: {each}" for name, each in value.items()]
+        return [value] if isinstance(value, str) else value
+
+    def as_line(self) -> str:
+        """The step in one line: ``2. [coder] Write the tests (after 1); uses ...; makes ...``."""
+        after = f" (after {', '.join(self.depends_on)})" if self.depends_on else ""
+        uses = f"; uses {', '.join(self.inputs)}" if self.inputs else ""
+        makes = f"; makes {', '.join(self.outputs)}" if self.outputs else ""
+        return one_line(f"{self.step_id}. [{self.name}] {self.description}{after}{uses}{makes}")
+
+    def references(self) -> list[str]:
+        """What stands between ``${`` and ``}`` in the inputs."""
+        return [found.strip() for each in self.inputs for found in _REFERENCE.findall(each)]
+
+
+class PlanOutline(Reply):
+    """The title and the sections of a plan: what the result consists of."""
+
+    title: Annotated[Shown, Field(min_length=1)]
+    sections: Annotated[tuple[Shown, ...], Field(min_length=1, max_length=MAX_STEPS)]
+
+    @field_validator("sections", mode="before")
+    @classmethod
+    def _named_sections(cls, value: object) -> object:
+        """Reads sections given as objects with a title, and leaves out empty ones."""
+        if not isinstance(value, list | tuple):
+            return value
+        named = [each.get("title") or each.get("name") if isinstance(each, Mapping) else each for each in value]
+        return [each for each in named if not (isinstance(each, str) and not each.strip())]
+
+
+class Plan(PlanOutline):
+    """A plan that can be worked off: its steps have distinct ids and rest only on steps that come before them."""
+
+    steps: Annotated[tuple[PlanStep, ...], Field(max_length=MAX_STEPS)] = ()
+
+    @model_validator(mode="after")
+    def _steps_can_be_done(self) -> Self:
+        known: dict[str, PlanStep] = {}
+        ids = [step.step_id for step in self.steps]
+        for step in self.steps:
+            if ids.count(step.step_id) > 1:
+                raise ValueError(f"step_id {step.step_id!r} is used twice")
+            for needed in step.depends_on:
+                if needed == step.step_id:
+                    raise ValueError(f"step {step.step_id!r} depends on itself")
+                if needed not in ids:
+                    raise ValueError(f"step {step.step_id!r} depends on {needed!r}, which is no step of this plan")
+                if needed not in known:
+                    raise ValueError(f"step {step.step_id!r} depends on {needed!r}, which does not come before it")
+            _check_references(step, known)
+            known[step.step_id] = step
+        return self
+
+    def unknown_names(self, handlers: Collection[str], tools: Collection[str]) -> list[str]:
+        """What is wrong with who does the steps, where not everything is a known agent or tool (S3-42)."""
+        problems = []
+        for step in self.steps:
+            known = handlers if step.type == "handler" else tools
+            if known and step.name not in known:
+                kind = "agent" if step.type == "handler" else "tool"
+                problems.append(f"step {step.step_id!r} names the {kind} {step.name!r}; there is: {', '.join(known)}")
+            elif not known and step.type == "tool":
+                problems.append(f"step {step.step_id!r} names the tool {step.name!r}; there are no tools")
+        return problems
+
+    def as_markdown(self) -> str:
+        """The plan as markdown: the text that the lead works from."""
+        lines = [f"# {self.title}", "", *(f"- {section}" for section in self.sections)]
+        steps = ["", "## Steps", "", *(step.as_line() for step in self.steps)] if self.steps else []
+        return "\n".join(lines + steps)
+
+    def as_text(self) -> str:
+        """The plan as the user reviews it (the form of seed S0's dialog)."""
+        lines = [f"Title: {self.title}", "Sections:", *(f"- {section}" for section in self.sections)]
+        steps = ["Steps:", *(step.as_line() for step in self.steps)] if self.steps else []
+        return "\n".join(lines + steps)
+
+
+def _check_references(step: PlanStep, earlier: Mapping[str, PlanStep]) -> None:
+    for each in step.inputs:
+        if each.count("${") != len(_REFERENCE.findall(each)):
+            raise ValueError(f"step {step.step_id!r} has a broken reference in {each!r}; write ${{step_id.output}}")
+    for reference in step.references():
+        if reference in earlier:
+            continue
+        named, fits = _named_in(reference, earlier)
+        if named is None:
+            raise ValueError(f"step {step.step_id!r} uses ${{{reference}}}, but no earlier step has that id")
+        if not fits:
+            has = ", ".join(earlier[named].outputs) or "none"
+            raise ValueError(f"step {step.step_id!r} uses ${{{reference}}}; the outputs of step {named!r}: {has}")
+
+
+def _named_in(reference: str, earlier: Mapping[str, PlanStep]) -> tuple[str | None, bool]:
+    """The earlier step whose output ``step_id.output`` names, if there is one, and whether that step lists the output.
+    Ids and outputs may hold dots too."""
+    dots = [place for place, sign in enumerate(reference) if sign == "."]
+    splits = [(reference[:dot], reference[dot + 1 :]) for dot in dots if reference[:dot] in earlier]
+    fitting = [named for named, output in splits if output in earlier[named].outputs]
+    named = fitting or [named for named, _ in splits]
+    return named[-1] if named else None, bool(fitting)
+
+
+class PlanDraft(PlanOutline):
+    """A plan as a model wrote it twice in a way that cannot be worked off: what of it can be used."""
+
+    steps: tuple[Any, ...] = ()
+
+    @field_validator("steps", mode="before")
+    @classmethod
+    def _some(cls, value: object) -> object:
+        return value if isinstance(value, list | tuple) else ()
+
+    def usable(self, known: Callable[[PlanStep], PlanStep | None], instead: str) -> tuple[Plan, list[str]]:
+        """The plan without what is wrong in its steps, and what was changed, one line each.
+
+        Args:
+            known: gives a step with the name that its agent or tool is called by; None where there is no such.
+            instead: the agent that gets the steps of nobody.
+        """
+        steps: dict[str, PlanStep] = {}
+        changes: list[str] = []
+        if len(self.steps) > MAX_STEPS:
+            changes.append(f"the steps after the first {MAX_STEPS} of {len(self.steps)} were left out")
+        for place, each in enumerate(self.steps[:MAX_STEPS], start=1):
+            try:
+                step = PlanStep.model_validate(
+                    {"step_id": place, "description": each} if isinstance(each, str) else each
+                )
+            except ValidationError as error:
+                changes.append(f"step {place} was left out: {_first_problem(error)}")
+                continue
+            if step.step_id in steps:
+                free = next(str(number) for number in count(place) if str(number) not in steps)
+                changes.append(f"a second step {step.step_id!r} is now step {free!r}")
+                step = step.model_copy(update={"step_id": free})
+            named = known(step)
+            if named is None:
+                changes.append(f"step {step.step_id!r} goes to {instead}: there is no {step.name!r}")
+                named = step.model_copy(update={"type": "handler", "name": instead})
+            rests_on = {
+                "depends_on": tuple(needed for needed in named.depends_on if needed in steps),
+                "inputs": tuple(_without_bad_references(used, steps) for used in named.inputs),
+            }
+            for field, kept in rests_on.items():
+                if kept != (written := getattr(named, field)):
+                    became = ", ".join(kept) or "none"
+                    changes.append(f"{field} of step {step.step_id!r}: {', '.join(written)} became {became}")
+            steps[step.step_id] = named.model_copy(update=rests_on)
+        return Plan(title=self.title, sections=self.sections, steps=tuple(steps.values())), changes
+
+
+def _without_bad_references(text: str, earlier: Mapping[str, PlanStep]) -> str:
+    """The input with references to earlier steps alone: to the whole result of one that does not list the output; what
+    refers to nothing becomes plain text."""
+
+    def mended(match: re.Match[str]) -> str:
+        reference = match[1].strip()
+        named, fits = (reference, True) if reference in earlier else _named_in(reference, earlier)
+        if named is None:
+            return f"({reference})"
+        return match[0] if fits else f"${{{named}}}"
+
+    parts = _REFERENCE.split(text)  # Text and references in turn.
+    plain = [part.replace("${", "(") for part in parts[::2]]
+    kept = [mended(match) for match in _REFERENCE.finditer(text)]
+    return "".join(chain.from_iterable(zip_longest(plain, kept, fillvalue="")))
+
+
+class PlanStatus(StrEnum):
+    """What became of a plan at review.
+
+    Attributes:
+        MADE: nobody was asked to review it.
+        PROPOSED: it was shown, and nobody has said anything yet.
+        APPROVED: the user approved it.
+        AUTO_APPROVED: it got more feedback than ``max_plan_iterations``, under ``at_plan_limit: approve``.
+        REJECTED: the user rejected it, and the run ended without work.
+    """
+
+    MADE = "made"
+    PROPOSED = "proposed"
+    APPROVED = "approved"
+    AUTO_APPROVED = "auto_approved"
+    REJECTED = "rejected"
+
+
+class PlanVersion(BaseModel):
+    """An earlier version of a plan, and what the user said of it. ``edited``: it was edits of single steps."""
+
+    model_config = ConfigDict(frozen=True)
+
+    plan: Plan
+    feedback: str
+    edited: bool = False
+
+
+class ReviewedPlan(Plan):
+    """A plan with what became of it: its earlier versions, oldest first, and where its review stands.
+
+    ``remark`` is feedback that nothing was changed for: that after the last revision there may be, and that which the
+    model did not manage to work in.
+    """
+
+    status: PlanStatus = PlanStatus.MADE
+    version: int = 1
+    history: tuple[PlanVersion, ...] = ()
+    remark: str | None = None
+
+    @classmethod
+    def of(cls, plan: Plan, status: PlanStatus, history: Sequence[PlanVersion] = ()) -> Self:
+        """The first version, or the next one after `history`."""
+        return cls(
+            title=plan.title,
+            sections=plan.sections,
+            steps=plan.steps,
+            status=status,
+            version=len(history) + 1,
+            history=tuple(history),
+        )
+
+    @property
+    def plan(self) -> Plan:
+        """The present version alone."""
+        return Plan(title=self.title, sections=self.sections, steps=self.steps)
+
+    @property
+    def feedback(self) -> tuple[str, ...]:
+        """All that the user said of earlier versions, oldest first (S0-29)."""
+        return tuple(version.feedback for version in self.history)
+
+    def revised(self, plan: Plan, feedback: str, *, edited: bool = False) -> Self:
+        """The next version, to be reviewed again."""
+        history = (*self.history, PlanVersion(plan=self.plan, feedback=feedback, edited=edited))
+        return type(self).of(plan, PlanStatus.PROPOSED, history)
+
+    def passed_on(self) -> Self:
+        """The plan as a message carries it: with the version before, not with all of them. Each message stays in the
+        thread and in the state of every member, so that a whole history in each would grow with its square."""
+        return self.model_copy(update={"history": self.history[-1:]})
+
+    def after(self, before: ReviewedPlan | None) -> Self:
+        """The plan that was passed on, with its whole history again; `before` is the plan that was passed on last."""
+        if before is None:
+            return self
+        new = self.history if self.version > before.version else ()
+        return self.model_copy(update={"history": (*before.history, *new)})
+
+    def decided(self, status: PlanStatus, remark: str | None = None) -> Self:
+        """The same version, its review over."""
+        return self.model_copy(update={"status": status, "remark": remark})
+
+    @property
+    def approved(self) -> bool:
+        """Whether the user approved it, or the cap on its revisions did (decision X7)."""
+        return self.status in (PlanStatus.APPROVED, PlanStatus.AUTO_APPROVED)
+
+    def get_approved_plan_context(self) -> str | None:
+        """The approved plan as markdown; None for one that is not approved (S0-36)."""
+        return self.as_markdown() if self.approved else None
+
+
+class ClarifierResult(BaseModel):
+    """What clarification and planning came to (S0-31 to S0-37, X10).
+
+    Attributes:
+        clarifier_log: the dialog of the clarifier, as text.
+        plan_title: that of the plan; None where the user was asked about none.
+        plan_sections: its sections.
+        plan_approved: whether it was approved.
+        plan_rejected: whether the user rejected it.
+        plan: the plan itself, with its earlier versions.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    clarifier_log: str = ""
+    plan_title: str | None = None
+    plan_sections: tuple[str, ...] = ()
+    plan_approved: bool = False
+    plan_rejected: bool = False
+    plan: ReviewedPlan | None = None
+
+    @classmethod
+    def of(cls, log: str, plan: ReviewedPlan | None) -> Self:
+        """The result of a dialog with this log, and of the review of the plan that followed; without one it is the log
+        alone (S0-13)."""
+        if plan is None or plan.status is PlanStatus.MADE:
+            return cls(clarifier_log=log)
+        return cls(
+            clarifier_log=log,
+            plan_title=plan.title,
+            plan_sections=plan.sections,
+            plan_approved=plan.approved,
+            plan_rejected=plan.status is PlanStatus.REJECTED,
+            plan=plan,
+        )
+
+    def get_approved_plan_context(self) -> str | None:
+        """The approved plan as markdown, for the prompt of who works it off; None unless it was approved (S0-36)."""
+        return self.plan.get_approved_plan_context() if self.plan else None
+
+
+class EditRefused(ValueError):
+    """An edit of single steps cannot be made. The text says why; the plan is as it was."""
+
+
+def edited(plan: Plan, reply: str) -> Plan | None:
+    """The plan after the edits of single steps in `reply`, one a line; None where `reply` is not made of edits alone.
+
+    What an edit does not touch stays as it is. Who depended on a removed step depends on what that step depended on. A
+    word in the place of an id is none ("remove step headings"), unless a step has it.
+
+    Raises:
+        EditRefused: there is no such step, or what is left cannot be worked off.
+    """
+    lines = [line.strip() for line in reply.splitlines() if line.strip()]
+    matched = [
+        _EDIT_STEP.fullmatch(line) or _ADD_STEP.fullmatch(line) or _REMOVE_STEPS.fullmatch(line) for line in lines
+    ]
+    edits = [(match, _ids(match)) for match in matched if match is not None]
+    known = {step.step_id for step in plan.steps}
+    named = [step_id for _, ids in edits for step_id in ids]
+    if not edits or len(edits) < len(lines) or any(_is_word(step_id) for step_id in named if step_id not in known):
+        return None
+    steps = list(plan.steps)
+    try:
+        for match, ids in edits:
+            if match.re is _EDIT_STEP:
+                _edit(steps, match)
+            elif match.re is _ADD_STEP:
+                _add(steps, match)
+            else:
+                for step_id in ids:
+                    _remove(steps, step_id)
+        return Plan(title=plan.title, sections=plan.sections, steps=tuple(steps))
+    except ValidationError as error:
+        raise EditRefused(_first_problem(error)) from error
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = f"{first['loc'][-1]}: " if first["loc"] else ""
+    return where + first["msg"].removeprefix("Value error, ")
+
+
+def _ids(match: re.Match[str]) -> list[str]:
+    if match.re is _REMOVE_STEPS:
+        return re.split(r",? and |, *", match["ids"], flags=re.IGNORECASE)
+    return [match["id"]] if match["id"] else []
+
+
+def _is_word(step_id: str) -> bool:
+    return not any(sign.isdigit() for sign in step_id)
+
+
+def _place(steps: Sequence[PlanStep], step_id: str) -> int:
+    for place, step in enumerate(steps):
+        if step.step_id == step_id:
+            return place
+    raise EditRefused(f"there is no step {step_id!r}; steps: {', '.join(step.step_id for step in steps) or 'none'}")
+
+
+def _by(name: str | None) -> dict[str, str]:
+    return {"type": "handler", "name": name} if name else {}
+
+
+def _edit(steps: list[PlanStep], match: re.Match[str]) -> None:
+    place = _place(steps, match["id"])
+    said = {"description": match["text"]} if match["text"] else {}
+    by = _by(match["only_name"] or match["name"])
+    steps[place] = PlanStep.model_validate({**steps[place].model_dump(), **said, **by})
+
+
+def _add(steps: list[PlanStep], match: re.Match[str]) -> None:
+    place = _place(steps, match["id"]) + 1 if match["id"] else len(steps)
+    taken = {step.step_id for step in steps}
+    step_id = next(str(number) for number in range(len(steps) + 1, 2 * len(steps) + 2) if str(number) not in taken)
+    said = {"step_id": step_id, "description": match["text"], "depends_on": [match["id"]] if match["id"] else []}
+    steps.insert(place, PlanStep.model_validate({**said, **_by(match["name"])}))
+
+
+def _remove(steps: list[PlanStep], step_id: str) -> None:
+    removed = steps.pop(_place(steps, step_id))
+    for place, step in enumerate(steps):
+        if step_id in step.depends_on:
+            instead = [
+                needed for each in step.depends_on for needed in (removed.depends_on if each == step_id else [each])
+            ]
+            steps[place] = step.model_copy(update={"depends_on": tuple(dict.fromkeys(instead))})

@@ -1,0 +1,376 @@
+"""A run: one task from the first message to its result, over any number of pauses and processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Self
+
+from autogen_core.models import RequestUsage
+from pydantic import BaseModel, ConfigDict, Field
+
+from upcall import identity
+from upcall.policy.resolver import shown_once
+from upcall.questions.answer import Answer, Outcome
+from upcall.questions.question import Question
+from upcall.runs.outputs import Classification
+from upcall.runs.plan import ClarifierResult, ReviewedPlan
+
+
+class RunStatus(StrEnum):
+    """Where a run stands (seed S3, workflow states).
+
+    Attributes:
+        INITIALIZING: the classifier looks at the task.
+        PLANNING: clarifier or planner are at work.
+        EXECUTING: the agents that do the work are, or a team of one's own.
+        AWAITING_CLARIFICATION: it waits for an answer.
+        COMPLETED: it has a result.
+        FAILED: it has an error; `Upcall.resume` tries again.
+        CANCELLED: somebody ended it, or it expired under ``on_expiry: cancel``.
+        EXPIRED: a question expired under ``on_expiry: fail``.
+    """
+
+    INITIALIZING = "initializing"
+    PLANNING = "planning"
+    EXECUTING = "executing"
+    AWAITING_CLARIFICATION = "awaiting_clarification"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+_WORKING = {RunStatus.INITIALIZING, RunStatus.PLANNING, RunStatus.EXECUTING}
+ANSWERABLE = (RunStatus.AWAITING_CLARIFICATION, *sorted(_WORKING))
+"""Where a run may have questions that can be answered: also while others of its agents still work."""
+
+_RESTS = {RunStatus.AWAITING_CLARIFICATION, RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED}
+
+TRANSITIONS: dict[RunStatus, set[RunStatus]] = {
+    RunStatus.INITIALIZING: _WORKING | _RESTS,
+    RunStatus.PLANNING: _WORKING | _RESTS,
+    RunStatus.EXECUTING: _WORKING | _RESTS,
+    RunStatus.AWAITING_CLARIFICATION: _WORKING | {RunStatus.CANCELLED, RunStatus.EXPIRED},
+    RunStatus.FAILED: _WORKING | {RunStatus.CANCELLED},
+    RunStatus.COMPLETED: set(),
+    RunStatus.CANCELLED: set(),
+    RunStatus.EXPIRED: set(),
+}
+"""Which status may follow which. `docs/architecture.md` shows the same table as a picture."""
+
+
+class Usage(BaseModel):
+    """Tokens spent, as the model servers reported them."""
+
+    model_config = ConfigDict(frozen=True)
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    model_calls: int = 0
+
+    def plus(self, prompt_tokens: int, completion_tokens: int) -> Usage:
+        """The usage after one more model call."""
+        return Usage(
+            prompt_tokens=self.prompt_tokens + prompt_tokens,
+            completion_tokens=self.completion_tokens + completion_tokens,
+            model_calls=self.model_calls + 1,
+        )
+
+    @property
+    def tokens(self) -> int:
+        """Those sent and those that came back."""
+        return self.prompt_tokens + self.completion_tokens
+
+    @classmethod
+    def total(cls, used: Iterable[Usage]) -> Self:
+        """What several agents spent together."""
+        each = tuple(used)
+        return cls(
+            prompt_tokens=sum(one.prompt_tokens for one in each),
+            completion_tokens=sum(one.completion_tokens for one in each),
+            model_calls=sum(one.model_calls for one in each),
+        )
+
+
+def counted(usage: Mapping[str, Usage], path: str, spent: RequestUsage) -> dict[str, Usage]:
+    """The usage of all agents after one more model call of the agent at `path`."""
+    used = usage.get(path, Usage()).plus(spent.prompt_tokens, spent.completion_tokens)
+    return {**usage, path: used}
+
+
+class SoFar(BaseModel):
+    """What a team's work had told of its run when a checkpoint was taken. A run that goes on from there again begins
+    with this.
+
+    ``rests`` counts the checkpoints before, ``answered`` the answers of the run; ``open`` are the ids of the questions
+    that wait. ``lineage`` is the run that a branch was forked from, until it has a checkpoint of its own.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    rests: int = 0
+    answered: int = 0
+    open: tuple[str, ...] = ()
+    lineage: str | None = None
+    classification: Classification | None = None
+    clarifier_log: str = ""
+    plan: ReviewedPlan | None = None
+    execution_path: tuple[str, ...] = ()
+    usage: dict[str, Usage] = {}
+    tools: dict[str, int] = {}
+    failed_tools: dict[str, int] = {}
+
+
+_TOLD = ("classification", "clarifier_log", "plan", "execution_path", "usage", "tools", "failed_tools")
+
+
+class Run(BaseModel):
+    """What is known of a run. A value: every change gives a new one.
+
+    Attributes:
+        id: its name, twelve hexadecimal digits unless the program that started it chose another.
+        status: where it stands.
+        task: what was asked for.
+        user: whose it is; None is everybody's.
+        questions: the open ones, oldest first.
+        repeated: open questions that mean the same as one of ``questions``, and get its answer too.
+        early: ids of questions that were put while the team works: its checkpoint does not know them.
+        doubts: questions about calls that a killed process may have made, by id, each with the key of the call.
+        forked_from: the run that this one is a branch of.
+        forked_at: the question where it left that.
+        answers: all that were given, oldest first, by whomever.
+        closed: the questions that ``answers`` answer.
+        classification: what the classifier made of the task.
+        clarifier_log: the dialog of the clarifier, as text.
+        plan: the present version, with its earlier ones and what became of it.
+        execution_path: the outermost agents, in the order in which they got the turn (S3-23).
+        result: the last text of the team, once it is completed.
+        error: why it failed or expired, in one line.
+        usage: tokens by agent, named by its path (``lead/coder``).
+        tools: tool calls, by agent and tool (``lead/coder/write_file``).
+        failed_tools: how many of them ended in an error.
+        inputs: the choices that it was started with and keeps over every pause (workspace, documents, model, how the
+            team works); never a key.
+        overdue: ids of the questions whose time was seen to be over.
+        reminded: how many reminders of a question were due so far, by its id.
+        created_at: when it was started, in UTC.
+        updated_at: when it was last changed, in UTC.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str = Field(default_factory=lambda: identity.new_id())
+    status: RunStatus = RunStatus.INITIALIZING
+    task: str
+    user: str | None = None
+    questions: tuple[Question, ...] = ()
+    repeated: tuple[Question, ...] = ()
+    early: tuple[str, ...] = ()
+    doubts: dict[str, str] = {}
+    forked_from: str | None = None
+    forked_at: str | None = None
+    answers: tuple[Answer, ...] = ()
+    closed: tuple[Question, ...] = ()
+    classification: Classification | None = None
+    clarifier_log: str = ""
+    plan: ReviewedPlan | None = None
+    execution_path: tuple[str, ...] = ()
+    result: str | None = None
+    error: str | None = None
+    usage: dict[str, Usage] = {}
+    tools: dict[str, int] = {}
+    failed_tools: dict[str, int] = {}
+    inputs: dict[str, Any] = {}
+    overdue: tuple[str, ...] = ()
+    reminded: dict[str, int] = {}
+    created_at: datetime = Field(default_factory=lambda: identity.now())
+    updated_at: datetime = Field(default_factory=lambda: identity.now())
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing can follow."""
+        return not TRANSITIONS[self.status]
+
+    @property
+    def waiting(self) -> bool:
+        """Whether an answer is what it needs. A run that failed beside an open question is resumed first."""
+        return self.status is RunStatus.AWAITING_CLARIFICATION
+
+    @property
+    def own_team(self) -> bool:
+        """Whether the program that started it brings its team."""
+        return bool(self.inputs.get("own_team"))
+
+    @property
+    def working(self) -> bool:
+        """Whether a team is at work on it, or was when its process ended."""
+        return self.status in _WORKING
+
+    @property
+    def open_questions(self) -> tuple[Question, ...]:
+        """All that wait for an answer, those that are shown and those that are repeated."""
+        return (*self.questions, *self.repeated)
+
+    @property
+    def asked(self) -> dict[str, Question]:
+        """All that was asked, answered or open, by id."""
+        return {question.id: question for question in (*self.closed, *self.open_questions)}
+
+    def lapsed(self, now: datetime | None = None) -> tuple[Question, ...]:
+        """The open questions whose time is over, by the clock or as it was recorded; never those about calls in
+        doubt."""
+        at = now or identity.now()
+        timed = [each for each in self.open_questions if each.expires_at is not None and each.id not in self.doubts]
+        return tuple(each for each in timed if each.id in self.overdue or (each.expires_at and each.expires_at <= at))
+
+    def also_waiting(self, question: Question) -> list[Question]:
+        """The open questions whose askers wait for the answer to `question` too."""
+        return [each for each in self.repeated if shown_once([question, each])[1]]
+
+    @property
+    def assumptions(self) -> list[tuple[Question, Answer]]:
+        """What was assumed because nobody answered, oldest first."""
+        return [pair for pair in self.clarification_history if pair[1].outcome is Outcome.ASSUMED]
+
+    @property
+    def total_usage(self) -> Usage:
+        """What all its agents spent together."""
+        return Usage.total(self.usage.values())
+
+    @property
+    def clarifier_result(self) -> ClarifierResult:
+        """What clarification and planning came to (S0-37)."""
+        return ClarifierResult.of(self.clarifier_log, self.plan)
+
+    @property
+    def clarification_history(self) -> list[tuple[Question, Answer]]:
+        """Every question that was answered, with its answer, oldest first (S3-24, S3-39)."""
+        answers = {answer.question_id: answer for answer in self.answers}
+        return [(question, answers[question.id]) for question in self.closed if question.id in answers]
+
+    @property
+    def clarification_count(self) -> int:
+        """How many questions were answered (S3-39)."""
+        return len(self.clarification_history)
+
+    def so_far(self, rests: int) -> SoFar:
+        """What the team's work has told of it."""
+        still_open = tuple(question.id for question in self.open_questions)
+        told = {name: getattr(self, name) for name in _TOLD}
+        return SoFar(rests=rests, answered=len(self.answers), open=still_open, **told)
+
+    def back_to(self, so_far: SoFar) -> Run:
+        """The run with what the team's work had told of it when its checkpoint was taken."""
+        return self.model_copy(update={name: getattr(so_far, name) for name in _TOLD})
+
+    def moved_to(self, status: RunStatus, **changes: Any) -> Run:
+        """The run in its next status, with `changes` to its other fields.
+
+        Raises:
+            ValueError: the table has no such transition (an error in this library, not of its user).
+        """
+        if status != self.status and status not in TRANSITIONS[self.status]:
+            raise ValueError(f"A run that is {self.status} cannot become {status}.")
+        return self.model_copy(update={"status": status, "updated_at": identity.now(), **changes})
+
+    def answered(self, status: RunStatus, answers: Sequence[Answer]) -> Run:
+        """The run in its next status, with these answers to open questions."""
+        ids = {answer.question_id for answer in answers}
+        left = [question for question in self.open_questions if question.id not in ids]
+        shown, repeated = shown_once(left) if self.repeated else (tuple(left), ())
+        return self.moved_to(
+            status,
+            questions=shown,
+            repeated=repeated,
+            answers=(*self.answers, *answers),
+            closed=(*self.closed, *(question for question in self.open_questions if question.id in ids)),
+        )
+
+    def as_openai_run(self) -> dict[str, Any]:
+        """The run in the shape of OpenAI's run object: id, status, and what is to be submitted (S4-26).
+
+        Each open question is a tool call; the id of the call is that of the question, so that the outputs are what
+        `Upcall.answer` takes: ``{tool_call_id: output}``.
+        """
+        calls = [
+            {
+                "id": question.id,
+                "type": "function",
+                "function": {"name": "ask_user", "arguments": json.dumps(question.as_arguments(), ensure_ascii=False)},
+            }
+            for question in self.questions
+        ]
+        status = "requires_action" if self.waiting else "in_progress" if self.working else self.status.value
+        action = {"type": "submit_tool_outputs", "submit_tool_outputs": {"tool_calls": calls}}
+        return {"id": self.id, "status": status, "required_action": action if self.waiting else None}
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that the command line prints: run_id, status, result, error, the open questions, and what was
+        assumed."""
+        asked = [question.as_json() for question in self.questions]
+        return {
+            "run_id": self.id,
+            "status": self.status.value,
+            "result": self.result,
+            "error": self.error,
+            "questions": asked,
+            "assumptions": [
+                {"id": question.id, "question": question.question, "assumed": answer.text, "path": list(question.path)}
+                for question, answer in self.assumptions
+            ],
+        }
+
+    def __str__(self) -> str:
+        """What a person wants to know of it, as in a notebook: status, plan, answers, result, open questions."""
+        return self._repr_mimebundle_()["text/plain"]
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """What a notebook shows of it."""
+        from upcall.ui.notebook.bundles import run_bundle
+
+        return run_bundle(self)
+
+
+_act: ContextVar[tuple[str, str | None, dict[str, Any]] | None] = ContextVar("upcall_act", default=None)
+
+
+@contextmanager
+def recorded_as(kind: str, user: str | None, **detail: Any) -> Iterator[None]:
+    """Inside, a write of a run is logged as what `user` did, in the same transaction: an act and its entry are stored
+    both or not at all. For one write."""
+    token = _act.set((kind, user, detail))
+    try:
+        yield
+    finally:
+        _act.reset(token)
+
+
+def changes(before: Run | None, after: Run) -> list[tuple[str, str | None, dict[str, Any]]]:
+    """What a log says of a run that was moved on: kind, user, detail. What was asked or answered is not in it."""
+    act = _act.get()
+    found: list[tuple[str, str | None, dict[str, Any]]] = [act] if act is not None else []
+    if before is None:
+        found.append(("started", after.user, {"status": after.status.value}))
+    elif before.status is not after.status:
+        found.append(("status", None, {"from": before.status.value, "to": after.status.value}))
+    known = {question.id for question in before.open_questions} if before else set()
+    for question in after.open_questions:
+        if question.id not in known:
+            whom = {"assignee": question.assignee} if question.assignee is not None else {}
+            found.append(("asked", None, {"question": question.id, "path": list(question.path), **whom}))
+    given = {answer.question_id for answer in before.answers} if before else set()
+    for answer in after.answers:
+        if answer.question_id not in given:
+            told = {"question": answer.question_id, "outcome": answer.outcome.value, "by": answer.by.value}
+            found.append(("answered", answer.user, told))
+    noted = before.overdue if before else ()
+    found += [("overdue", None, {"question": question_id}) for question_id in after.overdue if question_id not in noted]
+    for question_id, number in after.reminded.items():
+        if before is None or number != before.reminded.get(question_id):
+            found.append(("reminded", None, {"question": question_id, "number": number}))
+    return found

@@ -1,0 +1,65 @@
+"""Types of settings: counts, seconds, and lengths of time as people write them (``90``, ``30m``, ``2h``, ``3d``)."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", re.ASCII | re.IGNORECASE)
+
+MAX_SECONDS = 3650 * 86_400
+"""Ten years. A time that lies much further off is a slip, and the calendar has an end."""
+
+
+def seconds_of(value: object) -> float:
+    """A length of time in seconds: a number, a `timedelta`, or a number with a unit (s, m, h, d, w) as a text.
+
+    Raises:
+        ValueError: it is none of these, not more than nothing, or more than ten years.
+    """
+    if isinstance(value, timedelta):
+        return _in_range(value.total_seconds())
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _in_range(float(value))
+    written = _WRITTEN.fullmatch(value.strip()) if isinstance(value, str) else None
+    if written is None:
+        raise ValueError("a length of time is a number of seconds, or a text like 30m, 2h, 3d, 1w")
+    return _in_range(float(written[1]) * _UNITS[written[2].lower()])
+
+
+def _in_range(seconds: float) -> float:
+    if not 0 < seconds <= MAX_SECONDS:
+        raise ValueError("a length of time is more than nothing and at most 3650d")
+    return seconds
+
+
+def _read(value: object) -> float:
+    try:
+        return seconds_of(value)
+    except ValueError as error:
+        raise PydanticCustomError("duration", "{problem}", {"problem": str(error)}) from error
+
+
+Duration = Annotated[float, BeforeValidator(_read)]
+"""A setting that is a length of time, kept in seconds."""
+
+
+def no_flag(value: object) -> object:
+    """Refuse yes and no where a number is asked for: Python would take them for 1 and 0."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("number", "Input should be a number")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(no_flag), Field(ge=0)]
+
+
+AtLeastOne = Annotated[int, BeforeValidator(no_flag), Field(ge=1)]
+
+
+Seconds = Annotated[float, BeforeValidator(no_flag), Field(gt=0, allow_inf_nan=False)]

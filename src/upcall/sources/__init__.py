@@ -1,5 +1,0 @@
-"""What agents look things up with: documents, web pages, papers, MCP servers, each behind one small protocol."""
-
-from upcall.sources.base import Hit, Passage, Source, SourceUnavailable
-
-__all__ = ["Hit", "Passage", "Source", "SourceUnavailable"]

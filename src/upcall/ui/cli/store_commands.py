@@ -1,0 +1,220 @@
+"""``upcall store ...``: what is done with a store as a whole."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from upcall import signals as interrupts
+from upcall.errors import ConfigurationError
+from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, FAILED, STORE, Command, RunId, with_options
+
+if TYPE_CHECKING:
+    from upcall.storage.maintenance import Checked, Pruned, Stats
+    from upcall.storage.store import RunStore
+
+app = typer.Typer(
+    help="Look after the store: count it, check it, prune it, carry runs from one to another.",
+    rich_markup_mode=None,
+)
+
+
+@app.callback(invoke_without_command=True)
+def _help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        sys.stdout.write(f"{context.get_help()}\n")
+
+
+class _Command(Command):
+    """A command about a store."""
+
+    store: RunStore
+
+    def __init__(self, *, store: str | None, config: Path | None, as_json: bool, debug: bool) -> None:
+        super().__init__(as_json=as_json, debug=debug)
+        self._given, self._config = store, config
+
+    def opened(self) -> None:
+        """See `Command`."""
+        from upcall.settings import Settings
+        from upcall.storage.store import RunStore
+
+        settings = Settings.read(self._config, store=self._given)
+        self.store = RunStore(settings.store, max_state_bytes=settings.max_state_bytes)
+
+    def told(self, plain: object, lines: Iterable[str]) -> None:
+        """Print what was found: `plain` with ``--json``, else `lines`."""
+        if self.as_json:
+            self.print_json(plain)
+        else:
+            for line in lines:
+                self.screen.result(line)
+
+
+_options = with_options(_Command, STORE, CONFIG, AS_JSON, DEBUG)
+
+
+@app.command("stats")
+@_options
+def show_stats(command: _Command) -> None:
+    """Count runs by status, and the bytes of each table."""
+    from upcall.storage import maintenance as upkeep
+
+    with command:
+        found = interrupts.run(upkeep.stats(command.store))
+        command.told(upkeep.as_plain(found), _told_stats(command.store.name, found))
+
+
+@app.command("check")
+@_options
+def run_check(command: _Command) -> None:
+    """Look at all that is stored; the exit status is 1 where something is damaged."""
+    from upcall.storage import maintenance as upkeep
+
+    with command:
+        found = interrupts.run(upkeep.check(command.store))
+        command.told(upkeep.as_plain(found), _told_check(command.store.name, found))
+    if found.problems:
+        raise typer.Exit(FAILED)
+
+
+@app.command("prune")
+@_options
+def run_prune(
+    command: _Command,
+    older_than: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Runs that have not changed for so long: 30d, 12h, 90m.")
+    ] = None,
+    status: Annotated[
+        list[str] | None, typer.Option(help="Runs of this status; repeatable [those that are over].")
+    ] = None,
+    last_checkpoints: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Of runs that stay, keep only the last N checkpoints.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+) -> None:
+    """Remove runs, older checkpoints, and all that no run needs any more. A run at work is never removed."""
+    from upcall.storage import maintenance as upkeep
+
+    with command:
+        chosen = _statuses(status or ())
+        age = _age(older_than) if older_than else None
+        pruning = upkeep.prune(
+            command.store, older_than=age, statuses=chosen, last_checkpoints=last_checkpoints, dry_run=dry_run
+        )
+        found = interrupts.run(pruning)
+        command.told({**upkeep.as_plain(found), "dry_run": dry_run}, [_told_prune(found, dry_run)])
+
+
+@app.command("restore")
+@_options
+def run_restore(command: _Command, run_id: RunId) -> None:
+    """Go back to the last checkpoint of a run that is whole, where a later one is damaged."""
+    from upcall.storage import maintenance as upkeep
+
+    with command:
+        run = interrupts.run(upkeep.restore(command.store, run_id))
+        verb = "answer" if run.waiting else "resume"
+        told = f"Run {run.id} is back at its last whole checkpoint ({run.status}). Go on with: upcall {verb} {run.id}"
+        command.told(run.as_json(), [told])
+
+
+@app.command("export")
+@_options
+def run_export(
+    command: _Command,
+    run_id: RunId,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not be there yet.")],
+    all_checkpoints: Annotated[
+        bool, typer.Option("--all", help="Every checkpoint, not only the last: for forks of the past.")
+    ] = False,
+) -> None:
+    """Write a run with all that belongs to it into one JSON file."""
+    from upcall.storage import export as transfer
+
+    with command:
+        content = interrupts.run(transfer.export_run(command.store, run_id, all_checkpoints=all_checkpoints))
+        try:
+            with file.open("x", encoding="utf-8") as target:
+                json.dump(content, target, indent=1)
+        except OSError as error:
+            raise ConfigurationError(f"Cannot write {file}: {error.strerror}. Name a new file.") from error
+        found = content["run"]["id"]
+        told = {"run_id": found, "file": str(file), "checkpoints": len(content["checkpoints"])}
+        command.told(told, [f"Run {found} is in {file}."])
+
+
+@app.command("import")
+@_options
+def run_import(
+    command: _Command,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What upcall store export wrote.")],
+    as_new: Annotated[bool, typer.Option("--as-new", help="Give the run a new id.")] = False,
+) -> None:
+    """Store a run that was exported, all of it or nothing."""
+    from upcall.storage import export as transfer
+
+    with command:
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigurationError(f"Cannot read {file}: {error.strerror}.") from error
+        except (ValueError, RecursionError) as error:
+            raise ConfigurationError(f"{file} is damaged, or no run that upcall exported: it is no JSON.") from error
+        run = interrupts.run(transfer.import_run(command.store, content, as_new=as_new))
+        command.told(run.as_json(), [f"Run {run.id} ({run.status}) is in {command.store.name}."])
+
+
+def _told_stats(name: str, found: Stats) -> list[str]:
+    by_status = ", ".join(f"{count} {status}" for status, count in sorted(found.runs.items())) or "none"
+    lines = [f"Store {name}", f"Runs: {by_status}", f"Checkpoints: {found.checkpoints}"]
+    lines += [f"  {table:20} {found.rows[table]:9,} rows {size:13,} bytes" for table, size in found.bytes.items()]
+    lines.append(f"In all {found.payload:,} bytes of data, {found.file:,} on disk.")
+    lines.append(f"As whole JSON the checkpoints would have {found.as_json:,} bytes, {found.ratio:.1f} times as much.")
+    return lines
+
+
+def _told_check(name: str, found: Checked) -> list[str]:
+    looked = (
+        f"{found.runs} runs, {found.checkpoints} checkpoints and {found.blobs} blobs in {name}; {found.unreferenced} "
+        "blobs are no longer needed (upcall store prune)."
+    )
+    return [
+        *(f"damaged: {problem}" for problem in found.problems),
+        looked,
+        *([] if found.problems else ["All is well."]),
+    ]
+
+
+def _told_prune(found: Pruned, dry_run: bool) -> str:
+    verb = "Would remove" if dry_run else "Removed"
+    ids = f" ({', '.join(found.runs)})" if found.runs else ""
+    return (
+        f"{verb} {len(found.runs)} runs{ids}, {found.checkpoints} checkpoints and {found.blobs} blobs: "
+        f"{found.bytes:,} bytes."
+    )
+
+
+def _age(text: str) -> timedelta:
+    from upcall.setting_types import seconds_of
+
+    try:
+        return timedelta(seconds=seconds_of(text))
+    except ValueError as error:
+        raise ConfigurationError(f"--older-than {text!r} is no age: {error}.") from error
+
+
+def _statuses(names: Iterable[str]) -> list[Any]:
+    from upcall.runs.run import RunStatus
+
+    known = [status.value for status in RunStatus]
+    for name in names:
+        if name not in known:
+            raise ConfigurationError(f"--status {name!r} is unknown. Known: {', '.join(known)}.")
+    return [RunStatus(name) for name in names]

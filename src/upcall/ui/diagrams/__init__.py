@@ -1,0 +1,14 @@
+"""Pictures: a run as a timeline and as a tree, a team as a diagram. SVG that needs nothing else, or Mermaid's text.
+
+Each is one string. The SVGs are 800 pixels wide, and a notebook shows them (`Picture`). What a model or a user said is
+escaped and cut to its place.
+"""
+
+from __future__ import annotations
+
+from upcall.ui.diagrams.diagram import Picture
+from upcall.ui.diagrams.team import team_mermaid, team_svg
+from upcall.ui.diagrams.timeline import timeline
+from upcall.ui.diagrams.tree import tree
+
+__all__ = ["Picture", "team_mermaid", "team_svg", "timeline", "tree"]

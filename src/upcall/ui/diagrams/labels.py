@@ -1,0 +1,73 @@
+"""What pictures say of a run in words: its agents, its questions, and what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from upcall.questions.answer import Answer, Outcome
+from upcall.questions.question import Question
+from upcall.runs.run import Run
+from upcall.ui.diagrams.svg import MAX_CHARS, counted, length
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question of a run, its number in the order in which they were asked, and what came of it."""
+
+    number: int
+    question: Question
+    answer: Answer | None
+
+    @property
+    def who(self) -> str:
+        """Who asked, from the outermost agent down."""
+        return "/".join(self.question.path)
+
+    @property
+    def outcome(self) -> str:
+        """What came of it, in one line; never a secret."""
+        answer = self.answer
+        if answer is None:
+            return "open"
+        after = length(max(0.0, (answer.answered_at - self.question.asked_at).total_seconds()))
+        by = f"{answer.user or answer.by.value} after {after}"
+        if self.question.secret or answer.sealed:
+            return f"{answer.outcome.value} by {by}: (secret)"
+        chosen = ", ".join(answer.selected)
+        said = ", ".join(filter(None, [chosen, answer.text if answer.text != chosen else ""]))[:MAX_CHARS]
+        word = "answered" if answer.outcome is Outcome.ANSWERED else answer.outcome.value
+        return f"{word} by {by}" + (f": {said}" if said else "")
+
+
+def asked_in(run: Run) -> list[Asked]:
+    """The questions of a run, oldest first."""
+    answers = {answer.question_id: answer for answer in run.answers}
+    questions = sorted(run.asked.values(), key=lambda each: each.asked_at)
+    return [Asked(number, each, answers.get(each.id)) for number, each in enumerate(questions, 1)]
+
+
+def agents_of(run: Run, more: Iterable[Path] = ()) -> list[Path]:
+    """The agents that took part, each behind the one that it works for, in the order in which they are known."""
+    known: dict[Path, None] = dict.fromkeys((name,) for name in run.execution_path)
+    paths = [*more, *(tuple(each.split("/")) for each in run.usage), *(each.path for each in run.asked.values())]
+    paths += [tuple(each.split("/"))[:-1] for each in run.tools]
+    for path in paths:
+        known |= dict.fromkeys(path[:depth] for depth in range(1, len(path) + 1))
+    known.pop(("ledger",), None)  # Not an agent: the model that tells which questions mean the same.
+
+    def below(path: Path) -> list[Path]:
+        inner = [each for each in known if len(each) == len(path) + 1 and each[: len(path)] == path]
+        return [one for each in inner for one in (each, *below(each))]
+
+    return below(())
+
+
+def summary(run: Run, agents: Sequence[Path], asked: Sequence[Asked]) -> str:
+    """One sentence that says what took part in a run."""
+    used = run.total_usage
+    tools = sum(run.tools.values())
+    parts = [counted(len(agents), "agent"), counted(used.model_calls, "model call"), counted(used.tokens, "token")]
+    return ", ".join([*parts, counted(tools, "tool call"), counted(len(asked), "question")])

@@ -1,0 +1,184 @@
+"""What all pictures are drawn with: an SVG that grows downwards, text whose width is known, and colours.
+
+Texts are in a monospaced font, and positions are absolute: whether two of them overlap can be told from the file alone.
+The colours are those of Okabe and Ito, which stay apart without colour vision; shapes tell the same.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from html import escape
+
+from upcall.ui.diagrams.diagram import Picture
+
+WIDTH = 800
+MARGIN = 16
+FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+ADVANCE = 0.61
+"""The width of a character, in heights of the font: the widest of the fonts above."""
+
+MAX_CHARS = 4000
+"""What is longer is cut anywhere before it is looked at: no line of a picture takes more. (To put
+a pile of accents in order takes a time that grows with its square.)"""
+
+INK, FAINT, LINE, PAPER, SHADE = "#1b1f24", "#525a64", "#9aa3ad", "#ffffff", "#f2f4f6"
+BLUE, ORANGE, RED, GREEN = "#0072b2", "#e69f00", "#c04a00", "#00694a"
+
+
+def cleaned(text: str) -> str:
+    """The text as one line of characters that XML and a reader can take: no control characters, no marks that turn the
+    direction of what follows, no piles of accents."""
+    line: list[str] = []
+    marks = 0
+    for char in unicodedata.normalize("NFC", text):
+        kind = unicodedata.category(char)
+        marks = marks + 1 if kind in ("Mn", "Me") else 0
+        if kind in ("Cc", "Zl", "Zp"):
+            line.append(" ")
+        elif kind not in ("Cf", "Cs", "Cn", "Co") and marks < 3:
+            line.append(char)
+    return " ".join("".join(line).split())
+
+
+def width_of(text: str, size: float) -> float:
+    """How wide a text is at most, in pixels. What comes from another font than ours may be twice as wide."""
+    return sum(map(_cells, text)) * ADVANCE * size
+
+
+def fitted(text: str, width: float, size: float) -> str:
+    """The text, cleaned, and cut where it is wider than `width`; empty where not one character fits."""
+    room, used, last = width / (ADVANCE * size) + 1e-6, 0, 0
+    text = cleaned(text[:MAX_CHARS])
+    for place, char in enumerate(text):
+        used += _cells(char)
+        if used > room:
+            return f"{text[:last].rstrip()}…" if last else ""
+        if used <= room - 1:
+            last = place + 1
+    return text
+
+
+def length(seconds: float) -> str:
+    """A length of time in words that are short: ``340 ms``, ``12 s``, ``2 h 5 min``, ``3 d 4 h``."""
+    if seconds < 1:
+        return f"{round(seconds * 1000)} ms"
+    if seconds < 59.5:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{round(seconds)} s"
+    minutes = round(seconds / 60)
+    for unit, smaller, size in (("d", "h", 1440), ("h", "min", 60)):
+        if minutes >= size:
+            rest = minutes % size // (60 if unit == "d" else 1)
+            return f"{minutes // size} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{minutes} min"
+
+
+def counted(number: int, one: str) -> str:
+    """``1 call``, ``2 calls``."""
+    return f"{number:,} {one}{'' if number == 1 else 's'}"
+
+
+class Drawing:
+    """An SVG in the making. ``name`` makes its ids its own where several pictures are in one page."""
+
+    def __init__(self, title: str, description: str, name: str) -> None:
+        self._title, self._description = cleaned(title), cleaned(description)
+        self.id = f"upcall-{blake2b(name.encode(errors='replace'), digest_size=6).hexdigest()}"
+        self._parts: list[str] = []
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        *,
+        size: float = 12,
+        width: float = WIDTH,
+        bold: bool = False,
+        colour: str = INK,
+        anchor: str = "start",
+    ) -> None:
+        """A line of text, its baseline at `y`, cut to `width`."""
+        if not (line := fitted(text, width, size)):
+            return
+        weight = ' font-weight="bold"' if bold else ""
+        at = f' text-anchor="{anchor}"' if anchor != "start" else ""
+        self._parts.append(
+            f'<text x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}" fill="{colour}"{weight}{at}>{_escaped(line)}</text>'
+        )
+
+    def rect(
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        *,
+        fill: str = "none",
+        stroke: str | None = None,
+        dashed: bool = False,
+        radius: float = 0,
+        tip: str = "",
+        kind: str = "",
+    ) -> None:
+        """A rectangle, perhaps with a text that is shown where a pointer rests on it."""
+        more = f' stroke="{stroke}"' if stroke else ""
+        more += ' stroke-dasharray="4 3"' if dashed else ""
+        more += f' rx="{_n(radius)}"' if radius else ""
+        more += f' class="{kind}"' if kind else ""
+        shape = f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" fill="{fill}"{more}'
+        self._parts.append(f"{shape}><title>{_escaped(cleaned(tip))}</title></rect>" if tip else f"{shape}/>")
+
+    def line(self, points: Sequence[tuple[float, float]], *, stroke: str = LINE, width: float = 1) -> None:
+        """A line through the points."""
+        through = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
+        self._parts.append(f'<polyline points="{through}" fill="none" stroke="{stroke}" stroke-width="{_n(width)}"/>')
+
+    def shape(self, points: Iterable[tuple[float, float]], *, fill: str, stroke: str = "none", tip: str = "") -> None:
+        """A closed shape with these corners."""
+        corners = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
+        shape = f'<polygon points="{corners}" fill="{fill}" stroke="{stroke}"'
+        self._parts.append(f"{shape}><title>{_escaped(cleaned(tip))}</title></polygon>" if tip else f"{shape}/>")
+
+    def diamond(self, x: float, y: float, radius: float = 5, *, tip: str = "") -> None:
+        """What stands for a question."""
+        corners = [(x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y)]
+        self.shape(corners, fill=RED, stroke=PAPER, tip=tip)
+
+    @property
+    def hatched(self) -> str:
+        """The fill of what stands for a wait."""
+        return f"url(#{self.id}-wait)"
+
+    def done(self, height: float) -> Picture:
+        """The whole file."""
+        own, box = self.id, f"{WIDTH} {_n(height)}"
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{_n(height)}" viewBox="0 0 {box}" '
+            f'role="img" aria-labelledby="{own}-title {own}-text" font-family="{FONT}">'
+            f'<title id="{own}-title">{_escaped(self._title)}</title>'
+            f'<desc id="{own}-text">{_escaped(self._description)}</desc>'
+            f'<defs><pattern id="{own}-wait" width="6" height="6" patternUnits="userSpaceOnUse">'
+            f'<rect width="6" height="6" fill="{SHADE}"/><path d="M0 6L6 0" stroke="{LINE}"/></pattern></defs>'
+            f'<rect width="{WIDTH}" height="{_n(height)}" fill="{PAPER}"/>'
+        )
+        return Picture("\n".join([head, *self._parts, "</svg>\n"]), f"{self._title}: {self._description}")
+
+
+def _escaped(text: str) -> str:
+    return escape(text, quote=True)
+
+
+def _cells(char: str) -> int:
+    """How many places of a monospaced font a character takes at most."""
+    if char < "\u0300":
+        return 1
+    if unicodedata.category(char) in ("Mn", "Me"):
+        return 0
+    return 2 if char >= "\u0590" and not "\u2010" <= char <= "\u2027" else 1
+
+
+def _n(number: float) -> str:
+    """A number with as many digits as are seen."""
+    return f"{number:.2f}".rstrip("0").rstrip(".")

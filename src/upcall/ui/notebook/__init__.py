@@ -1,0 +1,1 @@
+"""Runs and questions in a notebook."""

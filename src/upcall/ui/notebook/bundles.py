@@ -1,0 +1,382 @@
+"""A run as a notebook shows it: HTML that stands alone, without scripts, and plain text.
+
+Text of models, documents and users is data: it is escaped, and of markdown only what cannot load or run anything is
+rendered.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from functools import cache
+from html import escape
+from importlib.util import find_spec
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from upcall.errors import one_line
+from upcall.policy.deadlines import what_now
+from upcall.policy.resolver import is_risk
+from upcall.questions.question import Question, sendable, visible
+from upcall.questions.secrets import HIDDEN
+from upcall.runs.call_timings import Worked
+from upcall.runs.run import Run, RunStatus
+from upcall.text import MARK, safe, short
+from upcall.ui import diagrams as pictures
+from upcall.ui.plan_ticks import ticked
+from upcall.ui.run_report import Prices, assumptions, report, steps_done
+
+if TYPE_CHECKING:
+    from upcall.policy.authorization import InboxEntry
+
+_COLOURS = {
+    RunStatus.AWAITING_CLARIFICATION: "#b26a00",
+    RunStatus.COMPLETED: "#2e7d32",
+    RunStatus.FAILED: "#c62828",
+    RunStatus.CANCELLED: "#616161",
+    RunStatus.EXPIRED: "#616161",
+}
+_WORKING_COLOUR = "#1565c0"
+_RISK_COLOUR = "#c62828"
+_ERROR_COLOUR = f"var(--jp-error-color1, var(--vscode-errorForeground, {_RISK_COLOUR}))"
+_BORDER = "var(--jp-border-color1, #9e9e9e)"
+_TINTS = {"+": "background:rgba(46,160,67,.2);", "-": "background:rgba(248,81,73,.2);"}
+"""Of the lines of a diff."""
+
+STYLE = f"""<style>
+.upcall-form .widget-html-content {{ line-height: 1.5 }}
+.upcall-form .widget-radio-box label {{
+  display: flex; flex-direction: row-reverse; justify-content: flex-end; gap: .5em;
+  height: auto; line-height: 1.5; white-space: normal;
+}}
+.upcall-form .widget-radio-box input {{ flex: none; float: none; height: auto; margin: .35em 0 auto 1px }}
+.upcall-form .widget-checkbox, .upcall-form .widget-label-basic {{
+  height: auto; line-height: 1.5; white-space: normal;
+}}
+.upcall-form .widget-label-basic {{ align-items: flex-start; display: flex }}
+.upcall-question {{
+  border-left: 3px solid {_COLOURS[RunStatus.AWAITING_CLARIFICATION]}; margin: 6px 0; padding-left: 8px;
+}}
+.upcall-question.upcall-risk {{ border-color: {_RISK_COLOUR} }}
+</style>"""
+"""Of the widgets of a form: ipywidgets cuts an option to one line, and leaves more than that between lines of text."""
+
+_REPAINTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters besides tab and newline, and those that turn the reading direction."""
+_NO_MATH = "tex2jax_ignore mathjax_ignore"
+"""Jupyter takes what stands between two dollar signs for a formula: of a command it would show another one."""
+_ITEM = re.compile(r"\s*(?:\d+\.|-|\[[ x]\]) ")
+_CITED = re.compile(r"\[(\d{1,3})\]")
+_SOURCE_LINE = re.compile(r"^(?:[-*] )?\[(\d{1,3})\] (.+)$", re.MULTILINE)
+"""A line of the source list at the end of a report; the last one with a number counts."""
+_SAFE_LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
+
+
+def hidden(name: str) -> str:
+    """The style that hides what has this class, and the output that it is in."""
+    return f"<style>.{name}, .jp-OutputArea-child:has(.{name}) {{ display: none }}</style>"
+
+
+# -- what Jupyter asks for ---------------------------------------------------------------------------------------------
+
+
+def run_bundle(run: Run) -> dict[str, str]:
+    """A run by MIME type."""
+    return {"text/plain": run_text(run), "text/html": run_html(run)}
+
+
+def inbox_bundle(entries: Sequence[InboxEntry]) -> dict[str, str]:
+    """Open questions of several runs by MIME type."""
+    texts = [
+        f"{entry.question.as_text()}\nRun {entry.run_id}{f': {short(entry.task)}' if entry.task else ''}\n"
+        f"Answer with: {_how_to(entry.run_id, [entry.question])}"
+        for entry in entries
+    ]
+    parts = [
+        f"{question_html(entry.question)}{_of_task(entry)}{_hint(entry.run_id, [entry.question])}" for entry in entries
+    ]
+    nothing = "No question waits for you."
+    return {
+        "text/plain": safe(_clean("\n\n".join(texts))) if texts else nothing,
+        "text/html": "".join(map(_box, parts)) if parts else _box(f"<div>{nothing}</div>"),
+    }
+
+
+def as_written(text: str) -> str:
+    """A text in the middle of others as HTML: nothing in it is a formula."""
+    return f'<span class="{_NO_MATH}">{_escaped(text)}</span>'
+
+
+def _of_task(entry: InboxEntry) -> str:
+    return f'<div style="opacity:.7">{_escaped(short(entry.task))}</div>' if entry.task else ""
+
+
+def run_text(run: Run) -> str:
+    """A run as plain text: the report, then the open questions and how to answer them."""
+    lines = report(run, (), Prices())
+    for question in run.questions:
+        lines += ["", question.as_text()]
+    lines += what_now(run)
+    if how := _next_step(run):
+        lines += ["", how]
+    return safe(_clean("\n".join(lines)))
+
+
+def run_html(run: Run) -> str:
+    """A run as HTML: status, open questions and how to answer them, plan with ticks, answers, result."""
+    questions = "".join(question_html(each, run.also_waiting(each)) for each in run.questions)
+    late = "".join(f"<div>{_escaped(line)}</div>" for line in what_now(run))
+    return _box(f"{head_html(run)}{questions}{late}{_next_step_html(run)}{known_html(run)}")
+
+
+# -- parts, for the form too -------------------------------------------------------------------------------------------
+
+
+def head_html(run: Run) -> str:
+    """The task, the status, whose run it is, and what went wrong."""
+    colour = _COLOURS.get(run.status, _WORKING_COLOUR)
+    badge = (
+        f'<span style="background:{colour};color:#fff;border-radius:3px;padding:1px 6px">'
+        f"{run.status.value.replace('_', ' ')}</span>"
+    )
+    whose = f" &middot; {_escaped(run.user)}" if run.user else ""
+    told = f'<span style="opacity:.7">run {_escaped(run.id)}{whose}</span>'
+    return f"<div>{badge} <b>{_escaped(short(run.task))}</b> {told}</div>{_error(run)}"
+
+
+def question_html(question: Question, also: Sequence[Question] = (), *, in_form: bool = False) -> str:
+    """A question with who asks, why, and what it accepts. A form has a frame and fields of its own for it."""
+    if in_form and not question.secret:
+        question = question.model_copy(update={"options": (), "multi_select": False})
+    inner = (
+        f"<div>{_escaped(question.asked_by())}:</div>{_asked(question.question)}"
+        f"{_list([line for detail in question.details() for line in detail.split(chr(10))])}"
+        f'<div style="opacity:.7">{_list(question.who_waits(also))}</div>'
+    )
+    colour = _RISK_COLOUR if is_risk(question) else _COLOURS[RunStatus.AWAITING_CLARIFICATION]
+    frame = f'<div style="border-left:3px solid {colour};padding-left:8px;margin:6px 0">'
+    return inner if in_form else f"{frame}{inner}</div>"
+
+
+def known_html(run: Run) -> str:
+    """What a run has come to besides its questions: result, plan, answers, what was assumed, tokens."""
+    result = f'<div style="margin:8px 0">{markdown_html(run.result)}</div>' if run.result else ""
+    rest = "".join([_plan(run), _answers(run), _list(assumptions(run)), _tokens(run)])
+    if not (result and rest):
+        return result or rest
+    return f'{result}<div style="border-top:1px solid {_BORDER};padding-top:6px">{rest}</div>'
+
+
+def log_html(lines: Iterable[str], *, folded: bool = False) -> str:
+    """Lines of text, oldest first, in a field that stays scrolled to the newest one; `folded`, a click shows them."""
+    lines = [*lines]
+    if not lines:
+        return ""
+    field = (
+        '<div style="max-height:14em;overflow:auto;display:flex;flex-direction:column-reverse">'
+        f'<pre style="margin:0;font-size:85%;white-space:pre-wrap">{_escaped(chr(10).join(lines))}</pre></div>'
+    )
+    return _folded("Events", field) if folded else field
+
+
+def pictures_html(run: Run, worked: Sequence[Worked]) -> str:
+    """A run's timeline and tree, each behind a click; as images, so that nothing in them is part of the page."""
+    drawn = {"Timeline": pictures.timeline(run, worked), "Agents and questions": pictures.tree(run)}
+    return "".join(_folded(title, _image(svg, title)) for title, svg in drawn.items())
+
+
+def _image(svg: str, title: str) -> str:
+    data = b64encode(svg.encode()).decode()
+    return f'<img alt="{escape(title)}" style="max-width:100%" src="data:image/svg+xml;base64,{data}">'
+
+
+def _folded(title: str, inner: str) -> str:
+    return f'<details><summary style="cursor:pointer">{escape(title)}</summary>{inner}</details>'
+
+
+def error_html(text: str) -> str:
+    """An error in one line."""
+    return f'<div style="color:{_ERROR_COLOUR}">{_escaped(one_line(text))}</div>'
+
+
+def markdown_html(text: str) -> str:
+    """Markdown of a model as HTML. Raw HTML is shown as text, images are left out (they would tell their server that
+    somebody looks), links lead to the web or to mail only, and a number that cites has its source as a tooltip."""
+    text = _clean(text)
+    sources = {number: short(line, 400) for number, line in _SOURCE_LINE.findall(text)}
+    rendered: str = _markdown().render(text, {"sources": sources})
+    return rendered
+
+
+class _Markdown(MarkdownIt):
+    def validateLink(self, url: str) -> bool:
+        """Whether a link stays one, and not text."""
+        return bool(_SAFE_LINK.match(url.strip()))
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    made = _Markdown("commonmark", {"html": False, "breaks": True})
+    made.enable(["table", "strikethrough"]).disable("image")
+    made.add_render_rule("text", _text_with_citations)
+    made.add_render_rule("link_open", _link_to_elsewhere)
+    return made
+
+
+def _text_with_citations(renderer: Any, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
+    def cited(found: re.Match[str]) -> str:
+        source = env["sources"].get(found[1])
+        return f'<sup title="{escape(source)}">{found[0]}</sup>' if source else found[0]
+
+    return _CITED.sub(cited, escape(tokens[at].content))
+
+
+def _link_to_elsewhere(renderer: Any, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
+    tokens[at].attrs |= {"target": "_blank", "rel": "noopener noreferrer"}
+    opened: str = renderer.renderToken(tokens, at, options, env)
+    return opened
+
+
+def _plan(run: Run) -> str:
+    plan = run.plan
+    if plan is None or any(plan.title in each.question for each in run.questions):
+        return ""  # Where the planner asks about it, the question holds it.
+    done = steps_done(run, plan)
+    steps = [ticked(step, done=step.step_id in done) for step in plan.steps]
+    lines = [*(f"- {section}" for section in plan.sections), *steps]
+    lines += [f"Remark: {plan.remark}"] if plan.remark else []
+    told = f'<span style="opacity:.7">plan {plan.status.value}, version {len(plan.history) + 1}</span>'
+    return _headed(f"<b>{_escaped(plan.title)}</b> {told}", lines)
+
+
+def _answers(run: Run) -> str:
+    lines = []
+    for question, answer in run.clarification_history:
+        said = HIDDEN if answer.sealed else answer.text or answer.outcome.value
+        who = answer.user or answer.by.value
+        lines.append(f"{short(question.question)} {said} ({who})")
+    return _headed("<b>Answered</b>", [f"- {line}" for line in lines]) if lines else ""
+
+
+def _error(run: Run) -> str:
+    return error_html(f"Error: {run.error}") if run.error else ""
+
+
+def _tokens(run: Run) -> str:
+    if not run.usage:
+        return ""
+    used = run.total_usage
+    return f'<div style="margin:6px 0 0;opacity:.7">{used.model_calls:,} model calls, {used.tokens:,} tokens</div>'
+
+
+# -- how to go on ------------------------------------------------------------------------------------------------------
+
+
+def _next_step(run: Run) -> str:
+    if run.waiting and run.questions:
+        return f"Answer with: {_how_to(run.id, run.questions)}"
+    return f"Try again: {_again(run)}" if run.status is RunStatus.FAILED else ""
+
+
+def _next_step_html(run: Run) -> str:
+    if run.waiting:
+        return _hint(run.id, run.questions)
+    return _code_line("Try again", _again(run)) if run.status is RunStatus.FAILED else ""
+
+
+def _again(run: Run) -> str:
+    return f"run = await app.resume({run.id!r})"
+
+
+def _hint(run_id: str, questions: Sequence[Question]) -> str:
+    if not questions:
+        return ""
+    form = _code_line("Or with buttons", f"app.form({run_id!r})") if find_spec("ipywidgets") else ""
+    return _code_line("Answer with", _how_to(run_id, questions)) + form
+
+
+def _how_to(run_id: str, questions: Sequence[Question]) -> str:
+    """The line of Python that answers."""
+    said = [_example(question) for question in questions]
+    given = said[0]
+    if len(questions) > 1:
+        given = f"{{{', '.join(f'{each.id!r}: {text}' for each, text in zip(questions, said, strict=True))}}}"
+    return f"run = await app.answer({run_id!r}, {given})"
+
+
+def _example(question: Question) -> str:
+    """A value to begin with; a risk is never agreed to by a line that is only copied."""
+    if question.secret:
+        return "getpass.getpass()"  # Typed into the cell it would be stored with the notebook.
+    return repr(question.options[0].label) if question.options and not is_risk(question) else repr("...")
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+
+def _clean(text: str) -> str:
+    return _REPAINTS.sub(lambda found: visible(found[0]), sendable(text).replace("\r\n", "\n"))
+
+
+def _escaped(text: str) -> str:
+    return escape(_clean(text))
+
+
+def _box(inner: str) -> str:
+    style = f"border:1px solid {_BORDER};border-radius:4px;padding:8px;margin:2px 0"
+    return f'<div class="{_NO_MATH}" style="{style}">{inner}</div>'
+
+
+def _asked(text: str) -> str:
+    """The words of a question; a plan in them is not all bold, and what is quoted stands in a block."""
+    shown, lines = [], text.split("\n")
+    bold = sum(not line.startswith(MARK) for line in lines) == 1
+    for quoted, block in groupby(lines, key=lambda line: line.startswith(MARK)):
+        words = [*block]
+        told = _escaped("\n".join(words))
+        shown.append(_quote(words) if quoted else f"<b>{told}</b>" if bold else told)
+    return f'<div style="white-space:pre-wrap">{"".join(shown)}</div>'
+
+
+def _headed(title: str, lines: Sequence[str]) -> str:
+    """Lines below a title, which is HTML."""
+    return f'<div style="margin:6px 0 0">{title}</div>{_list(lines)}'
+
+
+def _list(lines: Sequence[str]) -> str:
+    """Lines one below the other; what is quoted in them (a command, a diff) in a block of its own."""
+    blocks = groupby(lines, key=lambda line: line.lstrip().startswith(MARK))
+    return "".join(_quote([*block]) if quoted else "".join(map(_line, block)) for quoted, block in blocks)
+
+
+def _line(line: str) -> str:
+    """A line, the number or tick that it begins with to the left of all that follows."""
+    hanging = "padding-left:2.5em;text-indent:-1.5em" if _ITEM.match(line) else "padding-left:1em"
+    return f'<div style="white-space:pre-wrap;overflow-wrap:anywhere;{hanging}">{_escaped(line.strip())}</div>'
+
+
+def _quote(lines: Sequence[str]) -> str:
+    """Lines in columns, whole: what is consented to is not cut. Only those of a diff have its colours."""
+    is_diff = any(line.lstrip().startswith(f"{MARK}@@") for line in lines)
+    shown = []
+    for line in lines:
+        code = line.lstrip().removeprefix(MARK) if is_diff else ""
+        tint = "" if code.startswith(("+++", "---")) else _TINTS.get(code[:1], "")
+        hanging = "padding-left:4ch;text-indent:-4ch"
+        shown.append(
+            f'<div style="{tint}white-space:pre-wrap;overflow-wrap:anywhere;{hanging}">{_escaped(line.lstrip())}</div>'
+        )
+    font = "font-family:var(--jp-code-font-family, monospace);font-size:90%"
+    frame = f"background:rgba(128,128,128,.12);border-radius:3px;margin:4px 0 4px 1em;padding:4px 8px;{font}"
+    return f'<div style="{frame}">{"".join(shown)}</div>'
+
+
+def _code_line(told: str, code: str) -> str:
+    return (
+        f'<div style="margin:4px 0">{told}: '
+        f'<code style="white-space:pre-wrap;overflow-wrap:anywhere">{_escaped(code)}</code></div>'
+    )

@@ -1,0 +1,409 @@
+"""A run as a form of ipywidgets: buttons answer its questions, and the kernel's loop goes on with it.
+
+Nothing here waits in a cell: a click begins a task, and what comes of it changes the widgets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from autogen_agentchat.messages import HandoffMessage, UserInputRequestedEvent
+from rich.console import Console
+
+from upcall.autogen.messages import ANSWERS, RUN, Event
+from upcall.errors import AnswerRefused, ConfigurationError, UpcallError, first_line
+from upcall.policy.resolver import is_risk
+from upcall.progress import PROGRESS
+from upcall.questions.answer import Answer, Outcome
+from upcall.questions.matching import AnswerValue
+from upcall.questions.question import Question
+from upcall.runs.run import Run, RunStatus
+from upcall.ui.answer_input import read
+from upcall.ui.event_tree import EventTree
+from upcall.ui.notebook.bundles import (
+    STYLE,
+    as_written,
+    error_html,
+    head_html,
+    hidden,
+    known_html,
+    log_html,
+    pictures_html,
+    question_html,
+    run_bundle,
+)
+
+try:
+    import ipywidgets as widgets
+    from IPython.display import DisplayHandle, display
+except ImportError as missing:
+    raise ConfigurationError("A form needs ipywidgets. Install it: pip install 'upcall[notebook]'") from missing
+
+if TYPE_CHECKING:
+    from upcall.app import Upcall
+
+_LOG_LINES = 200
+_OTHER = "Other: in your own words"
+_WIDE = {"width": "auto", "max_width": "60em"}
+
+
+class Form:
+    """A run with its open questions to be answered by clicks. A cell that ends with it shows it.
+
+    A question that is asked while others work can be answered at once; they go on beside it. ``run`` is the run as it
+    is shown, None until it is known. ``task`` is the work that a click began last.
+
+    Args:
+        app: what answers.
+        run: the run, its id, or a stream of events that ends with it.
+        user: who answers; as in `Upcall.answer`.
+
+    Raises:
+        ConfigurationError: no event loop runs here.
+    """
+
+    def __init__(
+        self, app: Upcall, run: Run | str | AsyncGenerator[Event | Run, None], *, user: str | None = None
+    ) -> None:
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise ConfigurationError(
+                "A form needs a running event loop: make it in a cell of a notebook, or use await app.answer(...)."
+            ) from None
+        self._app, self._user = app, user
+        self.run: Run | None = None
+        self.task: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._beginning: set[asyncio.Task[None] | None] = set()
+        """Work that has not come to its first event or its end: until then no other click counts."""
+        self._following = 0
+        self._sending: set[str] = set()
+        self._left: set[str] = set()
+        """The ids of questions whose answers are under way, and of those whose answers a team at work will take in."""
+        self._fields: dict[str, _Field] = {}
+        self._events = _Events()
+        self._head, self._note, self._busy, self._log, self._known, self._pictures = (widgets.HTML() for _ in range(6))
+        self._body, self._actions = widgets.VBox(), _row()
+        style = widgets.HTML(layout={"display": "none"})
+        parts = [self._head, self._body, self._actions, self._note, self._busy, self._log, self._known, self._pictures]
+        self.widget = widgets.VBox([style, *parts])
+        self.widget.add_class("upcall-form")
+        self._page: DisplayHandle | None = None
+        self._page_class = f"upcall-page-{self.widget.model_id}"
+        style.value = STYLE + hidden(self._page_class)
+        if isinstance(run, Run):
+            self._show(run)
+        elif isinstance(run, str):
+            self._begin(lambda: self._load(run))
+        else:
+            self._begin(lambda: self._follow(run))
+
+    def _ipython_display_(self) -> None:
+        """Show the widgets, and the run as a page that they hide: a notebook that is opened again has no widgets, but
+        the page, as the run was at its last rest while the notebook was open."""
+        display(self.widget._repr_mimebundle_() | {"text/plain": "The buttons of a form."}, raw=True)
+        self._page = display(self._page_bundle(), raw=True, display_id=True)
+
+    def _page_bundle(self) -> dict[str, str]:
+        unknown = "The form of a run that is being read."
+        bundle = run_bundle(self.run) if self.run else {"text/plain": unknown, "text/html": unknown}
+        return bundle | {"text/html": f'<div class="{self._page_class}">{bundle["text/html"]}</div>'}
+
+    async def settled(self) -> Run | None:
+        """The run when no work of this form is under way. It does not wait for a click: without subshells
+        Jupyter delivers none while a cell waits."""
+        while under_way := [task for task in self._tasks if not task.done()]:
+            await asyncio.wait(under_way)
+        return self.run
+
+    # -- work ---------------------------------------------------------------------------------------------------------
+
+    def _on_click(self, button: Any, work: Callable[[], Awaitable[None]]) -> Any:
+        """The button, that begins some work. Jupyter may deliver clicks in another thread; the store and the model
+        belong to the loop of the cell."""
+        button.on_click(lambda _: self._loop.call_soon_threadsafe(self._begin, work))
+        return button
+
+    def _begin(self, work: Callable[[], Awaitable[None]]) -> None:
+        if self._beginning:
+            return  # A second click, made before the first one had disabled the button.
+        self._note.value = ""
+        self.task = self._in_background(self._guarded(work))
+        self._beginning.add(self.task)
+        self._enable()
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _has_begun(self) -> None:
+        """The work of this task leaves the questions that are open to other clicks."""
+        self._beginning.discard(asyncio.current_task())
+        self._enable()
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001 - nobody awaits the task: who looks at the form is told.
+            if self.run is not None and not isinstance(error, AnswerRefused):
+                with suppress(UpcallError):  # Somebody else may have answered: show how it stands.
+                    await self._load(self.run.id)
+            self._note.value = error_html(first_line(error))
+        finally:
+            self._has_begun()
+
+    async def _load(self, run_id: str) -> None:
+        self._show(await self._app.get(run_id, user=self._user))
+
+    async def _follow(self, stream: AsyncGenerator[Event | Run, None]) -> None:
+        self._at_work(1)
+        try:
+            async with aclosing(stream) as items:
+                first = True
+                async for item in items:
+                    if isinstance(item, Run):
+                        if self.run is None or _how_far(item) >= _how_far(self.run):
+                            self._show(item)  # Else other work of this form has brought the run further meanwhile.
+                    else:
+                        await self._hear(item, first=first)
+                    first = False
+                    self._has_begun()
+        finally:
+            self._at_work(-1)
+
+    async def _hear(self, event: Event, *, first: bool) -> None:
+        if first:
+            self._events.begin(self.run)
+        if self._events.tell(event):
+            self._show_log()
+        run_id = event.metadata.get(RUN) or (self.run.id if self.run else None)
+        if run_id is not None and (first or _may_change_the_form(event)):
+            with suppress(UpcallError):  # A store that is busy is no reason to stop the team.
+                await self._load(run_id)
+
+    async def _send(self, run_id: str, fields: Sequence[_Field]) -> None:
+        given = {field.question.id: value for field in fields if (value := field.taken()) is not None}
+        if not given:
+            raise AnswerRefused("Nothing is answered yet: choose an option or write an answer.")
+        await self._answer(run_id, given)
+
+    async def _answer(self, run_id: str, given: Mapping[str, AnswerValue]) -> None:
+        self._sending |= given.keys()
+        try:
+            await self._follow(self._app.answer_stream(run_id, given, user=self._user))
+            if self.run is not None and self.run.working:
+                self._left |= given.keys()
+        finally:
+            self._sending -= given.keys()
+
+    async def _resume(self, run_id: str) -> None:
+        await self._follow(self._app.resume_stream(run_id, user=self._user))
+
+    # -- what is shown ------------------------------------------------------------------------------------------------
+
+    def _show(self, run: Run) -> None:
+        self.run = run
+        self._head.value = head_html(run)
+        self._known.value = known_html(run)
+        open_now = run.questions
+        if run.working:  # An answer that was sent is noted in the run only when its team takes it in.
+            open_now = tuple(each for each in open_now if each.id not in self._sending | self._left)
+        else:
+            self._left.clear()
+            self._in_background(self._draw(run))
+            if self._page is not None:
+                self._page.update(self._page_bundle(), raw=True)
+        before, self._fields = self._fields, {}
+        mine = {each.id for each in self._app.answerable(run, self._user)} if run.waiting or run.working else set()
+        rows: list[Any] = []
+        for question in open_now:
+            if question.id not in mine:
+                rows.append(widgets.HTML(question_html(question, run.also_waiting(question))))
+                continue
+            # What was typed into the other fields stays there when one is answered.
+            field = before.pop(question.id, None) or self._field(run, question)
+            self._fields[question.id] = field
+            rows.append(field.box)
+        self._body.children = rows
+        for gone in before.values():
+            gone.close()
+        self._actions.children = self._buttons(run)
+        self._enable()
+
+    def _field(self, run: Run, question: Question) -> _Field:
+        field = _Field(question, run.also_waiting(question))
+        self._on_click(field.answer, lambda: self._send(run.id, [field]))
+        for outcome, button in field.outcomes.items():
+            without = Answer(question_id=question.id, outcome=outcome)
+            self._on_click(button, partial(self._answer, run.id, {question.id: without}))
+        return field
+
+    def _buttons(self, run: Run) -> list[Any]:
+        """Those below all questions."""
+        buttons = []
+        if len(self._fields) > 1:
+            every = widgets.Button(description="Send all answers", button_style="primary")
+            buttons.append(self._on_click(every, lambda: self._send(run.id, [*self._fields.values()])))
+        if run.status is RunStatus.FAILED:
+            buttons.append(self._on_click(widgets.Button(description="Resume"), partial(self._resume, run.id)))
+        if not run.over and not (run.working and self._following):
+            buttons.append(self._on_click(widgets.Button(description="Look again"), lambda: self._load(run.id)))
+        return buttons
+
+    def _enable(self) -> None:
+        """Let click what can be clicked now."""
+        for question_id, field in self._fields.items():
+            field.enable(not self._beginning and question_id not in self._sending)
+        for button in self._actions.children:
+            button.disabled = bool(self._beginning)
+
+    def _at_work(self, change: int) -> None:
+        self._following += change
+        self._busy.value = "<div>Working&hellip;</div>" if self._following else ""
+        self._show_log()
+
+    def _show_log(self) -> None:
+        self._log.value = log_html(self._events.lines, folded=not self._following)
+
+    async def _draw(self, run: Run) -> None:
+        """Show the pictures of a run at rest. Who sees only questions of it has none."""
+        with suppress(UpcallError):
+            worked = await self._app.worked(run.id, user=self._user)
+            self._pictures.value = pictures_html(run, worked)
+
+
+def _how_far(run: Run) -> tuple[int, bool]:
+    """What tells which of two states of a run is the later one, as far as one stretch goes."""
+    return len(run.answers), not run.working
+
+
+def _may_change_the_form(event: Event) -> bool:
+    """Whether a run may have other questions, another plan or another status behind the event."""
+    return isinstance(event, UserInputRequestedEvent | HandoffMessage) or ANSWERS in event.metadata
+
+
+def _row(*buttons: Any) -> Any:
+    return widgets.HBox(buttons, layout={"flex_flow": "row wrap"})
+
+
+class _Field:
+    """A question with what answers it. Nothing is chosen at the beginning."""
+
+    def __init__(self, question: Question, also: Sequence[Question]) -> None:
+        self.question = question
+        listed = bool(question.options) and not question.secret
+        self._choices = self._options() if listed else []
+        self._own = self._text(listed) if question.allow_free_text or not listed else None
+        self.answer = widgets.Button(description="Answer", button_style="primary")
+        self.outcomes = {Outcome.DECLINED: widgets.Button(description="Decline", tooltip="Do without an answer")}
+        if not question.required:
+            skip = widgets.Button(description="Skip", tooltip="Go on with your best judgement")
+            self.outcomes = {Outcome.SKIPPED: skip, **self.outcomes}
+        self._inputs = [*self._choices, *([self._own] if self._own is not None else [])]
+        told = widgets.HTML(question_html(question, also, in_form=True))
+        self.box = widgets.VBox([told, *self._inputs, _row(self.answer, *self.outcomes.values())])
+        self.box.add_class("upcall-question")
+        if is_risk(question):
+            self.box.add_class("upcall-risk")
+
+    def taken(self) -> AnswerValue | None:
+        """The answer as it is filled in, None where nothing is. A secret is gone from the form afterwards: it would be
+        saved with the notebook.
+
+        Raises:
+            AnswerRefused: it is not one that the question accepts.
+        """
+        text, labels = self._own.value.strip() if self._own is not None else "", self._chosen()
+        if self.question.secret and self._own is not None:
+            self._own.value = ""
+            return text or None
+        if labels and text and not self.question.multi_select:
+            raise AnswerRefused(f"An option is chosen and words are written: empty the text, or choose {_OTHER!r}.")
+        if labels:
+            return [*labels, text] if text else labels
+        return (read(self.question, text) if self.question.options else text) if text else None
+
+    def enable(self, on: bool) -> None:
+        """Whether anything can be changed or sent."""
+        for each in (*self._inputs, self.answer, *self.outcomes.values()):
+            each.disabled = not on
+
+    def close(self) -> None:
+        """Take it off the page."""
+        for each in (*self.box.children, self.answer, *self.outcomes.values(), self.box):
+            each.close()
+
+    def _options(self) -> list[Any]:
+        lines = [option.as_line() for option in self.question.options]
+        if self.question.multi_select:
+            return [
+                widgets.Checkbox(
+                    description=as_written(line),
+                    description_allow_html=True,
+                    tooltip=line,
+                    indent=False,
+                    layout=_WIDE,
+                )
+                for line in lines
+            ]
+        rows = [(f"{number}. {line}", number - 1) for number, line in enumerate(lines, start=1)]
+        if self.question.allow_free_text:
+            rows.append((f"{len(rows) + 1}. {_OTHER}", len(rows)))
+        return [widgets.RadioButtons(options=rows, index=None, layout=_WIDE)]
+
+    def _text(self, listed: bool) -> Any:
+        if self.question.secret:
+            return widgets.Password(placeholder="It is not shown", layout=_WIDE)
+        if listed:
+            return widgets.Text(placeholder="Or in your own words", layout=_WIDE)
+        return widgets.Textarea(placeholder="Your answer", layout=_WIDE)
+
+    def _chosen(self) -> list[str]:
+        options = self.question.options
+        if not self._choices:
+            return []
+        if self.question.multi_select:
+            return [option.label for option, box in zip(options, self._choices, strict=True) if box.value]
+        at = self._choices[0].index
+        return [] if at is None or at == len(options) else [options[at].label]
+
+
+class _Events:
+    """The last events of a run in lines: who, what, what it took."""
+
+    def __init__(self) -> None:
+        self.lines: deque[str] = deque(maxlen=_LOG_LINES)
+        self._out = io.StringIO()
+        # In a kernel rich would show it below a cell, whatever its file.
+        console = Console(file=self._out, soft_wrap=True, highlight=False, color_system=None, force_jupyter=False)
+        self._tree = EventTree(console, live=False)
+        self._progress = False
+
+    def begin(self, run: Run | None) -> None:
+        """Know what was done before."""
+        if run is not None:
+            self._tree.begin(run)
+
+    def tell(self, event: Event) -> bool:
+        """Add an event; whether it says anything. Progress takes the place of the progress before."""
+        self._tree.show(event)
+        said = self._out.getvalue().splitlines()
+        self._out.seek(0)
+        self._out.truncate()
+        if not said:
+            return False
+        progress = PROGRESS in event.metadata
+        if progress and self._progress:
+            self.lines.pop()
+        self._progress = progress
+        self.lines += said
+        return True

@@ -1,0 +1,34 @@
+"""Which steps of a plan are done, as far as it can be told from what was called."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from upcall.runs.plan import Plan, PlanStep
+
+
+def calls_by_name(tools: Mapping[str, int], failed: Mapping[str, int]) -> Counter[str]:
+    """How often each agent and tool came back without an error, whoever called it; `tools` and `failed` are those of a
+    `Run`."""
+    counts: Counter[str] = Counter()
+    for path, times in tools.items():
+        counts[path.rsplit("/", 1)[-1]] += times - failed.get(path, 0)
+    return counts
+
+
+def done_steps(plan: Plan, came_back: Mapping[str, int]) -> list[str]:
+    """The ids of the steps that are done. A plan names agents, not calls: the first step of an agent counts as done
+    when that agent has come back once, its second one when it has come back twice."""
+    seen: Counter[str] = Counter()
+    done = []
+    for step in plan.steps:
+        seen[step.name] += 1
+        if seen[step.name] <= came_back.get(step.name, 0):
+            done.append(step.step_id)
+    return done
+
+
+def ticked(step: PlanStep, *, done: bool) -> str:
+    """The step in a line, with its tick: ``[x] 1. [coder] Write the tests``."""
+    return f"[{'x' if done else ' '}] {step.as_line()}"

@@ -1,0 +1,218 @@
+"""What `upcall show` says of a run: plan, answers with who gave them, timeline, cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import get_args
+
+from upcall.errors import one_line
+from upcall.function_blocks import AgentName
+from upcall.questions.answer import Answer, AnsweredBy, Outcome
+from upcall.questions.question import Question
+from upcall.questions.secrets import HIDDEN
+from upcall.runs.plan import ReviewedPlan
+from upcall.runs.run import Run, RunStatus, Usage
+from upcall.settings import Price, Settings
+from upcall.storage.store import LogEntry
+from upcall.text import cut, short, wrapped
+from upcall.ui.plan_ticks import calls_by_name, done_steps, ticked
+
+_LABEL = 9
+_LABELS = frozenset(
+    "Run Status Task User Started Updated Files Plan Remark Asked Answer Reason Error".split()  # noqa: SIM905
+)
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What the tokens of each agent cost, as far as the settings say. There is no price list of ours."""
+
+    of_agent: Mapping[str, Price] = field(default_factory=dict)
+    currency: str = "USD"
+
+    @classmethod
+    def of(cls, settings: Settings, run: Run) -> Prices:
+        """The prices of the models that the agents of a run have."""
+        used = settings.started_with(run.inputs)
+        found = {}
+        for agent in get_args(AgentName) if settings.prices and not run.own_team else ():
+            model = used.for_agent(agent)
+            name = model.model or ((model.model_client or {}).get("config") or {}).get("model")
+            if name in settings.prices:
+                found[agent] = settings.prices[name]
+        return cls(found, settings.currency)
+
+    def cost(self, path: str, used: Usage) -> float | None:
+        """What the agent at a path used, in the currency; None where its model has no price."""
+        price = self.of_agent.get(path.rsplit("/", 1)[-1])
+        if price is None:
+            return None
+        return (used.prompt_tokens * price.prompt + used.completion_tokens * price.completion) / 1_000_000
+
+
+def report(run: Run, log: Sequence[LogEntry], prices: Prices, width: int | None = None) -> list[str]:
+    """All that is known of a run, in lines; with a `width`, of at most so many columns.
+
+    Args:
+        run: the run.
+        log: the entries of its log, oldest first.
+        prices: what tokens cost.
+        width: columns of the terminal, at least 20; None to leave lines as long as they are.
+    """
+    parts = [
+        _head(run),
+        _plan(run),
+        _answers(run),
+        _timeline(run, log),
+        _cost(run.usage, prices, width),
+        _labelled("Error", run.error) if run.error else [],
+        run.result.split("\n") if run.result else [],
+        assumptions(run),
+    ]
+    lines = [line for part in parts if part for line in ("", *part)][1:]
+    return lines if width is None else [each for line in lines for each in _fitted(line, max(width, 20))]
+
+
+def assumptions(run: Run) -> list[str]:
+    """What was assumed because nobody answered, if anything was."""
+    lines = [
+        f"- {short(question.question)} {one_line(answer.text)} ({' > '.join(question.path)})"
+        for question, answer in run.assumptions
+    ]
+    return ["Assumed, since nobody answered:", *lines] if lines else []
+
+
+def _fitted(line: str, width: int) -> list[str]:
+    """The line broken at the width; what follows stands below what it belongs to."""
+    indent = line[: len(line) - len(line.lstrip(" "))]
+    hanging = f"{indent}  "
+    if line[:_LABEL].rstrip() in _LABELS:
+        hanging = " " * _LABEL
+    elif line.startswith(("[x] ", "[ ] ")):
+        hanging = " " * len("[x] ")
+    return wrapped(line[len(indent) :], width, indent, hanging)
+
+
+def _labelled(label: str, text: str) -> list[str]:
+    """A text behind its label. Its further lines stand to the right of all labels: a question could hold some."""
+    first, *more = text.split("\n")
+    return [f"{label:<{_LABEL}}{first}", *(f"{'':{_LABEL}}{line}".rstrip() for line in more)]
+
+
+def _head(run: Run) -> list[str]:
+    folder = run.inputs.get("workspace")
+    return [
+        f"Run      {run.id}",
+        f"Status   {run.status}",
+        *_labelled("Task", run.task),
+        *([f"User     {run.user}"] if run.user else []),
+        f"Started  {run.created_at.isoformat(timespec='seconds')}",
+        f"Updated  {run.updated_at.isoformat(timespec='seconds')}",
+        *([f"Files    {folder}"] if folder and Path(folder).is_dir() else []),
+    ]
+
+
+def _plan(run: Run) -> list[str]:
+    plan = run.plan
+    if plan is None:
+        return []
+    lines = [f"# {one_line(plan.title)}", "", *(f"- {one_line(section)}" for section in plan.sections)]
+    if plan.steps:
+        done = steps_done(run, plan)
+        lines += ["", "## Steps", "", *(ticked(step, done=step.step_id in done) for step in plan.steps)]
+    lines += ["", f"Plan     {plan.status}, version {len(plan.history) + 1}"]
+    return lines + (_labelled("Remark", plan.remark) if plan.remark else [])
+
+
+def steps_done(run: Run, plan: ReviewedPlan) -> list[str]:
+    """The ids of the steps that are done. What the lead does itself is done when the run is."""
+    came_back = calls_by_name(run.tools, run.failed_tools)
+    if run.status is RunStatus.COMPLETED:
+        came_back["lead"] = len(plan.steps)
+    return done_steps(plan, came_back)
+
+
+def _answers(run: Run) -> list[str]:
+    asked, lines = {question.id: question for question in run.closed}, list[str]()
+    for answer in run.answers:
+        question = asked.get(answer.question_id)
+        if lines:
+            lines.append("")
+        if question is not None:
+            lines += _labelled("Asked", f"{question.question} ({' > '.join(question.path)}, {question.id})")
+        lines += _labelled("Answer", HIDDEN if answer.sealed else answer.text or answer.outcome)
+        if answer.outcome is not Outcome.CANCELLED:
+            lines.append(f"         by {_who(answer)} at {answer.answered_at.isoformat(timespec='seconds')}")
+        lines += _labelled("Reason", answer.reason) if answer.reason else []
+    return lines
+
+
+def _who(answer: Answer) -> str:
+    return answer.by if answer.by is not AnsweredBy.HUMAN else answer.user or answer.by
+
+
+def _timeline(run: Run, log: Sequence[LogEntry]) -> list[str]:
+    """One line an entry: the time since the start, and what happened."""
+    if not log:
+        return []
+    asked = run.asked
+    start = datetime.fromisoformat(log[0].at)
+    lines = [f"  {_since(datetime.fromisoformat(entry.at) - start):>9}  {_happened(entry, asked)}" for entry in log]
+    return ["Timeline", *lines]
+
+
+def _since(time: timedelta) -> str:
+    """``+3.1 s``, ``+2 m 5 s``, ``+3 d 4 h``: the two largest units."""
+    seconds = max(time.total_seconds(), 0)
+    if seconds < 60:
+        return f"+{seconds:.1f} s"
+    for unit, size, below, below_size in (("d", 86_400, "h", 3_600), ("h", 3_600, "m", 60), ("m", 60, "s", 1)):
+        if seconds >= size:
+            return f"+{int(seconds // size)} {unit} {int(seconds % size // below_size)} {below}"
+    return ""
+
+
+def _happened(entry: LogEntry, asked: Mapping[str, Question]) -> str:
+    detail = entry.detail
+    by = f" by {entry.user}" if entry.user else ""
+    question = asked.get(str(detail.get("question", "")))
+    about = f": {short(question.question, 60)}" if question else ""
+    match entry.kind:
+        case "status":
+            return f"{detail.get('from')} -> {detail.get('to')}"
+        case "asked":
+            return f"asked by {' > '.join(detail.get('path', ()))}{about}"
+        case "answered":
+            who = entry.user or detail.get("by", "")
+            return f"{detail.get('outcome', 'answered')} by {who}{about}"
+        case "changed":
+            files = ", ".join(str(file.get("path")) for file in detail.get("files", ()))
+            return f"changed {short(files, 60)}{by}"
+        case _:
+            said = " ".join(f"{name}={short(str(value), 40)}" for name, value in detail.items() if name != "question")
+            return f"{entry.kind}{by}{about}" + (f" {said}" if said and entry.kind != "started" else "")
+
+
+def _cost(usage: Mapping[str, Usage], prices: Prices, width: int | None) -> list[str]:
+    """Tokens and calls by agent, and what they cost where there are prices."""
+    if not usage:
+        return []
+    costs = {path: prices.cost(path, used) for path, used in usage.items()}
+    priced = any(cost is not None for cost in costs.values())
+    money = f" {prices.currency:>10}" if priced else ""
+    lines = [f"Tokens  {'prompt':>7} {'reply':>8} {'calls':>6}{money}  agent"]
+    for path, used in usage.items():
+        lines.append(_row(used, path, costs[path], priced=priced))
+    total = Usage.total(usage.values())
+    known = [cost for cost in costs.values() if cost is not None]
+    partly = " (without agents whose model has no price)" if priced and len(known) < len(costs) else ""
+    lines.append(_row(total, f"in all{partly}", sum(known), priced=priced))
+    return lines if width is None else [cut(line, width) for line in lines]
+
+
+def _row(used: Usage, agent: str, cost: float | None, *, priced: bool) -> str:
+    money = f" {'-' if cost is None else f'{cost:.4f}':>10}" if priced else ""
+    return f"  {used.prompt_tokens:>13,} {used.completion_tokens:>8,} {used.model_calls:>6}{money}  {agent}"

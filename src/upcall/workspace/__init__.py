@@ -1,0 +1,1 @@
+"""The coder's folder: files, patches, commands and their sandboxes."""

@@ -1,0 +1,19 @@
+"""Where the coder's commands run: in bubblewrap, in Docker, or on the machine itself where that is asked for."""
+
+from upcall.workspace.sandboxes.base import Command, Execution, Executor, ExecutorUnavailable
+from upcall.workspace.sandboxes.bubblewrap import Bubblewrap
+from upcall.workspace.sandboxes.choice import Unavailable, executor_for
+from upcall.workspace.sandboxes.docker import Docker
+from upcall.workspace.sandboxes.local import Local
+
+__all__ = [
+    "Bubblewrap",
+    "Command",
+    "Docker",
+    "Execution",
+    "Executor",
+    "ExecutorUnavailable",
+    "Local",
+    "Unavailable",
+    "executor_for",
+]

@@ -1,0 +1,109 @@
+"""What the executors of commands share: limits, what came of a command, and the output that is kept of it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from upcall.workspace.limits import Limits
+
+Command: TypeAlias = str | Sequence[str]
+"""A shell command line, or a program and its arguments."""
+
+MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What came of a command.
+
+    ``exit_status`` is that of a shell: 128 and the number of the signal that ended it. ``output`` is standard output
+    and error in one, as they came; ``truncated`` counts the bytes that are left out of its middle. ``stopped`` says
+    which limit it was stopped at, if it was: ``time``, ``memory``, ``processes``, ``disk`` or ``output``.
+    """
+
+    exit_status: int
+    output: str
+    truncated: int = 0
+    stopped: str | None = None
+    seconds: float = 0.0
+
+    def stopped_at(self, limit: str | None) -> Execution:
+        """The same, stopped at a limit. Its exit status is never that of a success: a shell whose children are killed
+        first may still say so."""
+        if limit is None:
+            return self
+        return replace(self, stopped=limit, exit_status=self.exit_status or 128 + signal.SIGKILL)
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether its time was over."""
+        return self.stopped == "time"
+
+
+class ExecutorUnavailable(Exception):
+    """Nothing can be executed with this executor here. The text says why, and what its user can do."""
+
+
+class Executor(Protocol):
+    """Runs commands in one way.
+
+    ``name`` is its name in the settings, ``description`` one line for people. ``isolated``: whether a command reaches
+    nothing but its folder, and no network unless it is given that; ``gives_network`` says whether it can be.
+    """
+
+    name: str
+    description: str
+    isolated: bool
+    gives_network: bool
+
+    async def run(
+        self,
+        command: Command,
+        *,
+        folder: Path,
+        limits: Limits,
+        seconds: float | None = None,
+        stdin: str = "",
+        network: bool = False,
+    ) -> Execution:
+        """Run a command with `folder` as its working directory until it ends or a limit stops it. Nothing of it is left
+        running afterwards, whether it ended, was stopped or the caller was cancelled.
+
+        Raises:
+            ExecutorUnavailable: nothing can be run.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Give back what it holds between commands."""
+        ...
+
+
+class Output:
+    """The head and the tail of what a command writes, within a number of bytes."""
+
+    def __init__(self, keep: int) -> None:
+        self._head, self._tail = bytearray(), bytearray()
+        self._head_size, self._tail_size = keep - keep // 2, keep // 2
+        self.size = 0
+
+    def write(self, data: bytes) -> None:
+        """Take in more of it."""
+        self.size += len(data)
+        room = self._head_size - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:] if room < len(data) else b""
+        if len(self._tail) > self._tail_size:
+            del self._tail[: len(self._tail) - self._tail_size]
+
+    def text(self) -> tuple[str, int]:
+        """What is kept, with a line where something is left out, and how many bytes that is."""
+        left_out = self.size - len(self._head) - len(self._tail)
+        head, tail = (bytes(part).decode(errors="replace") for part in (self._head, self._tail))
+        if not left_out:
+            return bytes(self._head + self._tail).decode(errors="replace"), 0
+        return f"{head}\n[... {left_out} bytes left out ...]\n{tail}", left_out

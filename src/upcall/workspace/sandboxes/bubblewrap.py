@@ -1,0 +1,349 @@
+"""Commands in bubblewrap: namespaces of their own, no network, the system read-only, one folder that can be written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Self
+
+from upcall.workspace.limits import Limits
+from upcall.workspace.sandboxes.base import MEGABYTE, Command, Execution, ExecutorUnavailable
+from upcall.workspace.sandboxes.cgroups import ROOM, Group
+from upcall.workspace.sandboxes.processes import Start, argv_of, descendants, run_process
+
+_SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+"""Folders of the system beside ``/usr``; on most systems links into it."""
+
+_ETC = (
+    *(
+        "alternatives",
+        "ca-certificates",
+        "crypto-policies",
+        "fonts",
+        "java-17-openjdk",
+        "java-21-openjdk",
+        "ld.so.cache",
+    ),
+    *("ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "pki", "protocols", "services"),
+    *("ssl/certs", "ssl/openssl.cnf", "timezone"),
+)
+"""What programs need of ``/etc``: nothing that holds a password, a host's name or a key."""
+
+_ETC_OF_NETWORK = ("hosts", "resolv.conf")
+_STORES = ("/nix/store", "/gnu/store")
+
+_SECONDS_BETWEEN_TRIES = 0.02
+_USER = 1000
+_HOME = "/tmp"
+
+INSTALL = "install bubblewrap (apt install bubblewrap, dnf install bubblewrap)"
+
+
+class Bubblewrap:
+    """The executor that is used where it works.
+
+    A command has PID, IPC, UTS, network and user namespaces of its own, no capabilities, no environment of the host, a
+    private ``/tmp`` that is also its home, and a read-only system; of its folder, git's hooks and settings stay as they
+    are. Commands in one folder run one after the other. `readable` are further files and folders that it can read, such
+    as an interpreter in the user's home; the one that runs upcall is always among them. In the folder too they can only
+    be read.
+    """
+
+    name = "bubblewrap"
+    description = "in bubblewrap: no network, the system read-only, only the workspace writable"
+    isolated = True
+    gives_network = True
+
+    def __init__(self, readable: Sequence[str | Path] = ()) -> None:
+        self._readable = [*_interpreter(), *(Path(each).expanduser() for each in readable)]
+
+    async def run(
+        self,
+        command: Command,
+        *,
+        folder: Path,
+        limits: Limits,
+        seconds: float | None = None,
+        stdin: str = "",
+        network: bool = False,
+    ) -> Execution:
+        """As the protocol has it."""
+        if (why := unusable()) is not None:
+            raise ExecutorUnavailable(why)
+        folder = _real(folder)
+        async with _alone(folder):
+            with _Pipe() as info, _Pipe() as go, _file(_passwd()) as passwd, _group(limits) as group:
+                arguments = self.arguments(folder, limits, network=network, passwd=passwd)
+                limited = _limited(limits, seconds, bounded=os.geteuid() != 0 or group.bounds_processes)
+                wait = ["--info-fd", str(info.writing), "--block-fd", str(go.reading)]
+                start = Start(
+                    group.joined([_program(), *wait, *arguments, "--", *limited, *argv_of(command)]),
+                    folder,
+                    environment={},  # What bubblewrap itself is given can be read inside, as /proc/1/environ.
+                    stdin=stdin,
+                    pass_fds=(info.writing, go.reading, passwd),
+                )
+                execution = await run_process(start, _Namespace(info, go), limits, seconds or limits.seconds)
+                return execution.stopped_at("memory" if execution.stopped is None and group.killed() else None)
+
+    def arguments(self, folder: Path, limits: Limits, *, network: bool, passwd: int) -> list[str]:
+        """The options of bubblewrap for a command in `folder`; `passwd` is the descriptor of a file."""
+        options: list[str] = ["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]
+        options += ["--share-net"] if network else []
+        options += ["--new-session", "--cap-drop", "ALL", "--uid", str(_USER), "--gid", str(_USER)]
+        options += ["--hostname", "sandbox", "--ro-bind", "/usr", "/usr"]
+        for name in _SYSTEM:
+            path = Path("/", name)
+            if path.is_symlink():
+                options += ["--symlink", os.readlink(path), str(path)]
+            elif path.is_dir():
+                options += ["--ro-bind", str(path), str(path)]
+        for name in (*_ETC, *(_ETC_OF_NETWORK if network else ())):
+            options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        options += ["--ro-bind-data", str(passwd), "/etc/passwd"]
+        # As root the files below /proc/sys could be written, core_pattern among them, which is a way out.
+        options += ["--proc", "/proc", "--remount-ro", "/proc"]
+        shared = str(limits.tmp_mb * MEGABYTE)
+        options += ["--dev", "/dev", "--size", shared, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
+        options += ["--size", shared, "--perms", "1777", "--tmpfs", "/tmp"]
+        for each in (*_STORES, *self._readable):
+            options += ["--ro-bind-try", str(each), str(each)]
+        options += ["--bind", str(folder), str(folder)]
+        options += _git_kept(folder)
+        options += [part for each in self._readable for part in _kept_in(folder, each)]
+        options += ["--remount-ro", "/", "--chdir", str(folder)]
+        for name, value in self._environment().items():
+            options += ["--setenv", name, value]
+        return options
+
+    def _environment(self) -> dict[str, str]:
+        path = [f"{sys.prefix}/bin", "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
+        names = {"HOME": _HOME, "USER": "user", "LOGNAME": "user", "SHELL": "/bin/sh", "TERM": "dumb"}
+        return {"PATH": os.pathsep.join(dict.fromkeys(path)), "LANG": "C.UTF-8", "TMPDIR": "/tmp", **names}
+
+    async def close(self) -> None:
+        """Nothing is held between commands."""
+
+
+class _Namespace:
+    """All processes in the PID namespace of a command. The kernel kills them with the first one."""
+
+    def __init__(self, info: _Pipe, go: _Pipe) -> None:
+        self._info, self._go = info, go
+        self._process: asyncio.subprocess.Process | None = None
+        self._init: int | None = None
+        self._first: int | None = None
+
+    async def started(self, process: asyncio.subprocess.Process) -> None:
+        """Take hold of the first process in the namespace, then let the command begin."""
+        self._process = process
+        self._info.close_writing()  # Else its end is never read where bubblewrap fails.
+        text = b""
+        while b"}" not in text:
+            if not (part := await _readable(self._info.reading)):
+                return
+            text += part
+        self._first = int(json.loads(text)["child-pid"])
+        self._init = os.pidfd_open(self._first)
+        os.write(self._go.writing, b"1")
+
+    def members(self, most: int) -> list[int]:
+        """What descends from the first process, as all in the namespace do."""
+        return [] if self._first is None else descendants(self._first, most)
+
+    def kill(self) -> None:
+        """Kill the first process of the namespace, and bubblewrap itself."""
+        with suppress(ProcessLookupError):
+            if self._init is not None:
+                signal.pidfd_send_signal(self._init, signal.SIGKILL)
+        if self._process is not None and self._init is None and self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+
+    async def gone(self) -> None:
+        """Wait for the first process, which ends after all others in its namespace."""
+        if self._init is None:
+            return
+        try:
+            await _ready(self._init)
+        finally:
+            os.close(self._init)
+
+
+@cache
+def unusable() -> str | None:
+    """Why bubblewrap cannot be used here, and what to do; None where it can. It is tried once in a process."""
+    if not sys.platform.startswith("linux"):
+        return "bubblewrap is for Linux only"
+    missing = [name for name in ("bwrap", "prlimit", "chrt") if shutil.which(name) is None]
+    if missing:
+        return f"{' and '.join(missing)} cannot be found"
+    system = [part for name in _SYSTEM if Path("/", name).exists() for part in ("--ro-bind", f"/{name}", f"/{name}")]
+    options = ["--unshare-all", "--unshare-user", "--disable-userns", "--ro-bind", "/usr", "/usr", *system]
+    tried = subprocess.run(
+        [_program(), *options, "--proc", "/proc", "--", "/bin/sh", "-c", ":"],
+        env={},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if tried.returncode == 0:
+        return None
+    said = tried.stderr.strip().splitlines()
+    return (
+        f"bubblewrap does not work here ({said[-1] if said else f'exit status {tried.returncode}'}): allow user "
+        "namespaces for it, and use version 0.8 or later"
+    )
+
+
+def _real(folder: Path) -> Path:
+    return Path(os.path.realpath(folder))
+
+
+def _program() -> str:
+    return shutil.which("bwrap") or "bwrap"
+
+
+def _limited(limits: Limits, seconds: float | None, *, bounded: bool) -> list[str]:
+    """The limits of each process. They are set inside, where the number of processes counts those in the sandbox only;
+    for root it does not count, but that of its control group does. Where nothing bounds the number, the command runs
+    when the machine has nothing else to do, so that the watch is in time whatever there is of it."""
+    cpu = int(seconds or limits.seconds) + 1
+    memory = limits.memory_mb * MEGABYTE
+    return [
+        *(() if bounded else ("chrt", "--idle", "0")),
+        *("prlimit", f"--data={memory}", f"--nproc={limits.processes + ROOM}", f"--fsize={limits.file_mb * MEGABYTE}"),
+        *(f"--nofile={limits.open_files}", f"--cpu={cpu}", "--core=0", "--"),
+    ]
+
+
+@cache
+def _interpreter() -> tuple[Path, ...]:
+    """The folders of the Python that runs, as far as they are not the system's."""
+    folders = dict.fromkeys(os.path.realpath(each) for each in (sys.base_prefix, sys.prefix))
+    return tuple(Path(each) for each in folders if each != "/" and not each.startswith("/usr"))
+
+
+def _git_kept(folder: Path) -> list[str]:
+    """The mounts that keep git's settings as they are: they run commands when somebody calls git outside.
+
+    Its folder is a mount of its own, else it could be moved away with all that is in it, and another put in its place.
+    Nothing is mounted through a link, which an earlier command may have laid: bubblewrap would follow it outside.
+    """
+    git = folder / ".git"
+    if git.is_symlink() or not git.exists():
+        return []
+    if git.is_dir():
+        config, hooks = git / "config", git / "hooks"
+        if not os.path.lexists(hooks):
+            hooks.mkdir()
+        if not config.is_symlink() and config.is_file() and not hooks.is_symlink() and hooks.is_dir():
+            kept = [part for each in (config, hooks) for part in ("--ro-bind", str(each), str(each))]
+            return ["--bind", str(git), str(git), *kept]
+    return ["--ro-bind", str(git), str(git)]
+
+
+def _kept_in(folder: Path, readable: Path) -> list[str]:
+    """The mounts that keep what can be read only as it is where it lies in the folder: with the interpreter in its
+    ``.venv`` upcall itself would run what a command wrote. The folders on the way to it are mounts of their own for the
+    same reason as git's."""
+    if folder not in readable.parents or _real(readable) != readable or not readable.exists():
+        return []
+    way = [str(each) for each in reversed(readable.parents) if folder in each.parents]
+    return [*(part for each in way for part in ("--bind", each, each)), "--ro-bind", str(readable), str(readable)]
+
+
+@asynccontextmanager
+async def _alone(folder: Path) -> AsyncIterator[None]:
+    """Inside, no other command runs in the folder: one could exchange what is about to be mounted for a link. The lock
+    holds between processes, and ends with the one that has it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        while True:
+            if _locked(descriptor):
+                break
+            await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    import fcntl  # Not on Windows, where this module is imported too.
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _passwd() -> bytes:
+    return f"user:x:{_USER}:{_USER}:user:{_HOME}:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n".encode()
+
+
+# -- descriptors ------------------------------------------------------------------------------------------------------
+
+
+class _Pipe:
+    """The two ends of a pipe, closed at the end."""
+
+    def __enter__(self) -> Self:
+        self.reading, self.writing = os.pipe()
+        self._open = {self.reading, self.writing}
+        return self
+
+    def close_writing(self) -> None:
+        """Close one end already."""
+        os.close(self.writing)
+        self._open.discard(self.writing)
+
+    def __exit__(self, *error: object) -> None:
+        for each in self._open:
+            os.close(each)
+
+
+@contextmanager
+def _group(limits: Limits) -> Iterator[Group]:
+    group = Group(limits)
+    try:
+        yield group
+    finally:
+        group.remove()
+
+
+@contextmanager
+def _file(content: bytes) -> Iterator[int]:
+    """A file in memory, at its beginning."""
+    descriptor = os.memfd_create("upcall")
+    try:
+        os.write(descriptor, content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+async def _ready(descriptor: int) -> None:
+    """Wait until a descriptor can be read."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
+
+async def _readable(descriptor: int) -> bytes:
+    await _ready(descriptor)
+    return os.read(descriptor, 4096)

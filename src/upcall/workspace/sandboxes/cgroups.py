@@ -1,0 +1,110 @@
+"""Control groups: what all processes of a command may use together, held by the kernel.
+
+Few users may make one. Root may where the file system of control groups can be written, and needs it most: the kernel's
+limit on the number of a user's processes does not count for root.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from upcall.workspace.limits import Limits
+from upcall.workspace.sandboxes.base import MEGABYTE
+
+ROOM = 16
+"""So many processes more than the limit can be started: the watch tells who is over it, and stops all."""
+
+_TREE = Path("/sys/fs/cgroup")
+_JOIN = 'for f in $1; do echo $$ > "$f" || exit 126; done; shift; exec "$@"'
+
+
+class Group:
+    """A control group for one command; of version 1 of control groups, one for each controller."""
+
+    def __init__(self, limits: Limits) -> None:
+        name = f"upcall-{secrets.token_hex(8)}"
+        self._folders = {controller: home / name for controller, home in _homes().items()}
+        memory = str((limits.memory_mb + 2 * limits.tmp_mb) * MEGABYTE)
+        for controller, folder in self._folders.items():
+            folder.mkdir(exist_ok=True)
+            files = {"pids.max": str(limits.processes + ROOM)} if controller == "pids" else _memory(folder, memory)
+            for each, value in files.items():
+                (folder / each).write_text(value)
+
+    @property
+    def bounds_processes(self) -> bool:
+        """Whether their number is held."""
+        return "pids" in self._folders
+
+    def joined(self, command: Sequence[str]) -> list[str]:
+        """The command, which begins by joining the group."""
+        files = " ".join(str(folder / "cgroup.procs") for folder in dict.fromkeys(self._folders.values()))
+        return ["/bin/sh", "-c", _JOIN, "sh", files, *command] if files else list(command)
+
+    def killed(self) -> bool:
+        """Whether the kernel killed a process in it for want of memory."""
+        for file in ("memory.events", "memory.oom_control"):
+            with suppress(OSError, KeyError):
+                lines = (self._folders["memory"] / file).read_text().splitlines()
+                return any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in lines)
+        return False
+
+    def remove(self) -> None:
+        """Take it away; nothing must be left in it."""
+        for folder in dict.fromkeys(self._folders.values()):
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def _memory(folder: Path, most: str) -> Mapping[str, str]:
+    if (folder / "memory.max").exists():
+        return {"memory.max": most, **({"memory.swap.max": "0"} if (folder / "memory.swap.max").exists() else {})}
+    return {"memory.limit_in_bytes": most}
+
+
+@cache
+def _homes() -> Mapping[str, Path]:
+    """Where a group can be made, for each controller that can be had."""
+    found = {}
+    for line in _own():
+        _, controllers, path = line.split(":", 2)
+        for name in ("pids", "memory"):
+            if name in controllers.split(","):
+                found[name] = _TREE / name / path.lstrip("/")
+            elif not controllers and name not in found and (home := _second(name, path)) is not None:
+                found[name] = home
+    return {name: home for name, home in found.items() if _can_make(home)}
+
+
+def _own() -> list[str]:
+    try:
+        return Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _second(controller: str, path: str) -> Path | None:
+    """The nearest group of version 2 above our own that passes the controller on to those below it."""
+    own = _TREE / path.lstrip("/")
+    for folder in own.parents:
+        with suppress(OSError):
+            if controller in (folder / "cgroup.subtree_control").read_text().split():
+                return folder
+        if folder == _TREE:
+            break
+    return None
+
+
+def _can_make(home: Path) -> bool:
+    trial = home / f"upcall-{secrets.token_hex(8)}"
+    try:
+        trial.mkdir()
+        trial.rmdir()
+    except OSError:
+        return False
+    return os.geteuid() == 0

@@ -1,0 +1,75 @@
+"""Which executor the settings ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from upcall.errors import ConfigurationError
+from upcall.workspace.limits import Limits
+from upcall.workspace.sandboxes.base import Command, Execution, Executor, ExecutorUnavailable
+from upcall.workspace.sandboxes.bubblewrap import INSTALL, Bubblewrap, unusable
+from upcall.workspace.sandboxes.docker import IMAGE, Docker
+from upcall.workspace.sandboxes.local import Local
+
+ExecutorName: TypeAlias = Literal["auto", "bubblewrap", "docker", "none"]
+
+
+class Unavailable:
+    """Runs nothing, and says why: there is no sandbox, and nobody consented to do without."""
+
+    name = "none"
+    isolated = True
+    gives_network = False
+
+    def __init__(self, why: str) -> None:
+        self.description = f"not at all: {why}"
+        self.why = why
+
+    async def run(
+        self,
+        command: Command,
+        *,
+        folder: Path,
+        limits: Limits,
+        seconds: float | None = None,
+        stdin: str = "",
+        network: bool = False,
+    ) -> Execution:
+        """Refuse."""
+        raise ExecutorUnavailable(self.why)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def executor_for(
+    name: ExecutorName, *, unsafe_local: bool = False, image: str = IMAGE, readable: Sequence[str | Path] = ()
+) -> Executor | None:
+    """The executor that is asked for; None where nothing is to be executed at all.
+
+    ``auto`` is bubblewrap where that works, and the machine itself with `unsafe_local`, which is the explicit word of
+    the user. Without either one nothing is executed, and each command is told what the user must do.
+
+    Raises:
+        ConfigurationError: `unsafe_local` beside an executor that is named.
+    """
+    if unsafe_local and name != "auto":
+        raise ConfigurationError(
+            f"unsafe_local is true and executor is {name!r}: leave out unsafe_local to use that, or executor to run "
+            "commands without a sandbox."
+        )
+    if name == "none":
+        return None
+    if unsafe_local:
+        return Local()
+    if name == "docker":
+        return Docker(image)
+    why = unusable()
+    if why is None:
+        return Bubblewrap(readable)
+    return Unavailable(
+        f"{why}. The user can {INSTALL}, set executor: docker, or consent to commands without a sandbox with "
+        "--unsafe-local (the setting unsafe_local)"
+    )

@@ -1,0 +1,152 @@
+"""Commands in a Docker container, by AutoGen's executor."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
+
+from upcall.autogen.concurrency import whole
+from upcall.errors import first_line
+from upcall.workspace.limits import Limits
+from upcall.workspace.sandboxes.base import MEGABYTE, Command, Execution, ExecutorUnavailable, Output
+
+IMAGE = "python:3-slim"
+
+_TIMED_OUT = 124
+"""The exit status of ``timeout`` where the time was over."""
+
+_GRACE = 5
+"""Seconds beyond the time of a command before its container is stopped."""
+
+
+class Docker:
+    """Runs commands in a container of `image` that has the workspace, and is started for the first of them.
+
+    AutoGen's `DockerCommandLineCodeExecutor` has no setting for network and memory: the container is cut off from its
+    networks and gets its limit once it is started. It cannot be given the network for one command. Files that a command
+    writes belong to the container's user, which is root for most images.
+    """
+
+    name = "docker"
+    description = "in a Docker container: no network, only the workspace and the container can be written"
+    isolated = True
+    gives_network = False
+
+    def __init__(self, image: str = IMAGE) -> None:
+        self._image = image
+        self._executor: Any = None
+        self._begun: tuple[Path, Limits] | None = None
+        self._lock = asyncio.Lock()
+
+    async def run(
+        self,
+        command: Command,
+        *,
+        folder: Path,
+        limits: Limits,
+        seconds: float | None = None,
+        stdin: str = "",
+        network: bool = False,
+    ) -> Execution:
+        """As the protocol has it; `network` cannot be had."""
+        if network:
+            raise ExecutorUnavailable("a command cannot be given the network in Docker; only bubblewrap can do that")
+        async with self._lock:
+            executor = await self._started(folder, limits)
+            most, start = int(seconds or limits.seconds), time.monotonic()
+            block = _block(_script(command, limits, most, stdin))
+            done = asyncio.ensure_future(executor.execute_code_blocks([block], CancellationToken()))
+            done.add_done_callback(lambda task: task.cancelled() or task.exception())  # Nobody may ask for it.
+            try:
+                async with asyncio.timeout(most + _GRACE):
+                    result = await asyncio.shield(done)
+                status, text = result.exit_code, result.output
+                await executor.execute_code_blocks([_block("kill -9 -1")], CancellationToken())  # All but the first.
+            except TimeoutError:
+                status, text = _TIMED_OUT, ""
+                await self._stop()
+            except BaseException:
+                await whole(self._stop())
+                raise
+        output = Output(limits.output_chars)
+        output.write(text.encode(errors="replace"))
+        kept, left_out = output.text()
+        stopped = "time" if status == _TIMED_OUT else None
+        return Execution(status, kept, left_out, stopped, time.monotonic() - start)
+
+    async def close(self) -> None:
+        """Stop the container."""
+        async with self._lock:
+            await self._stop()
+
+    async def _started(self, folder: Path, limits: Limits) -> Any:
+        if self._executor is not None and self._begun == (folder, limits):
+            return self._executor
+        await self._stop()
+        try:
+            executor = _executor(self._image, folder, limits)
+            await executor.start()
+            self._executor, self._begun = executor, (folder, limits)
+            await asyncio.to_thread(_confine, executor.container_name, limits)
+        except ExecutorUnavailable:
+            raise
+        except Exception as error:
+            with suppress(Exception):
+                await self._stop()
+            raise ExecutorUnavailable(
+                f"Docker cannot be used ({first_line(error)}): start its engine, see that you may use it, and that "
+                f"the image {self._image} can be had"
+            ) from error
+        return executor
+
+    async def _stop(self) -> None:
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            await executor.stop()
+
+
+def _executor(image: str, folder: Path, limits: Limits) -> Any:
+    try:
+        from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
+    except (ImportError, RuntimeError) as error:  # Its own word for a missing package is a RuntimeError.
+        raise ExecutorUnavailable("a package is missing: pip install 'upcall[docker]'") from error
+    longest = limits.max_seconds + _GRACE
+    return DockerCommandLineCodeExecutor(image=image, work_dir=folder, timeout=longest, delete_tmp_files=True)
+
+
+def _confine(container: str, limits: Limits) -> None:
+    """Take the networks from a container, and limit its memory."""
+    import docker  # type: ignore[import-untyped,unused-ignore]
+
+    client = docker.from_env()
+    try:
+        found = client.containers.get(container)
+        memory = limits.memory_mb * MEGABYTE
+        found.update(mem_limit=memory, memswap_limit=memory)
+        for network in found.attrs["NetworkSettings"]["Networks"]:
+            client.networks.get(network).disconnect(found, force=True)
+    finally:
+        client.close()
+
+
+def _block(script: str) -> CodeBlock:
+    """A script for the executor. One whose first line names a file would be written to that file."""
+    return CodeBlock(code=f"\n{script}", language="sh")
+
+
+def _script(command: Command, limits: Limits, seconds: int, stdin: str) -> str:
+    """The command with its limits, as one script of the shell."""
+    line = command if isinstance(command, str) else shlex.join(command)
+    return "\n".join(
+        [
+            *("ulimit -c 0", f"ulimit -f {limits.file_mb * MEGABYTE // 512}", f"ulimit -n {limits.open_files}"),
+            f"printf %s {shlex.quote(stdin)} | timeout -k 1 {seconds} sh -c {shlex.quote(line)} 2>&1",
+        ]
+    )

@@ -1,0 +1,138 @@
+"""Commands as plain processes of this machine, without any sandbox: for who explicitly wants that."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import signal
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from upcall.workspace.limits import Limits
+from upcall.workspace.sandboxes.base import MEGABYTE, Command, Execution
+from upcall.workspace.sandboxes.processes import Start, argv_of, run_process
+
+_KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "VIRTUAL_ENV", "SYSTEMROOT")
+"""Variables that a command gets: the others may hold keys."""
+
+_MARK = "UPCALL_EXECUTION"
+_TIMES_UNSEEN = 3
+
+
+class Local:
+    """Runs commands with the rights of the user: they reach all that the user reaches."""
+
+    name = "local"
+    description = "on this machine without a sandbox (unsafe_local): commands can do all that you can"
+    isolated = False
+    gives_network = True
+
+    async def run(
+        self,
+        command: Command,
+        *,
+        folder: Path,
+        limits: Limits,
+        seconds: float | None = None,
+        stdin: str = "",
+        network: bool = False,
+    ) -> Execution:
+        """As the protocol has it; there is always a network."""
+        mark = f"{_MARK}={secrets.token_hex(16)}"
+        kept = {name: os.environ[name] for name in os.environ if name in _KEPT or name.startswith("LC_")}
+        environment = {**kept, "TERM": "dumb", **dict([mark.split("=")])}
+        start = Start([*_limited(limits, seconds), *argv_of(command)], folder, environment, stdin)
+        return await run_process(start, _Marked(mark), limits, seconds or limits.seconds)
+
+    async def close(self) -> None:
+        """Nothing is held between commands."""
+
+
+class _Marked:
+    """A process group, and all processes with a mark in their environment: a process may leave its group and its
+    parent, but keeps what it was started with."""
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark.encode()
+        self._group: int | None = None
+
+    async def started(self, process: asyncio.subprocess.Process) -> None:
+        """The process is the first of a group of its own."""
+        self._group = process.pid
+
+    def members(self, most: int) -> list[int]:
+        """All that carry the mark, at most so many."""
+        return self._marked(most)
+
+    def kill(self) -> None:
+        """Kill the group; `gone` sees to those that left it."""
+        if self._group is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._group, signal.SIGKILL)
+
+    async def gone(self) -> None:
+        """Kill what carries the mark until none is found, several times: a process that is just becoming another
+        program carries none for a moment."""
+        unseen = 0
+        while unseen < _TIMES_UNSEEN:
+            unseen = 0 if await asyncio.to_thread(self._kill_marked) else unseen + 1
+            await asyncio.sleep(0.01)
+
+    def _kill_marked(self) -> bool:
+        """Whether there were any. They are stopped first: what is stopped starts no others meanwhile."""
+        held: set[int] = set()
+        while new := self._marked(but=held):
+            _signal(new, signal.SIGSTOP)
+            held.update(new)
+        _signal(held, signal.SIGKILL)
+        return bool(held)
+
+    def _marked(self, most: int | None = None, but: Collection[int] = ()) -> list[int]:
+        found: list[int] = []
+        for pid in _pids():
+            if pid in but:
+                continue
+            with suppress(OSError):
+                if self._mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                    found.append(pid)
+            if most is not None and len(found) > most:
+                break
+        return found
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _limited(limits: Limits, seconds: float | None) -> list[str]:
+    """The limits of each process, on Linux. The number of processes counts all of the user's, and does not count for
+    root."""
+    if shutil.which("prlimit") is None:
+        return []
+    others = sum(map(_threads, _pids()))
+    return [
+        *("prlimit", f"--nproc={others + limits.processes}"),
+        *(f"--data={limits.memory_mb * MEGABYTE}", f"--fsize={limits.file_mb * MEGABYTE}"),
+        *(f"--nofile={limits.open_files}", f"--cpu={int(seconds or limits.seconds) + 1}", "--core=0", "--"),
+    ]
+
+
+def _pids() -> list[int]:
+    """All processes of the machine, as far as it tells: Linux does."""
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return []
+
+
+def _threads(pid: int) -> int:
+    """The threads of a process, if it is this user's."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/task")) if os.stat(f"/proc/{pid}").st_uid == os.getuid() else 0
+    except OSError:
+        return 0

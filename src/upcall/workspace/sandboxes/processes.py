@@ -1,0 +1,245 @@
+"""One process and all that it starts: its output, its limits while it runs, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from upcall.autogen.concurrency import whole
+from upcall.workspace.limits import Limits
+from upcall.workspace.sandboxes.base import MEGABYTE, Execution, Output
+
+SECONDS_BETWEEN_LOOKS = 0.05
+"""How often is looked at what a command uses. Its overshoot is what it can take in that time."""
+
+SECONDS_TO_DIE = 5.0
+"""How long killed processes may take to be gone: the kernel frees their memory first."""
+
+_CHUNK = 1 << 16
+
+
+class Family(Protocol):
+    """A process and all that it starts, as one executor knows them."""
+
+    async def started(self, process: asyncio.subprocess.Process) -> None:
+        """Take note of the process, which was just started."""
+        ...
+
+    def members(self, most: int) -> list[int]:
+        """The ids of those that are alive, at most so many."""
+        ...
+
+    def kill(self) -> None:
+        """Kill all that are left."""
+        ...
+
+    async def gone(self) -> None:
+        """Wait until they are."""
+        ...
+
+
+class Watch:
+    """What a command's processes use, and the first limit that they are over.
+
+    No limit of a process counts the sum of its children (`setrlimit`), and the number of processes has none for root;
+    control groups do, but need rights that few users have. So it is looked at from outside, on Linux; elsewhere the
+    limits of each process hold alone.
+    """
+
+    def __init__(self, family: Family, folder: Path, limits: Limits) -> None:
+        self._family, self._folder, self._limits = family, folder, limits
+        self._free, self._shared = _free(folder), _shared()
+
+    def over(self) -> str | None:
+        """The limit that they are over now."""
+        pids = self._family.members(self._limits.processes + 2)
+        if len(pids) > self._limits.processes:
+            return "processes"
+        most = self._limits.memory_mb * MEGABYTE
+        # Pages that several processes share count once, which takes longer to find out.
+        if sum(map(_resident, pids)) > most and sum(map(_proportional, pids)) > most:
+            return "memory"
+        # Memory that no process has mapped (a memfd) is nobody's; only the machine's sum tells of it.
+        if _shared() - self._shared > most + 2 * self._limits.tmp_mb * MEGABYTE:
+            return "memory"
+        if self._free - _free(self._folder) > self._limits.disk_mb * MEGABYTE:
+            return "disk"
+        return None
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a program is started: its arguments, its folder, its environment, its input, and the descriptors it gets."""
+
+    command: Sequence[str]
+    folder: Path
+    environment: Mapping[str, str]
+    stdin: str = ""
+    pass_fds: Sequence[int] = ()
+
+
+async def run_process(start: Start, family: Family, limits: Limits, seconds: float) -> Execution:
+    """Run a program until it ends or is over a limit, or the caller is cancelled; then nothing of its family is left.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    # In a task of its own: one that is cancelled while it starts a process could not say what to kill.
+    given_up = asyncio.Event()
+    running = asyncio.ensure_future(_run(start, family, limits, seconds, given_up))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        given_up.set()
+        with suppress(Exception):
+            await running
+        raise
+
+
+async def _run(start: Start, family: Family, limits: Limits, seconds: float, given_up: asyncio.Event) -> Execution:
+    begun, output = time.monotonic(), Output(limits.output_chars)
+    process, pipe = await _started(start)
+    ended = asyncio.create_task(process.wait())
+    leaving = asyncio.create_task(given_up.wait())
+    tasks = [ended, asyncio.create_task(_read(pipe, output)), asyncio.create_task(_feed(process, start.stdin))]
+    stopped = None
+    try:
+        watch = Watch(family, start.folder, limits)
+        await family.started(process)
+        while not (ended.done() or leaving.done() or stopped):
+            await asyncio.wait([ended, leaving], timeout=SECONDS_BETWEEN_LOOKS, return_when=asyncio.FIRST_COMPLETED)
+            if not ended.done():
+                stopped = await _over(watch, output, limits, begun + seconds)
+    finally:
+        family.kill()
+        leaving.cancel()
+        await whole(_settled(family, tasks))
+    status = process.returncode if process.returncode is not None else -signal.SIGKILL
+    text, left_out = output.text()
+    execution = Execution(
+        exit_status=128 - status if status < 0 else status,
+        output=text,
+        truncated=left_out,
+        seconds=time.monotonic() - begun,
+    )
+    return execution.stopped_at(stopped)
+
+
+async def _started(start: Start) -> tuple[asyncio.subprocess.Process, BinaryIO]:
+    """The process, and what it writes. The pipe is our own, so that one who keeps it open is not waited for."""
+    written, writing = os.pipe()
+    pipe = os.fdopen(written, "rb", buffering=0)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *start.command,
+            cwd=start.folder,
+            env=dict(start.environment),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=writing,
+            stderr=writing,
+            start_new_session=True,
+            pass_fds=start.pass_fds,
+        )
+    except BaseException:
+        pipe.close()
+        raise
+    finally:
+        os.close(writing)
+    return process, pipe
+
+
+async def _settled(family: Family, tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Wait until all that was killed is gone, and let go of the pipes: what was written is read by then. A process
+    outside that holds one of them open is not waited for."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SECONDS_TO_DIE):
+            await family.gone()
+            await asyncio.wait(tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _over(watch: Watch, output: Output, limits: Limits, deadline: float) -> str | None:
+    if time.monotonic() > deadline:
+        return "time"
+    if output.size > limits.max_output_mb * MEGABYTE:
+        return "output"
+    return await asyncio.to_thread(watch.over)
+
+
+async def _feed(process: asyncio.subprocess.Process, text: str) -> None:
+    assert process.stdin is not None
+    with suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(text.encode(errors="replace"))
+        await process.stdin.drain()
+    process.stdin.close()
+
+
+async def _read(pipe: BinaryIO, output: Output) -> None:
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    try:
+        while data := await reader.read(_CHUNK):
+            output.write(data)
+    finally:
+        transport.close()
+
+
+# -- what is known of processes ---------------------------------------------------------------------------------------
+
+
+def descendants(pid: int, most: int) -> list[int]:
+    """The process and those that descend from it, at most so many."""
+    found = [pid]
+    for parent in found:
+        with suppress(OSError):
+            for task in os.listdir(f"/proc/{parent}/task"):
+                found += map(int, Path(f"/proc/{parent}/task/{task}/children").read_text().split())
+        if len(found) > most:
+            break
+    return found
+
+
+def _resident(pid: int) -> int:
+    """Bytes of memory that a process has, what it shares with others included."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0
+
+
+def _proportional(pid: int) -> int:
+    """Bytes of memory that a process has, of what it shares its part; where that is not told, all of it."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    except (OSError, StopIteration):
+        return _resident(pid)
+
+
+def _shared() -> int:
+    """Bytes of memory on this machine that hold shared memory and files in memory."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Shmem:"))
+    except (OSError, StopIteration):
+        return 0
+
+
+def _free(folder: Path) -> int:
+    return shutil.disk_usage(folder).free
+
+
+def argv_of(command: str | Sequence[str]) -> list[str]:
+    """The program and arguments of a command; a command line is for the shell."""
+    return [shutil.which("bash") or "/bin/sh", "-c", command] if isinstance(command, str) else list(command)

@@ -1,0 +1,223 @@
+"""Which files of a folder are looked at, and search in them: by ripgrep where it is there, else by its Python equal.
+
+ripgrep gets no paths: the files are opened here, safely, and it reads what is open (``/dev/fd/N``). So it sees the same
+files as `list_files`, and a link that takes a file's place in between leads it nowhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+import regex
+from pathspec import GitIgnoreSpec
+
+from upcall.autogen.workbenches import TEMPORARY
+from upcall.workspace.folder import Folder
+from upcall.workspace.paths import OutsideWorkspace
+
+MAX_HITS = 200
+MAX_LINE_CHARS = 300
+MAX_SEARCHED_BYTES = 5_000_000
+"""A larger file is not searched, and the result says so."""
+SECONDS = 10.0
+"""A search that takes longer is given up: a pattern can take for ever."""
+MAX_IGNORE_BYTES = 100_000
+FILES_AT_ONCE = 200
+"""So many files are open at once."""
+HEAD_BYTES = 8_192
+
+CAN_SHARE_FILES = sys.platform != "win32" and os.path.isdir("/dev/fd")
+
+
+class Visible:
+    """Tells which files are passed over: those in hidden folders, those being written, those that a ``.gitignore`` of
+    the folder, or of one in it, names."""
+
+    def __init__(self) -> None:
+        self._specs: dict[str, GitIgnoreSpec | None] = {}
+
+    def __call__(self, folder: Folder, place: str, name: str, is_folder: bool) -> bool:
+        """Whether it is passed over."""
+        if name.startswith(".") if is_folder else name.startswith(TEMPORARY):
+            return True
+        path = f"{place}/{name}" if place else name
+        above, below = place, name + ("/" if is_folder else "")
+        while True:  # The nearest .gitignore that says anything of it decides, as in Git.
+            spec = self._spec(folder, above)
+            said = spec.check_file(below).include if spec is not None else None
+            if said is not None or not above:
+                return bool(said)
+            above = above.rpartition("/")[0]
+            below = path.removeprefix(f"{above}/" if above else "") + ("/" if is_folder else "")
+
+    def _spec(self, folder: Folder, place: str) -> GitIgnoreSpec | None:
+        if place not in self._specs:
+            self._specs[place] = _read_ignored(folder, f"{place}/.gitignore" if place else ".gitignore")
+        return self._specs[place]
+
+
+def _read_ignored(folder: Folder, path: str) -> GitIgnoreSpec | None:
+    try:
+        with folder.open(path) as file:
+            text = file.read(MAX_IGNORE_BYTES).decode("utf-8", "replace")
+        return GitIgnoreSpec.from_lines(text.splitlines())
+    except (OSError, ValueError):
+        return None
+
+
+def visible_files(folder: Folder, under: str = "", glob: str | None = None) -> list[str]:
+    """The files under a folder that are not passed over, sorted. `glob` is written as in a ``.gitignore``: ``*.py``
+    anywhere, ``src/**/*.ts``; it counts from the root.
+
+    Raises:
+        ValueError: the glob is none.
+        FileNotFoundError, NotADirectoryError: there is no such folder.
+    """
+    found = sorted(folder.walk(under, Visible()))
+    if not glob:
+        return found
+    try:
+        wanted = GitIgnoreSpec.from_lines([glob])
+    except ValueError as error:
+        raise ValueError(f"{glob!r} is no glob ({error}). Say it like *.py or src/**/*.ts.") from error
+    return [path for path in found if wanted.match_file(path)]
+
+
+@dataclass
+class Found:
+    """What a search found: ``path:line: text``. ``more`` says that there is more than is listed."""
+
+    hits: list[str] = field(default_factory=list)
+    more: bool = False
+    too_large: int = 0
+
+    def add(self, path: str, number: int, line: str) -> bool:
+        """Take a hit in; False where there are enough."""
+        self.more = len(self.hits) >= MAX_HITS
+        if not self.more:
+            text = line.rstrip("\r\n")
+            cut = f"{text[:MAX_LINE_CHARS]} [cut]" if len(text) > MAX_LINE_CHARS else text
+            self.hits.append(f"{path}:{number}: {cut}")
+        return not self.more
+
+
+def search(folder: Folder, pattern: str, paths: Sequence[str], *, ripgrep: str | None = None) -> Found:
+    """The lines of these files that match a regular expression, file by file. `ripgrep` is its program, looked for if
+    not given; empty for the Python equal. What only that one understands (look-around) is searched by it.
+
+    Raises:
+        ValueError: the pattern is none, or takes too long.
+    """
+    program = shutil.which("rg") if ripgrep is None else ripgrep
+    found = Found()
+    if program and CAN_SHARE_FILES and _ripgrep(program, folder, pattern, paths, found):
+        return found
+    found = Found()
+    _python(folder, pattern, paths, found)
+    return found
+
+
+def _opened(folder: Folder, paths: Sequence[str], found: Found, stack: ExitStack) -> Iterator[tuple[str, BinaryIO]]:
+    """The text files among these that can be read. Links are passed over: what they lead to has a name of its own."""
+    for path in paths:
+        try:
+            file = stack.enter_context(folder.open_itself(path))
+        except (OSError, ValueError, OutsideWorkspace):
+            continue
+        if os.fstat(file.fileno()).st_size > MAX_SEARCHED_BYTES:
+            found.too_large += 1
+        elif b"\0" not in file.read(HEAD_BYTES):
+            file.seek(0)
+            yield path, file
+            continue
+        file.close()
+
+
+def _ripgrep(program: str, folder: Folder, pattern: str, paths: Sequence[str], found: Found) -> bool:
+    """Search with ripgrep. False where it does not understand the pattern."""
+    deadline = time.monotonic() + SECONDS
+    options = [
+        "--no-config",
+        "--json",
+        "--sort=none",
+        "--encoding=none",
+        "--crlf",
+        f"--max-count={MAX_HITS + 1}",
+        "--text",
+    ]
+    for at in range(0, len(paths), FILES_AT_ONCE):
+        with ExitStack() as stack:
+            files = {
+                f"/dev/fd/{file.fileno()}": (path, file)
+                for path, file in _opened(folder, paths[at : at + FILES_AT_ONCE], found, stack)
+            }
+            if not files:
+                continue
+            try:
+                done = subprocess.run(
+                    [program, *options, "--regexp", pattern, "--", *files],
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    pass_fds=[file.fileno() for _, file in files.values()],
+                    timeout=max(deadline - time.monotonic(), 0.1),
+                    check=False,
+                )
+            except subprocess.TimeoutExpired as error:
+                raise _too_long(pattern) from error
+            except OSError:
+                return False
+            if done.returncode not in (0, 1):
+                return False
+            by_path: dict[str, list[tuple[int, str]]] = {}
+            for line in done.stdout.splitlines():
+                message = json.loads(line)
+                if message["type"] == "match":
+                    data = message["data"]
+                    path = files[_text(data["path"])][0]
+                    by_path.setdefault(path, []).append((data["line_number"], _text(data["lines"])))
+            for path, _ in files.values():
+                for number, text in by_path.get(path, ()):
+                    if not found.add(path, number, text):
+                        return True
+    return True
+
+
+def _text(given: dict[str, Any]) -> str:
+    text = given.get("text")
+    return text if text is not None else base64.b64decode(given["bytes"]).decode("utf-8", "replace")
+
+
+def _python(folder: Folder, pattern: str, paths: Sequence[str], found: Found) -> None:
+    try:
+        compiled = regex.compile(pattern)
+    except (regex.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}.") from error
+    deadline = time.monotonic() + SECONDS
+    for path in paths:
+        with ExitStack() as stack:
+            for _, file in _opened(folder, [path], found, stack):
+                for number, line in enumerate(file, start=1):
+                    text = line.decode("utf-8", "replace").rstrip("\r\n")
+                    left = deadline - time.monotonic()
+                    try:
+                        hit = left > 0 and compiled.search(text, timeout=left, concurrent=True)
+                    except TimeoutError as error:
+                        raise _too_long(pattern) from error
+                    if left <= 0:
+                        raise _too_long(pattern)
+                    if hit and not found.add(path, number, text):
+                        return
+
+
+def _too_long(pattern: str) -> ValueError:
+    return ValueError(f"The search for {pattern!r} took longer than {SECONDS:.0f} s and was given up. Say it simpler.")

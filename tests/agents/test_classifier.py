@@ -1,0 +1,605 @@
+"""The classifier: one structured call decides who gets a message (seed S2)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import pytest
+from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage, ThoughtEvent
+from autogen_core import CancellationToken
+from autogen_core.models import ModelFamily, ModelInfo
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from conversation import cancelled_while, carried, say
+from pydantic import ValidationError
+
+from upcall.agents import Classifier
+from upcall.agents.classifier import HISTORY_CHARS, REPAIR_SECONDS, ClassifierConfig
+from upcall.autogen.messages import CLASSIFICATION, ERROR, answering
+from upcall.errors import SchemaMismatch
+from upcall.execution.model_clients import ModelClients
+from upcall.prompts import ToolInfo
+from upcall.questions.answer import Answer
+from upcall.questions.question import Question
+from upcall.runs.outputs import Classification, Depth, DepthDecision, Intent, IntentResult
+from upcall.settings import Settings
+from upcall.testing import Call, Fail, Hang, LoopbackServer, Reply, Request, ScriptedModelClient
+
+QUERY = TextMessage(source="user", content="What is CUDA?")
+META = '{"intent": "meta", "meta_response": "Hi!"}'
+SHALLOW = '{"intent": "research", "meta_response": null, "research_depth": "shallow"}'
+DEEP = '{"intent": "research", "research_depth": "deep"}'
+
+
+def text(content: str, source: str = "user") -> TextMessage:
+    return TextMessage(source=source, content=content)
+
+
+async def turn(agent: Classifier, *messages: BaseChatMessage) -> BaseChatMessage:
+    """The message that ends the agent's turn."""
+    return (await say(agent, *messages)).message
+
+
+async def said_to(replies: Sequence[Reply], **settings: Any) -> BaseChatMessage:
+    """What a classifier whose model replies so says to QUERY; every reply must be used."""
+    with ScriptedModelClient(replies) as client:
+        return await turn(Classifier(client, **settings), QUERY)
+
+
+def found_in(message: BaseChatMessage) -> Classification:
+    """The classification that goes along with a message."""
+    return Classification.model_validate_json(message.metadata[CLASSIFICATION])
+
+
+# -- routing ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("intent", "depth", "target"),
+    [
+        ("research", "shallow", "researcher"),
+        ("research", "deep", "clarifier"),
+        ("coding", "shallow", "coder"),
+        ("coding", "deep", "clarifier"),
+        ("research", None, "researcher"),
+        ("coding", None, "coder"),
+        ("Research ", "DEEP", "clarifier"),
+        ("travel", "deep", "clarifier"),
+        ("travel", "bottomless", "researcher"),
+    ],
+)
+async def test_intent_and_depth_decide_who_gets_the_task(intent: str, depth: str | None, target: str) -> None:
+    """S2-01, S2-12, S2-39: one call is all that it takes."""
+    message = await said_to([json.dumps({"intent": intent, "research_depth": depth})])
+    assert isinstance(message, HandoffMessage)
+    assert message.target == target
+
+
+@pytest.mark.parametrize("intent", ["research", "coding"])
+async def test_a_deep_task_goes_to_the_planner_where_there_is_no_clarifier(intent: str) -> None:
+    """S0-06."""
+    message = await said_to([json.dumps({"intent": intent, "research_depth": "deep"})], deep_target="planner")
+    assert isinstance(message, HandoffMessage)
+    assert message.target == "planner"
+
+
+@pytest.mark.parametrize(
+    ("meta", "shown"),
+    [
+        ({"meta_response": "Hi! I plan and write code."}, "Hi! I plan and write code."),
+        ({"meta_response": ""}, "I'm here to help."),
+        ({"meta_response": " \n"}, "I'm here to help."),
+        ({"meta_response": None}, "I'm here to help."),
+        ({}, "I'm here to help."),
+    ],
+)
+async def test_a_meta_query_is_answered_at_once(meta: dict[str, Any], shown: str) -> None:
+    """S2-01, S2-03, S2-11, S2-39."""
+    message = await said_to([json.dumps({"intent": "meta", **meta})])
+    assert isinstance(message, TextMessage)
+    assert message.content == shown
+
+
+@pytest.mark.parametrize(
+    ("replies", "intent", "depth"),
+    [
+        ([META], Intent.META, None),
+        (['{"intent": "meta", "research_depth": "deep"}'], Intent.META, None),
+        ([SHALLOW], Intent.RESEARCH, Depth.SHALLOW),
+        ([DEEP], Intent.RESEARCH, Depth.DEEP),
+        (['{"intent": "coding"}'], Intent.CODING, Depth.SHALLOW),
+        (["no idea", "no idea"], Intent.RESEARCH, Depth.DEEP),
+    ],
+    ids=["meta", "meta with a depth", "shallow", "deep", "coding", "unreadable"],
+)
+async def test_every_branch_gives_a_typed_intent_and_a_depth_where_there_is_work(
+    replies: Sequence[Reply], intent: Intent, depth: Depth | None
+) -> None:
+    """S2-13, S2-17, S2-19, S2-20."""
+    found = found_in(await said_to(replies))
+    assert found.user_intent == IntentResult(intent=intent)
+    assert found.depth_decision == (DepthDecision(decision=depth) if depth else None)
+
+
+@pytest.mark.parametrize(("reply", "texts"), [(META, ["Hi!"]), (SHALLOW, []), (DEEP, [])])
+async def test_a_text_is_added_only_where_the_query_is_meta(reply: str, texts: Sequence[str]) -> None:
+    """S2-11, S2-18: its own reply is in the thread for the next query, a hand-over is not."""
+    with ScriptedModelClient([reply, META]) as client:
+        agent = Classifier(client)
+        message = await turn(agent, QUERY)
+        if texts:
+            await turn(agent, text("And OpenCL?"))
+            assert [each["content"] for each in client.requests[1].messages if each["role"] == "assistant"] == texts
+        else:
+            assert not isinstance(message, TextMessage)
+            await turn(agent, text("CUDA is a platform.", "researcher"), text("And OpenCL?"))
+            assert "shallow research task" not in str(client.requests[1].messages)
+
+
+@pytest.mark.parametrize("messages", [[], [text("")], [text(" \n")]], ids=["none", "empty", "blank"])
+async def test_a_message_that_says_nothing_is_deep_research_without_a_call(messages: Sequence[TextMessage]) -> None:
+    """S2-37."""
+    with ScriptedModelClient([]) as client:
+        message = await turn(Classifier(client), *messages)
+    assert isinstance(message, HandoffMessage)
+    assert message.target == "clarifier"
+    assert found_in(message).depth_decision == DepthDecision(decision=Depth.DEEP)
+
+
+# -- the call ---------------------------------------------------------------------------------------------------------
+
+
+async def test_the_model_is_shown_the_query_the_time_and_the_tools() -> None:
+    """S2-05, S2-22, S2-26, S2-27, S2-29."""
+    with ScriptedModelClient([SHALLOW]) as client:
+        await turn(Classifier(client, tools=[ToolInfo("search_documents", "Finds lines.")]), QUERY)
+    system = client.requests[0].system
+    assert "-----\nWhat is CUDA?\n-----" in system
+    assert re.search(r"Today is \d{4}-\d\d-\d\d \d\d:\d\d UTC\.", system)
+    assert "- search_documents: Finds lines." in system
+
+
+async def test_without_tools_none_are_listed() -> None:
+    """S2-22."""
+    with ScriptedModelClient([SHALLOW]) as client:
+        await turn(Classifier(client), QUERY)
+    assert "The team can use" not in client.requests[0].system
+
+
+@pytest.mark.parametrize(
+    ("user_info", "told"),
+    [
+        ({"name": "Ada", "email": "ada@example.org"}, "The user is Ada (ada@example.org)."),
+        ({"name": "Ada"}, "The user is Ada."),
+        ({"email": "ada@example.org"}, "The user is unknown (ada@example.org)."),
+        ({}, None),
+        (None, None),
+    ],
+)
+async def test_the_model_is_told_who_the_user_is_if_that_is_known(
+    user_info: Mapping[str, str] | None, told: str | None
+) -> None:
+    """S2-15, S2-28."""
+    with ScriptedModelClient([SHALLOW]) as client:
+        await turn(Classifier(client, user_info=user_info), QUERY)
+    system = client.requests[0].system
+    assert told in system if told else "The user is " not in system
+
+
+async def test_the_model_is_asked_for_intent_meta_reply_and_depth_in_json() -> None:
+    """S2-04, S2-30."""
+    with ScriptedModelClient([SHALLOW]) as client:
+        await turn(Classifier(client), QUERY)
+    system = client.requests[0].system
+    assert 'intent:\n- "meta"' in system
+    assert "Answer them yourself in meta_response" in system
+    assert 'research_depth (null when intent is "meta"):\n- "shallow"' in system
+    schema, _ = json.JSONDecoder().raw_decode(system, system.index('{"', system.rindex("-----")))
+    assert list(schema["properties"]) == ["intent", "meta_response", "research_depth"]
+
+
+async def test_the_latest_query_is_classified() -> None:
+    """S2-05, S2-14: a team that is given one task after another has the earlier ones in its thread."""
+    with ScriptedModelClient(['{"intent": "meta", "meta_response": "Hi!"}', SHALLOW]) as client:
+        agent = Classifier(client)
+        await turn(agent, TextMessage(source="user", content="Hello!"))
+        await turn(agent, QUERY)
+    assert client.requests[1].messages[-1]["content"] == "What is CUDA?"
+
+
+def talk(length: int) -> list[TextMessage]:
+    """So many messages of a conversation, the user's and the assistant's by turns."""
+    return [text(f"said {number}", ("user", "assistant")[number % 2]) for number in range(length)]
+
+
+@pytest.mark.parametrize(
+    ("before", "settings", "shown"),
+    [
+        (4, {}, 4),
+        (30, {}, 19),
+        (30, {"max_history": 20}, 19),
+        (30, {"max_history": 5}, 4),
+        (30, {"max_history": 1}, 0),
+        (30, {"max_history": 0}, 0),
+    ],
+)
+async def test_the_history_is_trimmed_to_the_latest_messages_and_the_query_is_the_last(
+    before: int, settings: dict[str, int], shown: int
+) -> None:
+    """S2-06, S2-14, S2-40: 20 by default, the query included."""
+    said = talk(before)
+    with ScriptedModelClient([SHALLOW]) as client:
+        await turn(Classifier(client, **settings), *said, QUERY)  # type: ignore[arg-type]
+    system, *history, query = [(each["role"], each["content"]) for each in client.requests[0].messages]
+    kept = said[before - shown :]
+    assert system[0] == "system"
+    assert history == [(each.source, each.content) for each in kept]
+    assert query == ("user", "What is CUDA?")
+
+
+async def test_the_history_holds_what_was_said_and_answered_but_no_hand_overs() -> None:
+    """S2-06."""
+    asked = Question(question="Which GPU?", path=("researcher",))
+    answered = answering([Answer(question_id=asked.id, text="Mine")], target="researcher", questions=[asked])
+    handed = HandoffMessage(source="researcher", target="clarifier", content="too large")
+    with ScriptedModelClient([SHALLOW, SHALLOW]) as client:
+        agent = Classifier(client)
+        await turn(agent, text("Is it fast?"))
+        await turn(agent, handed, answered, text(" "), text("It is.", "lead"), QUERY)
+    assert [(each["role"], each["content"]) for each in client.requests[1].messages[1:]] == [
+        ("user", "Is it fast?"),
+        ("user", "Which GPU? - Mine"),
+        ("assistant", "It is."),
+        ("user", "What is CUDA?"),
+    ]
+
+
+async def test_a_long_message_of_the_history_is_cut_and_says_so() -> None:
+    with ScriptedModelClient([SHALLOW]) as client:
+        await turn(Classifier(client), text("Read this"), text("x" * 50_000, "assistant"), QUERY)
+    shown = client.requests[0].messages[2]["content"]
+    assert len(shown) <= HISTORY_CHARS
+    assert "of 50000 characters are left out here" in shown
+
+
+async def test_a_query_that_is_too_long_is_cut_and_handed_over_whole() -> None:
+    long = f"Summarise this: {'x' * 50_000}"
+    with ScriptedModelClient([SHALLOW]) as client:
+        message = await turn(Classifier(client, max_context_chars=1_000), text(long))
+    assert len(client.requests[0].messages[-1]["content"]) <= 1_000
+    assert long in message.to_model_text()
+
+
+@pytest.mark.parametrize(("verbose", "level"), [(False, "DEBUG"), (True, "INFO")])
+async def test_a_verbose_classifier_logs_what_the_model_said(
+    verbose: bool, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S2-23."""
+    caplog.set_level(logging.DEBUG, "upcall")
+    await said_to([SHALLOW], verbose=verbose)
+    assert [(each.levelname, each.getMessage()) for each in caplog.records if each.name == "upcall"] == [
+        (level, f"classifier replied: {SHALLOW}")
+    ]
+
+
+async def test_a_task_in_several_messages_is_one_task() -> None:
+    with ScriptedModelClient([SHALLOW]) as client:
+        await turn(Classifier(client), TextMessage(source="user", content="I have a GPU."), QUERY)
+    assert client.requests[0].messages[-1]["content"] == "I have a GPU.\n\nWhat is CUDA?"
+
+
+async def test_the_call_is_told_as_a_thought_with_its_tokens() -> None:
+    agent = Classifier(ScriptedModelClient([SHALLOW]))
+    thoughts = [event for event in (await say(agent, QUERY)).events if isinstance(event, ThoughtEvent)]
+    assert [thought.content for thought in thoughts] == [SHALLOW]
+    assert thoughts[0].models_usage is not None
+    assert thoughts[0].models_usage.prompt_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("structured", "json_object", "promise"),
+    [(True, True, "Classification"), (False, True, True), (False, False, None)],
+)
+async def test_the_strongest_promise_of_json_is_asked_for(structured: bool, json_object: bool, promise: object) -> None:
+    info = ModelInfo(
+        vision=False,
+        function_calling=True,
+        json_output=json_object,
+        structured_output=structured,
+        family=ModelFamily.UNKNOWN,
+    )
+    client = ReplayChatCompletionClient([SHALLOW], model_info=info)
+    await turn(Classifier(client), QUERY)
+    asked = client.create_calls[0]["json_output"]
+    assert (asked.__name__ if isinstance(asked, type) else asked) == promise
+
+
+# -- what models reply ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        SHALLOW,
+        f"```json\n{SHALLOW}\n```",
+        f"Here it is:\n```\n{SHALLOW}\n```\nAnything else?",
+        f"I would say {SHALLOW}, since it is a definition.",
+        '{"intent": "research", "metaResponse": null, "researchDepth": "shallow"}',
+        f"  \n{SHALLOW}\n",
+    ],
+    ids=["whole", "fenced", "fenced in prose", "in prose", "camelCase", "spaces"],
+)
+async def test_a_reply_is_found_in_one_call(reply: str) -> None:
+    """S2-08, S0-63."""
+    message = await said_to([reply])
+    assert isinstance(message, HandoffMessage)
+    assert message.target == "researcher"
+
+
+BROKEN: list[Any] = [
+    pytest.param("Shallow research, I think.", id="prose"),
+    pytest.param('{"intent": "research", "research_depth"', id="cut"),
+    pytest.param('{"depth": "deep"}', id="without intent"),
+    pytest.param('["research", "shallow"]', id="list"),
+    pytest.param("", id="empty"),
+    pytest.param(" \n", id="blank"),
+    pytest.param(Call("transfer_to_researcher", {"task": "CUDA"}), id="tool call"),
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+async def test_a_reply_that_cannot_be_read_is_repaired_once(broken: Reply) -> None:
+    """S2-38."""
+    message = await said_to([broken, SHALLOW])
+    assert isinstance(message, HandoffMessage)
+    assert message.target == "researcher"
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+async def test_what_cannot_be_read_after_one_repair_is_deep_research(broken: Reply) -> None:
+    """S2-38: two calls, never a third."""
+    message = await said_to([broken, broken])
+    assert isinstance(message, HandoffMessage)
+    assert message.target == "clarifier"
+    assert Classification.model_validate_json(message.metadata[CLASSIFICATION]).depth is Depth.DEEP
+
+
+@pytest.mark.parametrize("broken", [f"```json\n{SHALLOW}\n```", "no idea", '{"depth": "deep"}', ""])
+async def test_the_client_of_openai_lets_us_read_and_repair_what_a_server_without_schemas_says(broken: str) -> None:
+    """Left to itself it parses a structured reply and raises (openai 3.54)."""
+    readable = broken.startswith("```")
+    with LoopbackServer([broken] if readable else [broken, SHALLOW]) as server:
+        client = ModelClients(Settings.read(None, model="scripted", base_url=server.base_url))
+        message = await turn(Classifier(client("classifier")), QUERY)
+        await client.close()
+    assert isinstance(message, HandoffMessage)
+    assert message.target == "researcher"
+    assert server.requests[0].body["response_format"]["json_schema"]["name"] == "Classification"
+
+
+async def test_the_repair_shows_the_model_its_reply_and_what_is_wrong_with_it() -> None:
+    with ScriptedModelClient(['{"depth": "deep"}', SHALLOW]) as client:
+        await turn(Classifier(client), QUERY)
+    reply, problem = client.requests[1].messages[-2:]
+    assert reply == {"role": "assistant", "content": '{"depth": "deep"}'}
+    assert "intent: Field required" in problem["content"]
+
+
+@pytest.mark.parametrize("nothing", ["", " ", Call("search_web", {"query": "CUDA"})])
+async def test_a_repair_holds_no_empty_message_and_no_call(nothing: Reply) -> None:
+    """S0-65: servers refuse both."""
+    with ScriptedModelClient([nothing, SHALLOW]) as client:
+        await turn(Classifier(client), QUERY)
+    assert [each["role"] for each in client.requests[1].messages] == ["system", "user", "user"]
+    assert all(each["content"].strip() for each in client.requests[1].messages)
+
+
+# -- what goes wrong --------------------------------------------------------------------------------------------------
+
+KEY = "sk-very-secret"
+READ_NO_REPLY = "sent a reply that cannot be read"
+
+FAILURES: list[Any] = [
+    pytest.param(Fail(401, KEY), "refused the key (HTTP 401). Check OPENAI_API_KEY", id="401"),
+    pytest.param(Fail(404, KEY), "(HTTP 404). Check the model name, the base URL and the API key.", id="S2-31 404"),
+    pytest.param(Fail(429, KEY), "limits the rate or the quota (HTTP 429). Try again later.", id="429"),
+    pytest.param(Fail(500, KEY), "failed (HTTP 500). Try again later.", id="S2-10 500"),
+    pytest.param(Fail(504, KEY), "did not answer in time. Raise the setting timeout (llm_timeout", id="S2-32 504"),
+    pytest.param(Hang(), "did not answer in time. Raise the setting timeout (llm_timeout", id="S2-32 hangs"),
+    pytest.param(TypeError(KEY), f"{READ_NO_REPLY} (TypeError). Check that the base URL", id="S2-41 TypeError"),
+    pytest.param(
+        RuntimeError(f"{KEY}\nTraceback"), "the model call failed (RuntimeError). Try again.", id="S2-41 other"
+    ),
+]
+
+
+class Failing:
+    """Fails in one way, then says the rest."""
+
+    def __init__(self, failure: Reply | Exception, *then: Reply) -> None:
+        self.left = [failure, *then]
+
+    def __call__(self, request: Request) -> Reply:
+        reply = self.left.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+
+def assert_friendly(message: BaseChatMessage) -> None:
+    """It is a text of one line that says what to do, marked as an error, without traceback and key."""
+    assert isinstance(message, TextMessage)
+    assert message.metadata == {ERROR: message.content}
+    assert len(message.content.splitlines()) == 1
+    assert "Check" in message.content or "ry again" in message.content
+    assert "Traceback" not in message.content
+    assert KEY not in message.content
+
+
+@pytest.mark.parametrize(("failure", "words"), FAILURES)
+async def test_a_failed_call_ends_the_turn_with_a_friendly_message(failure: Reply | Exception, words: str) -> None:
+    """S2-07, S2-09, S2-10, S2-13, S2-24, S2-31 to S2-33, S2-41."""
+    model = Failing(failure)
+    message = await turn(Classifier(ScriptedModelClient(model), llm_timeout=0.05), QUERY)
+    assert_friendly(message)
+    assert words in message.to_text()
+    assert model.left == []
+
+
+async def test_a_server_that_is_not_there_is_said_to_be_unreachable() -> None:
+    """S2-10, S2-33."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
+        client = ModelClients(Settings.read(None, model="m", base_url=address, api_key=KEY, max_retries=0))
+        message = await turn(Classifier(client("classifier")), QUERY)
+        await client.close()
+    assert_friendly(message)
+    assert "cannot be reached. Check the base URL and the network." in message.to_text()
+
+
+@pytest.mark.parametrize(("status", "told"), [(401, False), (404, True), (429, True), (500, True), (504, False)])
+async def test_a_server_s_own_words_are_told_without_the_key(status: int, told: bool) -> None:
+    """S2-31, S2-32."""
+    with LoopbackServer([Fail(status, f"No model for {KEY}\nhere")], api_key=KEY) as server:
+        settings = Settings.read(None, model="m", base_url=server.base_url, api_key=KEY, max_retries=0)
+        client = ModelClients(settings)
+        message = await turn(Classifier(client("classifier")), QUERY)
+        await client.close()
+    assert_friendly(message)
+    assert ("No model for [key] here" in message.to_text()) is told
+
+
+class Odd(ScriptedModelClient):
+    """A client that cannot even say what it is."""
+
+    @property
+    def model_info(self) -> NoReturn:  # type: ignore[override]
+        raise KeyError(f"{KEY}\nTraceback")
+
+
+async def test_whatever_else_is_raised_is_apologised_for() -> None:
+    """S2-41."""
+    message = await turn(Classifier(Odd([])), QUERY)
+    assert_friendly(message)
+    assert message.to_text().startswith("I'm sorry, something went wrong while I read your message (KeyError).")
+
+
+@pytest.mark.parametrize(("failure", "words"), FAILURES)
+async def test_after_a_failure_a_new_object_goes_on_from_the_state(failure: Reply | Exception, words: str) -> None:
+    """And the model is not shown what was said of the failure."""
+    client = ScriptedModelClient(Failing(failure, SHALLOW))
+    first = Classifier(client, llm_timeout=0.05)
+    failed = await turn(first, QUERY)
+    message = await turn(await carried(first, Classifier(client)), failed)
+    assert isinstance(message, HandoffMessage)
+    assert message.target == "researcher"
+    assert client.requests[1].messages[1:] == [{"role": "user", "content": "What is CUDA?"}]
+
+
+async def test_what_is_said_after_a_failure_belongs_to_the_same_task() -> None:
+    with ScriptedModelClient([Fail(500), SHALLOW]) as client:
+        agent = Classifier(client)
+        await turn(agent, QUERY)
+        await turn(agent, text("Please try again."))
+    assert client.requests[1].messages[-1]["content"] == "What is CUDA?\n\nPlease try again."
+
+
+def test_a_repair_may_take_fifteen_seconds() -> None:
+    """S2-38."""
+    assert REPAIR_SECONDS == 15
+
+
+@pytest.mark.parametrize(
+    ("failure", "repair_seconds", "llm_timeout"),
+    [(Hang(), 0.05, 90), (Hang(), 3600, 0.5), (Fail(500), 15, 90), (Fail(401), 15, 90)],
+    ids=["too slow for a repair", "too slow for any call", "500", "401"],
+)
+async def test_a_repair_that_fails_is_given_up_for_deep_research(
+    failure: Reply, repair_seconds: float, llm_timeout: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S2-38: two calls, never a third."""
+    monkeypatch.setattr("upcall.agents.classifier.REPAIR_SECONDS", repair_seconds)
+    message = await said_to(["no idea", failure], llm_timeout=llm_timeout)
+    assert isinstance(message, HandoffMessage)
+    assert message.target == "clarifier"
+    assert found_in(message).depth_decision == DepthDecision(decision=Depth.DEEP)
+
+
+async def test_the_first_call_has_the_whole_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S2-24: the cap on the repair is for the repair alone."""
+    monkeypatch.setattr("upcall.agents.classifier.REPAIR_SECONDS", 0.0)
+    message = await said_to([SHALLOW])
+    assert isinstance(message, HandoffMessage)
+    assert message.target == "researcher"
+
+
+async def test_a_cancelled_call_ends_at_once_and_can_be_made_again() -> None:
+    with ScriptedModelClient([Hang(), SHALLOW]) as client:
+        agent = Classifier(client)
+        await cancelled_while(agent, lambda: len(client.requests) == 1, "token", QUERY.content)
+        assert isinstance(await turn(agent), HandoffMessage)
+
+
+async def test_a_message_that_comes_again_after_a_failure_is_taken_once() -> None:
+    """AutoGen's container clears its buffer only after a turn that ends well."""
+    with ScriptedModelClient([Fail(500), SHALLOW]) as client:
+        agent = Classifier(client)
+        await turn(agent, QUERY)
+        await turn(agent, QUERY)
+    assert client.requests[1].messages[-1]["content"] == "What is CUDA?"
+
+
+async def test_a_message_that_stands_twice_in_the_buffer_is_taken_once() -> None:
+    """So does a task that is given once more, after an error, to a team whose members have not all had their turn."""
+    with ScriptedModelClient([SHALLOW]) as client:
+        await turn(Classifier(client), QUERY, QUERY)
+    assert client.requests[0].messages[-1]["content"] == "What is CUDA?"
+
+
+# -- state and component ----------------------------------------------------------------------------------------------
+
+
+async def test_a_state_of_another_version_is_refused() -> None:
+    with pytest.raises(SchemaMismatch, match="version 0"):
+        await Classifier(ScriptedModelClient([])).load_state({"version": 0})
+
+
+async def test_a_reset_forgets_everything() -> None:
+    agent = Classifier(ScriptedModelClient([SHALLOW]))
+    await turn(agent, QUERY)
+    await agent.on_reset(CancellationToken())
+    assert await agent.save_state() == await Classifier(ScriptedModelClient([])).save_state()
+
+
+async def test_a_dumped_classifier_loads_and_works() -> None:
+    client = ReplayChatCompletionClient([DEEP])
+    made = Classifier(
+        client,
+        name="door",
+        tools=[ToolInfo("a", "b")],
+        user_info={"name": "Ada"},
+        llm_timeout=5,
+        max_history=7,
+        deep_target="planner",
+    )
+    loaded = Classifier.load_component(json.loads(made.dump_component().model_dump_json()))
+    assert loaded.dump_component() == made.dump_component()
+    config = ClassifierConfig.model_validate(made.dump_component().config)
+    assert (config.llm_timeout, config.max_history, config.user_info) == (5, 7, {"name": "Ada"})
+    message = await turn(loaded, QUERY)
+    assert isinstance(message, HandoffMessage)
+    assert (message.source, message.target) == ("door", "planner")
+
+
+def test_a_classifier_needs_a_model_and_has_defaults_for_the_rest() -> None:
+    """S2-21 to S2-24, S2-40."""
+    with pytest.raises(ValidationError, match="model_client"):
+        ClassifierConfig.model_validate({})
+    made = Classifier(ReplayChatCompletionClient([]))
+    config = ClassifierConfig.model_validate(made.dump_component().config)
+    assert (config.tools, config.verbose, config.llm_timeout, config.max_history) == ([], False, 90, 20)

@@ -1,0 +1,247 @@
+"""The coder at work, end to end: a code base with a failing test is fixed in the sandbox, over several processes."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sandboxed import alive, needs_bubblewrap
+from scenario import upcall
+
+from upcall import RunStore, Settings, Upcall
+from upcall.agents import coder
+from upcall.agents.coder import Execution
+from upcall.errors import ConfigurationError
+from upcall.research.reports import CodingReport, MadeCall
+from upcall.storage.export import export_run, import_run
+from upcall.testing import Call, LoopbackServer, Request, Say, ScriptedModelClient
+from upcall.workspace.sandboxes import Local
+
+SHALLOW = '{"intent": "coding", "research_depth": "shallow"}'
+BROKEN = "def total(prices):\n    return round(sum(prices))\n"
+FIXED = "def total(prices):\n    return round(sum(prices), 2)\n"
+TEST = "from shop import total\n\n\ndef test_total():\n    assert total([0.1, 0.25]) == 0.35\n"
+DONE = Say({"summary": "Done."})
+RUN_TESTS = {"command": "python3 -m pytest -q -p no:cacheprovider test_shop.py"}
+ASK = {"question": "How many decimals?", "options": ["0", "2"]}
+REPORT = Say(
+    {
+        "summary": "The total is rounded to 2 decimals now.",
+        "files": ["shop.py", "made_up.py"],
+        "commands": [RUN_TESTS["command"], "make release"],
+        "tests": [RUN_TESTS["command"]],
+    }
+)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "shop.py").write_text(BROKEN)
+    (folder / "test_shop.py").write_text(TEST)
+    (folder / "old.txt").write_text("old")
+    return folder
+
+
+def results(request: Request) -> list[str]:
+    return list(request.tool_results.values())
+
+
+@needs_bubblewrap
+def test_a_failing_test_is_fixed_in_the_sandbox_with_questions_in_between_over_three_processes(shop: Path) -> None:
+    coding = [
+        Call("list_files"),
+        Call("run_command", RUN_TESTS),
+        Call("read_file", {"path": "shop.py"}),
+        Call("ask_user", ASK),
+        Call("write_file", {"path": "shop.py", "content": FIXED}),
+        Call("run_command", RUN_TESTS),
+        Call("run_command", {"command": "rm old.txt"}),
+        REPORT,
+        REPORT,  # It is told once what is not so.
+    ]
+    with LoopbackServer({"You are the coder ": coding, "You are the classifier ": [SHALLOW]}) as server:
+        model = ("--model", "scripted", "--base-url", server.base_url)
+        first = upcall("run", "Make the tests pass", "--workspace", str(shop), "--json", *model)
+        (asked,) = first.json["questions"]
+        assert asked["question"] == "How many decimals?"
+        assert (shop / "shop.py").read_text() == BROKEN
+        second = upcall("answer", first.json["run_id"], "2", "--json", *model)
+        (risk,) = second.json["questions"]
+        assert risk["question"] == "Run this command?\n| rm old.txt"
+        assert (shop / "old.txt").exists()
+        third = upcall("answer", first.json["run_id"], "Allow once", *model)
+    assert third.status == 0, third.err
+    assert not (shop / "old.txt").exists()
+    assert (shop / "shop.py").read_text() == FIXED
+    seen = results(server.requests[-1])
+    assert "1 failed" in seen[1]
+    assert seen[1].startswith("[exit status 1, ")
+    assert "1 passed" in seen[5]
+    assert "Tests:\n- python3 -m pytest -q -p no:cacheprovider test_shop.py (exit status 0, after " in third.out
+    assert "1 passed in " in third.out
+    assert "made_up.py was not written" in third.out
+    assert "make release was not run" in third.out
+    assert "commands run in bubblewrap: no network" in first.err + third.err
+
+
+@pytest.mark.slow
+def test_it_is_said_which_executor_is_used(shop: Path) -> None:
+    coding = [Call("run_command", {"command": "ls"}), Call("run_command", {"command": "touch x"}), DONE]
+    with LoopbackServer({"You are the coder ": coding, "You are the classifier ": [SHALLOW]}) as server:
+        model = ("--model", "scripted", "--base-url", server.base_url)
+        first = upcall("run", "Do it", "--workspace", str(shop), "--unsafe-local", *model)
+        assert (
+            "commands run on this machine without a sandbox (unsafe_local): commands can do all that you" in first.err
+        )
+        assert "It runs without a sandbox, with all your rights." in first.out + first.err
+        assert not (shop / "x").exists()
+        run_id = next(word for word in first.err.split() + first.out.split() if len(word) == 12 and word.isalnum())
+        done = upcall("answer", run_id, "Allow once", *model)
+        assert "without a sandbox" in done.err
+    assert (shop / "x").exists()
+
+
+def test_without_a_sandbox_or_consent_nothing_is_executed_and_everybody_is_told(shop: Path) -> None:
+    coding = [Call("run_command", {"command": "touch x"}), Call("run_command", {"command": "rm old.txt"}), DONE]
+    with LoopbackServer({"You are the coder ": coding, "You are the classifier ": [SHALLOW]}) as server:
+        model = ("--model", "scripted", "--base-url", server.base_url)
+        done = upcall("run", "Do it", "--workspace", str(shop), *model, PATH="/nowhere")
+    assert "commands run not at all: bwrap and prlimit and chrt cannot be found. The user can install" in done.err
+    assert ["Nothing can be run here: bwrap" in each for each in results(server.requests[-1])] == [True, True]
+    assert not (shop / "x").exists()
+
+
+@pytest.mark.slow
+def test_with_executor_none_the_coder_has_no_such_tools(shop: Path) -> None:
+    with LoopbackServer({"You are the coder ": [DONE], "You are the classifier ": [SHALLOW]}) as server:
+        model = ("--model", "scripted", "--base-url", server.base_url)
+        done = upcall("run", "Do it", "--workspace", str(shop), *model, UPCALL_EXECUTOR="none")
+    assert "commands run" not in done.err
+    tools = {tool["function"]["name"] for tool in server.requests[-1].body["tools"]}
+    assert "write_file" in tools
+    assert not tools & {"run_command", "run_python"}
+
+
+@pytest.mark.slow
+def test_settings_that_contradict_each_other_are_refused(shop: Path) -> None:
+    done = upcall("run", "Do it", "--unsafe-local", UPCALL_EXECUTOR="docker")
+    assert done.error == (
+        "error: unsafe_local is true and executor is 'docker': leave out unsafe_local to use that, or executor to run "
+        "commands without a sandbox."
+    )
+    wrong = upcall("run", "Do it", UPCALL_LIMITS__SECONDS="0")
+    assert "limits.seconds" in wrong.error
+
+
+async def test_a_coder_can_be_made_with_an_executor_of_its_own(shop: Path) -> None:
+    with ScriptedModelClient([Call("run_command", {"command": "make x"}), '{"summary": "Done."}']) as model:
+        agent = coder(model, shop, execution=Execution(Local(), allow_commands=["make"]))
+        result = await agent.run(task="x")
+    assert "Done." in result.messages[-1].to_text()  # type: ignore[union-attr]
+
+
+@needs_bubblewrap
+@pytest.mark.slow
+async def test_a_command_whose_process_was_killed_is_in_doubt_and_dies_with_it(shop: Path) -> None:
+    mark = str(secrets.randbelow(10**9) + 10**9)
+    slow = Call("run_command", {"command": f"echo >> begun; test -e again || sleep {mark}"})
+    with LoopbackServer({"You are the coder ": [slow, DONE], "You are the classifier ": [SHALLOW]}) as server:
+        model = ("--model", "scripted", "--base-url", server.base_url)
+        command = [sys.executable, "-m", "upcall", "run", "Do it", "--workspace", str(shop), "--json", *model]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            while not (shop / "begun").exists():
+                assert process.poll() is None
+                await asyncio.sleep(0.05)
+            process.kill()
+        while alive(mark):
+            await asyncio.sleep(0.02)
+        (shop / "again").touch()
+        run_id = upcall("list", "--json").out.split('"run_id": "')[1][:12]
+        (question,) = upcall("resume", run_id, "--json", *model).json["questions"]
+        assert question["header"] == "Call in doubt"
+        assert "run_command" in question["question"]
+        assert (shop / "begun").read_text() == "\n"
+        done = upcall("answer", run_id, "Run it again", "--json", *model)
+    assert done.json["status"] == "completed"
+    assert (shop / "begun").read_text() == "\n\n"
+
+
+async def test_an_imported_run_brings_no_consent_to_commands_without_a_sandbox(shop: Path) -> None:
+    model = ScriptedModelClient({"You are the classifier ": [SHALLOW], "You are the coder ": [Call("ask_user", ASK)]})
+    app = Upcall(model, store="theirs.db", settings=Settings.read(None, unsafe_local=True))
+    run = await app.start("Do it", workspace=shop)
+    assert run.inputs["team"]["unsafe_local"] is True
+    brought = await import_run(RunStore("mine.db"), await export_run(app.store, run.id))
+    assert "unsafe_local" not in brought.inputs["team"]
+    assert brought.inputs["team"]["executor"] == "auto"
+
+
+async def test_who_goes_on_with_another_one_s_run_does_not_run_its_commands_without_a_sandbox(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both use one store; the commands would have the rights of who goes on."""
+    script = {"You are the classifier ": [SHALLOW], "You are the coder ": [Call("ask_user", ASK), DONE]}
+    app = Upcall(ScriptedModelClient(script), store="x.db", settings=Settings.read(None, unsafe_local=True))
+    run = await app.start("Do it", workspace=shop)
+    other = Upcall(ScriptedModelClient(script), store="x.db", settings=Settings.read(None))
+    assert other.kept(run)["unsafe_local"] is True
+    monkeypatch.setattr("platform.node", lambda: "elsewhere")
+    assert other.kept(run)["unsafe_local"] is False
+    assert app.kept(run)["unsafe_local"] is True
+
+
+@pytest.mark.parametrize("home", ["", "sub/home"])
+async def test_a_workspace_that_holds_the_store_or_the_home_is_refused(
+    home: str, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedModelClient({})
+    (shop / "sub").mkdir()
+    (shop.parent / "link").symlink_to(shop)
+    for folder, store in (
+        (shop, shop / "sub" / "runs.db"),
+        (shop.parent / "link", shop / "runs.db"),
+        (Path("/"), "x.db"),
+    ):
+        app = Upcall(model, store=store, settings=Settings.read(None))
+        with pytest.raises(ConfigurationError, match=r"The store .* is in the workspace .* Name a --store outside"):
+            await app.start("Do it", workspace=folder)
+        assert not Path(store).exists()
+    monkeypatch.setenv("HOME", str(shop / home))
+    with pytest.raises(ConfigurationError, match="holds your home folder"):
+        await Upcall(model, store="x.db", settings=Settings.read(None)).start("Do it", workspace=shop)
+
+
+# -- the report -------------------------------------------------------------------------------------------------------
+
+
+def ran(command: str, result: str = "[exit status 0, after 0.1 s]\n3 passed") -> MadeCall:
+    return MadeCall("run_command", {"command": command}, result)
+
+
+def wrote(path: str) -> MadeCall:
+    return MadeCall("write_file", {"path": path}, "")
+
+
+def test_a_test_is_reported_with_the_outcome_of_its_last_run() -> None:
+    made = [ran("pytest -q", "[exit status 1, after 0.2 s]\n1 failed"), wrote("a.py"), ran("pytest  -q")]
+    report = CodingReport(summary="x", tests=("pytest -q",)).backed_by(made)
+    assert report.tests == ("pytest -q (exit status 0, after 0.1 s): 3 passed",)
+    failed = CodingReport(summary="x", tests=("pytest -q",)).backed_by(made[:1])
+    assert failed.tests == ("pytest -q (exit status 1, after 0.2 s): 1 failed",)
+
+
+def test_a_test_that_ran_before_the_last_change_says_so() -> None:
+    report = CodingReport(summary="x", tests=("pytest",)).backed_by([ran("pytest"), wrote("a.py")])
+    assert report.tests == ("pytest (exit status 0, after 0.1 s): 3 passed (files were changed after that)",)
+
+
+def test_a_command_that_was_not_run_is_left_open() -> None:
+    report = CodingReport(summary="x", commands=("make", "ls"), tests=("tox",)).backed_by([ran("ls")])
+    assert (report.commands, report.tests) == (("ls",), ())
+    assert report.left_open == ("make was not run.", "tox was not run.")

@@ -1,0 +1,328 @@
+"""Escalation: a shallow task that its agent did not manage goes on to the clarifier, as if it had been deep."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.messages import HandoffMessage, TextMessage
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from conversation import Rest, answers, carried, say
+
+from upcall import Run, RunStatus, Settings, Upcall
+from upcall.agents import EscalatingAgent, coder, researcher
+from upcall.agents.escalating import falls_short
+from upcall.agents.researcher import SHALLOW_ROUNDS
+from upcall.autogen.messages import OUTPUT
+from upcall.errors import ModelReplyInvalid
+from upcall.runs.outputs import Depth
+from upcall.testing import Call, Fail, Reply, Request, ScriptedModelClient
+
+TASK = "What is CUDA?"
+CLEAR = '{"needs_clarification": false}'
+PLAN = json.dumps({"title": "CUDA", "sections": ["History"], "steps": []})
+DONE = '{"summary": "CUDA is a platform."}'
+SHORT = "I was unable to find it."
+ASK = Call("ask_user", {"question": "Which edition?"})
+
+
+def report(summary: str) -> str:
+    return json.dumps({"summary": summary})
+
+
+async def ended_with(*replies: Reply, task: str = TASK) -> Rest:
+    """How the turn of a researcher that escalates to the clarifier ends; every reply must be used."""
+    with ScriptedModelClient(replies) as client:
+        return await say(researcher(client, escalates_to="clarifier"), task)
+
+
+def scripted(intent: str = "research", **changed: Sequence[Reply]) -> ScriptedModelClient:
+    """A model for a shallow task that is clarified, planned and worked off once it escalates."""
+    replies: dict[str, Sequence[Reply]] = {
+        "classifier": [json.dumps({"intent": intent, "research_depth": "shallow"})],
+        "clarifier": [CLEAR],
+        "planner": [CLEAR, PLAN],
+        "lead": [DONE],
+        "coder": [],
+        "researcher": [],
+    }
+    return ScriptedModelClient({f"You are the {agent} ": said for agent, said in (replies | changed).items()})
+
+
+def app(client: ScriptedModelClient, **settings: Any) -> Upcall:
+    """A new driver on the same store, as another process would make it."""
+    return Upcall(client, store="runs.db", settings=Settings.read(None, **settings))
+
+
+def requests_of(client: ScriptedModelClient, agent: str) -> list[Request]:
+    return [request for request in client.requests if request.system.startswith(f"You are the {agent} ")]
+
+
+# -- what falls short -------------------------------------------------------------------------------------------------
+
+PHRASES = ["unable to find", "need more research", "i don't have enough information"]
+
+
+@pytest.mark.parametrize("phrase", PHRASES)
+@pytest.mark.parametrize("written", ["{}", "Sorry, {} on that.", "It is a platform.\n\nBut {}"])
+async def test_a_report_that_says_so_escalates(phrase: str, written: str) -> None:
+    """S2-42."""
+    rest = await ended_with(report(written.format(phrase)))
+    assert isinstance(rest.message, HandoffMessage)
+    assert (rest.message.source, rest.message.target) == ("researcher", "clarifier")
+
+
+@pytest.mark.parametrize("phrase", [*PHRASES, "I don’t have enough information", "unable\nto find"])
+@pytest.mark.parametrize("case", [str.lower, str.upper, str.title])
+def test_case_apostrophe_and_line_breaks_make_no_difference(phrase: str, case: Any) -> None:
+    """S2-42."""
+    assert falls_short(case(phrase))
+
+
+@pytest.mark.parametrize(
+    "text", ["CUDA is a platform.", "I found it.", "No more research is needed.", "You have enough information."]
+)
+async def test_any_other_report_is_the_result(text: str) -> None:
+    rest = await ended_with(report(text))
+    assert isinstance(rest.message, TextMessage)
+    assert rest.message.content == text
+
+
+@pytest.mark.parametrize("phrase", PHRASES)
+@pytest.mark.parametrize(("after", "escalates"), [(800, False), (700, True)])
+def test_only_the_last_800_characters_count(phrase: str, after: int, escalates: bool) -> None:
+    """S2-42: a phrase at the beginning of a long report is about the task and not about the outcome."""
+    assert falls_short(f"{phrase}{'.' * after}") is escalates
+
+
+def test_the_edge_of_the_last_800_characters_is_exact() -> None:
+    """S2-42."""
+    phrase = "unable to find"
+    assert falls_short(phrase + "." * (800 - len(phrase)))
+    assert not falls_short(phrase + "." * (801 - len(phrase)))
+
+
+EMPTY: list[Any] = [
+    pytest.param("", id="nothing"),
+    pytest.param(" \n", id="blank"),
+    pytest.param('{"summary": ""}', id="no summary"),
+    pytest.param('```json\n{"summary": " ", "sources": []}\n```', id="blank summary"),
+    pytest.param('{"summary": null}', id="null"),
+]
+
+
+@pytest.mark.parametrize("empty", EMPTY)
+async def test_a_report_that_is_empty_also_after_one_repair_escalates(empty: str) -> None:
+    """S2-42."""
+    rest = await ended_with(empty, empty)
+    assert isinstance(rest.message, HandoffMessage)
+    assert rest.message.target == "clarifier"
+
+
+@pytest.mark.parametrize("empty", EMPTY)
+async def test_a_report_that_is_repaired_does_not_escalate(empty: str) -> None:
+    assert (await ended_with(empty, DONE)).text == "CUDA is a platform."
+
+
+@pytest.mark.parametrize("odd", ["CUDA is a platform.", '{"answer": "CUDA is a platform."}', "{}"])
+async def test_a_report_in_another_form_is_not_taken_for_an_empty_one(odd: str) -> None:
+    assert (await ended_with(odd, odd)).text == odd
+
+
+async def test_an_empty_reply_leaves_no_empty_message_in_the_context() -> None:
+    """Some servers refuse the next request then."""
+    with ScriptedModelClient(["", "", DONE]) as client:
+        agent = researcher(client, escalates_to="clarifier")
+        await say(agent, TASK)
+        await say(agent, "And OpenCL?")
+    assert all(str(each["content"]).strip() for each in client.requests[-1].messages)
+
+
+async def test_what_was_found_goes_along() -> None:
+    """S2-42, S0-05."""
+    rest = await ended_with(report("CUDA is from 2007. I need more research on the rest."))
+    assert "CUDA is from 2007. I need more research on the rest." in rest.text
+    assert OUTPUT not in rest.message.metadata
+
+
+async def test_a_turn_that_ends_at_its_limit_does_not_escalate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The work done so far stands, and the text says how to let it go on; whatever its words are, they are ours."""
+    monkeypatch.setattr("upcall.agents.escalating.FALLS_SHORT", ("without finishing",))
+    with ScriptedModelClient([Call("missing")] * 2) as client:
+        rest = await say(coder(client, tmp_path, escalates_to="clarifier", max_rounds=2), "unable to find it")
+    assert isinstance(rest.message, TextMessage)
+    assert "stopped after 2 model calls" in rest.text
+
+
+async def test_a_question_that_is_not_answered_in_a_few_calls_escalates_with_what_was_found(tmp_path: Path) -> None:
+    """S2-42: research that is over leaves nothing behind that stands, and a plan may help."""
+    (tmp_path / "gpu.md").write_text("CUDA came out in 2007.")
+    with ScriptedModelClient([Call("search_documents", {"words": "CUDA"})] * SHALLOW_ROUNDS) as client:
+        rest = await say(researcher(client, [tmp_path], escalates_to="clarifier"), TASK)
+    assert isinstance(rest.message, HandoffMessage)
+    assert rest.message.target == "clarifier"
+    assert "CUDA came out in 2007." in rest.text
+
+
+async def test_a_report_of_which_no_source_holds_escalates(tmp_path: Path) -> None:
+    """S2-42"""
+    made_up = json.dumps(
+        {"summary": "It is from 1999 [1].", "citations": [{"ref": "x.md", "quote": "it is from 1999"}]}
+    )
+    rest = await ended_with(made_up, made_up)
+    assert isinstance(rest.message, HandoffMessage)
+
+
+async def test_what_a_report_quotes_does_not_say_that_it_fell_short(tmp_path: Path) -> None:
+    (tmp_path / "gpu.md").write_text("The police were unable to find the key to the safe.")
+    read = Call("read_document", {"name": "gpu.md", "first_line": 1})
+    cited = [{"ref": "gpu.md", "quote": "The police were unable to find the key to the safe."}]
+    found = json.dumps({"summary": "The key is lost [1].", "citations": cited})
+    with ScriptedModelClient([read, found]) as client:
+        rest = await say(researcher(client, [tmp_path], escalates_to="clarifier"), TASK)
+    assert isinstance(rest.message, TextMessage)
+    assert "unable to find" in rest.text
+
+
+async def test_the_tokens_of_the_report_are_counted() -> None:
+    rest = await ended_with(report(SHORT))
+    assert rest.message.models_usage is not None
+    assert rest.message.models_usage.prompt_tokens > 0
+
+
+async def test_a_question_does_not_escalate_and_the_report_after_it_may() -> None:
+    with ScriptedModelClient([ASK, report(SHORT)]) as client:
+        first = researcher(client, escalates_to="clarifier")
+        asked = await say(first, TASK)
+        second = await carried(first, researcher(client, escalates_to="clarifier"))
+        rest = await say(second, answers(asked, "The second"))
+    assert (asked.message.target, rest.message.target) == ("user", "clarifier")  # type: ignore[attr-defined]
+
+
+async def test_without_somebody_to_hand_over_to_the_report_is_the_result() -> None:
+    with ScriptedModelClient([SHORT]) as client:
+        rest = await say(EscalatingAgent("solo", client), TASK)
+    assert rest.text == SHORT
+
+
+async def test_without_somebody_to_hand_over_to_an_empty_report_is_an_error() -> None:
+    with ScriptedModelClient(["", ""]) as client, pytest.raises(ModelReplyInvalid, match="it was empty"):
+        await say(EscalatingAgent("solo", client), TASK)
+
+
+async def test_a_dumped_agent_still_escalates() -> None:
+    made = researcher(ReplayChatCompletionClient([report(SHORT)]), escalates_to="clarifier")
+    loaded = EscalatingAgent.load_component(json.loads(made.dump_component().model_dump_json()))
+    assert loaded.dump_component() == made.dump_component()
+    assert isinstance((await say(loaded, TASK)).message, HandoffMessage)
+
+
+# -- in the root team -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("intent", "agent"), [("research", "researcher"), ("coding", "coder")])
+async def test_the_clarifier_gets_the_task_as_if_it_had_been_deep(intent: str, agent: str) -> None:
+    """S0-05, S2-42."""
+    with scripted(intent, **{agent: [report(SHORT)]}) as client:
+        run = await app(client).start(TASK)
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "CUDA is a platform.")
+    assert run.execution_path == ("classifier", agent, "clarifier", "planner", "lead")
+    assert run.classification is not None
+    assert run.classification.depth is Depth.SHALLOW
+
+
+async def test_clarifier_planner_and_lead_know_what_was_found() -> None:
+    """S0-05, S2-42."""
+    with scripted(researcher=[report(f"CUDA is from 2007. {SHORT}")]) as client:
+        await app(client).start(TASK)
+    for agent in ("clarifier", "planner", "lead"):
+        (*_, request) = requests_of(client, agent)
+        assert "CUDA is from 2007." in str(request.messages), agent
+        assert TASK in str(request.messages), agent
+
+
+async def test_the_clarifier_may_ask_before_the_task_is_planned() -> None:
+    """S0-05."""
+    ask = json.dumps({"needs_clarification": True, "clarification_question": "Which version?"})
+    with scripted(researcher=[report(SHORT)], clarifier=[ask, CLEAR]) as client:
+        asked = await app(client).start(TASK)
+        run = await app(client).answer(asked.id, "12")
+    assert asked.questions[0].path == ("clarifier",)
+    assert run.clarifier_log == "Question: Which version?\nAnswer: 12"
+    assert run.status is RunStatus.COMPLETED
+
+
+async def test_without_escalation_the_report_is_the_result() -> None:
+    """S2-42: `enable_escalation: false`."""
+    with scripted(researcher=[report(SHORT)], clarifier=[], planner=[], lead=[]) as client:
+        run = await app(client, enable_escalation=False).start(TASK)
+    assert (run.status, run.result) == (RunStatus.COMPLETED, SHORT)
+    assert not any("transfer_to" in str(request.body["tools"]) for request in requests_of(client, "researcher"))
+
+
+async def test_without_escalation_an_empty_report_fails_the_run_and_can_be_resumed() -> None:
+    with scripted(researcher=["", "", DONE], clarifier=[], planner=[], lead=[]) as client:
+        failed = await app(client, enable_escalation=False).start(TASK)
+        done = await app(client).resume(failed.id)
+    assert (failed.status, "it was empty" in str(failed.error)) == (RunStatus.FAILED, True)
+    assert (done.status, done.result) == (RunStatus.COMPLETED, "CUDA is a platform.")
+
+
+async def test_without_a_clarifier_the_planner_gets_the_task() -> None:
+    """S0-06, S2-42."""
+    with scripted(researcher=[report(f"CUDA is from 2007. {SHORT}")], clarifier=[]) as client:
+        run = await app(client, enable_clarifier=False).start(TASK)
+    assert run.execution_path == ("classifier", "researcher", "planner", "lead")
+    assert all("CUDA is from 2007." in request.system for request in requests_of(client, "planner"))
+
+
+async def test_nested_in_the_lead_nobody_escalates() -> None:
+    """A report that falls short goes to the lead, which decides what becomes of it."""
+    deep = '{"intent": "research", "research_depth": "deep"}'
+    delegate = Call("researcher", {"task": TASK})
+    with scripted(classifier=[deep], lead=[delegate, DONE], researcher=[report(SHORT)]) as client:
+        run = await app(client).start(TASK)
+    assert run.execution_path == ("classifier", "clarifier", "planner", "lead")
+    assert list(requests_of(client, "lead")[1].tool_results.values()) == [SHORT]
+
+
+async def test_a_question_asked_before_is_known_to_clarifier_planner_and_lead() -> None:
+    """S0-05, X11."""
+    with scripted(researcher=[ASK, report(SHORT)]) as client:
+        asked = await app(client).start(TASK)
+        run = await app(client).answer(asked.id, "The second")
+    assert (asked.questions[0].path, run.status) == (("researcher",), RunStatus.COMPLETED)
+    for agent in ("clarifier", "planner", "lead"):
+        (*_, request) = requests_of(client, agent)
+        assert "Which edition? - The second" in str(request.messages), agent
+
+
+async def test_a_failure_right_after_the_escalation_is_resumed_without_the_work_before_it() -> None:
+    with scripted(researcher=[report(f"CUDA is from 2007. {SHORT}")], clarifier=[Fail(500), CLEAR]) as client:
+        failed = await app(client).start(TASK)
+        done: Run = await app(client).resume(failed.id)
+    assert (failed.status, done.status) == (RunStatus.FAILED, RunStatus.COMPLETED)
+    assert len(requests_of(client, "researcher")) == 1
+    assert "CUDA is from 2007." in str(requests_of(client, "clarifier")[1].messages)
+
+
+async def test_the_tokens_of_an_escalated_run_are_all_counted() -> None:
+    with scripted(researcher=[Call("missing"), report(SHORT)]) as client:
+        run = await app(client).start(TASK)
+    calls = {agent: used.model_calls for agent, used in run.usage.items()}
+    assert calls == {"classifier": 1, "researcher": 2, "clarifier": 1, "planner": 2, "lead": 1}
+    assert sum(used.completion_tokens for used in run.usage.values()) == client.total_usage().completion_tokens
+
+
+async def test_what_was_looked_up_goes_along_when_the_model_hands_over_by_itself(tmp_path: Path) -> None:
+    """S0-05, S2-42"""
+    (tmp_path / "gpu.md").write_text("CUDA came out in 2007.")
+    found = [Call("search_documents", {"words": "CUDA"}), Call("transfer_to_clarifier")]
+    with ScriptedModelClient(found) as client:
+        rest = await say(researcher(client, [tmp_path], escalates_to="clarifier"), TASK)
+    assert isinstance(rest.message, HandoffMessage)
+    assert rest.message.target == "clarifier"
+    assert "CUDA came out in 2007." in rest.text

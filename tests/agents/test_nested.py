@@ -1,0 +1,898 @@
+"""Agents nested in agents: questions come up from any depth, answers go down, and nothing finished is done again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any, ClassVar, Self
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent, BaseChatAgent, UserProxyAgent
+from autogen_agentchat.base import ChatAgent, Response
+from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    HandoffMessage,
+    ModelClientStreamingChunkEvent,
+    TextMessage,
+    ThoughtEvent,
+    ToolCallExecutionEvent,
+    ToolCallRequestEvent,
+    UserInputRequestedEvent,
+)
+from autogen_agentchat.teams import Swarm
+from autogen_core import CancellationToken, Component
+from autogen_core.models import RequestUsage
+from conversation import answers, cancelled_while, carried, impatient, nothing_left_behind, run, say
+from pydantic import BaseModel
+
+from upcall.agents import PausableAgent
+from upcall.autogen.concurrency import interruptions
+from upcall.autogen.messages import OUTCOME, path_of
+from upcall.errors import (
+    AgentFailed,
+    ConfigurationError,
+    ModelAuthenticationError,
+    ModelError,
+    ModelNotFound,
+    ModelTimeout,
+    ModelUnavailable,
+    SchemaMismatch,
+    UserInputRequired,
+)
+from upcall.research.reports import Report
+from upcall.testing import Call, Calls, Fail, Hang, Reply, Request, Say, Script, ScriptedModelClient
+
+pytestmark = pytest.mark.usefixtures(impatient.__name__)
+
+LEVELS = ("lead", "coder", "tester", "clerk")
+ASK = Call("ask_user", {"question": "Which framework?", "options": ["Express", "FastAPI"]})
+ASK_TESTER = Call("ask_user", {"question": "Which browser?"})
+
+
+def script(**replies: Sequence[Reply]) -> ScriptedModelClient:
+    """A model client with a list of replies for each agent, by name."""
+    return ScriptedModelClient({f"You are the {name}.": said for name, said in replies.items()})
+
+
+def agent(name: str, client: Any, *nested: ChatAgent, **options: Any) -> PausableAgent:
+    return PausableAgent(name, client, system_message=f"You are the {name}.", agents=nested, **options)
+
+
+def team(client: Any, **options: Any) -> PausableAgent:
+    """A lead with two nested agents."""
+    return agent("lead", client, agent("coder", client, **options), agent("tester", client, **options))
+
+
+def call(name: str, task: str = "Build it") -> Call:
+    return Call(name, {"task": task})
+
+
+BOTH = Calls([call("coder"), call("tester")])
+
+
+class Counted:
+    """A tool that counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def note(self) -> str:
+        """Take a note."""
+        self.calls += 1
+        return f"note {self.calls}"
+
+
+# -- any depth --------------------------------------------------------------------------------------------------------
+
+
+def tower(client: Any, depth: int, **innermost: Any) -> PausableAgent:
+    """Agents nested `depth` deep; the innermost has the options given."""
+    made = agent(LEVELS[depth - 1], client, **innermost)
+    for name in reversed(LEVELS[: depth - 1]):
+        made = agent(name, client, made)
+    return made
+
+
+def tower_script(depth: int, *innermost: Reply) -> ScriptedModelClient:
+    """Every level calls the next one and is done with it; the innermost says what is given."""
+    pairs = pairwise(LEVELS[:depth])
+    above: dict[str, Sequence[Reply]] = {name: [call(below), f"{name} done"] for name, below in pairs}
+    return script(**above, **{LEVELS[depth - 1]: innermost})
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+async def test_an_answer_goes_down_to_the_very_call_that_asked_and_nothing_is_done_twice(depth: int) -> None:
+    tool = Counted()
+    with tower_script(depth, Call("note"), ASK, f"{LEVELS[depth - 1]} done") as client:
+        first = tower(client, depth, tools=[tool.note])
+        rest = await say(first, "Build it")
+        second = await carried(first, tower(client, depth, tools=[tool.note]))
+        assert (await say(second, answers(rest, "Express"))).text == "lead done"
+    innermost = client.requests[depth + 1]
+    assert innermost.tool_results == {f"call_{depth}_1": "note 1", f"call_{depth + 1}_1": "Express"}
+    assert (tool.calls, len(client.requests)) == (1, 2 * depth + 1)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+async def test_a_question_names_its_asker_and_the_calls_that_lead_to_it(depth: int) -> None:
+    with tower_script(depth, ASK, "done") as client:
+        made = tower(client, depth)
+        rest = await say(made, "Build it")
+        await say(made, answers(rest, "Express"))
+    (question,) = rest.questions
+    assert question.path == LEVELS[:depth]
+    assert question.calls == tuple(f"call_{level}_1" for level in range(1, depth + 1))
+
+
+@pytest.mark.parametrize("depth", [2, 3, 4])
+async def test_a_nested_agent_asks_again_after_it_went_on(depth: int) -> None:
+    with tower_script(depth, ASK, ASK, "done") as client:
+        made = tower(client, depth)
+        rest = await say(made, "Build it")
+        made = await carried(made, tower(client, depth))
+        rest = await say(made, answers(rest, "Express"))
+        made = await carried(made, tower(client, depth))
+        await say(made, answers(rest, "FastAPI"))
+    assert list(client.requests[depth + 1].tool_results.values()) == ["Express", "FastAPI"]
+
+
+@pytest.mark.parametrize("depth", [2, 3])
+async def test_a_nested_tool_that_needs_the_user_gets_the_answer(depth: int) -> None:
+    def deploy() -> str:
+        """Deploy."""
+        raise UserInputRequired("Deploy?", ["yes", "no"])
+
+    with tower_script(depth, Call("deploy"), "done") as client:
+        first = tower(client, depth, tools=[deploy])
+        rest = await say(first, "Deploy")
+        second = await carried(first, tower(client, depth, tools=[deploy]))
+        await say(second, answers(rest, "yes"))
+    assert rest.questions[0].path == LEVELS[:depth]
+    assert client.requests[depth].tool_results == {f"call_{depth}_1": "yes"}
+
+
+async def test_the_result_of_a_nested_agent_is_the_text_of_its_report() -> None:
+    report = Report(summary="Built.", assumptions=("No login",))
+    with script(lead=[call("coder"), "done"], coder=[Say(report)]) as client:
+        await say(agent("lead", client, agent("coder", client, output_type=Report)), "Build it")
+    assert client.requests[-1].tool_results == {"call_1_1": report.to_text()}
+
+
+async def test_a_nested_agent_that_stops_at_its_limit_says_so_to_its_parent() -> None:
+    with script(lead=[call("coder"), "done"], coder=[Call("note")]) as client:
+        rest = await say(agent("lead", client, agent("coder", client, tools=[Counted().note], max_rounds=1)), "Go")
+    assert client.requests[-1].tool_results["call_1_1"].startswith("coder stopped after 1 model calls")
+    (told,) = rest.told(TextMessage)
+    assert told.metadata[OUTCOME] == "max_rounds"
+
+
+@pytest.mark.parametrize("arguments", [{}, {"task": ""}, {"task": ["Build it"]}, {"job": "Build it"}], ids=repr)
+async def test_a_nested_agent_without_a_task_is_an_error_result(arguments: dict[str, Any]) -> None:
+    with script(lead=[Call("coder", arguments), "I see."], coder=[]) as client:
+        await say(agent("lead", client, agent("coder", client)), "Build it")
+    assert client.requests[-1].tool_results == {"call_1_1": "Error: call coder with its task, a non-empty text."}
+
+
+def test_two_agents_of_one_name_are_refused() -> None:
+    client = script()
+    with pytest.raises(ConfigurationError, match="'lead': two tools, agents or hand-offs are called coder"):
+        agent("lead", client, agent("coder", client), AssistantAgent("coder", client))
+
+
+async def test_an_agent_that_is_not_in_the_team_any_more_is_missed() -> None:
+    with script(lead=[call("coder")], coder=[ASK]) as client:
+        first = agent("lead", client, agent("coder", client))
+        rest = await say(first, "Build it")
+        second = await carried(first, agent("lead", client, agent("tester", client)))
+        with pytest.raises(SchemaMismatch, match="holds work of an agent 'coder'"):
+            await say(second, answers(rest, "Express"))
+
+
+# -- several askers ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "order",
+    [[("Express", "Firefox")], [("Express", None), ("Firefox",)], [(None, "Firefox"), ("Express",)]],
+    ids=["together", "first one first", "second one first"],
+)
+async def test_two_agents_that_ask_are_answered_in_any_order(order: list[tuple[str | None, ...]]) -> None:
+    with script(lead=[BOTH, "done"], coder=[ASK, "coded"], tester=[ASK_TESTER, "tested"]) as client:
+        made = team(client)
+        rest = await say(made, "Build it")
+        for given in order:
+            open_before = len(rest.questions)
+            made = await carried(made, team(client))
+            rest = await say(made, answers(rest, *given))
+            assert len(rest.questions) == open_before - len([each for each in given if each])
+    assert client.requests[-1].tool_results == {"call_1_1": "coded", "call_1_2": "tested"}
+    asked = {request.system[:20]: list(request.tool_results.values()) for request in client.requests[3:5]}
+    assert asked == {"You are the coder.\n\n": ["Express"], "You are the tester.\n": ["Firefox"]}
+
+
+async def test_what_was_answered_goes_on_while_the_rest_stays_open() -> None:
+    tool = Counted()
+    with script(lead=[BOTH, "done"], coder=[ASK, Call("note"), ASK, "coded"], tester=[ASK_TESTER, "tested"]) as client:
+        made = team(client, tools=[tool.note])
+        rest = await say(made, "Build it")
+        rest = await say(made, answers(rest, "Express"))
+        assert [question.asker for question in rest.questions] == ["coder", "tester"]
+        assert tool.calls == 1
+        await say(await carried(made, team(client, tools=[tool.note])), answers(rest, "FastAPI", "Firefox"))
+    assert client.requests[-1].tool_results == {"call_1_1": "coded", "call_1_2": "tested"}
+
+
+async def test_an_agent_that_waits_is_left_alone_until_its_answer_comes() -> None:
+    with script(lead=[BOTH, "done"], coder=[ASK, "coded"], tester=[ASK_TESTER, "tested"]) as client:
+        made = team(client)
+        rest = await say(made, "Build it")
+        waiting = (await made.save_state())["frames"][1]
+        rest = await say(made, answers(rest, "Express"))
+        assert (await made.save_state())["frames"][1] == waiting
+        assert not waiting["interrupted"]
+        await say(made, answers(rest, "Firefox"))
+
+
+async def test_one_asks_while_the_other_finishes() -> None:
+    tool = Counted()
+    with script(lead=[BOTH, "done"], coder=[ASK, "coded"], tester=[Call("note"), "tested"]) as client:
+        made = team(client, tools=[tool.note])
+        rest = await say(made, "Build it")
+        assert (len(rest.questions), tool.calls) == (1, 1)
+        await say(await carried(made, team(client, tools=[tool.note])), answers(rest, "Express"))
+    assert client.requests[-1].tool_results == {"call_1_1": "coded", "call_1_2": "tested"}
+    assert tool.calls == 1
+
+
+def echoing(*tasks: str) -> Callable[[Request], Reply]:
+    """A lead that calls the coder with several tasks at once, and a coder that asks once for each of its tasks."""
+
+    def reply(request: Request) -> Reply:
+        results = list(request.tool_results.values())
+        if "You are the lead." in request.system:
+            return "; ".join(results) if results else Calls([call("coder", task) for task in tasks])
+        task = request.messages[1]["content"]
+        return f"{task} with {results[0]}" if results else Call("ask_user", {"question": f"What for the {task}?"})
+
+    return reply
+
+
+@pytest.mark.parametrize("order", [[("Express", "Koa")], [(None, "Koa"), ("Express",)]], ids=["together", "apart"])
+async def test_one_agent_serves_two_calls_of_one_batch(order: list[tuple[str | None, ...]]) -> None:
+    with ScriptedModelClient(echoing("shop", "blog")) as client:
+        made = agent("lead", client, agent("coder", client))
+        rest = await say(made, "Build both")
+        assert [question.calls[0] for question in rest.questions] == ["call_1_1", "call_1_2"]
+        for given in order:
+            made = await carried(made, agent("lead", client, agent("coder", client)))
+            rest = await say(made, answers(rest, *given))
+    assert rest.text == "shop with Express; blog with Koa"
+
+
+async def test_agents_on_two_levels_ask_at_once() -> None:
+    def make() -> PausableAgent:
+        return agent("lead", client, agent("coder", client, agent("tester", client), mixed_batch="run"))
+
+    with script(
+        lead=[call("coder"), "done"], coder=[Calls([ASK, call("tester")]), "coded"], tester=[ASK_TESTER, "tested"]
+    ) as client:
+        first = make()
+        rest = await say(first, "Build it")
+        assert [question.path for question in rest.questions] == [LEVELS[:2], LEVELS[:3]]
+        second = await carried(first, make())
+        rest = await say(second, answers(rest, "Express"))
+        assert [question.path for question in rest.questions] == [LEVELS[:3]]
+        await say(await carried(second, make()), answers(rest, "Firefox"))
+    assert client.requests[-2].tool_results == {"call_2_1": "Express", "call_2_2": "tested"}
+
+
+async def test_nested_agents_work_at_the_same_time() -> None:
+    meeting = asyncio.Barrier(2)
+
+    async def meet() -> str:
+        """Return when the other agent has come too."""
+        await meeting.wait()
+        return "met"
+
+    with script(lead=[BOTH, "done"], coder=[Call("meet"), "coded"], tester=[Call("meet"), "tested"]) as client:
+        assert (await say(team(client, tools=[meet]), "Meet")).text == "done"
+
+
+async def test_text_of_a_stock_user_proxy_answers_nested_questions_one_by_one() -> None:
+    with script(lead=[BOTH, "done"], coder=[ASK, "coded"], tester=[ASK_TESTER, "tested"]) as client:
+        made = team(client)
+        await say(made, "Build it")
+        typed = [HandoffMessage(source="user", target="lead", content=text) for text in ("2", "Firefox")]
+        rest = await say(made, *typed)
+    assert rest.text == "done"
+    assert {value for each in client.requests[3:5] for value in each.tool_results.values()} == {"FastAPI", "Firefox"}
+
+
+# -- stock agents -----------------------------------------------------------------------------------------------------
+
+
+class Finding(BaseModel):
+    """What a stock agent reports."""
+
+    text: str
+
+
+class OwnEvent(BaseAgentEvent):
+    """An event that no group chat knows."""
+
+    def to_text(self) -> str:
+        return "something of its own"
+
+
+class OwnText(TextMessage):
+    """A message that no group chat knows, though it is a text."""
+
+
+class OwnAgent(BaseChatAgent):
+    """A stock agent with event and message types of its own, which may fail."""
+
+    def __init__(self, name: str, error: Exception | None = None) -> None:
+        super().__init__(name, "Has types of its own.")
+        self.error = error
+        self.resets = 0
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        return (OwnText,)
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        if self.error is not None:
+            raise self.error
+        event = OwnEvent(source=self.name, models_usage=RequestUsage(prompt_tokens=3, completion_tokens=2))
+        return Response(chat_message=OwnText(source=self.name, content="own text"), inner_messages=[event])
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        self.resets += 1
+
+
+async def test_a_stock_agents_answer_is_the_result_of_its_call() -> None:
+    with script(lead=[call("helper"), "done"], helper=["helped"]) as client:
+        helper = AssistantAgent("helper", client, system_message="You are the helper.")
+        await say(agent("lead", client, helper), "Build it")
+    assert client.requests[-1].tool_results == {"call_1_1": "helped"}
+
+
+async def test_a_stock_agents_events_have_their_path() -> None:
+    with script(lead=[call("coder"), "led"], coder=[call("helper"), "coded"], helper=[Call("note")]) as client:
+        helper = AssistantAgent("helper", client, system_message="You are the helper.", tools=[Counted().note])
+        rest = await say(agent("lead", client, agent("coder", client, helper)), "Build it")
+    assert rest.paths(ToolCallRequestEvent) == ["lead", "lead/coder", "lead/coder/helper"]
+
+
+def swarm(*members: ChatAgent) -> Swarm:
+    """A team that stops when the lead has its result or hands a question to the user."""
+    stop = HandoffTermination("user") | TextMessageTermination("lead")
+    return Swarm([*members, UserProxyAgent("user")], termination_condition=stop)
+
+
+async def test_types_that_a_group_chat_does_not_know_do_not_reach_it() -> None:
+    with script(lead=[Calls([call("helper"), call("own")]), "done"], helper=[Say(Finding(text="found"))]) as client:
+        helper = AssistantAgent(
+            "helper", client, system_message="You are the helper.", output_content_type=Finding, description="Helps."
+        )
+        rest = await run(swarm(agent("lead", client, helper, OwnAgent("own"))), "Build it")
+    assert rest.text == "done"
+    assert client.requests[-1].tool_results == {"call_1_1": '{"text":"found"}', "call_1_2": "own text"}
+
+
+async def test_what_a_stock_agent_spends_is_counted_whatever_its_types() -> None:
+    with script(lead=[Calls([call("helper"), call("own")]), "done"], helper=[Say(Finding(text="found"))]) as client:
+        helper = AssistantAgent("helper", client, system_message="You are the helper.", output_content_type=Finding)
+        made = agent("lead", client, helper, OwnAgent("own"))
+        await say(made, "Build it")
+    assert {path: used.model_calls for path, used in made.usage.items()} == {"lead": 2, "lead/helper": 1, "lead/own": 1}
+    assert made.usage["lead/own"].prompt_tokens == 3
+
+
+async def test_a_stock_agent_that_is_called_twice_does_not_mix_the_calls_up() -> None:
+    def reply(request: Request) -> Reply:
+        if "You are the lead." in request.system:
+            results = list(request.tool_results.values())
+            return "; ".join(results) or Calls([call("helper", "shop"), call("helper", "blog")])
+        tasks = [each["content"] for each in request.messages if each["role"] == "user"]
+        return f"built {tasks}" if request.tool_results else Call("note")
+
+    with ScriptedModelClient(reply) as client:
+        helper = AssistantAgent(
+            "helper", client, system_message="You are the helper.", tools=[Counted().note], reflect_on_tool_use=True
+        )
+        rest = await say(agent("lead", client, helper), "Build both")
+    assert rest.text == "built ['shop']; built ['blog']"
+
+
+async def test_a_stock_agent_that_is_nested_in_two_agents_does_not_mix_their_calls_up() -> None:
+    def reply(request: Request) -> Reply:
+        said = [each["content"] for each in request.messages if each["role"] == "user"]
+        results = "; ".join(request.tool_results.values())
+        if "You are the lead." in request.system:
+            return results or Calls([call("coder", "shop"), call("tester", "blog")])
+        if "You are the helper." in request.system:
+            return f"helped with {said}" if results else Call("note")
+        return results or call("helper", said[0])
+
+    with ScriptedModelClient(reply) as client:
+        helper = AssistantAgent(
+            "helper", client, system_message="You are the helper.", tools=[Counted().note], reflect_on_tool_use=True
+        )
+        rest = await say(agent("lead", client, agent("coder", client, helper), agent("tester", client, helper)), "Go")
+    assert rest.text == "helped with ['shop']; helped with ['blog']"
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), KeyError("odd"), RuntimeError("odd")], ids=repr)
+async def test_a_stock_agents_own_fault_is_not_blamed_on_the_model(error: Exception) -> None:
+    with (
+        script(lead=[call("own")]) as client,
+        pytest.raises(AgentFailed, match=f"^Agent 'own' failed: {type(error).__name__}"),
+    ):
+        await say(agent("lead", client, OwnAgent("own", error)), "Build it")
+
+
+async def test_a_stock_agents_model_failure_is_a_model_error_and_its_call_starts_again() -> None:
+    def make() -> PausableAgent:
+        return agent("lead", client, AssistantAgent("helper", client, system_message="You are the helper."))
+
+    with script(lead=[call("helper"), "done"], helper=[Fail(429), "helped"]) as client:
+        first = make()
+        with pytest.raises(ModelUnavailable, match=r"^Agent 'helper': the model server limits the rate"):
+            await say(first, "Build it")
+        await say(await carried(first, make()))
+    assert client.requests[-1].tool_results == {"call_1_1": "helped"}
+    assert client.requests[2].messages == client.requests[1].messages
+
+
+async def test_an_error_of_the_scripted_model_is_seen_through_a_stock_agent_too() -> None:
+    client = script(lead=[call("helper")], helper=[])
+    helper = AssistantAgent("helper", client, system_message="You are the helper.")
+    with pytest.raises(AssertionError, match="no reply left for 'You are the helper"):
+        await say(agent("lead", client, helper), "Build it")
+
+
+# -- events -----------------------------------------------------------------------------------------------------------
+
+
+async def test_nested_events_come_with_their_path_in_the_order_of_each_agent() -> None:
+    with script(lead=[BOTH, "done"], coder=[Call("note"), "coded"], tester=[Call("note"), "tested"]) as client:
+        rest = await say(team(client, tools=[Counted().note]), "Build it")
+    for path in ("lead/coder", "lead/tester"):
+        kinds = [type(event) for event in rest.events if "/".join(path_of(event)) == path]
+        assert kinds == [ToolCallRequestEvent, ToolCallExecutionEvent, TextMessage]
+
+
+@pytest.mark.parametrize("depth", [2, 3, 4])
+async def test_the_stream_tells_of_a_nested_question_with_its_path(depth: int) -> None:
+    with tower_script(depth, ASK, "done") as client:
+        made = tower(client, depth)
+        rest = await say(made, "Build it")
+        await say(made, answers(rest, "Express"))
+    assert rest.paths(UserInputRequestedEvent) == ["/".join(LEVELS[:depth])]
+
+
+async def test_nested_text_is_streamed_with_its_path() -> None:
+    with tower_script(3, "It is done.") as client:
+        rest = await say(tower(client, 3, stream=True), "Build it")
+    assert rest.paths(ModelClientStreamingChunkEvent) == ["lead/coder/tester"] * 3
+
+
+async def test_a_nested_thought_is_told() -> None:
+    with tower_script(2, Calls([Call("note")], thought="Let me see."), "done") as client:
+        rest = await say(tower(client, 2, tools=[Counted().note]), "Build it")
+    assert rest.paths(ThoughtEvent) == ["lead/coder"]
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (Fail(401), ModelAuthenticationError),
+        (Fail(404), ModelNotFound),
+        (Fail(429), ModelUnavailable),
+        (Fail(500), ModelUnavailable),
+        (Hang(0.01), ModelTimeout),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("depth", [1, 2, 3])
+async def test_a_failure_at_any_depth_names_its_agent_and_the_turn_goes_on_from_there(
+    depth: int, failure: Reply, kind: type[ModelError]
+) -> None:
+    tool = Counted()
+    with tower_script(depth, Call("note"), failure, "done") as client:
+        first = tower(client, depth, tools=[tool.note])
+        with pytest.raises(kind, match=f"^Agent '{LEVELS[depth - 1]}': the model") as failed:
+            await say(first, "Build it")
+        await say(await carried(first, tower(client, depth, tools=[tool.note])))
+    assert len(str(failed.value).splitlines()) == 1
+    assert (tool.calls, len(client.requests)) == (1, 2 * depth + 1)
+
+
+async def test_a_failure_does_not_lose_what_the_agent_beside_it_finished() -> None:
+    tool = Counted()
+    with script(lead=[BOTH, "done"], coder=[Fail(500), "coded"], tester=[Call("note"), "tested"]) as client:
+        first = team(client, tools=[tool.note])
+        with pytest.raises(ModelUnavailable, match="'coder'"):
+            await say(first, "Build it")
+        await say(await carried(first, team(client, tools=[tool.note])))
+    assert client.requests[-1].tool_results == {"call_1_1": "coded", "call_1_2": "tested"}
+    assert tool.calls == 1
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+async def test_a_question_beside_a_failure_is_put_when_the_turn_goes_on(depth: int) -> None:
+    def make() -> PausableAgent:
+        return team(client) if depth == 1 else agent("boss", client, team(client))
+
+    with script(
+        boss=[call("lead"), "done"] if depth == 2 else [],
+        lead=[BOTH, "led"],
+        coder=[ASK, "coded"],
+        tester=[Fail(500), "tested"],
+    ) as client:
+        first = make()
+        with pytest.raises(ModelUnavailable):
+            await say(first, "Build it")
+        second = await carried(first, make())
+        rest = await say(second)
+        assert [question.asker for question in rest.questions] == ["coder"]
+        await say(await carried(second, make()), answers(rest, "Express"))
+    results = [each.tool_results for each in client.requests if "You are the lead." in each.system]
+    assert list(results[-1].values()) == ["coded", "tested"]
+
+
+async def test_a_failure_after_an_answer_keeps_the_answer_and_the_other_question() -> None:
+    with script(lead=[BOTH, "done"], coder=[ASK, Fail(500), "coded"], tester=[ASK_TESTER, "tested"]) as client:
+        first = team(client)
+        rest = await say(first, "Build it")
+        message = answers(rest, "Express")
+        with pytest.raises(ModelUnavailable):
+            await say(first, message)
+        assert first.waiting_for() == {rest.questions[1].id}
+        second = await carried(first, team(client))
+        rest = await say(second, message)
+        assert [question.asker for question in rest.questions] == ["tester"]
+        await say(second, answers(rest, "Firefox"))
+    assert client.requests[-1].tool_results == {"call_1_1": "coded", "call_1_2": "tested"}
+    assert client.requests[4].messages == client.requests[3].messages
+
+
+async def test_work_that_failed_goes_on_though_its_agent_has_another_question_open() -> None:
+    def make() -> PausableAgent:
+        return agent("lead", client, agent("coder", client, agent("tester", client), mixed_batch="run"))
+
+    asks_and_calls = Calls([ASK, call("tester")])
+    with script(
+        lead=[call("coder"), "done"], coder=[asks_and_calls, "coded"], tester=[ASK_TESTER, Fail(500), "tested"]
+    ) as client:
+        first = make()
+        rest = await say(first, "Build it")
+        with pytest.raises(ModelUnavailable):
+            await say(first, answers(rest, None, "Firefox"))
+        second = await carried(first, make())
+        rest = await say(second)
+        assert len(client.requests) == 5
+        assert [question.asker for question in rest.questions] == ["coder"]
+        await say(second, answers(rest, "Express"))
+
+
+async def test_the_other_question_may_be_answered_before_the_failed_work_goes_on() -> None:
+    with script(lead=[BOTH, "done"], coder=[ASK, Fail(500), "coded"], tester=[ASK_TESTER, "tested"]) as client:
+        first = team(client)
+        rest = await say(first, "Build it")
+        with pytest.raises(ModelUnavailable):
+            await say(first, answers(rest, "Express"))
+        assert (await say(await carried(first, team(client)), answers(rest, None, "Firefox"))).text == "done"
+    assert client.requests[-1].tool_results == {"call_1_1": "coded", "call_1_2": "tested"}
+
+
+async def test_two_failures_at_once_raise_the_first_and_leave_nothing_behind() -> None:
+    async with nothing_left_behind():
+        with script(lead=[BOTH, "done"], coder=[Fail(500), "coded"], tester=[Fail(401), "tested"]) as client:
+            made = team(client)
+            with pytest.raises(ModelUnavailable, match="'coder'"):
+                await say(made, "Build it")
+            await say(made)
+    assert client.requests[-1].tool_results == {"call_1_1": "coded", "call_1_2": "tested"}
+
+
+# -- cancellation -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["token", "task"])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("depth", [2, 3])
+async def test_a_nested_model_call_that_hangs_can_be_cancelled_and_made_again(
+    depth: int, stream: bool, how: str
+) -> None:
+    tool = Counted()
+    with tower_script(depth, Call("note"), Hang(), "done") as client:
+        first = tower(client, depth, tools=[tool.note], stream=stream)
+        async with nothing_left_behind():
+            await cancelled_while(first, lambda: len(client.requests) == depth + 1, how, "Build it")
+        await say(await carried(first, tower(client, depth, tools=[tool.note])))
+    assert (tool.calls, len(client.requests)) == (1, 2 * depth + 1)
+
+
+class Hanging:
+    """A tool that hangs the first time, and perhaps ignores that it is cancelled."""
+
+    def __init__(self, *, stubborn: bool = False) -> None:
+        self.stubborn = stubborn
+        self.calls = 0
+        self.end = asyncio.Event()
+
+    async def wait(self) -> str:
+        """Wait."""
+        self.calls += 1
+        while self.calls == 1:
+            try:
+                await self.end.wait()
+                break
+            except asyncio.CancelledError:
+                if not self.stubborn:
+                    raise
+        return "waited"
+
+
+@pytest.mark.parametrize("how", ["token", "task"])
+@pytest.mark.parametrize("depth", [2, 3])
+async def test_a_nested_tool_that_hangs_can_be_cancelled_and_finished_calls_stay(depth: int, how: str) -> None:
+    tool, hanging = Counted(), Hanging()
+    with tower_script(depth, Calls([Call("note"), Call("wait")]), "done") as client:
+        first = tower(client, depth, tools=[tool.note, hanging.wait])
+        async with nothing_left_behind():
+            await cancelled_while(first, lambda: hanging.calls == 1, how, "Build it")
+        await say(await carried(first, tower(client, depth, tools=[tool.note, hanging.wait])))
+    assert client.requests[depth].tool_results == {f"call_{depth}_1": "note 1", f"call_{depth}_2": "waited"}
+
+
+@pytest.mark.parametrize("how", ["token", "task"])
+async def test_a_stubborn_tool_three_levels_down_does_not_lose_what_was_finished(how: str) -> None:
+    tool, hanging = Counted(), Hanging(stubborn=True)
+    with tower_script(4, Calls([Call("note"), Call("wait")]), "done") as client:
+        first = tower(client, 4, tools=[tool.note, hanging.wait])
+        await cancelled_while(first, lambda: hanging.calls == 1, how, "Build it")
+        await say(await carried(first, tower(client, 4, tools=[tool.note, hanging.wait])))
+    hanging.end.set()
+    assert client.requests[4].tool_results == {"call_4_1": "note 1", "call_4_2": "waited"}
+
+
+@pytest.mark.parametrize("how", ["token", "task"])
+@pytest.mark.parametrize("hangs", ["model", "tool"])
+async def test_a_stock_agent_that_hangs_can_be_cancelled_and_starts_again(hangs: str, how: str) -> None:
+    def make() -> PausableAgent:
+        helper = AssistantAgent("helper", client, system_message="You are the helper.", tools=[hanging.wait])
+        return agent("lead", client, agent("coder", client, helper))
+
+    hanging = Hanging()
+    first_try: Reply = Hang() if hangs == "model" else Call("wait")
+    with script(lead=[call("coder"), "done"], coder=[call("helper"), "coded"], helper=[first_try, "helped"]) as client:
+        first = make()
+        async with nothing_left_behind():
+            await cancelled_while(first, lambda: len(client.requests) == 3, how, "Build it")
+        assert (await say(await carried(first, make()))).text == "done"
+    assert client.requests[-2].tool_results == {"call_2_1": "helped"}
+
+
+async def test_a_stock_agent_that_only_heeds_its_token_ends_with_it() -> None:
+    class Heedless(OwnAgent):
+        async def on_messages(
+            self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+        ) -> Response:
+            for _ in range(1000):
+                if cancellation_token.is_cancelled():
+                    raise asyncio.CancelledError
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0.001)
+            raise AssertionError("its token was never cancelled")
+
+    with script(lead=[call("own")]) as client:
+        async with nothing_left_behind():
+            await cancelled_while(agent("lead", client, Heedless("own")), lambda: bool(client.requests), "token", "Go")
+
+
+async def test_a_cancelled_turn_keeps_its_open_questions_and_answers() -> None:
+    hanging = Hanging()
+    with script(lead=[BOTH, "done"], coder=[ASK, Call("wait"), "coded"], tester=[ASK_TESTER, "tested"]) as client:
+        first = team(client, tools=[hanging.wait])
+        rest = await say(first, "Build it")
+        token = CancellationToken()
+        going = asyncio.create_task(say(first, answers(rest, "Express"), token=token))
+        while not hanging.calls:
+            await asyncio.sleep(0)
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await going
+        second = await carried(first, team(client, tools=[hanging.wait]))
+        rest = await say(second)
+        assert [question.asker for question in rest.questions] == ["tester"]
+        assert (await say(second, answers(rest, "Firefox"))).text == "done"
+
+
+# -- anything at any time ---------------------------------------------------------------------------------------------
+
+Plan = list[list[Any]]
+"""What an agent does, round by round: ``"note 3"``, ``"ask 5"``, or a plan for the agent nested in it."""
+
+
+def made_up(rng: random.Random, depth: int) -> Plan:
+    def step() -> Any:
+        kind = rng.choice(["note", "ask", "plan"] if depth else ["note", "ask"])
+        return made_up(rng, depth - 1) if kind == "plan" else f"{kind} {rng.randrange(1_000_000)}"
+
+    return [[step() for _ in range(rng.randint(1, 3))] for _ in range(rng.randint(1, 3))]
+
+
+def outcome(plan: Plan) -> str:
+    """What is reported where nothing fails: the results of all calls, in their order."""
+    steps = [step for steps in plan for step in steps]
+    return json.dumps([f"{step} done" if isinstance(step, str) else outcome(step) for step in steps])
+
+
+def following_plans(rng: random.Random) -> Callable[[Request], Reply]:
+    """A model that follows the plan in its task, and fails every fifth time."""
+
+    def as_call(step: Any) -> Call:
+        if not isinstance(step, str):
+            return call("worker", json.dumps(step))
+        return Call("note", {"text": step}) if step.startswith("note") else Call("ask_user", {"question": step})
+
+    def reply(request: Request) -> Reply:
+        plan: Plan = json.loads(request.messages[1]["content"])
+        rounds = [message for message in request.messages if message.get("tool_calls")]
+        if rng.random() < 0.2:
+            return Fail(500)
+        if len(rounds) < len(plan):
+            return Calls([as_call(step) for step in plan[len(rounds)]])
+        return json.dumps(list(request.tool_results.values()))
+
+    return reply
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_whatever_fails_and_is_cancelled_and_whoever_is_answered_first_the_result_is_the_same(seed: int) -> None:
+    rng = random.Random(seed)
+    plan = made_up(rng, depth=3)
+    client = ScriptedModelClient(following_plans(rng))
+
+    async def note(text: str) -> str:
+        """Take a note."""
+        for _ in range(rng.randrange(4)):
+            await asyncio.sleep(0)
+        return f"{text} done"
+
+    def make(depth: int = 3) -> PausableAgent:
+        nested = [make(depth - 1)] if depth else []
+        return agent("worker" if depth < 3 else "lead", client, *nested, tools=[note], mixed_batch="run")
+
+    made, rest = make(), None
+    message: BaseChatMessage = TextMessage(source="user", content=json.dumps(plan))
+    while rest is None or rest.questions:
+        if rest is not None:
+            message = answers(rest, *(rng.choice([f"{each.question} done", None]) for each in rest.questions))
+        rest, made, token = None, await carried(made, make()), CancellationToken()
+        turn = asyncio.create_task(say(made, message, token=token))
+        if rng.random() < 0.5:
+            for _ in range(rng.randrange(60)):
+                await asyncio.sleep(0)
+            token.cancel()
+        with suppress(ModelUnavailable, asyncio.CancelledError):
+            rest = await turn
+    assert rest.text == outcome(plan)
+
+
+# -- counting ---------------------------------------------------------------------------------------------------------
+
+
+async def test_what_nested_agents_spend_is_counted_once_under_their_paths() -> None:
+    with tower_script(3, ASK, Fail(500), "done") as client:
+        made = tower(client, 3)
+        rest = await say(made, "Build it")
+        made = await carried(made, tower(client, 3))
+        with pytest.raises(ModelUnavailable):
+            await say(made, answers(rest, "Express"))
+        made = await carried(made, tower(client, 3))
+        await say(made)
+    used = made.usage
+    assert [used[path].model_calls for path in ("lead", "lead/coder", "lead/coder/tester")] == [2, 2, 2]
+    assert sum(each.completion_tokens for each in used.values()) == client.total_usage().completion_tokens
+    assert sum(each.prompt_tokens for each in used.values()) == client.total_usage().prompt_tokens
+
+
+async def test_each_call_of_a_nested_agent_has_its_own_limits() -> None:
+    again: list[Reply] = [call("coder"), call("coder"), "done"]
+    with script(lead=again, coder=[ASK, "coded", ASK, "coded"]) as client:
+        made = agent("lead", client, agent("coder", client, max_rounds=2, max_questions=1))
+        rest = await say(made, "Build it")
+        rest = await say(made, answers(rest, "Express"))
+        assert (await say(made, answers(rest, "FastAPI"))).text == "done"
+    assert client.requests[-1].tool_results == {"call_1_1": "coded", "call_4_1": "coded"}
+
+
+# -- components -------------------------------------------------------------------------------------------------------
+
+
+def shout(text: str) -> str:
+    """Say it louder."""
+    return text.upper()
+
+
+class NoOptions(BaseModel):
+    """A dumped client holds nothing: all that are loaded play one script."""
+
+
+class DumpedClient(ScriptedModelClient, Component[NoOptions]):
+    """A scripted client that a component dump can name."""
+
+    component_config_schema = NoOptions
+    component_provider_override = f"{__name__}.DumpedClient"
+    shared: ClassVar[Script]
+
+    def _to_config(self) -> NoOptions:
+        return NoOptions()
+
+    @classmethod
+    def _from_config(cls, config: NoOptions) -> Self:
+        return cls(cls.shared)
+
+
+async def test_a_dumped_nested_agent_pauses_and_goes_on_in_another_loaded_copy() -> None:
+    coder: list[Reply] = [Call("shout", {"text": "hey"}), ASK, "coded"]
+    DumpedClient.shared = Script({"the lead.": [call("coder"), "done"], "the coder.": coder})
+    with DumpedClient(DumpedClient.shared) as client:
+        made = agent("lead", client, agent("coder", client, tools=[shout]))
+        dumped = json.dumps(made.dump_component().model_dump(mode="json"))
+        with pytest.warns(UserWarning, match="FunctionTool"):
+            first, second = [PausableAgent.load_component(json.loads(dumped)) for _ in range(2)]
+        rest = await say(first, "Build it")
+        assert (await say(await carried(first, second), answers(rest, "Express"))).text == "done"
+    assert client.requests[3].tool_results == {"call_2_1": "HEY", "call_3_1": "Express"}
+
+
+# -- real teams -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_real_team_stops_is_stored_and_goes_on_with_the_answer_in_a_new_team() -> None:
+    with script(lead=[BOTH, "done"], coder=[ASK, "coded"], tester=[ASK_TESTER, "tested"]) as client:
+        first = swarm(team(client))
+        rest = await run(first, "Build it")
+        assert [question.asker for question in rest.questions] == ["coder", "tester"]
+        second = swarm(team(client))
+        await second.load_state(json.loads(json.dumps(await first.save_state())))
+        rest = await run(second, answers(rest, "Express", "Firefox"))
+    assert rest.text == "done"
+    assert client.requests[-1].tool_results == {"call_1_1": "coded", "call_1_2": "tested"}
+
+
+async def test_a_real_team_with_a_stock_user_proxy_asks_live() -> None:
+    with script(lead=[call("coder"), "done"], coder=[ASK, "coded"]) as client:
+        user = UserProxyAgent("user", input_func=lambda prompt: "FastAPI")
+        made = agent("lead", client, agent("coder", client))
+        rest = await run(Swarm([made, user], termination_condition=TextMessageTermination("lead")), "Build it")
+    assert rest.text == "done"
+    assert client.requests[2].tool_results == {"call_2_1": "FastAPI"}
+
+
+async def test_a_real_team_goes_on_after_a_failure_in_a_new_team_with_its_state() -> None:
+    tool, causes = Counted(), list[BaseException]()
+    interruptions.set(causes)
+    with script(lead=[call("coder"), "done"], coder=[Call("note"), Fail(429), "coded"]) as client:
+        first = swarm(agent("lead", client, agent("coder", client, tools=[tool.note])))
+        with pytest.raises(RuntimeError):
+            await run(first, "Build it")
+        assert isinstance(causes[0], ModelUnavailable)
+        second = swarm(agent("lead", client, agent("coder", client, tools=[tool.note])))
+        await second.load_state(json.loads(json.dumps(await first.save_state())))
+        assert (await run(second, None)).text == "done"
+    assert tool.calls == 1

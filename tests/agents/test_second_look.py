@@ -1,0 +1,218 @@
+"""The second look at a question before it is put: what the request or general knowledge answers is not asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage
+from conversation import answers, cancelled_while, carried, say
+from places import ROOT
+from scenario import DEEP_CODING, PLAN, TASK, script
+
+from upcall import RunStatus, Settings, Upcall
+from upcall.agents import Clarifier, Planner
+from upcall.agents.structured import StructuredAgent
+from upcall.prompts.contexts import Document
+from upcall.prompts.examples import CHECKED_EXAMPLES, EXAMPLES
+from upcall.runs.outputs import QuestionCheck
+from upcall.testing import Fail, Hang, Reply, Request, ScriptedModelClient
+
+REQUEST = TextMessage(source="user", content="Compare renewable energy in the G7")
+CLEAR = '{"needs_clarification": false}'
+ASK = '{"my_answer": "cannot know", "found_in": "user", "ask": true}'
+KNOWN = '{"my_answer": "seven large economies", "found_in": "knowledge", "ask": true}'
+CHECK = "A colleague wants to put a question"
+
+
+def asks(*questions: str) -> str:
+    """A reply with which the clarifier asks the first of these questions, and the planner all of them."""
+    details = [{"aspect": f"a{number}", "clarification_question": each} for number, each in enumerate(questions)]
+    return json.dumps(
+        {"needs_clarification": True, "clarification_question": questions[0], "ambiguity_details": details}
+    )
+
+
+def clarifier(client: ScriptedModelClient) -> Clarifier:
+    return Clarifier(client, check_questions=True)
+
+
+def planner(client: ScriptedModelClient) -> Planner:
+    return Planner(client, check_questions=True)
+
+
+AGENTS = pytest.mark.parametrize(("make", "after"), [(clarifier, []), (planner, [PLAN])], ids=["clarifier", "planner"])
+Make = Callable[[ScriptedModelClient], StructuredAgent]  # type: ignore[type-arg]
+
+
+async def turn(agent: StructuredAgent, *messages: BaseChatMessage) -> HandoffMessage:  # type: ignore[type-arg]
+    message = (await say(agent, *messages)).message
+    assert isinstance(message, HandoffMessage)
+    return message
+
+
+@AGENTS
+async def test_a_question_that_only_the_user_can_answer_is_put(make: Make, after: list[Reply]) -> None:
+    """S3-37"""
+    with ScriptedModelClient([asks("Which sources?"), ASK]) as client:
+        rest = await say(make(client), REQUEST)
+    assert [question.question for question in rest.questions] == ["Which sources?"]
+    assert CHECK in client.requests[1].system
+    assert client.requests[1].messages[-1]["content"] == f"Request: {REQUEST.content}\nQuestion: Which sources?"
+
+
+@AGENTS
+@pytest.mark.parametrize("found_in", ["request", "knowledge", "choice"])
+async def test_a_question_that_is_answered_elsewhere_is_not_put(make: Make, after: list[Reply], found_in: str) -> None:
+    """S3-37: whatever the model says in the end, where it found the answer decides."""
+    check = json.dumps({"my_answer": "the G7", "found_in": found_in, "ask": True})
+    with ScriptedModelClient([asks("Which countries?"), check, *after]) as client:
+        message = await turn(make(client), REQUEST)
+    assert message.target != "user"
+
+
+@AGENTS
+async def test_a_look_that_cannot_be_read_drops_nothing(make: Make, after: list[Reply]) -> None:
+    with ScriptedModelClient([asks("Which sources?"), "Hm.", "Hm."]) as client:
+        rest = await say(make(client), REQUEST)
+    assert [question.question for question in rest.questions] == ["Which sources?"]
+
+
+@AGENTS
+@pytest.mark.parametrize("look", [[Fail(503)], ["Hm.", Fail(503)]], ids=["at once", "in its repair"])
+async def test_a_look_that_fails_drops_nothing(make: Make, after: list[Reply], look: list[Reply]) -> None:
+    """S3-41: it is an extra, and blocks nothing."""
+    with ScriptedModelClient([asks("Which sources?"), *look]) as client:
+        rest = await say(make(client), REQUEST)
+    assert [question.question for question in rest.questions] == ["Which sources?"]
+
+
+@AGENTS
+async def test_a_turn_that_is_cancelled_in_a_look_makes_only_that_look_again(make: Make, after: list[Reply]) -> None:
+    with ScriptedModelClient([asks("Which countries?"), Hang(), KNOWN, *after]) as client:
+        agent = make(client)
+        await cancelled_while(agent, lambda: len(client.requests) == 2, "token", REQUEST)
+        message = await turn(await carried(agent, make(client)))
+    assert message.target != "user"
+
+
+async def test_of_several_aspects_only_those_are_asked_about_that_stand() -> None:
+    questions = ["Which countries?", "Which sources?", "What is energy?"]
+    with ScriptedModelClient([asks(*questions), KNOWN, ASK, Hang(), KNOWN, CLEAR, PLAN]) as client:
+        agent = planner(client)
+        await cancelled_while(agent, lambda: len(client.requests) == 4, "token", REQUEST)
+        agent = await carried(agent, planner(client))
+        rest = await say(agent)
+        done = await say(agent, answers(rest, "The IEA's"))
+    assert [question.question for question in rest.questions] == ["Which sources?"]
+    assert done.message.to_model_text().startswith("# Authentication")
+
+
+async def test_the_look_knows_what_was_answered_and_which_documents_there_are() -> None:
+    with ScriptedModelClient([asks("Which report?"), ASK, asks("For whom?"), ASK]) as client:
+        agent = Clarifier(client, check_questions=True, documents=[Document("g7.md", "Energy")])
+        await say(agent, answers(await say(agent, REQUEST), "The IEA's of 2024"))
+    shown = client.requests[3].messages[-1]["content"]
+    assert "Question: Which report?\nAnswer: The IEA's of 2024" in shown
+    assert "Documents given with it: g7.md" in shown
+    assert shown.endswith("Question: For whom?")
+
+
+def claims(answer: str, **fields: object) -> str:
+    """A first reply that takes its question for answered by the request."""
+    said = {"clarification_question": "Which area?", "answer": answer, "known_from": "request", "weight": "high"}
+    return json.dumps({**said, "needs_clarification": False, **fields})
+
+
+async def test_an_answer_that_the_request_is_said_to_give_and_does_not_is_looked_at() -> None:
+    with ScriptedModelClient([claims("the Nordic countries"), ASK]) as client:
+        rest = await say(clarifier(client), REQUEST)
+    assert [question.question for question in rest.questions] == ["Which area?"]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        claims("the G7"),
+        claims("the Nordic countries", known_from="default"),
+        claims("the Nordic countries", clarification_question=None),
+        claims("the Nordic countries", known_from=None),
+    ],
+)
+async def test_an_answer_that_is_there_or_a_default_is_not(reply: str) -> None:
+    with ScriptedModelClient([reply]) as client:
+        rest = await say(clarifier(client), REQUEST)
+    assert not rest.questions
+
+
+async def test_without_the_second_look_the_first_reply_decides() -> None:
+    with ScriptedModelClient([claims("the Nordic countries")]) as client:
+        rest = await say(Clarifier(client), REQUEST)
+    assert not rest.questions
+
+
+async def test_what_a_document_is_called_counts_as_said() -> None:
+    with ScriptedModelClient([claims("Nordic countries")]) as client:
+        agent = Clarifier(client, check_questions=True, documents=[Document("nordic_countries.md")])
+        rest = await say(agent, REQUEST)
+    assert not rest.questions
+
+
+async def test_the_fallback_is_put_without_a_second_look() -> None:
+    with ScriptedModelClient(["Hm.", "Hm."]) as client:
+        rest = await say(clarifier(client), REQUEST)
+    assert len(rest.questions) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ({"ask": True}, True),
+        ({"ask": False}, False),
+        ({"ask": False, "found_in": "user"}, True),
+        ({"ask": True, "foundIn": "Choice"}, False),
+        ({"ask": True, "found_in": "the moon"}, True),
+    ],
+)
+def test_where_the_answer_is_decides(said: dict[str, object], asked: bool) -> None:
+    assert QuestionCheck.model_validate(said).asks is asked
+
+
+def test_the_examples_decide_as_their_fields_say() -> None:
+    """Both ways, so that neither answer is the one a model has seen most."""
+    asked = [each.found_in == "user" for each in CHECKED_EXAMPLES]
+    assert 0.3 < sum(asked) / len(asked) < 0.7
+    missing = [each.known_from == "user" for each in EXAMPLES]
+    assert 0.3 < sum(missing) / len(missing) < 0.7
+
+
+def test_no_task_of_the_benchmark_stands_among_the_examples() -> None:
+    data = ROOT / "benchmarks" / "data" / "ask_well.jsonl"
+    tasks = {json.loads(line)["task"] for line in data.read_text(encoding="utf-8").splitlines()}
+    assert len(tasks) >= 100
+    assert tasks.isdisjoint({each.request for each in (*EXAMPLES, *CHECKED_EXAMPLES)})
+
+
+async def test_a_run_takes_the_second_look_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("UPCALL_CHECK_QUESTIONS")
+    replies = script(classifier=[DEEP_CODING], clarifier=[asks("What is authentication?")], planner=[CLEAR, PLAN])
+    with ScriptedModelClient({CHECK: [KNOWN], **replies}) as client:
+        run = await Upcall(client, settings=Settings.read()).start(TASK)
+        run = await Upcall(client).answer(run.id, "Express")
+    assert run.status is RunStatus.COMPLETED
+    assert run.execution_path == ("classifier", "clarifier", "planner", "lead")
+
+
+def looks(client: ScriptedModelClient) -> list[Request]:
+    return [request for request in client.requests if CHECK in request.system]
+
+
+async def test_a_run_keeps_whether_it_takes_the_second_look() -> None:
+    replies = script(clarifier=[asks("For whom?"), asks("Why?"), CLEAR])
+    with ScriptedModelClient(replies) as client:
+        off = await Upcall(client, settings=Settings.read(check_questions=False)).start(TASK)
+        run = await Upcall(client, settings=Settings.read(check_questions=True)).answer(off.id, "Staff")
+        while run.status is RunStatus.AWAITING_CLARIFICATION:
+            run = await Upcall(client).answer(run.id, "As you like")
+    assert looks(client) == []

@@ -1,0 +1,621 @@
+"""The journal: what was recorded is not done again, and a call in doubt is put to the human.
+
+Where processes are killed is in `test_kill`; here a stretch is cut off in this process, at a chosen call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent, CodeExecutorAgent, MessageFilterAgent, SocietyOfMindAgent
+from autogen_agentchat.agents._message_filter_agent import MessageFilterConfig
+from autogen_agentchat.base import ChatAgent, Team
+from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat
+from autogen_agentchat.tools import AgentTool
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
+from autogen_core.models import CreateResult, RequestUsage
+from autogen_core.tools import TextResultContent, ToolResult, ToolSchema, Workbench
+from autogen_ext.models.openai import OpenAIChatCompletionClient
+from conversation import soon
+from places import SUPPORT
+
+from upcall import Answer, Outcome, Run, RunStatus, Upcall, UserInputRequired, idempotency_key, idempotent
+from upcall.agents import PausableAgent
+from upcall.autogen.group_chats import keep_turns
+from upcall.autogen.journal import SECONDS_NOTED, SECONDS_WITHOUT_DOUBT, Journal
+from upcall.errors import RunConflict, SchemaMismatch, StoreUnavailable
+from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.journal_records import ToolOutcome
+from upcall.storage.store import RunStore
+from upcall.testing import Call, Calls, Hang, Reply, Request, ScriptedModelClient
+
+
+class Scene:
+    """A script by agent, told by progress: what comes next in a context, however often it is asked for."""
+
+    def __init__(self, **replies: list[Reply]) -> None:
+        self.replies, self.hanging, self.done = replies, True, list[str]()
+        self.client = ScriptedModelClient(self._reply)
+
+    def _reply(self, request: Request) -> Reply:
+        (name,) = (name for name in self.replies if f"<{name}>" in request.system)
+        reply = self.replies[name][sum(each["role"] == "assistant" for each in request.messages)]
+        return "Late." if isinstance(reply, Hang) and not self.hanging else reply
+
+    async def work(self, what: str) -> str:
+        """Do something that takes effect."""
+        self.done.append(what)
+        if what == "slow" and self.hanging:
+            await asyncio.sleep(3600)
+        return f"did {what}"
+
+    def ours(self, name: str, **more: Any) -> PausableAgent:
+        return PausableAgent(name, self.client, system_message=f"<{name}>", **{"tools": [self.work], **more})
+
+    def stock(self, name: str, **more: Any) -> AssistantAgent:
+        return AssistantAgent(name, self.client, system_message=f"<{name}>", **{"tools": [self.work], **more})
+
+    async def cut_off(self, app: Upcall, calls: int | None = None) -> Run:
+        """Start a run, and cancel it when so many model calls were made, or when a tool hangs. Nothing is left behind:
+        neither this model nor these tools listen to their cancellation token."""
+        task = asyncio.create_task(app.start("Build it"))
+
+        def there() -> bool:
+            return len(self.client.requests) == calls if calls else "slow" in self.done
+
+        while not there() and not task.done():
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        self.hanging = False
+        (run,) = await app.list()
+        assert run.status is RunStatus.EXECUTING
+        return run
+
+
+def work(what: str) -> Call:
+    return Call("work", {"what": what})
+
+
+def team_of(*members: ChatAgent | Team) -> Team:
+    return RoundRobinGroupChat(list(members), max_turns=len(members))
+
+
+def app_of(make: Any) -> Upcall:
+    return Upcall(team=make, store="runs.db")
+
+
+# -- what is not done again -------------------------------------------------------------------------------------------
+
+SOLO: dict[str, list[Reply]] = {"solo": [work("one"), work("two"), Hang()]}
+
+
+@pytest.mark.parametrize("kind", ["ours", "stock", "stock, streaming", "filtered", "in a society", "as a tool"])
+async def test_nothing_recorded_is_done_again(kind: str) -> None:
+    replies = {**SOLO, "society": ["Late."]}
+    if kind == "as a tool":
+        replies["boss"] = [Call("solo", {"task": "<solo>"}), "Late."]
+    scene = Scene(**replies)
+
+    def member() -> ChatAgent:
+        if kind == "ours":
+            return scene.ours("solo")
+        rounds = {"max_tool_iterations": 5}
+        agent = scene.stock("solo", model_client_stream=kind == "stock, streaming", **rounds)
+        if kind == "filtered":
+            return MessageFilterAgent("filter", agent, MessageFilterConfig(per_source=[]))
+        if kind == "in a society":
+            return SocietyOfMindAgent(
+                "society", team_of(agent), scene.client, instruction="<society>", response_prompt="."
+            )
+        if kind == "as a tool":
+            return scene.stock("boss", tools=[AgentTool(agent, return_value_as_last_message=True)], **rounds)
+        return agent
+
+    app = app_of(lambda: team_of(member()))
+    before = 4 if kind == "as a tool" else 3
+    run = await scene.cut_off(app, before)
+    done = await soon(app.resume(run.id))
+    assert (done.error, done.status, done.result) == (None, RunStatus.COMPLETED, "Late.")
+    assert scene.done == ["one", "two"]
+    more = {"as a tool": 2, "in a society": 2}.get(kind, 1)  # The call in flight, and who speaks after it.
+    assert len(scene.client.requests) == before + more
+
+
+async def test_the_model_with_which_a_team_selects_is_recorded_too() -> None:
+    scene = Scene(one=["First."], two=[Hang()])
+    scene.replies["Select"] = []
+    asked: list[str] = []
+
+    def reply(request: Request) -> Reply:
+        text = json.dumps(request.messages)
+        if "<one>" in text or "<two>" in text:
+            return scene._reply(request)
+        asked.append(text)
+        return ["one", "two"][len(asked) - 1]
+
+    scene.client = ScriptedModelClient(reply)
+
+    def make() -> Team:
+        members: list[ChatAgent | Team] = [scene.stock("one"), scene.stock("two"), scene.stock("three")]
+        return SelectorGroupChat(members, scene.client, max_turns=2)
+
+    run = await scene.cut_off(app_of(make), 4)
+    done = await soon(app_of(make).resume(run.id))
+    assert (done.result, len(asked), len(scene.client.requests)) == ("Late.", 2, 5)
+
+
+class Executor(CodeExecutor):
+    """Runs nothing and counts."""
+
+    component_type = "code_executor"
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    async def execute_code_blocks(
+        self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
+    ) -> CodeResult:
+        self._scene.done.append(code_blocks[0].code.strip())
+        return CodeResult(exit_code=0, output="ran")
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def restart(self) -> None: ...
+
+
+async def test_code_that_was_run_is_not_run_again() -> None:
+    scene = Scene(coder=["```python\nprint(1)\n```"], solo=[Hang()])
+
+    def make() -> Team:
+        return team_of(scene.stock("coder"), CodeExecutorAgent("runner", Executor(scene)), scene.stock("solo"))
+
+    run = await scene.cut_off(app_of(make), 2)
+    done = await soon(app_of(make).resume(run.id))
+    assert (done.result, scene.done, len(scene.client.requests)) == ("Late.", ["print(1)"], 3)
+
+
+class Server(Workbench):
+    """A workbench as an MCP server's: nobody sees into it."""
+
+    component_type = "workbench"
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    async def list_tools(self) -> list[ToolSchema]:
+        return [ToolSchema(name="work", description="Work.")]
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        call_id: str | None = None,
+    ) -> ToolResult:
+        return ToolResult(
+            name=name, result=[TextResultContent(content=await self._scene.work((arguments or {})["what"]))]
+        )
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def reset(self) -> None: ...
+
+    async def save_state(self) -> Mapping[str, Any]:
+        return {}
+
+    async def load_state(self, state: Mapping[str, Any]) -> None: ...
+
+
+# -- calls in doubt ---------------------------------------------------------------------------------------------------
+
+SLOW: dict[str, list[Reply]] = {"solo": [work("one"), work("slow"), "Done."]}
+KINDS = ("ours", "stock", "our workbench", "stock workbench")
+
+
+def slow(scene: Scene, kind: str, *, again: bool = False) -> Upcall:
+    """An app with one agent; `again` declares its tool or workbench idempotent."""
+
+    def make() -> Team:
+        server, tool = Server(scene), scene.work
+        if again:
+            idempotent(server)
+            tool = idempotent(scene_tool(scene))
+        if kind == "ours":
+            return team_of(scene.ours("solo", tools=[tool]))
+        if kind == "our workbench":
+            return team_of(scene.ours("solo", tools=[], workbench=server))
+        given: dict[str, Any] = {"tools": [tool]} if kind == "stock" else {"tools": None, "workbench": server}
+        return team_of(scene.stock("solo", max_tool_iterations=5, **given))
+
+    return app_of(make)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("said", ["Run it again", "Do not run it again", "It came to 42."])
+async def test_a_call_in_doubt_is_put_to_the_human_and_the_answer_is_its_result(kind: str, said: str) -> None:
+    scene = Scene(**SLOW)
+    run = await scene.cut_off(slow(scene, kind))
+    asked = await soon(slow(scene, kind).resume(run.id))
+    (question,) = asked.questions
+    assert (asked.status, question.path, question.clarification_type) == (
+        RunStatus.AWAITING_CLARIFICATION,
+        ("solo",),
+        "risk_confirmation",
+    )
+    assert question.question.startswith("solo was calling work when its process ended")
+    assert '{"what": "slow"}' in str(question.context)
+    assert scene.done == ["one", "slow"]
+    done = await soon(slow(scene, kind).answer(run.id, said))
+    assert (done.status, done.error, done.result) == (RunStatus.COMPLETED, None, "Done.")
+    assert scene.done == ["one", "slow", *(["slow"] if said == "Run it again" else [])]
+    assert len(scene.client.requests) == 3
+    result = list(scene.client.requests[-1].tool_results.values())[-1]
+    assert {"Run it again": "did slow", "It came to 42.": "It came to 42."}.get(said, "may or may not have") in result
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_call_that_is_idempotent_is_made_again_without_a_question(kind: str) -> None:
+    scene = Scene(**SLOW)
+    run = await scene.cut_off(slow(scene, kind, again=True))
+    done = await soon(slow(scene, kind, again=True).resume(run.id))
+    assert (done.status, done.error, done.result) == (RunStatus.COMPLETED, None, "Done.")
+    assert scene.done == ["one", "slow", "slow"]
+
+
+async def test_a_call_in_doubt_that_the_human_will_not_decide_is_not_made_again() -> None:
+    scene = Scene(**SLOW)
+    run = await scene.cut_off(slow(scene, "ours"))
+    asked = await slow(scene, "ours").resume(run.id)
+    declined = Answer(question_id=asked.questions[0].id, outcome=Outcome.DECLINED)
+    done = await soon(slow(scene, "ours").answer(run.id, declined))
+    assert (done.status, scene.done) == (RunStatus.COMPLETED, ["one", "slow"])
+
+
+async def test_two_calls_in_doubt_are_answered_one_after_the_other_and_the_team_waits_for_both() -> None:
+    scene = Scene(solo=[Calls([work("slow"), Call("other", {"what": "slow"})]), "Done."])
+
+    async def other(what: str) -> str:
+        """Do something else."""
+        return await scene.work(what)
+
+    app = app_of(lambda: team_of(scene.ours("solo", tools=[scene.work, other])))
+    task = asyncio.create_task(app.start("Build it"))
+    while len(scene.done) < 2:
+        await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.wait([task])
+    scene.hanging = False
+    (run,) = await app.list()
+    asked = await app.resume(run.id)
+    one, two = asked.questions
+    still = await app.answer(run.id, {one.id: "Run it again"})
+    assert (still.status, [each.id for each in still.questions], len(scene.done)) == (
+        RunStatus.AWAITING_CLARIFICATION,
+        [two.id],
+        2,
+    )
+    done = await soon(app.answer(run.id, {two.id: "Do not run it again"}))
+    assert (done.status, len(scene.done)) == (RunStatus.COMPLETED, 3)
+
+
+async def test_a_tool_that_asks_is_not_in_doubt() -> None:
+    scene = Scene(solo=[Call("deploy"), Hang()])
+
+    def deploy() -> str:
+        """Deploy."""
+        raise UserInputRequired("Where to?")
+
+    app = app_of(lambda: team_of(scene.ours("solo", tools=[deploy])))
+    asked = await app.start("Build it")
+    assert asked.status is RunStatus.AWAITING_CLARIFICATION
+    answering = asyncio.create_task(app.answer(asked.id, "There"))
+    while len(scene.client.requests) < 2:
+        await asyncio.sleep(0.01)
+    answering.cancel()
+    await asyncio.wait([answering])
+    scene.hanging = False
+    done = await soon(app.resume(asked.id))
+    assert (done.status, len(done.answers)) == (RunStatus.COMPLETED, 1)
+
+
+# -- Ctrl-C -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "tool",
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in ("model", "inner team", "reflection", "team as a tool")
+        ),
+    ],
+)
+async def test_ctrl_c_stops_what_listens_to_no_token_and_leaves_nothing_behind(kind: str) -> None:
+    command = [sys.executable, str(SUPPORT / "stop_process.py"), kind]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "busy\n"
+        process.send_signal(signal.SIGINT)
+        said, problems = process.communicate(timeout=60)
+    assert said == "left behind: 0\n", problems
+    assert "never retrieved" not in problems
+    (run,) = await Upcall(store="runs.db").list()
+    assert run.status is RunStatus.EXECUTING
+
+
+# -- keys, and what is not ours ---------------------------------------------------------------------------------------
+
+
+async def test_a_tool_has_a_key_that_stays_the_same_however_often_it_is_called() -> None:
+    scene, keys = Scene(solo=[Call("note", id="c1"), Call("plain", id="c2"), Call("work", {"what": "slow"}), "."]), []
+
+    @idempotent
+    async def note() -> str:
+        """Note."""
+        keys.append(idempotency_key())
+        return "noted"
+
+    def plain() -> str:
+        """Note, in a thread."""
+        keys.append(idempotency_key())
+        return "noted"
+
+    app = app_of(lambda: team_of(scene.ours("solo", tools=[note, plain, idempotent(scene_tool(scene))])))
+    run = await scene.cut_off(app)
+    await soon(app.resume(run.id))
+    assert keys == [f"{run.id}/solo/c1", f"{run.id}/solo/c2"]
+    with pytest.raises(LookupError, match="There is no idempotency key here"):
+        idempotency_key()
+
+
+def scene_tool(scene: Scene) -> Any:
+    async def work(what: str) -> str:
+        """Work."""
+        return await scene.work(what)
+
+    return work
+
+
+async def test_a_journal_that_cannot_be_read_is_refused_with_what_to_do() -> None:
+    scene = Scene(**SOLO)
+    app = app_of(lambda: team_of(scene.ours("solo")))
+    run = await scene.cut_off(app, 3)
+    stored = await app.store.load(run.id)
+    claimed = await app.store.claim(stored, stored.run)
+    records = await app.store.journal(run.id)
+    await app.store.record(claimed, dict.fromkeys(records, '{"of": "another time"}'))
+    await app.store.release(claimed)
+    with pytest.raises(SchemaMismatch, match="Resume the run with the version that wrote it"):
+        await app.resume(run.id)
+
+
+async def noted(what: str) -> str:
+    """Note."""
+    return what
+
+
+def test_a_team_with_a_journal_dumps_as_it_was_made() -> None:
+    client = OpenAIChatCompletionClient(model="gpt-4o", api_key="none")
+
+    def make() -> Team:
+        agent = AssistantAgent("solo", client, tools=[noted])
+        return SelectorGroupChat([agent, AssistantAgent("other", client)], client, name="crew")
+
+    assert keep_turns(make()).dump_component() == make().dump_component()
+
+
+async def test_the_log_of_a_run_has_no_word_of_what_was_said(tmp_path: Path) -> None:
+    scene = Scene(solo=[Call("ask_user", {"question": "Which framework?"}), "Done."])
+    app = app_of(lambda: team_of(scene.ours("solo")))
+    run = await app.start("Build it")
+    await app.answer(run.id, "Express", user=None)
+    entries = await app.store.log(run.id)
+    assert [entry.kind for entry in entries][:3] == ["started", "asked", "status"]
+    assert not any(word in str(entries) for word in ("framework", "Express", "Build"))
+
+
+async def test_what_a_tool_gives_that_is_no_utf_8_is_recorded_and_sent() -> None:
+    scene = Scene(solo=[Call("listed"), "Done."])
+
+    def listed() -> str:
+        """List files."""
+        return "caf\udce9.txt"
+
+    for member in (scene.ours, scene.stock):
+        app = app_of(lambda member=member: team_of(member("solo", tools=[listed])))
+        done = await app.start("Build it")
+        assert (done.error, done.status) == (None, RunStatus.COMPLETED)
+
+
+DONE = CreateResult(
+    finish_reason="stop", content="Done.", usage=RequestUsage(prompt_tokens=1, completion_tokens=1), cached=False
+)
+
+
+async def test_no_reply_is_written_behind_the_checkpoint_that_ends_its_journal(tmp_path: Path) -> None:
+    async def fetch() -> CreateResult:
+        return DONE
+
+    store = RunStore(tmp_path / "runs.db")
+    for passes in range(8):
+        stored = [await store.create(Run(task="Build it"), Checkpoint())]
+        kept = Journal(stored[0].run.id, "0", {}, lambda new, stored=stored: store.record(stored[0], new))
+        await kept.reply("solo", [], [], fetch)
+        await asyncio.sleep(0)
+        time.sleep(2 * SECONDS_NOTED)  # Its time to be written comes in the next passes of the loop.
+        for _ in range(passes):
+            await asyncio.sleep(0)
+        await kept.hold()
+        stored[0] = await store.save(stored[0], stored[0].run, Checkpoint())
+        await asyncio.sleep(2 * SECONDS_NOTED)
+        assert await store.journal(stored[0].run.id) == {}, passes
+
+
+async def test_a_reply_that_comes_while_another_is_written_is_written_too(tmp_path: Path) -> None:
+    store = RunStore(tmp_path / "runs.db")
+    stored = await store.create(Run(task="Build it"), Checkpoint())
+    asking, writing, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def write(new: Mapping[str, str | None]) -> None:
+        writing.set()
+        await go_on.wait()
+        await store.record(stored, new)
+
+    async def first() -> CreateResult:
+        return DONE
+
+    async def second() -> CreateResult:
+        asking.set()
+        await writing.wait()
+        return DONE
+
+    kept = Journal(stored.run.id, "0", {}, write)
+    other = asyncio.create_task(kept.reply("other", [], [], second))
+    await asking.wait()
+    await kept.reply("solo", [], [], first)
+    await soon(other)
+    go_on.set()
+    while len(await store.journal(stored.run.id)) < 2:
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("large", ["result", "reply"])
+async def test_a_record_that_is_too_large_fails_the_run_in_words_and_keeps_no_other_back(
+    tmp_path: Path, large: str
+) -> None:
+    scene = Scene(solo=[Call("read"), "x" * (60_000 if large == "reply" else 6)])
+
+    def read() -> str:
+        """Read a file."""
+        return "x" * (60_000 if large == "result" else 6)
+
+    store = RunStore(tmp_path / "runs.db", max_state_bytes=50_000)
+    ours = Upcall(team=lambda: team_of(scene.ours("solo", tools=[read])), store=store)
+    failed = await soon(ours.start("Build it"))
+    assert failed.status is RunStatus.FAILED
+    assert "max_state_bytes" in str(failed.error)
+    assert (await ours.get(failed.id)).status is RunStatus.FAILED
+    wider = Upcall(team=lambda: team_of(scene.ours("solo", tools=[read])), store=RunStore(store.name))
+    run = await soon(wider.resume(failed.id))
+    if large == "result":  # It was called, and what came of it could not be kept.
+        run = await soon(wider.answer(run.id, {run.questions[0].id: "Run it again"}))
+    assert (run.status, run.error) == (RunStatus.COMPLETED, None)
+
+
+async def test_a_stock_agent_is_told_that_a_result_is_too_large(tmp_path: Path) -> None:
+    scene = Scene(solo=[Call("read"), "Done."])
+
+    def read() -> str:
+        """Read a file."""
+        return "x" * 60_000
+
+    store = RunStore(tmp_path / "runs.db", max_state_bytes=50_000)
+    run = await soon(
+        Upcall(team=lambda: team_of(scene.stock("solo", tools=[read], reflect_on_tool_use=True)), store=store).start(
+            "Build it"
+        )
+    )
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "Done.")
+    assert "max_state_bytes" in str(scene.client.requests[-1].messages)
+
+
+async def test_a_team_that_ends_with_nothing_behind_a_tool_goes_on_when_it_is_resumed() -> None:
+    scene = Scene(solo=[Call("silent"), "Done."])
+
+    def silent() -> str:
+        """Say nothing."""
+        return ""
+
+    app = app_of(lambda: team_of(scene.stock("solo", tools=[silent])))
+    failed = await app.start("Build it")
+    assert (failed.status, failed.error) == (
+        RunStatus.FAILED,
+        "The team stopped without a result. Resume the run to try again.",
+    )
+    assert (await soon(app.resume(failed.id))).result == "Done."
+
+
+async def test_the_exit_status_of_code_reaches_the_agent() -> None:
+    scene = Scene(coder=["```python\nprint(1)\n```"])
+
+    class Timeout(Executor):
+        async def execute_code_blocks(
+            self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
+        ) -> CodeResult:
+            return CodeResult(exit_code=124, output="timeout")
+
+    done = await app_of(lambda: team_of(scene.stock("coder"), CodeExecutorAgent("runner", Timeout(scene)))).start("Go")
+    assert "124" in str(done.result)
+
+
+@pytest.mark.parametrize("stock", [False, True])
+@pytest.mark.parametrize("lost", [False, True])
+async def test_a_function_that_gets_its_thread_late_runs_only_if_the_run_is_still_its_workers(
+    lost: bool, stock: bool
+) -> None:
+    """All threads are taken for a while, or the process stands still: somebody else may have the run by then."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    done: list[str] = []
+
+    def stamp(text: str) -> str:
+        """Stamp a paper, which takes a while the first time."""
+        if not done and lost:
+            with closing(sqlite3.connect("runs.db")) as database, database:
+                database.execute("UPDATE upcall_runs SET worker = 'somebody else'")
+        if not done:
+            time.sleep(SECONDS_WITHOUT_DOUBT * 2)
+        done.append(text)
+        return f"stamped {text}"
+
+    both = Calls([Call("stamp", {"text": "one"}), Call("stamp", {"text": "two"})])
+    with ScriptedModelClient([both] if lost else [both, "Done."]) as model:
+        kind: Any = AssistantAgent if stock else PausableAgent
+        agents = {"reflect_on_tool_use": True} if stock else {}
+        team = RoundRobinGroupChat([kind("clerk", model, tools=[stamp], **agents)], max_turns=1)
+        app = Upcall(store="runs.db", team=lambda: team)
+        if lost:
+            with pytest.raises(RunConflict):
+                await soon(app.start("Stamp both"))
+        else:
+            assert (await soon(app.start("Stamp both"))).result == "Done."
+    assert sorted(done) == (["one"] if lost else ["one", "two"])
+
+
+async def test_a_late_call_that_cannot_be_looked_after_did_not_run_and_is_not_in_doubt() -> None:
+    kept: dict[str, str | None] = {}
+
+    async def write(records: Mapping[str, str | None]) -> None:
+        if not records:
+            raise StoreUnavailable("The disk is gone.")
+        kept.update(records)
+        await asyncio.sleep(SECONDS_WITHOUT_DOUBT * 2 if None not in records.values() else 0)
+
+    async def run() -> ToolOutcome:
+        raise AssertionError("it ran")
+
+    journal = Journal("run", "run/0", {}, write)
+    with pytest.raises(StoreUnavailable):
+        await journal.outcome("clerk", "call_1", "stamp", {}, run, idempotent=False)
+    assert [*kept.values()] == [None]

@@ -1,0 +1,387 @@
+"""OpenTelemetry's spans of runs, with its real SDK: one trace a run, over pauses and processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.base import Team
+from autogen_agentchat.conditions import TextMessageTermination
+from autogen_agentchat.teams import RoundRobinGroupChat
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from places import SUPPORT
+from scenario import TASK, upcall
+
+from upcall import Settings, Upcall
+from upcall.agents import PausableAgent
+from upcall.app import MakeTeam
+from upcall.runs.run import RunStatus
+from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
+
+ASK = Call("ask_user", {"question": "Which framework?", "options": ["Express", "FastAPI"]})
+SECRET = "a text that nobody but the human is to read"
+
+_EXPORTER = InMemorySpanExporter()
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    """What the process exports. There is one provider a process, which cannot be set twice."""
+    monkeypatch.setenv("AUTOGEN_DISABLE_RUNTIME_TRACING", "true")  # Put back at the end of each test.
+    monkeypatch.delenv("AUTOGEN_DISABLE_RUNTIME_TRACING")
+    if not isinstance(trace.get_tracer_provider(), TracerProvider):
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(_EXPORTER))
+        trace.set_tracer_provider(provider)
+    _EXPORTER.clear()
+    yield _EXPORTER
+    _EXPORTER.clear()
+
+
+async def note(text: str) -> str:
+    """Take a note."""
+    with trace.get_tracer("a tool's own").start_as_current_span("write"):
+        return f"noted {text}"
+
+
+async def broken(text: str) -> str:
+    """Fail."""
+    raise ValueError(SECRET)
+
+
+def team_of(replies: dict[str, Sequence[Reply]], *, stock: bool = False) -> MakeTeam:
+    """A lead with the agents coder and tester nested in it, and behind it perhaps a stock agent."""
+    client = ScriptedModelClient({f"You are the {name}.": said for name, said in replies.items()})
+
+    def agent(name: str, *nested: PausableAgent) -> PausableAgent:
+        says = f"You are the {name}."
+        return PausableAgent(name, client, description=name, system_message=says, agents=nested, tools=[note, broken])
+
+    def make() -> Team:
+        members = [agent("lead", agent("coder"), agent("tester"))]
+        if stock:
+            last = AssistantAgent(
+                "last", client, system_message="You are the last.", tools=[note], reflect_on_tool_use=True
+            )
+            return RoundRobinGroupChat([*members, last], termination_condition=TextMessageTermination("last"))
+        return RoundRobinGroupChat(members, termination_condition=TextMessageTermination("lead"))
+
+    return make
+
+
+def app_of(make: MakeTeam, *, tracing: bool = True) -> Upcall:
+    return Upcall(team=make, store="runs.db", settings=Settings(tracing=tracing))
+
+
+def work(agent: str) -> Call:
+    return Call(agent, {"task": f"{agent}, do it: {SECRET}"})
+
+
+def named(spans: InMemorySpanExporter) -> list[str]:
+    return [span.name for span in spans.get_finished_spans()]
+
+
+def tree(spans: InMemorySpanExporter) -> list[str]:
+    """The spans as indented names, in the order in which they began."""
+    done = sorted(spans.get_finished_spans(), key=lambda span: span.start_time or 0)
+    below: dict[int, list[ReadableSpan]] = {}
+    for span in done:
+        below.setdefault(span.parent.span_id if span.parent else 0, []).append(span)
+
+    def lines(of: int, depth: int) -> Iterator[str]:
+        for span in below.get(of, []):
+            yield "  " * depth + span.name
+            yield from lines(span.context.span_id, depth + 1)
+
+    return list(lines(0, 0))
+
+
+def the(spans: InMemorySpanExporter, name: str) -> ReadableSpan:
+    (span,) = [each for each in spans.get_finished_spans() if each.name == name]
+    return span
+
+
+async def test_nested_agents_and_a_pause_are_one_trace(spans: InMemorySpanExporter) -> None:
+    replies: dict[str, Sequence[Reply]] = {
+        "lead": [work("coder"), "All done."],
+        "coder": [ASK, Call("note", {"text": SECRET}), SECRET],
+    }
+    app = app_of(team_of(replies))
+    run = await app.start(f"Build it. {SECRET}")
+    run = await app.answer(run.id, "Express")
+    assert run.status is RunStatus.COMPLETED
+    assert tree(spans) == [
+        "start_run",
+        "  invoke_workflow RoundRobinGroupChat",
+        "    invoke_agent lead",
+        "      chat",
+        "      invoke_agent coder",
+        "        chat",
+        "  invoke_workflow RoundRobinGroupChat",
+        "    invoke_agent lead",
+        "      invoke_agent coder",
+        "        chat",
+        "        execute_tool note",
+        "          write",
+        "        chat",
+        "      chat",
+    ]
+    done = spans.get_finished_spans()
+    assert len({span.context.trace_id for span in done}) == 1
+    assert SECRET not in json.dumps([span.to_json() for span in done])
+    chat = next(span for span in done if span.name == "chat").attributes or {}
+    assert chat["gen_ai.operation.name"] == "chat"
+    assert chat["gen_ai.agent.name"] == "lead"
+    assert chat["gen_ai.provider.name"] == "ScriptedModelClient"
+    usage = run.usage
+    for kind, tokens in (
+        ("input", sum(each.prompt_tokens for each in usage.values())),
+        ("output", sum(each.completion_tokens for each in usage.values())),
+    ):
+        counts = [(span.attributes or {}).get(f"gen_ai.usage.{kind}_tokens", 0) for span in done]
+        assert sum(map(int, counts)) == tokens  # type: ignore[arg-type]
+    tool = the(spans, "execute_tool note").attributes or {}
+    assert tool["gen_ai.tool.name"] == "note"
+    assert tool["gen_ai.tool.call.id"]
+    assert tool["upcall.path"] == "lead"
+    assert all((span.attributes or {}).get("gen_ai.conversation.id") == run.id for span in done if "run" in span.name)
+
+
+async def test_agents_that_work_at_the_same_time_have_spans_side_by_side(spans: InMemorySpanExporter) -> None:
+    replies: dict[str, Sequence[Reply]] = {
+        "lead": [Calls([work("coder"), work("tester")]), "All done."],
+        "coder": [Call("note", {"text": "a"}), "Coded."],
+        "tester": [Call("note", {"text": "b"}), "Tested."],
+    }
+    run = await app_of(team_of(replies)).start("Build it.")
+    assert run.status is RunStatus.COMPLETED, run.error
+    lead = the(spans, "invoke_agent lead").context.span_id
+    for name in ("coder", "tester"):
+        nested = the(spans, f"invoke_agent {name}")
+        assert nested.parent is not None
+        assert nested.parent.span_id == lead
+        inside = [
+            each for each in spans.get_finished_spans() if each.parent and each.parent.span_id == nested.context.span_id
+        ]
+        assert sorted(each.name for each in inside) == ["chat", "chat", "execute_tool note"]
+
+
+async def test_a_stock_agent_has_the_same_spans(spans: InMemorySpanExporter) -> None:
+    replies: dict[str, Sequence[Reply]] = {"lead": ["Well begun."], "last": [Call("note", {"text": "a"}), "Done."]}
+    run = await app_of(team_of(replies, stock=True)).start("Build it.")
+    assert run.result == "Done.", run.error
+    assert tree(spans)[4:] == [
+        "    invoke_agent last",
+        "      chat",
+        "      execute_tool note",
+        "        write",
+        "      chat",
+    ]
+
+
+async def test_errors_are_marked_with_their_type_and_without_their_text(spans: InMemorySpanExporter) -> None:
+    replies: dict[str, Sequence[Reply]] = {
+        "lead": [work("coder")],
+        "coder": [Call("broken", {"text": "a"}), Fail(RuntimeError(SECRET))],
+    }
+    run = await app_of(team_of(replies)).start("Build it.")
+    assert run.status is RunStatus.FAILED
+    kinds = {span.name: (span.attributes or {}).get("error.type") for span in spans.get_finished_spans()}
+    assert kinds["execute_tool broken"] == "tool_error"
+    assert kinds["chat"] == "ScriptedFailure"
+    assert kinds["invoke_agent coder"] == "ModelError"
+    assert kinds["start_run"] is None
+    assert SECRET not in json.dumps([span.to_json() for span in spans.get_finished_spans()])
+
+
+async def test_what_the_journal_knows_has_no_span_again(spans: InMemorySpanExporter) -> None:
+    replies: dict[str, Sequence[Reply]] = {
+        "lead": [Call("note", {"text": "a"}), Fail(RuntimeError("gone")), "Done."],
+    }
+    app = app_of(team_of(replies))
+    run = await app.start("Build it.")
+    assert run.status is RunStatus.FAILED
+    assert named(spans).count("chat") == 2
+    spans.clear()
+    run = await app.resume(run.id)
+    assert run.status is RunStatus.COMPLETED
+    assert sorted(named(spans)) == ["chat", "invoke_agent lead", "invoke_workflow RoundRobinGroupChat"]
+
+
+async def test_a_run_is_part_of_the_trace_of_its_caller(spans: InMemorySpanExporter) -> None:
+    replies: dict[str, Sequence[Reply]] = {"lead": [ASK, "Done."]}
+    app = app_of(team_of(replies))
+    with trace.get_tracer("web").start_as_current_span("POST /runs") as request:
+        run = await app.start("Build it.")
+    with trace.get_tracer("web").start_as_current_span("POST /answers") as other:
+        await app.answer(run.id, "Express")
+    ours = [span for span in spans.get_finished_spans() if not span.name.startswith("POST")]
+    assert {span.context.trace_id for span in ours} == {request.get_span_context().trace_id}
+    second = [span for span in ours if span.name.startswith("invoke_workflow")][1]
+    assert [link.context.trace_id for link in second.links] == [other.get_span_context().trace_id]
+
+
+async def test_a_branch_is_a_trace_of_its_own_linked_to_its_run(spans: InMemorySpanExporter) -> None:
+    replies: dict[str, Sequence[Reply]] = {"lead": [ASK, "Done.", "Done otherwise."]}
+    app = app_of(team_of(replies))
+    run = await app.start("Build it.")
+    question = run.questions[0].id
+    await app.answer(run.id, "Express")
+    await app.fork(run.id, question, "FastAPI")
+    first, second = [span for span in spans.get_finished_spans() if span.name == "start_run"]
+    assert first.context.trace_id != second.context.trace_id
+    assert [link.context.span_id for link in second.links] == [first.context.span_id]
+
+
+async def test_without_the_setting_there_is_nothing_of_ours(spans: InMemorySpanExporter) -> None:
+    run = await app_of(team_of({"lead": ["Done."]}), tracing=False).start("Build it.")
+    assert "traceparent" not in run.inputs
+    assert not [span for span in spans.get_finished_spans() if span.instrumentation_scope.name == "upcall"]
+
+
+async def test_a_run_that_began_without_tracing_gets_a_trace_where_it_goes_on(spans: InMemorySpanExporter) -> None:
+    replies: dict[str, Sequence[Reply]] = {"lead": [ASK, ASK, "Done."]}
+    make = team_of(replies)
+    run = await app_of(make, tracing=False).start("Build it.")
+    spans.clear()
+    app = app_of(make)
+    run = await app.answer(run.id, "Express")
+    while run.questions:
+        run = await app.answer(run.id, "Express")
+    ours = [span for span in spans.get_finished_spans() if span.instrumentation_scope.name == "upcall"]
+    assert len({span.context.trace_id for span in ours}) == 1
+
+
+OTHER_PROCESS = """
+import asyncio, sys
+sys.path[:0] = {tests!r}
+from opentelemetry import trace
+from test_tracing import ASK, TracerProvider, SimpleSpanProcessor, _EXPORTER, app_of, team_of
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(_EXPORTER))
+trace.set_tracer_provider(provider)
+app = app_of(team_of({{"lead": ["Done."]}}))
+run = asyncio.run(app.answer(sys.argv[1], "Express"))
+print(run.status, *{{format(span.context.trace_id, "032x") for span in _EXPORTER.get_finished_spans()}})
+"""
+
+
+async def test_another_process_goes_on_with_the_trace(spans: InMemorySpanExporter) -> None:
+    run = await app_of(team_of({"lead": [ASK]})).start("Build it.")
+    traced = the(spans, "start_run").context.trace_id
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        OTHER_PROCESS.format(tests=[str(Path(__file__).parent), str(SUPPORT)]),
+        run.id,
+        stdout=subprocess.PIPE,
+        env=dict(os.environ),
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    assert out.decode().split() == ["completed", format(traced, "032x")]
+
+
+NOTHING_LOADED = """
+import asyncio, sys
+from upcall import Settings, Upcall
+from upcall.testing import ScriptedModelClient
+from upcall.agents import PausableAgent
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.conditions import TextMessageTermination
+def make():
+    lead = PausableAgent("lead", ScriptedModelClient({"You are": ["Done."]}), system_message="You are")
+    return RoundRobinGroupChat([lead], termination_condition=TextMessageTermination("lead"))
+run = asyncio.run(Upcall(team=make, store="runs.db", settings=Settings()).start("Build it."))
+print(run.status, [name for name in sys.modules if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter"))])
+"""
+
+
+def test_without_the_setting_the_sdk_is_not_even_imported() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", NOTHING_LOADED], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.split() == ["completed", "[]"], done.stderr
+
+
+@pytest.mark.slow
+def test_the_command_line_exports_to_the_console() -> None:
+    done = upcall("run", TASK, "--detach", "--json", UPCALL_TRACING="true", OTEL_TRACES_EXPORTER="console")
+    assert done.json["status"] == "awaiting_clarification", done.err
+    told = re.findall(r'^    "name": "(.*)"', done.err, re.MULTILINE)
+    assert {"start_run", "invoke_workflow Swarm", "invoke_agent lead", "invoke_agent coder", "chat"} <= set(told)
+    assert not [name for name in told if name.startswith(("autogen", "create_agent"))]
+
+
+@pytest.mark.slow
+def test_the_command_line_exports_nothing_where_the_environment_says_so() -> None:
+    nowhere = {"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+    done = upcall("run", TASK, "--detach", "--json", UPCALL_TRACING="true", **nowhere)
+    assert done.json["status"] == "awaiting_clarification"
+    assert "export" not in done.err
+
+
+@pytest.mark.slow
+def test_the_command_line_exports_by_otlp() -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+    came: list[tuple[str, bytes]] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            came.append((self.path, self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        done = upcall("run", TASK, "--detach", UPCALL_TRACING="true", OTEL_EXPORTER_OTLP_ENDPOINT=address)
+        server.shutdown()
+    assert done.status == 0, done.err
+    assert {path for path, _ in came} == {"/v1/traces"}
+    assert b"invoke_agent coder" in b"".join(body for _, body in came)
+
+
+@pytest.mark.slow
+def test_a_collector_that_is_not_there_is_one_line_and_breaks_nothing() -> None:
+    with socket.socket() as taken:  # Bound and not listening: whoever connects is refused.
+        taken.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        done = upcall("run", TASK, "--detach", "--json", UPCALL_TRACING="true", OTEL_EXPORTER_OTLP_ENDPOINT=address)
+    assert done.status == 0, done.err
+    assert done.json["status"] == "awaiting_clarification"
+    assert len([line for line in done.err.splitlines() if "export" in line]) == 1
+
+
+async def test_a_client_that_cannot_be_hashed_is_traced_too(spans: InMemorySpanExporter) -> None:
+    """As one that is a dataclass."""
+
+    class Compared(ScriptedModelClient):
+        def __eq__(self, other: object) -> bool:
+            return self is other
+
+        __hash__ = None  # type: ignore[assignment]
+
+    def make() -> Team:
+        lead = PausableAgent("lead", Compared({"You are the lead.": ["Done."]}), system_message="You are the lead.")
+        return RoundRobinGroupChat([lead], termination_condition=TextMessageTermination("lead"))
+
+    run = await app_of(make).start("x")
+    assert (run.status, run.error) == (RunStatus.COMPLETED, None)
+    assert "chat" in " ".join(named(spans))

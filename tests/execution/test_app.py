@@ -1,0 +1,680 @@
+"""The driver, on teams of the user's own and on faults that only it sees."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent, BaseChatAgent, UserProxyAgent
+from autogen_agentchat.base import Response, Team
+from autogen_agentchat.conditions import HandoffTermination, MaxMessageTermination, TextMessageTermination
+from autogen_agentchat.messages import BaseChatMessage, TextMessage, UserInputRequestedEvent
+from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
+from autogen_core import CancellationToken
+
+from upcall import Answer, Outcome, PausableAgent, Run, RunStatus, Settings, Upcall
+from upcall.agents.toolset import Tool
+from upcall.errors import (
+    AlreadyAnswered,
+    AnswerRefused,
+    ConfigurationError,
+    RunConflict,
+    RunNotWaiting,
+    TeamMismatch,
+    UnknownQuestion,
+)
+from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.plan import ReviewedPlan
+from upcall.testing import Call, Calls, Fail, Hang, Reply, Request, ScriptedModelClient
+from upcall.testing.server import LoopbackServer
+
+ASK = Call("ask_user", {"question": "Which framework?", "options": ["Express", "FastAPI"]})
+
+
+def solo(model: ScriptedModelClient, **options: Any) -> Team:
+    """A team of one agent and the user."""
+    agent = PausableAgent("solo", model, **options)
+    stops = HandoffTermination("user") | TextMessageTermination("solo")
+    return Swarm([agent, UserProxyAgent("user")], termination_condition=stops)
+
+
+def app_with(*replies: Reply, **options: Any) -> tuple[Upcall, ScriptedModelClient]:
+    model = ScriptedModelClient(replies)
+    return Upcall(store="runs.db", team=lambda: solo(model, **options)), model
+
+
+async def test_a_team_of_ones_own_pauses_and_goes_on_in_a_new_object() -> None:
+    app, model = app_with(ASK, "Done with Express.")
+    asked = await app.start("Build it", user="alice")
+    done = await Upcall(store="runs.db", team=lambda: solo(model)).answer(asked.id, "express", user="alice")
+    assert (asked.status, asked.questions[0].path) == (RunStatus.AWAITING_CLARIFICATION, ("solo",))
+    assert (done.status, done.result, done.answers[0].user) == (RunStatus.COMPLETED, "Done with Express.", "alice")
+    assert len(model.requests) == 2
+
+
+async def test_a_question_is_stored_before_anybody_is_told_of_it() -> None:
+    asked: list[str] = []
+    app, _ = app_with(ASK)
+    async for item in app.start_stream("Build it"):
+        if isinstance(item, UserInputRequestedEvent):
+            asked.append(item.request_id)
+            (run,) = await app.list()
+            assert item.request_id in [question.id for question in run.questions]
+    assert len(asked) == 1
+
+
+async def test_the_run_is_the_last_item_of_a_stream() -> None:
+    app, _ = app_with("Done.")
+    items = [item async for item in app.start_stream("Build it")]
+    assert isinstance(items[-1], Run)
+    assert not any(isinstance(item, Run) for item in items[:-1])
+
+
+async def test_an_answer_is_stored_before_the_team_goes_on() -> None:
+    app, _ = app_with(ASK, Fail(500), "Done.")
+    asked = await app.start("Build it")
+    failed = await app.answer(asked.id, "Express")
+    assert (failed.status, failed.answers[0].text) == (RunStatus.FAILED, "Express")
+    assert (await app.resume(asked.id)).result == "Done."
+
+
+async def test_two_questions_can_be_answered_in_any_order() -> None:
+    two = Calls([ASK, Call("ask_user", {"question": "Which database?"})])
+    app, model = app_with(two, "Done.")
+    asked = await app.start("Build it")
+    first, second = asked.questions
+    partly = await app.answer(asked.id, {second.id: "PostgreSQL"})
+    done = await app.answer(asked.id, {first.id: "1"})
+    assert (partly.questions, done.result) == ((first,), "Done.")
+    assert sorted(model.requests[-1].tool_results.values()) == ["Express", "PostgreSQL"]
+
+
+async def test_a_stock_agent_that_hands_off_to_the_user_asks_in_its_own_words() -> None:
+    model = ScriptedModelClient([Call("transfer_to_user"), "Done."])
+
+    def team() -> Team:
+        stops = HandoffTermination("user") | TextMessageTermination("stock")
+        return Swarm([AssistantAgent("stock", model, handoffs=["user"])], termination_condition=stops)
+
+    app = Upcall(store="runs.db", team=team)
+    asked = await app.start("Build it")
+    done = await app.answer(asked.id, "With Express.")
+    assert "Transferred to user" in asked.questions[0].question
+    assert (done.status, done.result) == (RunStatus.COMPLETED, "Done.")
+
+
+async def test_any_other_team_completes_with_its_last_message() -> None:
+    model = ScriptedModelClient(["One.", "Two."])
+
+    def team() -> Team:
+        agents = [AssistantAgent("one", model), AssistantAgent("two", model)]
+        return RoundRobinGroupChat(agents, termination_condition=MaxMessageTermination(3))
+
+    assert (await Upcall(store="runs.db", team=team).start("Talk")).result == "Two."
+
+
+class Silent(BaseChatAgent):
+    """An agent that says nothing."""
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        return (TextMessage,)
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        return Response(chat_message=TextMessage(source=self.name, content=" "))
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        pass
+
+
+async def test_an_empty_result_is_a_failure_that_says_so() -> None:
+    app = Upcall(store="runs.db", team=lambda: RoundRobinGroupChat([Silent("silent", "says nothing")], max_turns=1))
+    run = await app.start("Talk")
+    assert (run.status, run.result) == (RunStatus.FAILED, None)
+    assert "without a result" in str(run.error)
+
+
+class Broken(Silent):
+    """An agent of somebody else that raises."""
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        raise ZeroDivisionError("division\nby zero")
+
+
+async def test_an_exception_of_somebody_elses_agent_fails_the_run_in_one_line() -> None:
+    app = Upcall(store="runs.db", team=lambda: RoundRobinGroupChat([Broken("broken", "raises")], max_turns=1))
+    run = await app.start("Talk")
+    assert run.status is RunStatus.FAILED
+    assert str(run.error).startswith("Agent 'broken' failed: ZeroDivisionError: division.")
+    assert "\n" not in str(run.error)
+
+
+async def test_autogen_logs_tracebacks_of_what_is_somebodys_bug_and_of_no_model_that_fails(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failing = ScriptedModelClient([Fail(500)])
+    app = Upcall(store="runs.db", team=lambda: RoundRobinGroupChat([PausableAgent("solo", failing)], max_turns=1))
+    assert "HTTP 500" in str((await app.start("Talk")).error)
+    assert caplog.text == ""
+    app = Upcall(store="runs.db", team=lambda: RoundRobinGroupChat([Broken("broken", "raises")], max_turns=1))
+    await app.start("Talk")
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_after_a_failed_stretch_of_a_stock_agent_the_last_checkpoint_stands() -> None:
+    """A stock agent's state after an error may hold half a batch; its stretch is done again from the task."""
+    model = ScriptedModelClient([Fail(500), "Done."])
+
+    def team() -> Team:
+        return RoundRobinGroupChat([AssistantAgent("stock", model)], max_turns=1)
+
+    app = Upcall(store="runs.db", team=team)
+    run = await app.start("Talk")
+    assert (await app.resume(run.id)).result == "Done."
+    assert [each["content"] for each in model.requests[-1].messages[1:]] == ["Talk"]
+
+
+async def test_a_failed_run_says_what_failed_where_and_resumes_without_repeating() -> None:
+    ran = []
+
+    def note(text: str) -> str:
+        """Note it."""
+        ran.append(text)
+        return "noted"
+
+    app, model = app_with(Call("note", {"text": "once"}), Fail(401), "Done.", tools=[note])
+    failed = await app.start("Build it")
+    assert "Agent 'solo'" in str(failed.error)
+    done = await app.resume(failed.id)
+    assert (done.status, done.error, done.result) == (RunStatus.COMPLETED, None, "Done.")
+    assert (ran, len(model.requests)) == (["once"], 3)
+
+
+async def test_leaving_a_stream_stores_the_run_so_that_it_can_be_resumed() -> None:
+    app, model = app_with(Call("missing"), "Done.")
+    stream: AsyncGenerator[Any, None] = app.start_stream("Build it")
+    async for item in stream:
+        if type(item).__name__ == "ToolCallRequestEvent":
+            break
+    await stream.aclose()
+    (run,) = await app.list()
+    assert run.status is RunStatus.EXECUTING
+    assert (await app.resume(run.id)).result == "Done."
+    assert len(model.requests) == 2
+
+
+async def test_a_cancelled_task_stores_the_run_and_leaves_nothing_running() -> None:
+    app, model = app_with(Call("missing"), Hang(), "Done.")
+    task = asyncio.create_task(app.start("Build it"))
+    while len(model.requests) < 2:
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    (run,) = await app.list()
+    assert (await app.resume(run.id)).result == "Done."
+    assert len(model.requests) == 3
+
+
+async def test_usage_counts_every_model_call_once_over_a_pause() -> None:
+    app, model = app_with(ASK, "Done.")
+    asked = await app.start("Build it")
+    done = await app.answer(asked.id, "Express")
+    assert done.usage["solo"].model_calls == len(model.requests) == 2
+
+
+async def test_a_run_that_asked_nothing_takes_no_answer() -> None:
+    app, _ = app_with("Done.")
+    run = await app.start("Build it")
+    with pytest.raises(RunNotWaiting, match="is completed and waits for no answer"):
+        await app.answer(run.id, "Express")
+
+
+async def test_a_task_that_is_no_text_is_refused() -> None:
+    app, _ = app_with()
+    with pytest.raises(ConfigurationError, match="no text in UTF-8"):
+        await app.start("caf\udce9")
+
+
+async def test_the_task_itself_is_never_the_result() -> None:
+    def team() -> Team:
+        return RoundRobinGroupChat([Silent("x", "x")], termination_condition=MaxMessageTermination(1))
+
+    run = await Upcall(store="runs.db", team=team).start("Build it")
+    assert (run.status, run.result) == (RunStatus.FAILED, None)
+
+
+async def test_two_answers_at_once_do_the_work_once() -> None:
+    app, model = app_with(ASK, "Done.")
+    asked = await app.start("Build it")
+    tries = [app.answer(asked.id, "Express") for _ in range(2)]
+    ended = await asyncio.gather(*tries, return_exceptions=True)
+    kinds = {type(each) for each in ended}
+    assert kinds <= {Run, RunConflict, RunNotWaiting}
+    assert len(model.requests) == 2
+
+
+async def test_wrong_answers_are_refused_and_change_nothing() -> None:
+    app, _ = app_with(ASK)
+    asked = await app.start("Build it")
+    with pytest.raises(UnknownQuestion, match=asked.questions[0].id):
+        await app.answer(asked.id, {"nosuch": "Express"})
+    with pytest.raises(AnswerRefused, match="is empty"):
+        await app.answer(asked.id, "  ")
+    with pytest.raises(AnswerRefused, match="is required"):
+        await app.answer(asked.id, Answer(question_id=asked.questions[0].id, outcome=Outcome.SKIPPED))
+    assert await app.get(asked.id) == asked
+
+
+async def test_the_same_answer_again_changes_nothing_and_another_one_is_refused() -> None:
+    app, model = app_with(ASK, "Done.")
+    asked = await app.start("Build it")
+    done = await app.answer(asked.id, "Express", user="alice")
+    for again in ("express", "1", {asked.questions[0].id: "EXPRESS"}):
+        assert await app.answer(asked.id, again) == done
+    with pytest.raises(AlreadyAnswered, match=r"by alice at .*Express"):
+        await app.answer(asked.id, {asked.questions[0].id: "FastAPI"})
+    assert len(model.requests) == 2
+
+
+async def test_a_waiting_run_is_not_resumed_and_a_completed_one_is_over() -> None:
+    app, _ = app_with(ASK, "Done.")
+    asked = await app.start("Build it")
+    with pytest.raises(RunNotWaiting, match=f"upcall answer {asked.id}"):
+        await app.resume(asked.id)
+    await app.answer(asked.id, "Express")
+    for call in (app.resume(asked.id), app.cancel(asked.id)):
+        with pytest.raises(RunNotWaiting, match="is completed"):
+            await call
+
+
+async def test_cancel_records_the_open_question_as_cancelled() -> None:
+    app, _ = app_with(ASK)
+    asked = await app.start("Build it")
+    cancelled = await app.cancel(asked.id)
+    assert (cancelled.status, cancelled.questions) == (RunStatus.CANCELLED, ())
+    assert [answer.outcome for answer in cancelled.answers] == [Outcome.CANCELLED]
+    assert await app.cancel(asked.id) == cancelled
+
+
+async def test_a_run_cancelled_elsewhere_while_it_works_is_not_overwritten() -> None:
+    app, model = app_with(Call("missing"), Hang(2))
+    task = asyncio.create_task(app.start("Build it"))
+    while len(model.requests) < 2:
+        await asyncio.sleep(0.01)
+    (run,) = await app.list()
+    await Upcall(store="runs.db", team=lambda: solo(model)).cancel(run.id)
+    with pytest.raises(RunConflict):
+        await task
+    assert (await app.get(run.id)).status is RunStatus.CANCELLED
+
+
+async def test_a_run_does_not_go_on_with_another_team() -> None:
+    app, _ = app_with(ASK)
+    asked = await app.start("Build it")
+
+    def other() -> Team:
+        return Swarm(
+            [PausableAgent("other", ScriptedModelClient([]))], termination_condition=HandoffTermination("user")
+        )
+
+    with pytest.raises(TeamMismatch, match="solo: the team has no such member"):
+        await Upcall(store="runs.db", team=other).answer(asked.id, "Express")
+    assert await app.get(asked.id) == asked
+
+
+async def test_a_run_that_another_team_cannot_go_on_with_takes_its_answer_from_its_own() -> None:
+    app, _ = app_with(ASK, "Done.")
+    asked = await app.start("Build it")
+    with pytest.raises(TeamMismatch, match="the state is that of a Swarm, and this is a RoundRobinGroupChat"):
+        await Upcall(store="runs.db", team=lambda: RoundRobinGroupChat([Silent("x", "x")])).answer(asked.id, "Express")
+    assert (await app.answer(asked.id, "Express")).result == "Done."
+
+
+async def test_an_agent_state_of_another_version_is_refused_with_what_to_do() -> None:
+    app, _ = app_with(ASK, "Done.")
+    asked = await app.start("Build it")
+    stored = await app.store.load(asked.id)
+    changed = stored.checkpoint.dump().replace('"version":1,"seen"', '"version":9,"seen"')
+    await app.store.save(stored, stored.run, Checkpoint.load(changed, asked.id))
+    with pytest.raises(TeamMismatch, match="solo: its state has version 9, and this version of upcall reads version 1"):
+        await app.answer(asked.id, "Express")
+
+
+async def test_a_model_and_a_team_together_are_refused() -> None:
+    model = ScriptedModelClient([])
+    with pytest.raises(ConfigurationError, match="not both"):
+        Upcall(model, team=lambda: solo(model))
+
+
+async def test_nothing_is_stored_for_a_task_that_cannot_start() -> None:
+    app = Upcall(ScriptedModelClient([]), store="runs.db")
+    with pytest.raises(ConfigurationError, match="does not exist"):
+        await app.start("Read it", documents=["missing.md"])
+    assert await app.list() == []
+
+
+@pytest.mark.filterwarnings("error")
+async def test_no_warning_and_no_lost_exception_on_the_way() -> None:
+    app, _ = app_with(ASK, Fail(500), "Done.")
+    asked = await app.start("Build it")
+    await app.answer(asked.id, "Express")
+    assert (await app.resume(asked.id)).result == "Done."
+    gc.collect()
+
+
+def test_one_app_can_be_used_from_several_event_loops() -> None:
+    """A script may call asyncio.run for each step; a model client's connections belong to one loop."""
+    asked = '{"intent": "coding", "research_depth": "shallow"}'
+    with LoopbackServer([asked, ASK, '{"summary": "Done."}']) as server:
+        app = Upcall(store="runs.db", settings=Settings.read(model="m", base_url=server.base_url))
+        run = asyncio.run(app.start("Build it"))
+        done = asyncio.run(app.answer(run.id, "Express"))
+    assert done.result == "Done."
+
+
+async def test_a_question_to_a_user_proxy_of_another_name_fails_the_run_and_is_not_taken_for_its_result() -> None:
+    model = ScriptedModelClient([ASK])
+
+    def team() -> Team:
+        agents = [PausableAgent("solo", model, user_proxy="boss"), UserProxyAgent("boss")]
+        return Swarm(agents, termination_condition=HandoffTermination("boss"))
+
+    run = await Upcall(store="runs.db", team=team).start("Build it")
+    assert (run.status, run.result) == (RunStatus.FAILED, None)
+    assert "the user proxy is called 'user'" in str(run.error)
+
+
+async def test_a_cancelled_run_does_not_keep_the_error_it_failed_with() -> None:
+    app, _ = app_with(Fail(500))
+    failed = await app.start("Build it")
+    assert (await app.cancel(failed.id)).error is None
+
+
+async def test_nothing_in_the_stream_tells_of_a_question_before_it_is_stored() -> None:
+    app, _ = app_with(ASK)
+    told = [str(getattr(item, "content", "")) async for item in told_before_stored(app)]
+    assert not any("Which framework?" in each for each in told)
+
+
+async def told_before_stored(app: Upcall) -> AsyncGenerator[Any, None]:
+    """The items of a stream that come before the question is stored."""
+    async for item in app.start_stream("Build it"):
+        if not (await app.list())[0].questions:
+            yield item
+
+
+async def test_a_run_goes_on_with_its_own_model_where_the_caller_names_none() -> None:
+    shallow = '{"intent": "coding", "research_depth": "shallow"}'
+    with LoopbackServer([shallow, ASK, '{"summary": "Done."}']) as server:
+        started = Upcall(store="runs.db", settings=Settings.read(model="m", base_url=server.base_url))
+        run = await started.start("Build it")
+        done = await Upcall(store="runs.db").answer(run.id, "Express")
+    assert done.result == "Done."
+
+
+# -- what the root team is started with -------------------------------------------------------------------------------
+
+AGENTS = ("classifier", "clarifier", "planner", "lead", "coder", "researcher")
+SHALLOW = '{"intent": "research", "research_depth": "shallow"}'
+DEEP = '{"intent": "research", "research_depth": "deep"}'
+CLEAR = '{"needs_clarification": false}'
+PLAN = '{"title": "Energy", "sections": ["Wind"], "steps": []}'
+FOUND = '{"summary": "Japan follows."}'
+DONE = '{"summary": "All done."}'
+
+
+def rooted(**said: Sequence[Reply]) -> ScriptedModelClient:
+    """A model for the root team; an agent that is not named says nothing."""
+    return ScriptedModelClient({f"You are the {agent} ": said.get(agent, []) for agent in AGENTS})
+
+
+def deep(**changed: Sequence[Reply]) -> ScriptedModelClient:
+    """A model for a deep task in which nobody asks."""
+    said: dict[str, Sequence[Reply]] = {
+        "classifier": [DEEP],
+        "clarifier": [CLEAR],
+        "planner": [CLEAR, PLAN],
+        "lead": [DONE],
+    }
+    return rooted(**said | changed)
+
+
+def root_app(model: ScriptedModelClient, *own_tools: Tool, **settings: Any) -> Upcall:
+    return Upcall(model, store="runs.db", tools=own_tools, settings=Settings.read(None, **settings))
+
+
+def requests_of(model: ScriptedModelClient, agent: str) -> list[Request]:
+    return [request for request in model.requests if request.system.startswith(f"You are the {agent} ")]
+
+
+def text(source: str, content: str) -> TextMessage:
+    return TextMessage(source=source, content=content)
+
+
+EARLIER = [text("user", "Who leads in wind?"), text("assistant", "Germany.")]
+
+
+async def test_the_history_comes_before_the_task_in_the_order_and_roles_in_which_it_was_said() -> None:
+    """S2-06, S2-14."""
+    with rooted(classifier=[SHALLOW], researcher=[FOUND]) as model:
+        run = await root_app(model).start("And in Japan?", history=EARLIER)
+    assert (run.task, run.result) == ("And in Japan?", "Japan follows.")
+    assert [(each["role"], each["content"]) for each in model.requests[0].messages[1:]] == [
+        ("user", "Who leads in wind?"),
+        ("assistant", "Germany."),
+        ("user", "And in Japan?"),
+    ]
+    assert "Germany." in str(requests_of(model, "researcher")[0].messages)
+
+
+@pytest.mark.parametrize(("settings", "shown"), [({}, 20), ({"max_history": 3}, 3)])
+async def test_a_long_history_is_trimmed_for_the_classifier(settings: dict[str, int], shown: int) -> None:
+    """S2-06, S2-40."""
+    long = [text(("user", "assistant")[number % 2], f"said {number}") for number in range(40)]
+    with rooted(classifier=[SHALLOW], researcher=[FOUND]) as model:
+        await root_app(model, **settings).start("And in Japan?", history=long)
+    told = [each["content"] for each in model.requests[0].messages[1:]]
+    assert told == [*(f"said {number}" for number in range(40 - shown + 1, 40)), "And in Japan?"]
+
+
+async def test_the_history_is_no_part_of_the_request_that_is_planned() -> None:
+    """S3-36: the request is the task, and the history is not told again after a pause."""
+    ask = '{"needs_clarification": true, "clarification_question": "Which year?"}'
+    with deep(clarifier=[ask, CLEAR]) as model:
+        asked = await root_app(model).start("And in Japan?", history=EARLIER)
+        done = await root_app(model).answer(asked.id, "2020")
+    assert done.status is RunStatus.COMPLETED
+    for request in requests_of(model, "planner"):
+        assert "And in Japan?" in request.system
+        assert "Which year? - 2020" in request.system
+        assert "Germany." not in str(request.body)
+    assert str(requests_of(model, "lead")[0].messages).count("Germany.") == 1
+
+
+@pytest.mark.parametrize("member", ["classifier", "researcher", "lead"])
+async def test_a_history_may_name_the_agents_of_an_earlier_run(member: str) -> None:
+    """The result of a run is said by one of its agents; to give it as history must not end the next run with it."""
+    with rooted(classifier=[SHALLOW], researcher=[FOUND]) as model:
+        run = await root_app(model).start(
+            "And in Japan?", history=[text("user", "Who leads in wind?"), text(member, "Germany.")]
+        )
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "Japan follows.")
+
+
+async def test_who_speaks_in_the_history_had_no_turn_in_the_run() -> None:
+    """S3-23."""
+    with rooted(classifier=[SHALLOW], researcher=[FOUND]) as model:
+        run = await root_app(model).start("And in Japan?", history=EARLIER)
+    assert run.execution_path == ("classifier", "researcher")
+
+
+async def test_the_history_itself_is_never_the_result() -> None:
+    def team() -> Team:
+        return RoundRobinGroupChat([Silent("x", "x")], termination_condition=MaxMessageTermination(3))
+
+    run = await Upcall(store="runs.db", team=team).start("And in Japan?", history=EARLIER)
+    assert (run.status, run.result) == (RunStatus.FAILED, None)
+
+
+@pytest.mark.parametrize(
+    ("agent", "status"),
+    [
+        ("clarifier", RunStatus.PLANNING),
+        ("lead", RunStatus.EXECUTING),
+    ],
+)
+async def test_a_resumed_run_has_the_status_of_the_agent_that_failed(agent: str, status: RunStatus) -> None:
+    """S3-21, S3-23."""
+    failing: Sequence[Reply] = [Fail(500)]
+    failed = await root_app(deep(**{agent: failing})).start("And in Japan?")
+    app = root_app(deep())
+    seen = [(await app.get(failed.id)).status async for _ in app.resume_stream(failed.id)]
+    assert failed.execution_path[-1] == agent
+    assert seen[0] is status
+
+
+async def test_who_the_user_is_and_the_data_sources_are_said_at_the_start_or_in_the_settings() -> None:
+    """S2-15, S2-16."""
+    ada, bob = {"name": "Ada"}, {"name": "Bob"}
+    for given, expected in (({}, (bob, [])), ({"user_info": ada, "data_sources": ["documents"]}, (ada, ["documents"]))):
+        with rooted(classifier=[SHALLOW], researcher=[FOUND]) as model:
+            run = await root_app(model, user_info=bob, data_sources=[]).start("And in Japan?", **given)
+        assert (run.inputs["team"]["user_info"], run.inputs["team"]["data_sources"]) == expected
+        assert f"The user is {expected[0]['name']}." in model.requests[0].system
+
+
+async def test_an_unknown_data_source_is_refused_before_anything_is_stored() -> None:
+    app = root_app(ScriptedModelClient([]), search_web)
+    with pytest.raises(ConfigurationError, match=r"no data source 'search_wep'\. Known: documents, search_web"):
+        await app.start("And in Japan?", data_sources=["search_wep"])
+    assert await app.list() == []
+
+
+def search_web(query: str) -> str:
+    """Search the web."""
+    return f"Found: {query}"
+
+
+COMPONENT: dict[str, Any] = {
+    "provider": "autogen_core.tools.FunctionTool",
+    "component_type": "tool",
+    "config": {
+        "name": "look_up_law",
+        "description": "Look up a law.",
+        "source_code": "def look_up_law(name: str) -> str:\n    return name\n",
+        "global_imports": [],
+        "has_cancellation_support": False,
+    },
+}
+
+
+@pytest.mark.filterwarnings("ignore:(?s).*SECURITY WARNING")
+async def test_the_researcher_has_the_tools_of_the_program_and_those_of_the_settings() -> None:
+    """S2-22: and the classifier is told of both."""
+    look = Call("look_up_law", {"name": "EEG"})
+    with rooted(classifier=[SHALLOW], researcher=[Call("search_web", {"query": "wind"}), look, FOUND]) as model:
+        await root_app(model, search_web, tools=[COMPONENT]).start("And in Japan?")
+    told = model.requests[0].system
+    assert "- search_web: Search the web." in told
+    assert "- look_up_law: Look up a law." in told
+    assert list(requests_of(model, "researcher")[-1].tool_results.values()) == ["Found: wind", "EEG"]
+
+
+async def test_the_clarifier_looks_things_up_with_the_tools_before_it_asks() -> None:
+    """S0-08, S0-43."""
+    with deep(clarifier=[Call("search_web", {"query": "wind"}), CLEAR]) as model:
+        await root_app(model, search_web).start("And in Japan?")
+    assert list(requests_of(model, "clarifier")[1].tool_results.values()) == ["Found: wind"]
+
+
+def test_tools_and_a_team_together_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="tools or a team, not both"):
+        Upcall(team=lambda: solo(ScriptedModelClient([])), tools=[search_web])
+
+
+KEPT: list[Any] = [
+    pytest.param({"enable_clarifier": False}, id="enable_clarifier"),
+    pytest.param({"enable_escalation": False}, id="enable_escalation"),
+    pytest.param({"skip_ambiguity_check": True}, id="skip_ambiguity_check"),
+    pytest.param({"enable_plan_approval": True}, id="enable_plan_approval"),
+    pytest.param({"max_plan_iterations": 2}, id="max_plan_iterations"),
+    pytest.param({"at_plan_limit": "pause"}, id="at_plan_limit"),
+    pytest.param({"check_questions": True}, id="check_questions"),
+    pytest.param({"max_turns": 7}, id="max_turns"),
+    pytest.param({"max_clarifications": 7}, id="max_clarifications"),
+    pytest.param({"user_info": {"name": "Ada"}}, id="user_info"),
+    pytest.param({"data_sources": ["documents"]}, id="data_sources"),
+]
+
+
+@pytest.mark.parametrize("chosen", KEPT)
+async def test_a_run_keeps_how_its_team_works(chosen: dict[str, Any]) -> None:
+    """S3-35: through the file, and through drivers whose settings say something else."""
+    ask = Call("ask_user", {"question": "Which year?"})
+    with rooted(classifier=[SHALLOW], researcher=[ask, FOUND]) as model:
+        asked = await root_app(model, **chosen).start("And in Japan?")
+        done = await root_app(model).answer(asked.id, "2020")
+    ((name, value),) = chosen.items()
+    assert done.inputs["team"][name] == value
+    assert done.inputs == asked.inputs
+
+
+async def test_a_run_keeps_its_prompts_wherever_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "plan_generation.j2").write_text(
+        "You are the planner with prompts of its own. {{ clarifier_context }}{{ feedback_history }}"
+        "{{ available_handlers }}{{ available_tools }}"
+    )
+    ask = '{"needs_clarification": true, "clarification_question": "Which year?"}'
+    store = tmp_path / "runs.db"
+    with deep(clarifier=[ask, CLEAR]) as model:
+        first = Upcall(model, store=store, settings=Settings.read(None, prompts="mine"))
+        asked = await first.start("And in Japan?")
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        await Upcall(model, store=store, settings=Settings.read(None)).answer(asked.id, "2020")
+    assert requests_of(model, "planner")[-1].system.startswith("You are the planner with prompts of its own.")
+
+
+async def test_the_plan_of_a_run_comes_back_from_the_file_as_it_was_reviewed() -> None:
+    """S0-25 to S0-29, S0-37."""
+    with deep(planner=[CLEAR, PLAN, PLAN.replace('"Wind"', '"Wind", "Sun"')]) as model:
+        app = root_app(model, enable_plan_approval=True)
+        run = await app.start("And in Japan?")
+        for said in ("Add the sun", "approve"):
+            run = await app.answer(run.id, said)
+    stored = await root_app(ScriptedModelClient([])).get(run.id)
+    assert isinstance(stored.plan, ReviewedPlan)
+    assert stored.plan == run.plan
+    assert (stored.plan.title, stored.plan.sections) == ("Energy", ("Wind", "Sun"))
+    assert stored.plan.feedback == ("Add the sun",)
+    assert (stored.clarifier_result.plan_approved, stored.clarifier_result.plan_rejected) == (True, False)
+
+
+async def test_tools_that_a_block_of_the_settings_names_are_all_that_its_agent_is_shown() -> None:
+    """S0-43, S2-22."""
+
+    def search_papers(query: str) -> str:
+        """Search papers."""
+        return query
+
+    blocks = {
+        "door": {"_type": "intent_classifier", "llm": "m", "tools": ["search_web"]},
+        "scope": {"_type": "clarifier_agent", "llm": "m", "tools": ["search_papers", "search_wep"]},
+    }
+    with deep() as model:
+        app = root_app(model, search_web, search_papers, functions=blocks, llms={"m": {"model": "m"}})
+        await app.start("And in Japan?")
+    shown = {
+        agent: {name for name in ("search_web", "search_papers") if name in requests_of(model, agent)[0].system}
+        for agent in ("classifier", "clarifier")
+    }
+    assert shown == {"classifier": {"search_web"}, "clarifier": {"search_papers"}}
+    (note,) = [note for note in app.notes if "search_wep" in note]
+    assert "there is: search_papers, search_web" in note

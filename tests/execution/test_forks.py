@@ -1,0 +1,283 @@
+"""Forks: the same run up to a question, with another answer; what came before is shared and not done again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from autogen_agentchat.base import Team
+from autogen_agentchat.teams import RoundRobinGroupChat
+
+from upcall import Run, RunStatus, Settings, Upcall
+from upcall.agents import PausableAgent
+from upcall.errors import AnswerRefused, CallerError, UnknownRun
+from upcall.execution.demo import TASKS, demo_reply
+from upcall.testing import Call, Calls, Fail, Reply, Request, ScriptedModelClient
+
+FRAMEWORKS = ["Express", "FastAPI"]
+
+
+class Bench:
+    """A lead with a coder; the coder takes a note before and after it asks."""
+
+    def __init__(self, replies: dict[str, Sequence[Reply]]) -> None:
+        self.replies = replies
+        self.client = ScriptedModelClient(self._reply)
+        self.app = Upcall(team=self._team, store="runs.db")
+
+    def _reply(self, request: Request) -> Reply:
+        """What comes next in this context; what it was told last where it is to report."""
+        (name,) = (name for name in self.replies if f"You are the {name}." in request.system)
+        said = self.replies[name][sum(each["role"] == "assistant" for each in request.messages)]
+        return f"{name}: {list(request.tool_results.values())}" if said == "report" else said
+
+    def _team(self) -> Team:
+        async def note(text: str) -> str:
+            """Take a note."""
+            with Path("notes.txt").open("a") as file:
+                file.write(f"{text}\n")
+            return f"noted {text}"
+
+        def agent(name: str, *nested: PausableAgent) -> PausableAgent:
+            said = f"You are the {name}."
+            return PausableAgent(name, self.client, system_message=said, agents=nested, tools=[note])
+
+        workers = [agent(name) for name in self.replies if name != "lead"]
+        return RoundRobinGroupChat([agent("lead", *workers)], max_turns=1)
+
+    @property
+    def notes(self) -> list[str]:
+        """The side effects so far."""
+        return Path("notes.txt").read_text().split()
+
+    def calls(self) -> int:
+        """How many model calls there were."""
+        return len(self.client.requests)
+
+
+def ask(question: str = "Which framework?", **more: object) -> Call:
+    return Call("ask_user", {"question": question, **more})
+
+
+def note(text: str) -> Call:
+    return Call("note", {"text": text})
+
+
+LEAD: list[Reply] = [Call("coder", {"task": "Code"}), "report"]
+ONE: dict[str, Sequence[Reply]] = {
+    "lead": LEAD,
+    "coder": [note("before"), ask(options=FRAMEWORKS, allow_free_text=False), note("after"), "report"],
+}
+TWO: dict[str, Sequence[Reply]] = {
+    "lead": LEAD,
+    "coder": [note("before"), ask(), note("between"), ask("Which database?"), note("after"), "report"],
+}
+
+
+def said(run: Run) -> list[str]:
+    """The answers, in order."""
+    return [answer.as_text() for answer in run.answers]
+
+
+async def test_a_branch_goes_on_with_another_answer_and_does_nothing_before_it_again() -> None:
+    """S3 and DESIGN.md: `app.fork(run.id, question_id, "FastAPI")`."""
+    bench = Bench(ONE)
+    asked = await bench.app.start("Build it", user="alice")
+    done = await bench.app.answer(asked.id, "Express")
+    calls, stored = bench.calls(), await bench.app.store.load(done.id)
+    forked = await bench.app.fork(done.id, asked.questions[0].id, "FastAPI")
+    assert (forked.status, said(forked)) == (RunStatus.COMPLETED, ["FastAPI"])
+    assert "FastAPI" in str(forked.result)
+    assert "Express" in str(done.result)
+    assert (forked.forked_from, forked.forked_at, forked.user) == (done.id, asked.questions[0].id, "alice")
+    assert bench.notes == ["before", "after", "after"]
+    assert bench.calls() == calls + 3  # The coder's two calls behind the question, and the lead's last one.
+    assert await bench.app.store.load(done.id) == stored
+    assert forked.usage == done.usage
+
+
+@pytest.mark.parametrize(("at", "again"), [(0, ["between", "after"]), (1, ["after"])])
+async def test_answers_before_the_question_stay_and_those_behind_it_are_asked_again(at: int, again: list[str]) -> None:
+    bench = Bench(TWO)
+    run = await bench.app.start("Build it")
+    ids = [run.questions[0].id]
+    run = await bench.app.answer(run.id, "Express")
+    ids.append(run.questions[0].id)
+    run = await bench.app.answer(run.id, "SQLite")
+    plan = await bench.app.plan_fork(run.id, ids[at])
+    assert (plan.kept_answers, plan.answers_again) == (at, 1 - at)
+    assert plan.tool_calls_again == {"lead/coder/note": len(again), "lead/coder": 1}
+    assert plan.kept_model_calls + sum(plan.model_calls_again.values()) == bench.calls()
+    forked = await bench.app.fork(run.id, ids[at], "Other")
+    if at == 0:
+        assert [question.question for question in forked.questions] == ["Which database?"]
+        forked = await bench.app.answer(forked.id, "SQLite")
+    assert said(forked) == (["Other", "SQLite"] if at == 0 else ["Express", "Other"])
+    assert bench.notes == ["before", "between", "after", *again]
+    again_calls = sum(plan.model_calls_again.values())
+    assert bench.calls() == plan.kept_model_calls + 2 * again_calls
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_one_of_two_open_questions_is_answered_otherwise_and_the_other_answer_stays(together: bool) -> None:
+    both = Calls([Call("coder", {"task": "Code"}), Call("writer", {"task": "Write"})])
+    bench = Bench({"lead": [both, "report"], "coder": [ask(), "report"], "writer": [ask("Which style?"), "report"]})
+    run = await bench.app.start("Build it")
+    ids = {question.question: question.id for question in run.questions}
+    first, second = ids["Which framework?"], ids["Which style?"]
+    if together:
+        run = await bench.app.answer(run.id, {first: "Express", second: "Plain"})
+    else:
+        run = await bench.app.answer(run.id, {first: "Express"})
+        run = await bench.app.answer(run.id, {second: "Plain"})
+    forked = await bench.app.fork(run.id, second, "Ornate")
+    assert (forked.status, sorted(said(forked))) == (RunStatus.COMPLETED, ["Express", "Ornate"])
+    assert "Ornate" in str(forked.result)
+    forked = await bench.app.fork(run.id, first, "FastAPI")
+    if not together:  # The other was still open when this one was answered.
+        assert [question.id for question in forked.questions] == [second]
+        forked = await bench.app.answer(forked.id, "Plain")
+    assert (forked.status, sorted(said(forked))) == (RunStatus.COMPLETED, ["FastAPI", "Plain"])
+
+
+async def test_what_a_fact_answered_is_overruled_and_the_work_before_it_stands() -> None:
+    """An answer from any rung can be overruled by the human afterwards (issue 4)."""
+    bench = Bench(ONE)
+    run = await bench.app.start("Build it", facts={"framework": "Express"})
+    assert run.status is RunStatus.COMPLETED
+    calls = bench.calls()
+    forked = await bench.app.fork(run.id, run.closed[0].id, "FastAPI")
+    assert (forked.status, said(forked), forked.answers[0].by.value) == (RunStatus.COMPLETED, ["FastAPI"], "human")
+    assert bench.notes == ["before", "after", "after"]
+    assert bench.calls() == calls + 3
+    again = await bench.app.fork(forked.id, run.closed[0].id, "Express")
+    assert "Express" in str(again.result)
+    assert bench.notes == ["before", "after", "after"]  # With the run's own answer all is in its journal.
+
+
+async def test_a_branch_of_a_branch_and_where_they_part() -> None:
+    bench = Bench(TWO)
+    run = await bench.app.start("Build it")
+    first = run.questions[0].id
+    run = await bench.app.answer(run.id, "Express")
+    second = run.questions[0].id
+    run = await bench.app.answer(run.id, "SQLite")
+    one = await bench.app.fork(run.id, second, "PostgreSQL")
+    other = await bench.app.fork(one.id, second, "MySQL")
+    lines = await bench.app.diff(one.id, other.id)
+    assert lines[0] == "The same: 1 answer."
+    assert [line.strip() for line in lines if "Which database?" in line] == [
+        "coder (for lead): Which database? - PostgreSQL",
+        "coder (for lead): Which database? - MySQL",
+    ]
+    assert not any("Which framework?" in line for line in lines)
+    assert (await bench.app.diff(run.id, run.id))[1] == "No answer differs."
+    three = await bench.app.fork(other.id, first, "Django")
+    assert said(await bench.app.answer(three.id, "Any")) == ["Django", "Any"]
+
+
+async def test_a_run_that_failed_behind_the_question_is_forked_there() -> None:
+    bench = Bench({"lead": LEAD, "coder": [note("before"), ask(), Fail(500), "report"]})
+    run = await bench.app.start("Build it")
+    failed = await bench.app.answer(run.id, "Express")
+    assert failed.status is RunStatus.FAILED
+    bench.replies = {"lead": LEAD, "coder": [note("before"), ask(), "report", "report"]}
+    forked = await bench.app.fork(run.id, run.questions[0].id, "FastAPI")
+    assert (forked.status, said(forked), forked.error) == (RunStatus.COMPLETED, ["FastAPI"], None)
+    assert bench.notes == ["before"]
+    assert (await bench.app.get(run.id)) == failed
+
+
+async def test_an_open_question_is_answered_in_a_branch_and_stays_open_in_the_run() -> None:
+    bench = Bench(ONE)
+    run = await bench.app.start("Build it")
+    forked = await bench.app.fork(run.id, run.questions[0].id, "FastAPI")
+    assert forked.status is RunStatus.COMPLETED
+    assert (await bench.app.answer(run.id, "Express")).status is RunStatus.COMPLETED
+
+
+async def test_what_cannot_be_forked_is_refused_and_nothing_is_stored() -> None:
+    bench = Bench(ONE)
+    run = await bench.app.start("Build it", user="alice")
+    await bench.app.answer(run.id, "Express")
+    with pytest.raises(CallerError, match=rf"has no question 'nope'. It asked: {run.questions[0].id} \(Which"):
+        await bench.app.fork(run.id, "nope", "FastAPI")
+    with pytest.raises(AnswerRefused, match="Express"):
+        await bench.app.fork(run.id, run.questions[0].id, "Django")
+    with pytest.raises(UnknownRun):
+        await bench.app.fork(run.id, run.questions[0].id, "FastAPI", user="bob")
+    assert len(await bench.app.list()) == 1
+    assert bench.notes == ["before", "after"]
+
+
+async def test_the_log_says_who_forked_what() -> None:
+    bench = Bench(ONE)
+    run = await bench.app.start("Build it")
+    await bench.app.answer(run.id, "Express")
+    forked = await bench.app.fork(run.id, run.questions[0].id, "FastAPI", user=None)
+    (entry,) = [each for each in await bench.app.store.log(forked.id) if each.kind == "forked"]
+    assert entry.detail == {"run": run.id, "question": run.questions[0].id}
+
+
+async def test_a_branch_of_the_root_team_works_in_a_copy_of_the_files() -> None:
+    app = Upcall(ScriptedModelClient(demo_reply), store="runs.db", settings=Settings.read(model="demo"))
+    run = await app.start(TASKS[0])
+    done = await app.answer(run.id, "FastAPI")
+    files = {path.name: path.read_text() for path in Path(done.inputs["workspace"]).iterdir()}
+    forked = await app.fork(done.id, run.questions[0].id, "Express")
+    assert (forked.status, "with Express" in str(forked.result)) == (RunStatus.COMPLETED, True)
+    assert forked.inputs["workspace"] != done.inputs["workspace"]
+    assert {path.name: path.read_text() for path in Path(done.inputs["workspace"]).iterdir()} == files
+    assert (forked.plan, forked.classification) == (done.plan, done.classification)
+
+
+@pytest.mark.slow
+def test_a_fork_from_the_command_line() -> None:
+    def upcall(*words: str) -> str:
+        command = [sys.executable, "-m", "upcall", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    run = json.loads(upcall("run", TASKS[0], "--model", "demo", "--json"))
+    (question,) = run["questions"]
+    upcall("answer", run["run_id"], "FastAPI", "--json")
+    plan = upcall("fork", run["run_id"], question["id"], "--dry-run")
+    assert "coder (for lead) asked: Which framework? - FastAPI" in plan
+    assert "write_file" in plan
+    forked = json.loads(upcall("fork", run["run_id"], question["id"], "Express", "--json"))
+    assert "with Express" in forked["result"]
+    assert "Which framework? - Express" in upcall("diff", run["run_id"], forked["run_id"])
+
+
+async def test_in_a_branch_a_call_behind_the_answer_is_made_even_where_it_looks_the_same() -> None:
+    """Weak models number their calls anew: the same id, tool and arguments are another call there."""
+    written: list[str] = []
+
+    def respond(request: Request) -> Reply:
+        said = list(request.tool_results.values())
+        turn = sum(each["role"] == "assistant" for each in request.messages)
+        if turn == 0:
+            return Call("ask_user", {"question": "Which framework?"}, id="a")
+        return [None, Call("write", {"what": said[0]}, id="b"), Call("look", id="c"), f"Saw {said[-1]}"][turn] or "?"
+
+    def write(what: str) -> str:
+        """Write."""
+        written.append(what)
+        return "written"
+
+    def look() -> str:
+        """Look."""
+        return written[-1]
+
+    client = ScriptedModelClient(respond)
+    app = Upcall(
+        team=lambda: RoundRobinGroupChat([PausableAgent("solo", client, tools=[write, look])], max_turns=1),
+        store="runs.db",
+    )
+    run = await app.start("Build it", facts={"framework": "Express"})
+    assert run.result == "Saw Express"
+    forked = await app.fork(run.id, run.closed[0].id, "FastAPI")
+    assert (forked.result, written) == ("Saw FastAPI", ["Express", "FastAPI"])

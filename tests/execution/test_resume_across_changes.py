@@ -1,0 +1,802 @@
+"""A run that was stored with one team goes on with another: what no longer fits is listed, the run stays as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
+from autogen_agentchat.base import ChatAgent, Response, Team
+from autogen_agentchat.conditions import MaxMessageTermination, TextMessageTermination
+from autogen_agentchat.messages import BaseChatMessage, StructuredMessage, TextMessage, ToolCallRequestEvent
+from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat, SelectorGroupChat, Swarm
+from autogen_agentchat.tools import AgentTool
+from autogen_core import CancellationToken
+from autogen_core.tools import StaticWorkbench, ToolResult, ToolSchema, Workbench
+from cryptography.fernet import Fernet
+from pydantic import BaseModel
+from scenario import TASK, script, upcall
+from shapes import ask, said_to, task
+from stores import change_checkpoint
+
+from upcall import PausableAgent, Run, RunStatus, Upcall, UserInputRequired, ask_secret, idempotent
+from upcall.agents import Clarifier, NestedTeam
+from upcall.agents.toolset import as_tool
+from upcall.autogen.journal import unfinished
+from upcall.errors import TeamMismatch
+from upcall.questions.secrets import KEY
+from upcall.runs.unknown_outcomes import RUN_AGAIN
+from upcall.testing import Call, Calls, Reply, ScriptedModelClient
+from upcall.testing.server import LoopbackServer
+
+ASK = ask("Which framework?", options=["Express", "FastAPI"])
+STORE = "runs.db"
+
+Make = Callable[[], Team]
+
+
+def models(**replies: Sequence[Reply]) -> ScriptedModelClient:
+    """The model of all agents: what it says to each."""
+    return ScriptedModelClient({said_to(name): list(said) for name, said in replies.items()})
+
+
+def agent(name: str, client: ScriptedModelClient, *nested: ChatAgent | Team, **options: Any) -> PausableAgent:
+    return PausableAgent(name, client, system_message=said_to(name), agents=nested, **options)
+
+
+def stock(name: str, client: ScriptedModelClient, **options: Any) -> AssistantAgent:
+    return AssistantAgent(name, client, system_message=said_to(name), **options)
+
+
+def swarm(*members: ChatAgent) -> Team:
+    """It ends with a text of any member."""
+    stops = TextMessageTermination(members[0].name)
+    for each in members[1:]:
+        stops = stops | TextMessageTermination(each.name)
+    return Swarm([*members], termination_condition=stops)
+
+
+def row(*members: ChatAgent | Team, turns: int | None = None) -> Team:
+    """Each speaks once."""
+    return RoundRobinGroupChat([*members], termination_condition=MaxMessageTermination(1 + (turns or len(members))))
+
+
+def rows() -> list[Any]:
+    """All that is stored."""
+    with sqlite3.connect(STORE) as connection:
+        tables = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
+        return [(table, connection.execute(f"select * from {table}").fetchall()) for table in sorted(tables)]
+
+
+async def begun(team: Make) -> Run:
+    """A run that waits for the answer to its first question."""
+    run = await Upcall(store=STORE, team=team).start("Build it")
+    assert run.status is RunStatus.AWAITING_CLARIFICATION, run.error
+    return run
+
+
+async def cut_off(team: Make, caller: str) -> Run:
+    """A run that is cut off in the tool ``deploy``, once `caller` has called something."""
+    app = Upcall(store=STORE, team=team)
+    events = app.start_stream("Build it")
+    async for event in events:
+        if isinstance(event, ToolCallRequestEvent) and event.source == caller:
+            break
+    (run,) = await app.list()
+    while not any(each.tool == "deploy" for each in unfinished(await app.store.journal(run.id)).values()):
+        await asyncio.sleep(0.01)
+    await events.aclose()
+    (run,) = await app.list()
+    assert run.working
+    return run
+
+
+async def gone_on(team: Make, run: Run) -> Run:
+    """The run, taken to its end; a call in doubt is made again."""
+    app = Upcall(store=STORE, team=team)
+    done = await (app.answer(run.id, "Express") if run.waiting else app.resume(run.id))
+    while done.doubts:
+        done = await app.answer(done.id, dict.fromkeys(done.doubts, RUN_AGAIN))
+    assert done.status is RunStatus.COMPLETED, done.error
+    return done
+
+
+async def refused(team: Make, run: Run) -> list[str]:
+    """What does not fit, a line each: told beforehand as well as where the run is to go on, and nothing is changed."""
+    app, before = Upcall(store=STORE, team=team), rows()
+    beforehand = [str(each) for each in await app.check(run.id)]
+    with pytest.raises(TeamMismatch) as told:
+        await (app.answer(run.id, "Express") if run.waiting else app.resume(run.id))
+    summary, *lines = str(told.value).splitlines()
+    assert summary.startswith(f"Run {run.id} cannot go on with this team: {len(lines)} thing")
+    assert lines == beforehand == [str(each) for each in told.value.misfits]
+    assert rows() == before
+    assert await app.get(run.id) == run
+    return lines
+
+
+async def stuck(region: str) -> str:
+    """Deploy to a region."""
+    await asyncio.Event().wait()
+    return region
+
+
+def named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    function.__name__ = name
+    return function
+
+
+async def deploy(region: str) -> str:
+    """Deploy to a region."""
+    return f"deployed to {region}"
+
+
+named(stuck, "deploy")
+
+
+# -- members and nested agents ----------------------------------------------------------------------------------------
+
+
+async def test_a_member_that_waits_for_an_answer_is_missed() -> None:
+    client = models(solo=[ASK, "Done."], other=[])
+    run = await begun(lambda: swarm(agent("solo", client)))
+    (line,) = await refused(lambda: swarm(agent("other", client)), run)
+    assert line == (
+        f"solo: the team has no such member; it waits for the answer to question {run.questions[0].id}. "
+        "Put 'solo' into the team again."
+    )
+    assert (await gone_on(lambda: swarm(agent("solo", client)), run)).result == "Done."
+
+
+async def test_a_stock_member_that_asked_in_its_own_words_is_missed() -> None:
+    client = models(solo=[Call("transfer_to_user"), "Done."], other=[])
+    run = await begun(lambda: swarm(stock("solo", client, handoffs=["user"])))
+    (line,) = await refused(lambda: swarm(stock("other", client)), run)
+    assert line.startswith("solo: the team has no such member; it waits for the answer")
+    assert (await gone_on(lambda: swarm(stock("solo", client, handoffs=["user"])), run)).result == "Done."
+
+
+async def test_a_nested_agent_that_waits_is_missed_at_any_depth_and_all_of_them_are_listed() -> None:
+    client = models(
+        lead=[Calls([task("coder"), task("tester")]), "Done."],
+        coder=[task("helper"), "Coded."],
+        helper=[ASK, "Helped."],
+        tester=[ASK, "Tested."],
+    )
+
+    def first() -> Team:
+        return swarm(agent("lead", client, agent("coder", client, agent("helper", client)), agent("tester", client)))
+
+    run = await begun(first)
+    lines = await refused(lambda: swarm(agent("lead", client, agent("coder", client))), run)
+    assert [line.split(";")[0] for line in lines] == [
+        "lead/coder/helper: 'coder' has no such nested agent",
+        "lead/tester: 'lead' has no such nested agent",
+    ]
+    assert all("waits for the answer to question" in line for line in lines)
+    assert lines[0].endswith("Give 'coder' a nested agent 'helper' again.")
+    assert (await gone_on(first, run)).result == "Done."
+
+
+async def test_a_nested_agent_behind_a_stock_agent_tool_is_missed_too() -> None:
+    client = models(lead=[task("coder"), "Done."], coder=[ASK, "Coded."])
+
+    def team(*tools: Any) -> Make:
+        return lambda: swarm(agent("lead", client, tools=tools))
+
+    run = await begun(lambda: team(AgentTool(agent("coder", client)))())
+    (line,) = await refused(team(deploy), run)
+    assert line.startswith("lead/coder: 'lead' has no such nested agent")
+    assert (await gone_on(lambda: team(AgentTool(agent("coder", client)))(), run)).result == "Done."
+
+
+@pytest.mark.parametrize("place", ["member", "nested", "inner team"])
+async def test_a_member_of_a_team_in_a_team_is_missed(place: str) -> None:
+    client = models(lead=[task("crew"), "Done."], coder=[ASK, "Coded."], other=[])
+
+    def team(name: str) -> Make:
+        def make() -> Team:
+            inner = RoundRobinGroupChat(
+                [agent(name, client)], name="crew", termination_condition=MaxMessageTermination(2)
+            )
+            if place == "inner team":
+                return row(inner)
+            return row(NestedTeam(inner)) if place == "member" else swarm(agent("lead", client, NestedTeam(inner)))
+
+        return make
+
+    run = await begun(team("coder"))
+    (line,) = await refused(team("other"), run)
+    where = "lead/crew/coder" if place == "nested" else "crew/coder"
+    assert line.startswith(f"{where}: the team has no such member; it waits for the answer to question ")
+    assert (await gone_on(team("coder"), run)).status is RunStatus.COMPLETED
+
+
+async def test_a_member_in_the_middle_of_a_call_is_missed() -> None:
+    client = models(a=[Call("transfer_to_b")], b=[Call("deploy", {"region": "eu"}, id="call_7"), "Done."], c=["C."])
+
+    def team(*names: str, tool: Any = deploy) -> Make:
+        made = {
+            "a": lambda: agent("a", client, handoffs=["b"]),
+            "b": lambda: agent("b", client, tools=[tool]),
+            "c": lambda: agent("c", client),
+        }
+        return lambda: swarm(*(made[name]() for name in names))
+
+    run = await cut_off(team("a", "b", tool=stuck), "b")
+    (line,) = await refused(team("a", "c"), run)
+    assert line == (
+        "b: the team has no such member; call call_7 of its tool 'deploy' has no result yet. "
+        "Put 'b' into the team again."
+    )
+    assert (await gone_on(team("a", "b", "c"), run)).result == "Done."
+
+
+async def test_who_comes_next_in_the_round_is_missed() -> None:
+    client = models(a=[ASK, "A."], b=["B."], c=["C."])
+    run = await begun(lambda: row(agent("a", client), agent("b", client)))
+    (line,) = await refused(lambda: row(agent("a", client), agent("c", client)), run)
+    assert line == "b: the team has no such member; it is the next to speak. Put 'b' into the team again."
+    assert (await gone_on(lambda: row(agent("a", client), agent("b", client)), run)).result == "B."
+
+
+# -- tools ------------------------------------------------------------------------------------------------------------
+
+
+class Served(Workbench):
+    """A workbench whose tools only its server knows: to ask it now would be a fault."""
+
+    asked = 0
+
+    async def list_tools(self) -> list[ToolSchema]:
+        Served.asked += 1
+        return [as_tool(deploy).schema]
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None, *_: Any, **__: Any) -> ToolResult:
+        return ToolResult.model_validate(
+            {"name": name, "result": [{"type": "TextResultContent", "content": "deployed"}]}
+        )
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def reset(self) -> None: ...
+
+    async def save_state(self) -> Mapping[str, Any]:
+        return {}
+
+    async def load_state(self, state: Mapping[str, Any]) -> None: ...
+
+
+def with_tools(client: ScriptedModelClient, *tools: Any, **options: Any) -> Make:
+    return lambda: swarm(agent("lead", client, agent("coder", client, tools=tools, **options)))
+
+
+def deploying() -> ScriptedModelClient:
+    return models(
+        lead=[task("coder"), "Done."], coder=[Call("deploy", {"region": "eu"}, id="call_7"), "Coded."], deploy=[]
+    )
+
+
+async def test_a_tool_whose_call_has_no_result_yet_is_missed() -> None:
+    client = deploying()
+    run = await cut_off(with_tools(client, stuck), "coder")
+    (line,) = await refused(with_tools(client), run)
+    assert line == (
+        "lead/coder: it has no tool 'deploy'; call call_7 of it was made, and it has no result yet. Give 'coder' a "
+        "tool 'deploy' again; one that only says why it is gone will do."
+    )
+    assert (await gone_on(with_tools(client, deploy), run)).result == "Done."
+    assert client.requests[-2].tool_results == {"call_7": "deployed to eu"}
+
+
+@pytest.mark.parametrize("workbench", [StaticWorkbench([as_tool(deploy)]), Served()], ids=["here", "served"])
+async def test_a_tool_that_moved_is_not_missed(workbench: Workbench) -> None:
+    """Into a workbench; where only a server knows what a workbench has, it is not asked beforehand."""
+    client = deploying()
+    run = await cut_off(with_tools(client, stuck), "coder")
+    assert await Upcall(store=STORE, team=with_tools(client, workbench=workbench)).check(run.id) == ()
+    assert Served.asked == 0
+    assert (await gone_on(with_tools(client, workbench=workbench), run)).result == "Done."
+
+
+async def test_a_call_in_doubt_is_asked_about_only_where_the_team_fits_and_the_team_of_the_answer_too() -> None:
+    client = deploying()
+    run = await cut_off(with_tools(client, stuck), "coder")
+    await refused(with_tools(client), run)
+    asked = await Upcall(store=STORE, team=with_tools(client, stuck)).resume(run.id)
+    assert asked.status is RunStatus.AWAITING_CLARIFICATION
+    (question,) = asked.questions
+    assert [*asked.doubts] == [question.id]
+    app, before = Upcall(store=STORE, team=with_tools(client)), rows()
+    with pytest.raises(TeamMismatch, match="it has no tool 'deploy'"):
+        await app.answer(run.id, RUN_AGAIN)
+    assert rows() == before
+    done = await Upcall(store=STORE, team=with_tools(client, deploy)).answer(run.id, RUN_AGAIN)
+    assert (done.status, done.result) == (RunStatus.COMPLETED, "Done.")
+    assert client.requests[-2].tool_results == {"call_7": "deployed to eu"}
+
+
+async def test_a_call_that_may_be_made_again_needs_its_tool_too() -> None:
+    @idempotent
+    async def stuck(region: str) -> str:
+        """Deploy to a region."""
+        await asyncio.Event().wait()
+        return region
+
+    client = deploying()
+    run = await cut_off(with_tools(client, named(stuck, "deploy")), "coder")
+    (line,) = await refused(with_tools(client), run)
+    assert line.startswith("lead/coder: it has no tool 'deploy'; call call_7")
+    done = await Upcall(store=STORE, team=with_tools(client, deploy)).resume(run.id)
+    assert (done.status, done.result) == (RunStatus.COMPLETED, "Done.")
+
+
+async def test_calls_with_an_outcome_need_nothing_though_the_run_was_cut_off_later() -> None:
+    async def look() -> str:
+        """Look around."""
+        return "seen"
+
+    client = models(lead=[task("coder"), "Done."], coder=[Call("look", {}), Call("deploy", {"region": "eu"}), "Coded."])
+    first = with_tools(client, look, stuck)
+    app = Upcall(store=STORE, team=first)
+    events = app.start_stream("Build it")
+    async for event in events:
+        if isinstance(event, ToolCallRequestEvent) and event.content[0].name == "deploy":
+            break
+    (run,) = await app.list()
+    while not unfinished(await app.store.journal(run.id)):
+        await asyncio.sleep(0.01)
+    await events.aclose()
+    (run,) = await app.list()
+
+    async def relook(where: str) -> str:
+        """Another tool of that name, which no longer takes the call."""
+        raise AssertionError(where)
+
+    assert (await gone_on(with_tools(client, named(relook, "look"), deploy), run)).result == "Done."
+
+
+@pytest.mark.parametrize("place", ["member", "nested", "team in a team", "nested team"])
+async def test_a_begun_call_of_a_stock_agent_or_in_a_team_is_missed(place: str) -> None:
+    client = models(
+        lead=[task("coder" if place != "nested team" else "crew"), "Done."],
+        coder=[Call("deploy", {"region": "eu"}, id="call_7"), "Coded."],
+    )
+
+    def team(*tools: Any, name: str = "coder") -> Make:
+        def make() -> Team:
+            if "team" in place:  # A stock agent that is cut off there leaves AutoGen's runtime behind.
+                coder: ChatAgent = agent(name, client, tools=tools)
+            else:
+                coder = stock(name, client, tools=tools, reflect_on_tool_use=True)
+            if place == "member":
+                return row(coder)
+            if place == "nested":
+                return swarm(agent("lead", client, coder))
+            crew = RoundRobinGroupChat([coder], name="crew", termination_condition=MaxMessageTermination(2))
+            return row(crew) if place == "team in a team" else swarm(agent("lead", client, crew))
+
+        return make
+
+    where = {"nested": "lead/coder", "team in a team": "crew/coder", "nested team": "lead/crew/coder"}
+    at = where.get(place, "coder")
+    run = await cut_off(team(as_tool(stuck)), "coder")
+    (line,) = await refused(team(), run)
+    assert line.startswith(f"{at}: it has no tool 'deploy'; call call_7")
+    tool = as_tool(retyped)
+    tool._name = "deploy"
+    (line,) = await refused(team(tool), run)
+    assert line.startswith(f"{at}: tool 'deploy' does not take the arguments of call call_7 (region: Input should")
+    (line,) = await refused(team(as_tool(deploy), name="other"), run)
+    assert line.startswith(f"{at}: ")
+    assert "no such" in line
+    assert (await gone_on(team(as_tool(deploy)), run)).status is RunStatus.COMPLETED
+
+
+async def test_an_agent_that_a_function_runs_is_not_missed() -> None:
+    """Nobody knows of it beforehand."""
+    client = models(lead=[Call("delegate", {}), "Done."], inner=[Call("deploy", {"region": "eu"}), "Inner."])
+
+    def team(tool: Any) -> Make:
+        async def delegate() -> str:
+            """Let another do it."""
+            result = await agent("inner", client, tools=[tool]).run(task="Deploy")
+            return result.messages[-1].to_text()
+
+        return lambda: swarm(agent("lead", client, tools=[delegate]))
+
+    app = Upcall(store=STORE, team=team(stuck))
+    events = app.start_stream("Build it")
+    reading = asyncio.create_task(anext(aiter(events)))
+    await reading
+    (run,) = await app.list()
+    while len(unfinished(await app.store.journal(run.id))) < 2:
+        await asyncio.sleep(0.01)
+    await events.aclose()
+    (run,) = await app.list()
+    assert await Upcall(store=STORE, team=team(deploy)).check(run.id) == ()
+    assert (await gone_on(team(deploy), run)).result == "Done."
+
+
+async def test_the_tool_that_waits_for_a_secret_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is called again with the secret; one that asked for anything else has its result in the answer."""
+
+    def asking(*, secret: bool) -> Any:
+        async def sign(name: str) -> str:
+            """Sign."""
+            if secret:
+                ask_secret("Which password?")
+                return "signed"
+            raise UserInputRequired("Which name?")
+
+        return sign
+
+    monkeypatch.setenv(KEY, Fernet.generate_key().decode())
+    for secret in (True, False):
+        client = models(lead=[task("coder"), "Done."], coder=[Call("sign", {"name": "me"}, id="call_7"), "Coded."])
+        run = await begun(with_tools(client, asking(secret=secret)))
+        if secret:
+            (line,) = await refused(with_tools(client), run)
+            assert line.startswith("lead/coder: it has no tool 'sign'; call call_7 of it was made, and it waits for")
+            assert (await gone_on(with_tools(client, asking(secret=True)), run)).result == "Done."
+        else:
+            assert (await gone_on(with_tools(client), run)).result == "Done."
+
+
+async def stricter(region: str, confirmed: bool) -> str:
+    """Deploy to a region."""
+    return f"{region} {confirmed}"
+
+
+async def retyped(region: int) -> str:
+    """Deploy to a region."""
+    return str(region)
+
+
+@pytest.mark.parametrize("place", ["tool", "workbench"])
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        (stricter, "confirmed: Field required"),
+        (retyped, "region: Input should"),
+    ],
+    ids=lambda each: getattr(each, "__name__", None),
+)
+async def test_a_tool_that_no_longer_takes_the_arguments_is_told(
+    changed: Callable[..., Any], problem: str, place: str
+) -> None:
+    client = deploying()
+    run = await cut_off(with_tools(client, stuck), "coder")
+    tool = as_tool(changed)
+    tool._name = "deploy"
+    later = with_tools(client, tool) if place == "tool" else with_tools(client, workbench=StaticWorkbench([tool]))
+    (line,) = await refused(later, run)
+    assert line.startswith(f"lead/coder: tool 'deploy' does not take the arguments of call call_7 ({problem}")
+    assert "'eu'" not in line
+    assert (await gone_on(with_tools(client, deploy), run)).result == "Done."
+
+
+async def wider(region: str, zone: str = "a") -> str:
+    """Deploy to a region and, new, to a zone in it."""
+    return f"deployed to {region}-{zone}"
+
+
+async def test_a_tool_that_takes_more_is_fine() -> None:
+    client = deploying()
+    run = await cut_off(with_tools(client, stuck), "coder")
+    assert (await gone_on(with_tools(client, named(wider, "deploy")), run)).result == "Done."
+    assert client.requests[-2].tool_results == {"call_7": "deployed to eu-a"}
+
+
+async def test_what_a_model_sends_too_much_does_not_keep_the_run_from_its_own_team() -> None:
+    client = models(lead=[task("coder"), "Done."], coder=[Call("deploy", {"region": "eu", "why": "now"}), "Coded."])
+    run = await cut_off(with_tools(client, stuck), "coder")
+    assert (await gone_on(with_tools(client, deploy), run)).result == "Done."
+
+
+async def test_a_tool_of_the_clarifier_is_missed_too() -> None:
+    client = ScriptedModelClient([Call("deploy", {"region": "eu"}), '{"needs_clarification": false}'])
+
+    def team(*tools: Any) -> Make:
+        return lambda: swarm(Clarifier(client, tools=tools, target="end"), agent("end", models(end=["Done."])))
+
+    run = await cut_off(team(stuck), "clarifier")
+    (line,) = await refused(team(), run)
+    assert line.startswith("clarifier: it has no tool 'deploy'; call ")
+    assert (await gone_on(team(deploy), run)).result == "Done."
+
+
+async def test_a_hand_off_that_was_made_beside_an_open_call_is_missed() -> None:
+    client = models(a=[Calls([Call("transfer_to_b"), task("coder")])], coder=[ASK, "Coded."], b=["Done."])
+
+    def team(*handoffs: str) -> Make:
+        return lambda: swarm(agent("a", client, agent("coder", client), handoffs=handoffs), agent("b", client))
+
+    run = await begun(team("b"))
+    (line,) = await refused(team(), run)
+    assert line.startswith("a: it has no hand-off 'transfer_to_b'; call ")
+    assert (await gone_on(team("b"), run)).result == "Done."
+
+
+# -- kinds and versions -----------------------------------------------------------------------------------------------
+
+
+async def test_a_member_of_another_kind_is_told_where_it_has_something_open() -> None:
+    client = models(solo=[ASK, "Done."])
+    run = await begun(lambda: swarm(agent("solo", client)))
+    (line,) = await refused(lambda: swarm(stock("solo", client)), run)
+    assert line.startswith("solo: its state was stored by another kind of agent than AssistantAgent; it waits for")
+    assert line.endswith("Make 'solo' an agent of the kind that it was.")
+    (line,) = await refused(lambda: row(agent("solo", client)), run)
+    assert line.startswith("the team: the state is that of a Swarm, and this is a RoundRobinGroupChat")
+    assert (await gone_on(lambda: swarm(agent("solo", client)), run)).result == "Done."
+
+
+@pytest.mark.parametrize("kind", ["stock", "team"])
+async def test_a_nested_agent_of_another_kind_is_told(kind: str) -> None:
+    client = models(lead=[task("coder"), "Done."], coder=[ASK, "Coded."])
+
+    def other() -> Team:
+        inner = row(agent("inner", client))
+        return swarm(
+            agent("lead", client, stock("coder", client) if kind == "stock" else NestedTeam(inner, name="coder"))
+        )
+
+    def first() -> Team:
+        return swarm(agent("lead", client, agent("coder", client)))
+
+    run = await begun(first)
+    (line,) = await refused(other, run)
+    name = "AssistantAgent" if kind == "stock" else "NestedTeam"
+    assert line.startswith(f"lead/coder: its state was stored by another kind of agent than {name}; its call ")
+    assert (await gone_on(first, run)).result == "Done."
+
+
+async def test_states_of_another_version_are_listed_at_any_depth() -> None:
+    client = models(lead=[task("coder"), "Done."], coder=[ASK, "Coded."], idle=[])
+
+    def team() -> Team:
+        return swarm(agent("lead", client, agent("coder", client)), agent("idle", client))
+
+    run = await begun(team)
+
+    def later(state: Any) -> Any:
+        return json.loads(json.dumps(state).replace('"version": 1, "seen"', '"version": 9, "seen"'))
+
+    before = await change_checkpoint(STORE, run.id, later)
+    assert [line.split(";")[0] for line in await refused(team, run)] == [
+        "lead: its state has version 9, and this version of upcall reads version 1"
+    ]
+    await change_checkpoint(STORE, run.id, lambda _: before.as_json())
+    assert (await gone_on(team, run)).result == "Done."
+
+
+async def test_a_nested_state_of_another_version_is_told() -> None:
+    client = models(lead=[task("coder"), "Done."], coder=[ASK, "Coded."])
+
+    def team() -> Team:
+        return swarm(agent("lead", client, agent("coder", client)))
+
+    run = await begun(team)
+
+    def later(state: Any) -> None:
+        state["team_state"]["agent_states"]["lead"]["agent_state"]["frames"][0]["nested"]["version"] = 2
+
+    before = await change_checkpoint(STORE, run.id, later)
+    (line,) = await refused(team, run)
+    assert line.startswith("lead/coder: its state has version 2, and this version of upcall reads version 1; its call")
+    assert line.endswith("Go on with the version of upcall that stored it.")
+    await change_checkpoint(STORE, run.id, lambda _: before.as_json())
+    assert (await gone_on(team, run)).result == "Done."
+
+
+class Picky(BaseChatAgent):
+    """An agent of somebody else's, with a state of its own making."""
+
+    def __init__(self, name: str, form: int) -> None:
+        super().__init__(name, "x")
+        self._form = form
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        return (TextMessage,)
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        return Response(chat_message=TextMessage(source=self.name, content="Picked."))
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None: ...
+
+    async def save_state(self) -> Mapping[str, Any]:
+        return {"form": self._form, "frames": "none", "dialog": ["a"], "questions": 1}
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        if state["form"] != self._form:
+            raise ValueError(f"form {state['form']} is not form {self._form}")
+
+
+async def test_what_an_agent_of_somebody_elses_refuses_is_told_before_anything_is_changed() -> None:
+    client = models(solo=[ASK, "Asked."])
+    run = await begun(lambda: row(agent("solo", client), Picky("picky", 1)))
+    (line,) = await refused(lambda: row(agent("solo", client), Picky("picky", 2)), run)
+    assert line == (
+        "the team: the stored state cannot be loaded; form 1 is not form 2. Go on with the team that the run was "
+        "stored with."
+    )
+    assert (await gone_on(lambda: row(agent("solo", client), Picky("picky", 1)), run)).result == "Picked."
+
+
+# -- graphs -----------------------------------------------------------------------------------------------------------
+
+
+def graph(*edges: tuple[str, str], client: ScriptedModelClient) -> Make:
+    def make() -> Team:
+        names = list(dict.fromkeys(name for edge in edges for name in edge))
+        made = {name: agent(name, client) for name in names}
+        builder = DiGraphBuilder()
+        for each in made.values():
+            builder.add_node(each)
+        for source, target in edges:
+            builder.add_edge(made[source], made[target])
+        return GraphFlow(list(made.values()), graph=builder.build())
+
+    return make
+
+
+async def test_a_node_that_is_done_may_leave_the_graph_and_a_new_one_may_follow() -> None:
+    client = models(a=["A."], b=[ASK, "B."], c=["C."], d=["D."])
+    run = await begun(graph(("a", "b"), ("b", "c"), client=client))
+    assert (await gone_on(graph(("b", "c"), ("c", "d"), client=client), run)).result == "D."
+
+
+async def test_a_node_that_is_still_to_come_is_missed_where_another_waits_for_it() -> None:
+    client = models(a=[ASK, "A."], b=["B."], x=["X."], c=["C."])
+    first = graph(("a", "x"), ("a", "b"), ("x", "c"), ("b", "c"), client=client)
+    run = await begun(first)
+    (line,) = await refused(graph(("a", "b"), ("b", "c"), client=client), run)
+    assert line.startswith("c: the graph has other edges to it; it waits for 2 more to finish, and in this graph for 1")
+    assert (await gone_on(first, run)).result == "C."
+
+
+# -- what does not matter ---------------------------------------------------------------------------------------------
+
+
+async def test_members_may_come_and_go_where_nothing_of_them_is_open() -> None:
+    """Who is new hears what was said before it came."""
+    client = models(a=["A says one."], b=["B."], c=[ASK, "C."], d=["D."], e=["E."])
+    run = await begun(lambda: row(*(agent(name, client) for name in "abcd")))
+    done = await gone_on(lambda: row(*(agent(name, client) for name in "ebcd"), turns=5), run)
+    assert done.execution_path == ("a", "b", "c", "d", "e")
+    heard = str(client.requests[-1].messages)
+    assert "A says one." in heard
+    assert "D." in heard
+
+
+async def test_a_round_goes_on_with_who_is_next_also_where_others_left_or_the_order_changed() -> None:
+    for later in ("bcd", "dcba", "cb"):
+        client = models(a=["A."], b=[ASK, "B."], c=["C."], d=["D."])
+        run = await begun(lambda client=client: row(*(agent(name, client) for name in "abcd")))
+        done = await gone_on(
+            lambda client=client, later=later: row(*(agent(name, client) for name in later), turns=3), run
+        )
+        assert done.execution_path == ("a", "b", "c")
+
+
+async def test_an_idle_member_of_another_kind_begins_with_what_was_said() -> None:
+    client = models(a=["A says one.", "A says two."], b=[ASK, "B."])
+    run = await begun(lambda: selected(client, stock("a", client), agent("b", client), turns=3))
+    done = await gone_on(lambda: selected(client, agent("a", client), agent("b", client), turns=3), run)
+    assert done.result == "A says two."
+    assert "A says one." in str(client.requests[-1].messages)
+
+
+def selected(client: ScriptedModelClient, *members: ChatAgent, turns: int) -> Team:
+    """Two, a and b, that speak in turn."""
+    return SelectorGroupChat(
+        [*members],
+        model_client=client,
+        selector_func=lambda thread: "b" if thread[-1].source == "a" else "a",
+        termination_condition=MaxMessageTermination(1 + turns),
+    )
+
+
+async def test_other_prompts_descriptions_models_and_limits_do_not_matter() -> None:
+    client = models(lead=[task("coder")], coder=[ASK])
+    run = await begun(lambda: swarm(agent("lead", client, agent("coder", client))))
+    other = ScriptedModelClient({"You lead.": ["Done."], "You code.": ["Coded."]})
+
+    def later() -> Team:
+        coder = PausableAgent(
+            "coder", other, description="new", system_message="You code.", tools=[deploy], ask_user=False
+        )
+        return swarm(
+            PausableAgent(
+                "lead", other, description="new", system_message="You lead.", agents=[coder], max_rounds=5, stream=True
+            )
+        )
+
+    assert (await gone_on(later, run)).result == "Done."
+
+
+async def test_what_closed_calls_were_served_by_may_go() -> None:
+    """Of an earlier batch and of the open one."""
+    client = models(
+        lead=[Call("deploy", {"region": "eu"}), Calls([task("helper"), task("coder")]), "Done."],
+        coder=[ASK, "Coded."],
+        helper=["Helped."],
+    )
+    run = await begun(
+        lambda: swarm(agent("lead", client, agent("coder", client), agent("helper", client), tools=[deploy]))
+    )
+    assert (await gone_on(lambda: swarm(agent("lead", client, agent("coder", client))), run)).result == "Done."
+
+
+class Verdict(BaseModel):
+    """What a structured agent says."""
+
+    grade: int
+
+
+class Judge(Picky):
+    """It says something that only a team with a judge in it can read."""
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        return (StructuredMessage[Verdict],)
+
+    async def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Any, None]:
+        yield Response(chat_message=StructuredMessage[Verdict](source=self.name, content=Verdict(grade=3)))
+
+
+async def test_what_a_member_said_that_left_is_a_text_where_nobody_knows_its_type() -> None:
+    client = models(b=[ASK, "B."], c=["C."])
+    run = await begun(lambda: row(Judge("judge", 1), agent("b", client), agent("c", client)))
+    done = await gone_on(lambda: row(agent("b", client), agent("c", client), turns=3), run)
+    assert done.result == "C."
+    assert "'grade': 3" in str(client.requests[-1].messages)
+
+
+async def test_a_run_that_is_over_is_not_checked() -> None:
+    client = models(solo=["Done."], other=[])
+    done = await Upcall(store=STORE, team=lambda: swarm(agent("solo", client))).start("Build it")
+    assert await Upcall(store=STORE, team=lambda: swarm(agent("other", client))).check(done.id) == ()
+
+
+# -- the command line -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_command_line_prints_the_list_and_changes_nothing(as_json: bool) -> None:
+    """The root team of another version, in which the lead had an engineer."""
+    with LoopbackServer(script()) as server:
+        options = ("--model", "scripted", "--base-url", server.base_url, "--store", STORE)
+        run_id = upcall("run", TASK, "--detach", "--json", *options).json["run_id"]
+
+        def by_engineer(state: Any) -> None:
+            state["team_state"]["agent_states"]["lead"]["agent_state"]["frames"][0]["call"]["name"] = "engineer"
+
+        stored = asyncio.run(change_checkpoint(STORE, run_id, by_engineer))
+        before = rows()
+        ended = upcall("answer", run_id, "Express", *options, *(["--json"] if as_json else []))
+        assert rows() == before
+        asyncio.run(change_checkpoint(STORE, run_id, lambda _: stored.as_json()))
+        done = upcall("answer", run_id, "Express", "--json", *options)
+    assert ended.status == 1
+    summary = f"Run {run_id} cannot go on with this team: 1 thing does not fit. The run was left as it is."
+    line = "lead/engineer: 'lead' has no such nested agent; its call call_"
+    if as_json:
+        assert ended.json["error"].splitlines()[0] == summary
+        assert ended.json["error"].splitlines()[1].startswith(line)
+    assert ended.error == f"error: {summary}"
+    told = " ".join(ended.err.split())
+    assert line in told
+    assert "Give 'lead' a nested agent 'engineer' again." in told
+    assert (done.status, done.json["status"]) == (0, "completed")

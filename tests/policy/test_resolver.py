@@ -1,0 +1,700 @@
+"""Who answers before the human is asked: ledger, facts, the human, and what is assumed without one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent, UserProxyAgent
+from autogen_agentchat.base import Team
+from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
+from autogen_agentchat.messages import BaseChatMessage, ThoughtEvent, UserInputRequestedEvent
+from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
+from cryptography.fernet import Fernet
+from scenario import CLEAR, PLAN, TASK, script, upcall
+
+from upcall import Answer, AnsweredBy, Outcome, PausableAgent, Question, Run, RunStatus, Settings, Upcall
+from upcall.agents import NestedTeam
+from upcall.errors import AlreadyAnswered, ConfigurationError, UserInputRequired
+from upcall.policy.facts import read_facts
+from upcall.policy.resolver import Ladder, Rules, when_nobody_answers
+from upcall.questions.matching import OwnWords, read_answer
+from upcall.testing import Call, Calls, Fail, Reply, Request, ScriptedModelClient
+from upcall.testing.server import LoopbackServer
+
+FRAMEWORKS = ["Express", "FastAPI", "Django"]
+RISK = Call("ask_user", {"question": "Which table should I drop?", "clarification_type": "risk_confirmation"})
+
+
+def ask(question: str = "Which framework should I use?", **fields: Any) -> Call:
+    return Call("ask_user", {"question": question, **fields})
+
+
+def tree(model: ScriptedModelClient, *names: str, **options: Any) -> Callable[[], Team]:
+    """A lead with nested agents of these names; the system message of each is its name."""
+
+    def make() -> Team:
+        nested = [PausableAgent(name, model, system_message=f"<{name}>", **options) for name in names]
+        lead = PausableAgent("lead", model, system_message="<lead>", agents=nested)
+        stops = HandoffTermination("user") | TextMessageTermination("lead")
+        return Swarm([lead, UserProxyAgent("user")], termination_condition=stops)
+
+    return make
+
+
+def app_of(team: Callable[[], Team], **settings: Any) -> Upcall:
+    """A new driver on the same store, as another process would make it."""
+    return Upcall(store="runs.db", team=team, settings=Settings.read(None, **settings))
+
+
+def model_of(**replies: Sequence[Reply]) -> ScriptedModelClient:
+    return ScriptedModelClient({f"<{name}>": list(said) for name, said in replies.items()})
+
+
+def at_once(*names: str) -> Calls:
+    return Calls([Call(name, {"task": f"The part of {name}"}) for name in names])
+
+
+def solo(*replies: Reply, **options: Any) -> tuple[ScriptedModelClient, Callable[[], Team]]:
+    """A team of one agent."""
+    model = ScriptedModelClient(list(replies))
+
+    def make() -> Team:
+        stops = HandoffTermination("user") | TextMessageTermination("solo")
+        return Swarm([PausableAgent("solo", model, **options)], termination_condition=stops)
+
+    return model, make
+
+
+def told(model: ScriptedModelClient, name: str = "") -> list[str]:
+    """The results of tool calls that the model of an agent was sent in its last request."""
+    requests = [each for each in model.requests if name in each.system]
+    return list(requests[-1].tool_results.values())
+
+
+def by_whom(run: Run) -> list[str]:
+    return [answer.by.value for answer in run.answers]
+
+
+# -- the ledger -------------------------------------------------------------------------------------------------------
+
+FOUR = ("one", "two", "three", "four")
+WORDINGS = {
+    "one": "Which framework should I use?",
+    "two": "What framework do you want?",
+    "three": "Please choose a framework.",
+    "four": "Which framework would you like me to use?",
+}
+
+
+async def test_four_agents_that_work_at_once_need_the_same_fact_and_the_human_is_asked_once() -> None:
+    replies = {name: [ask(text, options=FRAMEWORKS), f"{name} is done."] for name, text in WORDINGS.items()}
+    model = model_of(lead=[at_once(*FOUR), "All done."], **replies)
+    asked = await app_of(tree(model, *FOUR)).start("Build it")
+    assert (len(asked.questions), len(asked.repeated)) == (1, 3)
+    assert {question.path for question in asked.open_questions} == {("lead", name) for name in FOUR}
+    done = await app_of(tree(model, *FOUR)).answer(asked.id, "express")
+    assert (done.status, done.result) == (RunStatus.COMPLETED, "All done.")
+    assert [told(model, f"<{name}>") for name in FOUR] == [["Express"]] * 4
+    assert sorted(by_whom(done)) == ["human", "ledger", "ledger", "ledger"]
+    assert not done.open_questions
+    model.assert_used_up()
+
+
+async def test_a_number_in_own_words_is_no_option_of_a_question_that_is_asked_again() -> None:
+    sizes = ["4", "8"]
+    replies = {name: [ask(WORDINGS[name], options=sizes), f"{name} is done."] for name in FOUR}
+    model = model_of(lead=[at_once(*FOUR), "All done."], **replies)
+    asked = await app_of(tree(model, *FOUR)).start("Build it")
+    await app_of(tree(model, *FOUR)).answer(asked.id, OwnWords("2"))
+    assert [told(model, f"<{name}>") for name in FOUR] == [["2"]] * 4
+
+
+async def test_four_agents_that_work_one_after_another_need_the_same_fact_and_the_human_is_asked_once() -> None:
+    calls = [Call(name, {"task": "Your part"}) for name in FOUR]
+    replies = {name: [ask(text, options=FRAMEWORKS), f"{name} is done."] for name, text in WORDINGS.items()}
+    model = model_of(lead=[*calls, "All done."], **replies)
+    asked = await app_of(tree(model, *FOUR)).start("Build it")
+    done = await app_of(tree(model, *FOUR)).answer(asked.id, "2")
+    assert (done.status, done.result) == (RunStatus.COMPLETED, "All done.")
+    assert [told(model, f"<{name}>") for name in FOUR] == [["FastAPI"]] * 4
+    assert by_whom(done) == ["human", "ledger", "ledger", "ledger"]
+    assert [question.path for question in done.closed] == [("lead", name) for name in FOUR]
+    assert {len(question.calls) for question in done.closed} == {2}
+    assert str(done.answers[-1].reason).startswith("the user answered lead > one the same")
+
+
+async def test_without_a_ledger_each_agent_asks_for_itself() -> None:
+    model = model_of(lead=[at_once("one", "two"), "All done."], one=[ask(), "1"], two=[ask(), "2"])
+    asked = await app_of(tree(model, "one", "two"), ledger=False).start("Build it")
+    first, second = asked.questions
+    done = await app_of(tree(model, "one", "two")).answer(asked.id, {first.id: "Express", second.id: "Django"})
+    assert [answer.text for answer in done.answers] == ["Express", "Django"]
+
+
+async def test_only_what_has_another_meaning_is_asked_too() -> None:
+    texts = ["Which framework should I use?", "Which testing framework should I use?"]
+    model = model_of(lead=[at_once("one", "two"), "."], one=[ask(texts[0]), "1"], two=[ask(texts[1]), "2"])
+    asked = await app_of(tree(model, "one", "two")).start("Build it")
+    assert sorted(question.question for question in asked.questions) == sorted(texts)
+
+
+async def test_an_answer_that_a_repeated_question_does_not_accept_leaves_it_open() -> None:
+    must, may = ask(), ask(required=False)
+    model = model_of(lead=[at_once("one", "two"), "Done."], one=[may, "1"], two=[must, "2"])
+    asked = await app_of(tree(model, "one", "two")).start("Build it")
+    (optional,) = [each.id for each in asked.open_questions if each.path[-1] == "one"]  # Either was put first.
+    skipped = Answer(question_id=optional, outcome=Outcome.SKIPPED)
+    waits = await app_of(tree(model, "one", "two")).answer(asked.id, skipped)
+    assert ([each.path[-1] for each in waits.questions], waits.repeated) == (["two"], ())
+    assert (await app_of(tree(model, "one", "two")).answer(asked.id, "Express")).result == "Done."
+
+
+async def test_the_answer_may_name_a_question_that_is_not_shown() -> None:
+    model = model_of(lead=[at_once("one", "two"), "Done."], one=[ask(), "1"], two=[ask(), "2"])
+    asked = await app_of(tree(model, "one", "two")).start("Build it")
+    done = await app_of(tree(model, "one", "two")).answer(asked.id, {asked.repeated[0].id: "Express"})
+    assert (done.result, [told(model, "<one>"), told(model, "<two>")]) == ("Done.", [["Express"], ["Express"]])
+
+
+async def test_what_the_human_declined_is_not_asked_again() -> None:
+    model, team = solo(ask(), ask("What framework do you want?"), "Done without.")
+    asked = await app_of(team).start("Build it")
+    declined = Answer(question_id=asked.questions[0].id, outcome=Outcome.DECLINED, text="Ask Bob.")
+    done = await app_of(team).answer(asked.id, declined)
+    assert (done.result, done.answers[1].outcome) == ("Done without.", Outcome.DECLINED)
+    assert told(model) == ["The user declined to answer. They said: Ask Bob. Do not ask again; do without, or say "
+                           "what cannot be done."] * 2  # fmt: skip
+
+
+@pytest.mark.parametrize("said", ["What are the choices?", "skip", "Proceed."])
+async def test_what_was_no_answer_is_not_given_again(said: str) -> None:
+    _, team = solo(ask(), ask())
+    asked = await app_of(team).start("Build it")
+    again = await app_of(team).answer(asked.id, said)
+    assert (again.status, len(again.answers)) == (RunStatus.AWAITING_CLARIFICATION, 1)
+
+
+async def test_a_risk_confirmation_is_asked_every_time() -> None:
+    model = model_of(lead=[at_once("one", "two"), RISK, "Done."], one=[RISK, "1"], two=[RISK, "2"])
+    asked = await app_of(tree(model, "one", "two")).start("Tidy up", facts={"table drop": "logs"})
+    assert (len(asked.questions), asked.repeated) == (2, ())
+    first, second = asked.questions
+    again = await app_of(tree(model, "one", "two")).answer(asked.id, {first.id: "logs", second.id: "none"})
+    assert [question.path for question in again.questions] == [("lead",)]
+
+
+async def test_a_secret_is_given_again_to_its_own_asker_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
+
+    def question(*path: str, secret: bool = True, tool: str | None = "deploy") -> Question:
+        text = "Which password should I use?"
+        return Question(question=text, secret=secret, tool=tool, path=path, calls=path)
+
+    asked = question("lead", "one")
+    facts = [read_facts({"password": "swordfish"}, lambda _: "a file")]
+    ladder = Ladder(Rules(), [(asked, read_answer(asked, "hunter2"))], facts=facts)
+    again = await ladder.answer_to(question("lead", "one"))
+    assert again is not None
+    assert (again.sealed, again.opened().text) == (True, "hunter2")
+    assert await ladder.answer_to(question("lead", "two")) is None
+    assert await ladder.answer_to(question("lead", "one", tool="mail")) is None
+    in_clear = await ladder.answer_to(question("lead", "one", secret=False, tool=None))
+    assert in_clear is not None
+    assert in_clear.text == "swordfish"
+    assert len(ladder.shown([question("lead", "one"), question("lead", "two")])[0]) == 2
+    monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
+    assert await ladder.answer_to(question("lead", "one")) is None
+
+
+def test_the_default_of_a_secret_question_is_no_secret() -> None:
+    assumed = when_nobody_answers(Question(question="Which account?", secret=True, default="guest"), "Nobody is there.")
+    assert (assumed.outcome, assumed.text, assumed.sealed) == (Outcome.ASSUMED, "guest", False)
+
+
+async def test_a_tool_that_needs_the_user_gets_what_was_answered_already() -> None:
+    def deploy() -> str:
+        """Deploy it."""
+        raise UserInputRequired("What framework do you want?", FRAMEWORKS)
+
+    model, team = solo(ask(options=FRAMEWORKS), Call("deploy"), "Done.", tools=[deploy])
+    asked = await app_of(team).start("Build it")
+    done = await app_of(team).answer(asked.id, "Express")
+    assert (done.result, told(model)) == ("Done.", ["Express", "Express"])
+
+
+async def test_an_answer_outlives_a_failure_of_the_stretch_in_which_it_was_given() -> None:
+    model, team = solo(ask(), Fail(500), "Done.")
+    failed = await app_of(team, facts={"framework": "Express"}).start("Build it")
+    done = await app_of(team).resume(failed.id)
+    assert (failed.status, by_whom(failed)) == (RunStatus.FAILED, ["facts"])
+    assert (done.result, by_whom(done), told(model)) == ("Done.", ["facts"], ["Express"])
+
+
+# -- a model judges ---------------------------------------------------------------------------------------------------
+
+
+def judging(reply: Reply) -> Callable[[Request], Reply]:
+    """The root team's model; what it says when it is asked whether two questions are the same."""
+    asks = ask("Which web framework suits you?")
+    replies = {name: list(said) for name, said in script(coder=[ask(), asks, '{"summary": "Done."}']).items()}
+
+    def reply_to(request: Request) -> Reply:
+        if "were put to the user and answered" in str(request.messages[-1]["content"]):
+            return reply
+        return next(said for name, said in replies.items() if name in request.system).pop(0)
+
+    return reply_to
+
+
+@pytest.mark.parametrize(
+    ("reply", "by"),
+    [
+        ('{"new_asks": "framework", "nearest_asks": "framework", "number": 1}', ["human", "ledger"]),
+        ('{"new_asks": "web framework", "nearest_asks": "framework", "number": null}', ["human"]),
+        ('{"number": 7}', ["human"]),
+        ("I cannot tell.", ["human"]),
+        (Fail(500), ["human"]),
+    ],
+)
+async def test_a_model_tells_what_means_the_same_only_where_it_says_so(reply: Reply, by: list[str]) -> None:
+    model = ScriptedModelClient(judging(reply))
+    settings = Settings.read(None, ledger_model=True)
+    asked = await Upcall(model, store="runs.db", settings=settings).start(TASK)
+    run = await Upcall(model, store="runs.db", settings=Settings.read(None)).answer(asked.id, "Express")
+    assert (by_whom(run), run.waiting) == (by, by == ["human"])
+    assert ("ledger" in run.usage) == isinstance(reply, str)
+
+
+async def test_without_the_setting_no_model_judges() -> None:
+    model = ScriptedModelClient(judging('{"number": 1}'))
+    asked = await Upcall(model, store="runs.db").start(TASK)
+    assert (await Upcall(model, store="runs.db").answer(asked.id, "Express")).waiting
+
+
+async def test_a_team_of_ones_own_needs_a_model_to_judge_with() -> None:
+    with pytest.raises(ConfigurationError, match="ledger_model is true, but no model is set"):
+        await app_of(solo()[1], ledger_model=True).start("Build it")
+
+
+# -- facts ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_fact_of_the_project_answers_and_says_where_it_stands() -> None:
+    """S4-22, S4-25"""
+    Path("upcall.yaml").write_text("user: alice\nfacts:\n  framework: Express\n")
+    model, team = solo(ask(options=FRAMEWORKS), "Done.")
+    done = await app_of(team).start("Build it")
+    assert (done.result, told(model), len(done.closed)) == ("Done.", ["Express"], 1)
+    (answer,) = done.answers
+    assert (answer.by, answer.selected) == (AnsweredBy.FACTS, ("Express",))
+    assert answer.reason == "the fact 'framework' (upcall.yaml, line 3)"
+
+
+async def test_the_facts_of_a_run_come_before_those_of_the_project() -> None:
+    """S4-25"""
+    model, team = solo(ask(), ask("Which database?"), "Done.")
+    app = app_of(team, facts={"framework": "Express", "database": "SQLite"})
+    done = await app.start("Build it", facts={"framework": "Flask"})
+    assert told(model) == ["Flask", "SQLite"]
+    assert done.answers[0].reason == "the fact 'framework' (this run)"
+
+
+async def test_a_run_keeps_the_facts_it_was_started_with() -> None:
+    model, team = solo(ask("Which color?"), ask(), "Done.")
+    asked = await app_of(team, facts={"framework": "Express"}).start("Build it")
+    await app_of(team, facts={"framework": "Flask"}).answer(asked.id, "Red")
+    assert told(model) == ["Red", "Express"]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        ask("Which testing framework?"),
+        ask("Should I replace the framework?"),
+        ask(options=["FastAPI", "Django"]),
+        ask(options=["FastAPI", "Django"], allow_free_text=False),
+        RISK,
+    ],
+)
+async def test_where_no_fact_fits_the_human_is_asked(question: Call) -> None:
+    facts = {"framework": "Express", "table drop": "logs"}
+    assert (await app_of(solo(question)[1], facts=facts).start("Build it")).waiting
+
+
+async def test_a_number_as_a_fact_is_not_the_number_of_an_option() -> None:
+    question = ask("How many replicas?", options=["one", "two", "three"])
+    assert (await app_of(solo(question)[1], facts={"how many replicas": 2}).start("Build it")).waiting
+
+
+async def test_two_facts_that_disagree_answer_nothing() -> None:
+    facts = {"framework": "Express", "Which framework?": "Flask"}
+    assert (await app_of(solo(ask())[1], facts=facts).start("Build it")).waiting
+
+
+async def test_what_was_answered_in_the_run_comes_before_a_fact() -> None:
+    """The ledger is the first rung."""
+    earlier = Question(question="Which framework?", path=("solo",))
+    ladder_facts = Settings.read(None, facts={"framework": "Express"}).standing_facts()
+    said = [(earlier, Answer(question_id=earlier.id, text="Flask"))]
+    new = Question(question="What framework do you want?", path=("solo",))
+    first = await Ladder(Rules(), said, facts=[ladder_facts]).answer_to(new)
+    off = await Ladder(Rules(ledger=False), said, facts=[ladder_facts]).answer_to(new)
+    assert first is not None
+    assert off is not None
+    assert (first.by, first.text, off.by, off.text) == (AnsweredBy.LEDGER, "Flask", AnsweredBy.FACTS, "Express")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("facts:\n  framework:\n    web: Express\n", "upcall.yaml, line 2: facts.framework is wrong"),
+        ("facts:\n  database: x\n  framework:\n", "upcall.yaml, line 3: facts.framework = None is wrong"),
+        ("facts:\n  which: Express\n", "upcall.yaml, line 2: the fact 'which' has no word to know a question by"),
+        ("facts: [Express]\n", "upcall.yaml, line 1: facts is wrong"),
+        ("facts: missing.yaml\n", "Cannot read the configuration missing.yaml"),
+        ("facts: bad.yaml\n", "bad.yaml, line 2: the fact 'database' = a list is wrong"),
+    ],
+)
+def test_a_wrong_fact_is_told_with_its_line(text: str, error: str) -> None:
+    Path("upcall.yaml").write_text(text)
+    Path("bad.yaml").write_text("framework: Express\ndatabase: [a]\n")
+    with pytest.raises(ConfigurationError, match=error.replace("[", r"\[")):
+        Settings.read()
+
+
+def test_facts_are_read_from_a_file_of_their_own_and_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("facts.yaml").write_text("framework: Express\nport: 8080\nuse tests: yes\n")
+    facts = Settings.read(None, facts="facts.yaml").standing_facts()
+    assert [(fact.answer, fact.where) for fact in facts] == [
+        ("Express", "facts.yaml, line 1"),
+        ("8080", "facts.yaml, line 2"),
+        ("yes", "facts.yaml, line 3"),
+    ]
+    monkeypatch.setenv("UPCALL_FACTS", '{"framework": "Flask"}')
+    (fact,) = Settings.read().standing_facts()
+    assert (fact.answer, fact.where) == ("Flask", "UPCALL_FACTS or the program")
+
+
+async def test_a_wrong_fact_of_a_run_is_refused_before_anything_is_stored() -> None:
+    app = app_of(solo()[1])
+    with pytest.raises(ConfigurationError, match="this run: the fact 'framework' = a list is wrong"):
+        await app.start("Build it", facts={"framework": ["Express"]})
+    assert await app.list() == []
+
+
+# -- the agents that answer in JSON -----------------------------------------------------------------------------------
+
+
+async def test_clarifier_and_planner_go_on_in_the_same_turn_with_what_a_fact_says() -> None:
+    clarifies = json.dumps({"needs_clarification": True, "clarification_question": "Which framework?"})
+    aspect = {"aspect": "db", "clarification_question": "Which database should I use?"}
+    unclear = json.dumps({"needs_clarification": True, "ambiguity_details": [aspect]})
+    replies = script(clarifier=[clarifies, CLEAR], planner=[unclear, CLEAR, PLAN], coder=['{"summary": "Done."}'])
+    model = ScriptedModelClient(replies)
+    app = Upcall(model, store="runs.db", settings=Settings.read(None, facts={"framework": "Express"}))
+    done = await app.start(TASK, facts={"database": "SQLite"})
+    assert (done.status, by_whom(done)) == (RunStatus.COMPLETED, ["facts", "facts"])
+    assert done.clarifier_log == "Question: Which framework?\nAnswer: Express"
+    planned = next(each for each in reversed(model.requests) if "You are the planner" in each.system)
+    assert "Which database should I use? - SQLite" in planned.system
+    model.assert_used_up()
+
+
+async def test_a_no_that_a_fact_says_does_not_end_the_clarification() -> None:
+    asks = [
+        {"needs_clarification": True, "clarification_question": f"Do you want {each}?"} for each in ("ads", "tests")
+    ]
+    model = ScriptedModelClient(script(clarifier=[json.dumps(each) for each in asks]))
+    run = await Upcall(model, store="runs.db", settings=Settings.read(None, facts={"ads": False})).start(TASK)
+    assert [question.question for question in run.questions] == ["Do you want tests?"]
+
+
+async def test_a_structured_agent_that_asks_two_things_waits_for_the_one_that_is_not_known() -> None:
+    details = [{"aspect": "x", "clarification_question": f"Which {each}?"} for each in ("database", "framework")]
+    unclear = json.dumps({"needs_clarification": True, "ambiguity_details": details})
+    model = ScriptedModelClient(script(planner=[unclear, CLEAR, PLAN], coder=['{"summary": "Done."}']))
+    app = Upcall(model, store="runs.db", settings=Settings.read(None, facts={"framework": "Express"}))
+    asked = await app.start(TASK)
+    assert [question.question for question in asked.questions] == ["Which database?"]
+    done = await Upcall(model, store="runs.db").answer(asked.id, "SQLite")
+    planned = next(each for each in reversed(model.requests) if "You are the planner" in each.system)
+    assert (done.status, by_whom(done)) == (RunStatus.COMPLETED, ["facts", "human"])
+    assert all(line in planned.system for line in ("Which database? - SQLite", "Which framework? - Express"))
+
+
+# -- nobody is there --------------------------------------------------------------------------------------------------
+
+
+async def test_unattended_a_question_comes_to_its_own_default() -> None:
+    model, team = solo(ask(options=FRAMEWORKS, default="express"), "Done.")
+    done = await app_of(team).start("Build it", unattended=True)
+    ((question, answer),) = done.assumptions
+    assert (done.status, answer.outcome, answer.by) == (RunStatus.COMPLETED, Outcome.ASSUMED, AnsweredBy.POLICY)
+    assert (question.path, answer.text, answer.reason) == (("solo",), "Express", "Nobody was there to answer.")
+    assert told(model) == [
+        "Nobody was there to answer; assumed: Express. Go on with this and list it as an assumption."
+    ]
+    shown = done.as_json()["assumptions"]
+    assert shown == [{"id": question.id, "question": question.question, "assumed": "Express", "path": ["solo"]}]
+
+
+@pytest.mark.parametrize("default", [None, " ", "Flask"])
+async def test_unattended_without_a_default_that_can_be_taken_the_question_expires(default: str | None) -> None:
+    model, team = solo(ask(options=FRAMEWORKS, allow_free_text=False, default=default), "Done.")
+    done = await app_of(team, unattended=True).start("Build it")
+    assert (done.result, done.answers[0].outcome, done.assumptions) == ("Done.", Outcome.EXPIRED, [])
+    assert told(model) == [
+        "Nobody was there to answer. Do not take this as consent; do without, or say what stays open."
+    ]
+
+
+async def test_unattended_nested_agents_get_each_its_own_default() -> None:
+    replies = {name: [ask(default=name), "."] for name in ("one", "two")}
+    model = model_of(lead=[at_once("one", "two"), "Done."], **replies)
+    done = await app_of(tree(model, "one", "two"), unattended=True).start("Build it")
+    assert [(question.path, answer.text) for question, answer in done.assumptions] == [
+        (("lead", "one"), "one"),
+        (("lead", "two"), "two"),
+    ]
+
+
+async def test_unattended_a_fact_still_comes_first() -> None:
+    model, team = solo(ask(default="Flask"), "Done.")
+    done = await app_of(team, unattended=True, facts={"framework": "Express"}).start("Build it")
+    assert (told(model), done.assumptions) == (["Express"], [])
+
+
+async def test_unattended_a_risk_confirmation_waits_for_the_human() -> None:
+    model, team = solo(Calls([RISK, ask(default="Express")]), "Done.")
+    asked = await app_of(team, unattended=True).start("Tidy up")
+    assert [question.question for question in asked.questions] == ["Which table should I drop?"]
+    assert [answer.outcome for answer in asked.answers] == [Outcome.ASSUMED]
+    done = await app_of(team).answer(asked.id, "logs")
+    assert (done.result, told(model)[0]) == ("Done.", "logs")
+
+
+def test_a_risk_confirmation_that_nobody_answers_expires_and_is_no_consent() -> None:
+    answer = when_nobody_answers(Question(question="Drop it?", clarification_type="risk_confirmation"), "Too late.")
+    assert answer.outcome is Outcome.EXPIRED
+    assert answer.as_text().startswith("Too late. Do not take this as consent")
+
+
+async def test_unattended_a_plan_is_not_approved_by_anybody() -> None:
+    model = ScriptedModelClient(script(lead=[], coder=[]))
+    settings = Settings.read(None, unattended=True, enable_plan_approval=True)
+    run = await Upcall(model, store="runs.db", settings=settings).start(TASK)
+    assert (run.waiting, run.plan is not None and run.plan.approved) == (True, False)
+
+
+async def test_unattended_a_stock_agents_question_expires_and_the_run_goes_on() -> None:
+    model = ScriptedModelClient([Call("transfer_to_user"), "Done."])
+
+    def team() -> Team:
+        stops = HandoffTermination("user") | TextMessageTermination("stock")
+        return Swarm([AssistantAgent("stock", model, handoffs=["user"])], termination_condition=stops)
+
+    done = await app_of(team, unattended=True).start("Build it")
+    assert (done.result, done.answers[0].outcome) == ("Done.", Outcome.EXPIRED)
+    assert "Do not take this as consent" in str(model.requests[-1].messages[-1]["content"])
+
+
+@pytest.mark.slow
+async def test_a_stock_agent_that_goes_on_asking_makes_the_run_wait_in_the_end() -> None:
+    model = ScriptedModelClient(lambda request: Call("transfer_to_user"))
+
+    def team() -> Team:
+        stops = HandoffTermination("user") | TextMessageTermination("stock")
+        return Swarm([AssistantAgent("stock", model, handoffs=["user"])], termination_condition=stops)
+
+    assert (await app_of(team, unattended=True).start("Build it")).waiting
+
+
+async def test_attended_a_default_is_only_shown() -> None:
+    assert (await app_of(solo(ask(default="Express"))[1]).start("Build it")).waiting
+
+
+@pytest.mark.parametrize("as_json", [pytest.param(True, marks=pytest.mark.slow), False])
+def test_the_command_line_says_what_was_assumed(as_json: bool) -> None:
+    coder = [ask("Which framework?", default="Express"), '{"summary": "Built."}']
+    with LoopbackServer(script(coder=coder)) as server:
+        options = ("--model", "m", "--base-url", server.base_url, *(["--json"] if as_json else []))
+        ended = upcall("run", TASK, "--unattended", *options, UPCALL_CHECK_QUESTIONS="false")
+    assert ended.status == 0
+    if as_json:
+        assert [each["assumed"] for each in ended.json["assumptions"]] == ["Express"]
+    else:
+        assert "Assumed, since nobody answered:\n- Which framework? Express (lead > coder)" in ended.out
+        assert ended.err.count("Which framework?") == 1
+
+
+def test_the_command_line_keeps_running_unattended_without_a_default() -> None:
+    ended = upcall("run", TASK, "--unattended", "--json")
+    assert (ended.status, ended.json["status"], ended.json["questions"]) == (0, "completed", [])
+    assert (ended.json["assumptions"], "with Express" in ended.json["result"]) == ([], True)
+
+
+# -- budgets ----------------------------------------------------------------------------------------------------------
+
+SUBJECTS = ["color", "port", "database", "host"]
+
+
+def about(subject: str, **fields: Any) -> Call:
+    return ask(f"Which {subject}?", **fields)
+
+
+async def test_beyond_the_budget_of_the_run_the_asker_is_told_so() -> None:
+    model, team = solo(about("color"), about("port"), about("host"), about("database", default="SQLite"), "Done.")
+    run = await app_of(team, max_questions_run=2).start("Build it")
+    run = await app_of(team).answer(run.id, "red")
+    done = await app_of(team).answer(run.id, "80")
+    limit = "This was not put to the user: 2 questions of this run were, the limit"
+    assert (done.result, by_whom(done)) == ("Done.", ["human", "human", "policy", "policy"])
+    assert told(model)[2:] == [
+        f"{limit}. Do not take this as consent; do without, or say what stays open.",
+        f"{limit}; assumed: SQLite. Go on with this and list it as an assumption.",
+    ]
+
+
+async def test_of_questions_asked_at_once_the_first_ones_are_put() -> None:
+    model, team = solo(Calls([about(subject) for subject in SUBJECTS]), "Done.")
+    run = await app_of(team, max_questions_run=3).start("Build it")
+    assert [question.question for question in run.questions] == ["Which color?", "Which port?", "Which database?"]
+    done = await app_of(team).answer(run.id, {question.id: "x" for question in run.questions})
+    assert (done.result, len([each for each in told(model) if "the limit" in each])) == ("Done.", 1)
+
+
+async def test_what_does_not_reach_the_human_does_not_count() -> None:
+    model, team = solo(about("color"), about("port"), about("host"), about("host"), "Done.")
+    app = app_of(team, max_questions_run=1, facts={"color": "red", "port": 80})
+    run = await app.start("Build it")
+    done = await app_of(team).answer(run.id, "localhost")
+    assert told(model) == ["red", "80", "localhost", "localhost"]
+    assert by_whom(done) == ["facts", "facts", "human", "ledger"]
+
+
+async def test_with_a_budget_of_nothing_nobody_is_asked() -> None:
+    done = await app_of(solo(about("color"), "Done.")[1], max_questions_run=0).start("Build it")
+    assert (done.result, by_whom(done)) == ("Done.", ["policy"])
+
+
+async def test_several_that_ask_the_same_count_once() -> None:
+    model = model_of(lead=[at_once("one", "two"), "Done."], one=[ask(), "1"], two=[ask(), "2"])
+    run = await app_of(tree(model, "one", "two"), max_questions_run=1).start("Build it")
+    assert (len(run.questions), len(run.repeated), run.answers) == (1, 1, ())
+
+
+async def test_the_questions_of_the_planner_have_a_limit_of_their_own() -> None:
+    details = [{"aspect": "x", "clarification_question": f"Which {each}?"} for each in SUBJECTS]
+    unclear = json.dumps({"needs_clarification": True, "ambiguity_details": details})
+    model = ScriptedModelClient(script(planner=[unclear]))
+    run = await Upcall(model, store="runs.db", settings=Settings.read(None, max_questions_run=0)).start(TASK)
+    assert len(run.questions) == 4
+
+
+async def test_a_risk_beyond_the_budget_is_no_consent() -> None:
+    model, team = solo(about("color"), RISK, "Done.")
+    run = await app_of(team, max_questions_run=1).start("Build it")
+    done = await app_of(team).answer(run.id, "red")
+    assert done.answers[1].outcome is Outcome.EXPIRED
+    assert "Do not take this as consent" in told(model)[1]
+
+
+# -- what is told and stored ------------------------------------------------------------------------------------------
+
+
+async def items_of(app: Upcall, **choices: Any) -> list[Any]:
+    return [item async for item in app.start_stream("Build it", **choices)]
+
+
+async def test_the_stream_tells_who_answered_and_requests_nothing() -> None:
+    model = model_of(lead=[at_once("one"), "Done."], one=[ask(), "1"])
+    items = await items_of(app_of(tree(model, "one")), facts={"framework": "Express"})
+    (thought,) = [item for item in items if isinstance(item, ThoughtEvent)]
+    assert thought.content == "Which framework should I use? - Express (facts: the fact 'framework' (this run))"
+    assert json.loads(thought.metadata["upcall.questions"])[0]["path"] == ["lead", "one"]
+    assert not any(isinstance(item, UserInputRequestedEvent) for item in items)
+    kinds = [type(item).__name__ for item in items if getattr(item, "metadata", {}).get("upcall.path") == "lead/one"]
+    assert kinds[:3] == ["ToolCallRequestEvent", "ThoughtEvent", "ToolCallExecutionEvent"]
+
+
+async def test_one_request_is_told_for_several_questions_of_one_meaning() -> None:
+    model = model_of(lead=[at_once("one", "two"), "."], one=[ask(), "1"], two=[ask(), "2"])
+    items = await items_of(app_of(tree(model, "one", "two")))
+    requested = [item.request_id for item in items if isinstance(item, UserInputRequestedEvent)]
+    assert requested == [question.id for question in items[-1].questions]
+
+
+async def test_what_is_assumed_is_told_in_the_place_of_the_request() -> None:
+    _, team = solo(ask(default="Express"), "Done.")
+    items = await items_of(app_of(team), unattended=True)
+    assert not any(isinstance(item, UserInputRequestedEvent) for item in items)
+    (thought,) = [item for item in items if isinstance(item, ThoughtEvent)]
+    assert "assumed: Express" in thought.content
+
+
+async def test_an_answer_of_a_rung_cannot_be_overruled_silently() -> None:
+    _, team = solo(ask(), "Done.")
+    done = await app_of(team, facts={"framework": "Express"}).start("Build it")
+    asked = done.closed[0].id
+    with pytest.raises(AlreadyAnswered, match=r"was answered by facts \(the fact 'framework'.*upcall fork RUN"):
+        await app_of(team).answer(done.id, {asked: "Flask"})
+    assert (await app_of(team).answer(done.id, {asked: "Express"})).answers == done.answers
+
+
+async def test_the_same_answer_again_is_harmless_also_after_the_ledger_gave_it() -> None:
+    _, team = solo(ask(), ask("What framework do you want?"), "Done.")
+    asked = await app_of(team).start("Build it")
+    done = await app_of(team).answer(asked.id, "Express")
+    assert (await app_of(team).answer(asked.id, "Express")).answers == done.answers
+
+
+async def test_a_cancelled_run_closes_repeated_questions_too() -> None:
+    model = model_of(lead=[at_once("one", "two"), "."], one=[ask(), "1"], two=[ask(), "2"])
+    asked = await app_of(tree(model, "one", "two")).start("Build it")
+    cancelled = await app_of(tree(model, "one", "two")).cancel(asked.id)
+    assert [answer.outcome for answer in cancelled.answers] == [Outcome.CANCELLED] * 2
+    assert not cancelled.open_questions
+
+
+@pytest.mark.parametrize("below", [True, False])
+async def test_a_member_of_an_inner_team_is_answered_under_its_whole_path(below: bool) -> None:
+    """The team nested in an agent, or a member of the root team."""
+    model = ScriptedModelClient({"<lead>": [Call("crew", {"task": "x"}), "Done."], "<one>": [ask(), "1"]})
+
+    def team() -> Team:
+        member = PausableAgent("one", model, system_message="<one>")
+        crew = NestedTeam(RoundRobinGroupChat([member], max_turns=1), name="crew")
+        outermost = PausableAgent("lead", model, system_message="<lead>", agents=[crew]) if below else crew
+        stops = HandoffTermination("user") | TextMessageTermination(outermost.name)
+        return Swarm([outermost], termination_condition=stops)
+
+    done = await app_of(team, facts={"framework": "Express"}).start("Build it")
+    assert (done.status, told(model, "<one>")) == (RunStatus.COMPLETED, ["Express"])
+    assert done.closed[0].path == (("lead", "crew", "one") if below else ("crew", "one"))
+
+
+async def test_a_stock_team_as_a_member_is_part_of_the_path_too() -> None:
+    model = ScriptedModelClient({"<one>": [ask(), "1"], "<two>": [ask(), "2"]})
+
+    def team() -> Team:
+        def crew(name: str, member: str) -> Team:
+            agent = PausableAgent(member, model, system_message=f"<{member}>")
+            return RoundRobinGroupChat([agent], max_turns=1, name=name)
+
+        return RoundRobinGroupChat([crew("first", "one"), crew("second", "two")], max_turns=2)
+
+    asked = await app_of(team).start("Build it")
+    done = await app_of(team).answer(asked.id, "Express")
+    assert (done.status, told(model, "<two>")) == (RunStatus.COMPLETED, ["Express"])
+    assert [question.path for question in done.closed] == [("first", "one"), ("second", "two")]
+
+
+async def test_without_a_driver_every_question_goes_up() -> None:
+    model = model_of(lead=[at_once("one", "two"), "."], one=[ask(), "1"], two=[ask(), "2"])
+    result = await tree(model, "one", "two")().run(task="Build it")
+    assert isinstance(result.messages[-1], BaseChatMessage)
+    assert len(json.loads(result.messages[-1].metadata["upcall.questions"])) == 2

@@ -1,0 +1,58 @@
+"""The comparison runs on our side alone, so that a change of the public API is noticed early."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+import upcall
+
+BENCHMARKS = ROOT / "benchmarks"
+SOURCES = Path(upcall.__file__).parent.parent
+
+
+def test_a_cell_gives_the_figure_and_its_ratio_to_ours() -> None:
+    compare = _module("compare")
+    figures = {("depth 2", "bytes at pause"): {"upcall_": [2000, 1000, 4000], "langgraph_": [16000, 18000, 17000]}}
+    rows = [("depth 2", "KB", figures["depth 2", "bytes at pause"])]
+    table = compare._table(rows, ["upcall_", "langgraph_"]).splitlines()
+    assert table[0] == "| | upcall | langgraph |"
+    assert table[2] == "| depth 2 | 2.0 | 17.0 (8.50) |"
+
+
+@pytest.mark.slow
+def test_our_side_of_the_comparison_runs(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    options = ["--quick", "--systems", "upcall_", "--scenarios", "two in parallel", "ask again"]
+    command = [sys.executable, str(BENCHMARKS / "compare.py"), "--python", sys.executable, "--json", str(figures)]
+    done = subprocess.run(
+        [*command, *options],
+        env={**os.environ, "PYTHONPATH": str(SOURCES)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    measured = json.loads(figures.read_text())
+    assert measured["two in parallel/calls a run"]["upcall_"] == [10]
+    assert measured["ask again/calls a run"]["upcall_"] == [7]
+    assert measured["ask again/bytes at pause"]["upcall_"][0] > 0
+    assert "| ask again |" in done.stdout
+
+
+def _module(name: str):  # type: ignore[no-untyped-def]
+    """A benchmark is a script, so that it is loaded by its file."""
+    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

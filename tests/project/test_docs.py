@@ -1,0 +1,93 @@
+"""What the documentation says is what the code does."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from doc_session import Session, blocks_of
+from places import ROOT
+
+import upcall.testing
+import upcall.ui.diagrams
+from upcall.runs.run import TRANSITIONS, RunStatus
+from upcall.settings import Settings
+
+SLOW = ("docs/settings.md", "docs/start.md", "docs/guides/operating-the-store.md")
+"""What takes more than five seconds: `upcall` is started again and again, or waits for a collector of traces."""
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def transitions_as_markdown() -> str:
+    rows = [
+        f"| `{status}` | {', '.join(f'`{each}`' for each in RunStatus if each in TRANSITIONS[status]) or '(over)'} |"
+        for status in RunStatus
+    ]
+    return "\n".join(["| status | may be followed by |", "|---|---|", *rows])
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/reference/shapes.md"])
+def test_the_states_in_the_documentation_are_those_of_the_table(page: str) -> None:
+    """Set UPCALL_UPDATE_DOCS=1 to write them."""
+    text = (ROOT / page).read_text()
+    pattern = re.compile(r"(<!-- transitions -->\n).*?(<!-- /transitions -->)", re.DOTALL)
+    wanted = pattern.sub(lambda found: f"{found[1]}\n{transitions_as_markdown()}\n\n{found[2]}", text)
+    assert "| status | may be followed by |" in wanted
+    if os.environ.get("UPCALL_UPDATE_DOCS"):
+        (ROOT / page).write_text(wanted)
+    assert (ROOT / page).read_text() == wanted
+
+
+def test_every_setting_is_documented() -> None:
+    text = (ROOT / "docs" / "settings.md").read_text()
+    assert [name for name in Settings.model_fields if f"| `{name}` |" not in text] == []
+
+
+def named(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=named(page), marks=[pytest.mark.slow] * (named(page) in SLOW)) for page in PAGES]
+)
+def test_every_block_of_a_page_does_what_the_page_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    session = [sys.executable, ROOT / "tests" / "doc_session.py", page]
+    done = subprocess.run(session, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("marked", ["{ .python .notebok }", "{ .text .ouput }", "{ .bash .x }", "console", "py"])
+def test_a_block_that_nobody_would_run_is_an_error(marked: str, tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text(f"```{marked}\nraise ValueError\n```\n")
+    (block,) = blocks_of(tmp_path / "page.md")
+    with pytest.raises(ValueError, match="nobody runs it"):
+        Session().do(block)
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    described = set(re.findall(r"^::: (\S+)$", pages, re.MULTILINE))
+    public = {f"{module.__name__}.{name}" for module in (upcall, upcall.testing) for name in module.__all__}
+    assert public - described == set()
+    pictures = {f"upcall.pictures.{_home(getattr(upcall.pictures, name))}" for name in upcall.ui.diagrams.__all__}
+    assert pictures - described == set()
+
+
+def _home(function: Callable[..., object]) -> str:
+    return f"{function.__module__.rpartition('.')[2]}.{function.__name__}"

@@ -1,0 +1,150 @@
+"""The scripts in `examples/`, each run as it stands in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from queue import Queue
+from threading import Thread
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+from places import ROOT
+
+from upcall import Upcall, run_sync
+
+FOLDER = ROOT / "examples"
+EXAMPLES = sorted(FOLDER.glob("*.py"))
+SECONDS = 60
+MOST_LINES = 40
+
+
+@contextmanager
+def started(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """The process of an example, in the folder of the test. It is gone afterwards."""
+    process = subprocess.Popen(
+        [sys.executable, str(FOLDER / name), *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONWARNINGS": "error::ResourceWarning"},
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def said_by(name: str, typed: str) -> str:
+    """What an example prints where this is typed."""
+    with started(name) as process:
+        out, error = process.communicate(typed, timeout=SECONDS)
+    assert (process.returncode, error) == (0, "")
+    return out
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_short_and_says_how_to_run_it(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= MOST_LINES
+    assert f"Run it: python examples/{path.name}" in text
+
+
+def test_the_readme_lists_every_example() -> None:
+    readme = (FOLDER.parent / "README.md").read_text()
+    assert [path.name for path in EXAMPLES if f"(examples/{path.name})" not in readme] == []
+
+
+def test_a_tool_asks_and_goes_on() -> None:
+    out = said_by("ask_from_a_tool.py", "aisle\n1\n")
+    assert "Which seat to Oslo? (window, aisle)" in out
+    assert out.endswith("Done. Booked a seat to Oslo: aisle. Meal: soup.\n")
+
+
+def test_a_batch_asks_as_often_as_its_budget_says() -> None:
+    out = said_by("batch.py", "Rust\nPython\n")
+    assert out.count("Which licence? MIT (facts)") == 4
+    languages = [line.removeprefix("  Which language? ") for line in out.splitlines() if line.startswith("  Which l")]
+    assert languages[1::2] == ["Rust (human)", "Python (human)", "Python (policy)", "Python (policy)"]
+    assert {run.status for run in run_sync(Upcall(store="batch.db").list())} == {"completed"}
+
+
+def test_a_nested_agent_of_an_own_team_asks() -> None:
+    out = said_by("own_team.py", "3.12\n")
+    assert "writer: def parse(text): ..." in out
+    assert out.endswith("lead > tester: Which Python? Reported: The tests pass on 3.12.\n")
+
+
+def test_a_job_goes_on_when_a_file_of_answers_appears_also_if_it_was_killed_meanwhile() -> None:
+    with started("answer_file.py") as job:
+        assert job.stdout is not None
+        line = job.stdout.readline()
+    questions = next(Path().glob("*.questions.json"))
+    assert questions.name in line
+    (question,) = json.loads(questions.read_text())
+    answers = Path(questions.name.replace("questions", "answers"))
+    with started("answer_file.py") as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == line
+        answers.write_text('{"another": "Express"}')
+        assert job.stdout.readline() == f"Unknown question 'another'. Open questions: {question['id']}.\n"
+        assert job.stdout.readline() == line
+        answers.write_text('{"' + question["id"])
+        answers.write_text(json.dumps({question["id"]: "Express"}))
+        out, error = job.communicate(timeout=SECONDS)
+    assert (job.returncode, error) == (0, "")
+    assert "with Express" in out
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """What is posted goes to the queue of the server."""
+
+    def do_POST(self) -> None:
+        self.server.told.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))  # type: ignore[attr-defined]
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def receiver() -> Iterator[tuple[str, Queue[dict[str, Any]]]]:
+    """A server on loopback: its URL, and what is posted to it."""
+    with HTTPServer(("127.0.0.1", 0), Receiver) as server:
+        told: Queue[dict[str, Any]] = Queue()
+        server.told = told  # type: ignore[attr-defined]
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/", told
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_question_goes_to_a_url_and_its_answer_comes_back() -> None:
+    with receiver() as (url, told), started("webhook.py", url) as process:
+        asked = told.get(timeout=SECONDS)
+        (question,) = asked["questions"]
+        assert (question["question"], question["path"]) == ("Which framework?", ["lead", "coder"])
+        with pytest.raises(HTTPError, match="400"):
+            urlopen(asked["reply_to"], json.dumps({"another": "Express"}).encode(), timeout=SECONDS)
+        assert told.get(timeout=SECONDS) == asked
+        answer = json.dumps({question["id"]: "Express"}).encode()
+        with urlopen(asked["reply_to"], answer, timeout=SECONDS) as response:
+            assert response.read() == b"completed\n"
+        done = told.get(timeout=SECONDS)
+        process.communicate(timeout=SECONDS)
+    assert (process.returncode, done["status"], done["id"]) == (0, "completed", asked["id"])
+    assert "with Express" in done["result"]

@@ -1,0 +1,195 @@
+"""Every item of the documents that describe the system is shown by a test that names it."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+
+import pytest
+from places import ROOT, TESTS
+
+PAGE = ROOT / "docs" / "requirements.md"
+DOCUMENTS: dict[str, dict[str, str]] = tomllib.loads((TESTS / "requirements.toml").read_text())
+ITEMS = {item: wording for items in DOCUMENTS.values() for item, wording in items.items()}
+OBLIGATORY = ("S0", "S2", "S3", "X")
+"""The documents whose items must all be shown by a test; the others are built later."""
+
+BAR = r"\|"
+"""A `|` within a cell of a Markdown table."""
+
+NAMED = 3
+"""How many tests the page names for one item."""
+
+ID = r"\b(S\d-|X)(\d\w*)"
+CLAIM = re.compile(rf"{ID}(?:\s*(?:\bto\b|\.\.)\s*{ID})?")
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+INTRO = """\
+# Requirements
+
+Five documents describe what the system does. Here they are taken apart into items, each with the tests that show it: a
+test names the items in its docstring or in the id of a parameter. Written by
+`UPCALL_UPDATE_DOCS=1 pytest tests/test_requirements.py`; an item without a test fails there,
+unless it stands under "Not obligatory yet".
+"""
+LATER = """\
+## Not obligatory yet
+
+These are built later. What there is of them is shown by tests already.
+"""
+
+
+def claims_of(text: str) -> Iterator[str]:
+    """The ids in a text, with all that stand in a range; a range that makes no sense is given as it is."""
+    for found in CLAIM.finditer(text):
+        document, first, other, last = found.groups()
+        if last and document == other and (first + last).isdigit() and int(first) < int(last):
+            yield from (f"{document}{number:0{len(first)}}" for number in range(int(first), int(last) + 1))
+        else:
+            yield found[0]
+
+
+def functions_in(scope: ast.Module | ast.ClassDef, prefix: str) -> Iterator[tuple[str, Function]]:
+    for node in scope.body:
+        if isinstance(node, ast.ClassDef):
+            yield from functions_in(node, f"{prefix}::{node.name}")
+        elif isinstance(node, Function) and node.name.startswith("test_"):
+            yield f"{prefix}::{node.name}", node
+
+
+def with_constants(node: ast.AST, constants: Mapping[str, ast.AST]) -> Iterator[ast.AST]:
+    """All nodes below one, and below what its names stand for: parameters are often shared by several tests."""
+    for each in ast.walk(node):
+        yield each
+        if isinstance(each, ast.Name) and each.id in constants:
+            rest = {name: value for name, value in constants.items() if name != each.id}
+            yield from with_constants(constants[each.id], rest)
+
+
+def words_of(test: Function, constants: Mapping[str, ast.AST]) -> Iterator[str]:
+    """The docstring of a test and the ids of its parameters."""
+    yield ast.get_docstring(test) or ""
+    for decorator in test.decorator_list:
+        for node in with_constants(decorator, constants):
+            if isinstance(node, ast.keyword) and node.arg in ("id", "ids"):
+                for each in ast.walk(node.value):
+                    if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                        yield each.value
+
+
+def shown_in(source: str, name: str) -> dict[str, list[str]]:
+    """The tests of one file by the items that they name."""
+    module, shown = ast.parse(source), dict[str, list[str]]()
+    constants = {
+        target.id: node.value
+        for node in module.body
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    }
+    for test, node in functions_in(module, name):
+        claims = [claim for text in words_of(node, constants) for claim in claims_of(text)]
+        for claim in dict.fromkeys(claims):
+            shown.setdefault(claim, []).append(test)
+    return shown
+
+
+@pytest.fixture(scope="module")
+def shown() -> dict[str, list[str]]:
+    """All tests by the items that they name."""
+    found = dict[str, list[str]]()
+    for file in sorted(TESTS.glob("test_*.py")):
+        for claim, tests in shown_in(file.read_text(), file.name).items():
+            found.setdefault(claim, []).extend(tests)
+    return found
+
+
+def as_row(item: str, tests: Sequence[str]) -> str:
+    named = [f"`{test}`" for test in tests[:NAMED]]
+    more = [f"+{len(tests) - NAMED} more"] if len(tests) > NAMED else []
+    cells = (item, ITEMS[item], ", ".join([*named, *more]) or "no test yet")
+    return f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |"
+
+
+def as_page(shown: Mapping[str, Sequence[str]]) -> str:
+    def section(heading: str, level: str) -> str:
+        rows = [as_row(item, shown.get(item, [])) for item in DOCUMENTS[heading]]
+        return "\n".join([f"{level} {heading}", "", "| item | what it says | shown by |", "|---|---|---|", *rows, ""])
+
+    now = [heading for heading in DOCUMENTS if heading.startswith(OBLIGATORY)]
+    later = [heading for heading in DOCUMENTS if heading not in now]
+    parts = [INTRO, *(section(each, "##") for each in now), LATER, *(section(each, "###") for each in later)]
+    return "\n".join(parts)
+
+
+def test_every_id_in_a_test_names_an_item(shown: Mapping[str, Sequence[str]]) -> None:
+    assert {claim: tests for claim, tests in shown.items() if claim not in ITEMS} == {}
+
+
+def test_every_obligatory_item_is_shown_by_a_test(shown: Mapping[str, Sequence[str]]) -> None:
+    missing = [item for item in ITEMS if item.startswith(OBLIGATORY) and item not in shown]
+    assert not missing, f"{len(missing)} items without a test: {', '.join(missing)}"
+
+
+def test_the_page_says_what_the_tests_show(shown: Mapping[str, Sequence[str]]) -> None:
+    wanted = as_page(shown)
+    if os.environ.get("UPCALL_UPDATE_DOCS"):
+        PAGE.write_text(wanted)
+    written = PAGE.read_text() if PAGE.exists() else ""
+    assert written == wanted, "UPCALL_UPDATE_DOCS=1 pytest tests/test_requirements.py writes the page"
+
+
+@pytest.mark.parametrize(
+    ("text", "claims"),
+    [
+        ("S0-18", ["S0-18"]),
+        ("S0-07, S0-08: in order", ["S0-07", "S0-08"]),
+        ("S2-09 to S2-11, and X4.", ["S2-09", "S2-10", "S2-11", "X4"]),
+        ("S0-31..S0-33", ["S0-31", "S0-32", "S0-33"]),
+        ("S2-39\nto S2-40", ["S2-39", "S2-40"]),
+        ("X9 to X11", ["X9", "X10", "X11"]),
+        ("S0-64 to S0-66", ["S0-64", "S0-65", "S0-66"]),
+        ("S0-7, S2-18a", ["S0-7", "S2-18a"]),
+        ("S0-09 to S0-08", ["S0-09 to S0-08"]),
+        ("S0-09 to S2-10", ["S0-09 to S2-10"]),
+        ("the scenario of S4, GPT-4", []),
+    ],
+)
+def test_ids_are_read_alone_in_lists_and_in_ranges(text: str, claims: list[str]) -> None:
+    assert list(claims_of(text)) == claims
+
+
+def test_ids_are_read_from_docstrings_and_parameters_of_tests_alone() -> None:
+    source = '''
+"""S0-01"""
+WORDS: list[Any] = [pytest.param("yes", id="S0-58 yes")]
+EACH = pytest.mark.parametrize("word", WORDS)
+
+def helper():
+    """S0-02"""
+
+@EACH
+async def test_words(word):
+    """S0-03"""
+    helper("S0-04")
+
+class TestMore:
+    """S0-05"""
+
+    @pytest.mark.parametrize("word", ["a", "b"], ids=["S0-59 a", "S0-59 b"])
+    def test_more(self, word):
+        """S0-03 again"""
+'''
+    assert shown_in(source, "test_it.py") == {
+        "S0-03": ["test_it.py::test_words", "test_it.py::TestMore::test_more"],
+        "S0-58": ["test_it.py::test_words"],
+        "S0-59": ["test_it.py::TestMore::test_more"],
+    }
+
+
+def test_a_row_is_short_and_has_three_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ITEMS, "S9-01", "this | that")
+    assert as_row("S9-01", ["a", "b", "c", "d", "e"]) == "| S9-01 | this \\| that | `a`, `b`, `c`, +2 more |"
+    assert as_row("S9-01", []) == "| S9-01 | this \\| that | no test yet |"

@@ -1,0 +1,335 @@
+"""Settings: where they come from, and what a wrong one says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from upcall import Settings
+from upcall.errors import ConfigurationError
+from upcall.execution.model_clients import ModelClients, uses_demo
+from upcall.testing import ScriptedModelClient
+
+KEY = "sk-very-secret"
+
+
+def test_the_command_line_wins_over_environment_over_dotenv_over_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("upcall.yaml").write_text("model: from-yaml\nuser: from-yaml\nstore: from-yaml\nmax_turns: 7\n")
+    Path(".env").write_text("UPCALL_MODEL=from-dotenv\nUPCALL_USER=from-dotenv\nUPCALL_STORE=from-dotenv\nOTHER=1\n")
+    monkeypatch.setenv("UPCALL_MODEL", "from-env")
+    monkeypatch.setenv("UPCALL_USER", "from-env")
+    read = Settings.read(model="explicit")
+    assert (read.model, read.user, read.store, read.max_turns) == ("explicit", "from-env", "from-dotenv", 7)
+
+
+def test_a_named_configuration_is_read_instead_of_the_default_one() -> None:
+    Path("upcall.yaml").write_text("model: default\n")
+    Path("mine.yaml").write_text("model: mine\n")
+    assert Settings.read(Path("mine.yaml")).model == "mine"
+
+
+@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "UPCALL_API_KEY"])
+@pytest.mark.parametrize("in_dotenv", [True, False])
+def test_the_key_is_read_from_either_name(name: str, in_dotenv: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if in_dotenv:
+        Path(".env").write_text(f"{name}={KEY}\n")
+    else:
+        monkeypatch.setenv(name, KEY)
+    key = Settings.read().api_key
+    assert key is not None
+    assert key.get_secret_value() == KEY
+
+
+def test_the_key_is_not_shown() -> None:
+    read = Settings.read(api_key=KEY, model="m")
+    assert KEY not in repr(read) + str(read) + read.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("yaml", "says"),
+    [
+        (
+            "modle: gpt-4o\n",
+            "upcall.yaml, line 1: unknown setting 'modle'; did you mean 'model'? Known: admins, agents, ",
+        ),
+        ("stream: true\nzzz: 1\n", "line 2: unknown setting 'zzz'. Known: admins"),
+        ("store: s\ntimeout: soon\n", "upcall.yaml, line 2: timeout = 'soon' is wrong: Input should be a valid number"),
+        ("max_rounds: 0\n", "line 1: max_rounds = 0 is wrong: Input should be greater than or equal to 1"),
+        ("max_turns: yes\n", "max_turns = True is wrong: Input should be a number"),
+        ("timeout: .inf\n", "timeout = inf is wrong: Input should be a finite number"),
+        ("at_plan_limit: ask\n", "at_plan_limit = 'ask' is wrong: Input should be 'approve', 'reject' or 'pause'"),
+        ("verbose: maybe\n", "valid boolean, unable to interpret input, or Input should be a valid list."),
+        ("verbose:\n- lead\n- cook\n", "line 3: verbose.1 = 'cook' is wrong: Input should be 'classifier', 'clari"),
+        ("data_sources: documents\n", "data_sources = 'documents' is wrong: Input should be a valid list"),
+        ("user_info: {name: [a]}\n", "user_info.name is wrong: Input should be a valid string"),
+        ("agents:\n  cook: {model: m}\n", "line 2: unknown setting 'cook' in agents. Known: clarifier, classifier,"),
+        (
+            "agents:\n  coder:\n    modle: m\n",
+            "line 3: unknown setting 'modle' in agents.coder; did you mean 'model'? Known: model, base_url, ",
+        ),
+        ("llms:\n  mine:\n    url: m\n", "line 3: unknown setting 'url' in llms.mine. Known: model, base_url, "),
+        ("llms:\n  mine: gpt-4o\n", "line 2: llms.mine = 'gpt-4o' is wrong: Input should be a valid dictionary"),
+        ("tools:\n- config: {}\n", "line 2: tools.0 has no provider"),
+        ("tools: 3\n", "tools = 3 is wrong: Input should be a valid list"),
+        ("agents: 3\n", "agents = 3 is wrong: Input should be a valid dictionary"),
+        ("model: [a\n", "upcall.yaml, line 2 is not valid YAML: expected ',' or ']', but got '<stream end>'."),
+        ("model:\n\tx: 1\n", "line 2 is not valid YAML: found character '\\t' that cannot start any token."),
+        ("model: a\n---\nmodel: b\n", "line 2 is not valid YAML: but found another document."),
+        ("user: u\nmodel: 2026-13-45\n", "upcall.yaml, line 2: this is no timestamp; write text in quotes."),
+        ("max_turns: !!int three\n", "upcall.yaml, line 1: this is no int; write text in quotes."),
+        ("model: a\nstore: s\nmodel: b\n", "line 3: 'model' is given twice, first in line 1; keep one."),
+        ("agents:\n  coder:\n    model: a\n    model: b\n", "line 4: 'model' is given twice, first in line 3"),
+        ("model: a\n3: b\n", "line 2: the name '3' is no text; write it in quotes."),
+        ("[a]: b\n", "line 1: a name must be text, not a list or a mapping."),
+        ("model_info: &a\n  self: *a\n", "line 1: a value must not contain itself."),
+        ("- a\n- b\n", "must hold settings by name"),
+        ("\x00", "is not valid YAML"),
+        ("model: " + "[" * 5000, "is not valid YAML"),
+    ],
+    ids=lambda text: text[:30].replace("\n", " ").replace("\x00", "NUL"),
+)
+def test_a_wrong_configuration_is_said_in_one_line(yaml: str, says: str) -> None:
+    Path("upcall.yaml").write_text(yaml)
+    with pytest.raises(ConfigurationError) as refused:
+        Settings.read()
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_wrong_environment_variable_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPCALL_TIMEOUT", "soon")
+    with pytest.raises(ConfigurationError, match=r"Setting timeout = 'soon' is wrong: .* UPCALL_TIMEOUT or \.env"):
+        Settings.read()
+
+
+def test_what_the_environment_says_wrong_is_not_put_on_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("upcall.yaml").write_text("timeout: 3\n")
+    monkeypatch.setenv("UPCALL_TIMEOUT", "soon")
+    with pytest.raises(ConfigurationError) as refused:
+        Settings.read()
+    assert "upcall.yaml" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "says"),
+    [
+        ("UPCALL_AGENTS__COOK__MODEL", "agents.cook = 'cook' is wrong: Input should be 'classifier', "),
+        ("UPCALL_AGENTS__CODER__MODLE", "agents.coder.modle is unknown; did you mean 'model'? Known: model, base_url"),
+        ("UPCALL_AGENTS__CODER__AUTH", "agents.coder.auth is unknown. Known: model"),
+        ("UPCALL_FUNCTIONS__X__LLM", "UPCALL_FUNCTIONS__X__LLM: functions can be set in the YAML file only"),
+    ],
+)
+def test_a_wrong_nested_variable_is_said_without_its_value(
+    variable: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, KEY)
+    with pytest.raises(ConfigurationError) as refused:
+        Settings.read()
+    assert says in str(refused.value)
+    assert KEY not in str(refused.value)
+
+
+def test_an_unknown_variable_of_ours_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(".env").write_text("UPCALL_STOER=x\nOTHER=1\n")
+    for name in ("UPCALL_MODLE", "UPCALL_ZZZZZ", "UPCALL_UPDATE_DOCS", "UPCALL_USER_INFO__NAME", "UPCALL_MODEL__X"):
+        monkeypatch.setenv(name, "x")
+    assert Settings.read().notes == (
+        "UPCALL_MODEL__X is no setting; did you mean UPCALL_MODEL?",
+        "UPCALL_MODLE is no setting; did you mean UPCALL_MODEL?",
+        "UPCALL_STOER is no setting; did you mean UPCALL_STORE?",
+        "UPCALL_ZZZZZ is no setting.",
+    )
+
+
+def test_a_dotenv_that_is_not_utf_8_is_said() -> None:
+    Path(".env").write_bytes(b"UPCALL_MODEL=\xff\n")
+    with pytest.raises(ConfigurationError, match="Cannot read the settings"):
+        Settings.read()
+
+
+@pytest.mark.parametrize(
+    "yaml",
+    [
+        f"api_key: [{KEY}]\n",
+        f"model_client: {KEY}\n",
+        f"model: [{KEY}]\n",
+        f"llms: {{a: {{model_client: {KEY}}}}}\n",
+        f"agents: {{coder: {{api_key: {{a: {KEY}}}}}}}\n",
+        f"tools: {{provider: p, config: {{auth: {KEY}}}}}\n",
+        f"api_key: *{KEY}\n",
+        f"api_key: !{KEY} x\n",
+        f"model: m\napi_key {KEY}\n",
+    ],
+)
+def test_a_wrong_key_in_the_configuration_is_not_repeated(yaml: str) -> None:
+    Path("upcall.yaml").write_text(yaml)
+    with pytest.raises(ConfigurationError) as refused:
+        Settings.read()
+    assert KEY not in str(refused.value)
+
+
+def test_an_empty_configuration_is_no_error() -> None:
+    Path("upcall.yaml").write_text("# nothing yet\n")
+    assert Settings.read().store == "upcall.db"
+
+
+@pytest.mark.parametrize(
+    ("settings", "demo"),
+    [({}, True), ({"model": "demo"}, True), ({"model": "gpt-4o"}, False), ({"base_url": "http://x/v1"}, False)],
+)
+def test_the_demo_plays_where_no_model_is_configured(settings: dict[str, Any], demo: bool) -> None:
+    assert uses_demo(Settings.read(**settings)) is demo
+
+
+def test_one_client_serves_all_agents_but_those_with_a_model_of_their_own() -> None:
+    Path("upcall.yaml").write_text(f"model: gpt-4o\napi_key: {KEY}\nagents: {{coder: {{model: gpt-4.1}}}}\n")
+    clients = ModelClients(Settings.read())
+    assert clients("lead") is clients("planner")
+    assert clients("coder") is not clients("lead")
+
+
+def test_a_single_agent_can_have_another_server() -> None:
+    settings = Settings.read(model="demo", agents={"coder": {"model": "m", "base_url": "http://127.0.0.1:1/v1"}})
+    clients = ModelClients(settings)
+    assert isinstance(clients("lead"), ScriptedModelClient)
+    assert "OpenAI" in type(clients("coder")).__name__
+
+
+def test_any_model_client_can_be_given_as_a_component() -> None:
+    Path("upcall.yaml").write_text(
+        "model_client:\n  provider: autogen_ext.models.replay.ReplayChatCompletionClient\n"
+        "  config: {chat_completions: [hello]}\n"
+    )
+    assert type(ModelClients(Settings.read())("lead")).__name__ == "ReplayChatCompletionClient"
+
+
+@pytest.mark.parametrize(
+    "component", [{"provider": "no.such.Client", "config": {"api_key": KEY}}, {"provider": "nonsense"}, {}]
+)
+def test_a_component_that_cannot_be_loaded_is_said_without_its_key(component: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be loaded") as refused:
+        ModelClients(Settings.read(model_client=component))("lead")
+    assert KEY not in str(refused.value)
+
+
+def test_a_model_of_openai_needs_a_key_and_a_server_of_ones_own_does_not() -> None:
+    with pytest.raises(ConfigurationError, match="Set OPENAI_API_KEY"):
+        ModelClients(Settings.read(model="gpt-4o"))("lead")
+    ModelClients(Settings.read(model="mine", base_url="http://127.0.0.1:1/v1"))("lead")
+
+
+def test_what_a_model_can_do_may_be_set() -> None:
+    settings = Settings.read(model="m", base_url="http://127.0.0.1:1/v1", model_info={"structured_output": False})
+    info = ModelClients(settings)("lead").model_info
+    assert (info["structured_output"], info["function_calling"]) == (False, True)
+
+
+def test_only_the_documented_names_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BASE_URL", "http://elsewhere/v1")
+    monkeypatch.setenv("API_KEY", KEY)
+    read = Settings.read()
+    assert (read.base_url, read.api_key) == (None, None)
+
+
+def test_a_list_in_the_environment_that_is_no_json_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPCALL_DOCUMENTS", "docs")
+    with pytest.raises(ConfigurationError, match="written as JSON"):
+        Settings.read()
+
+
+def test_another_server_does_not_get_the_common_key() -> None:
+    settings = Settings.read(model="m", api_key=KEY, agents={"coder": {"base_url": "http://other/v1"}})
+    assert settings.for_agent("lead").api_key is not None
+    assert settings.for_agent("coder").api_key is None
+
+
+def test_a_run_that_cannot_keep_its_address_keeps_no_model_either() -> None:
+    assert Settings.read(model="m").started_with({}).model == "m"
+    assert Settings.read().started_with({"model": "kept", "base_url": "http://x/v1"}).model == "kept"
+
+
+# -- all that can be set ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_set_has_its_default() -> None:
+    read = Settings.read()
+    assert (read.enable_plan_approval, read.max_plan_iterations, read.at_plan_limit) == (False, 10, "approve")
+    assert (read.max_clarifications, read.skip_ambiguity_check, read.enable_escalation) == (3, False, True)
+    assert (read.max_history, read.max_context_chars, read.user_info) == (20, 24000, {})
+    assert (read.data_sources, read.prompts, read.verbose, read.log_response_max_chars) == (None, None, False, 2000)
+    assert (read.llms, read.tools, read.functions, read.notes) == ({}, [], {}, ())
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("max_plan_iterations", 0),
+        ("max_clarifications", 0),
+        ("max_history", 0),
+        ("max_context_chars", 1000),
+        ("log_response_max_chars", 1),
+    ],
+)
+def test_a_number_has_a_least_value(name: str, least: int) -> None:
+    Path("upcall.yaml").write_text(f"{name}: {least}\n")
+    assert getattr(Settings.read(), name) == least
+    Path("upcall.yaml").write_text(f"{name}: {least - 1}\n")
+    with pytest.raises(ConfigurationError, match=f"{name} = {least - 1} is wrong"):
+        Settings.read()
+
+
+@pytest.mark.parametrize(
+    ("value", "read"), [("true", True), ("1", True), ("no", False), ('["lead", "coder"]', ["lead", "coder"])]
+)
+def test_verbose_is_a_flag_or_names_agents(value: str, read: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPCALL_VERBOSE", value)
+    assert Settings.read().verbose == read
+
+
+def test_a_table_is_set_by_several_sources_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("upcall.yaml").write_text("user_info: {name: Alice, email: a@b.c}\n")
+    monkeypatch.setenv("UPCALL_USER_INFO__NAME", "Bob")
+    assert Settings.read().user_info == {"name": "Bob", "email": "a@b.c"}
+
+
+def test_anchors_are_filled_in_and_errors_in_them_have_their_line() -> None:
+    Path("upcall.yaml").write_text(
+        "llms:\n  small: &base\n    model: small\n    base_url: http://x/v1\n"
+        "  large:\n    <<: *base\n    model: large\n"
+    )
+    large = Settings.read().llms["large"]
+    assert (large.model, large.base_url) == ("large", "http://x/v1")
+    Path("upcall.yaml").write_text("llms:\n  small: &base\n    model: [1]\n  large:\n    <<: *base\n")
+    with pytest.raises(ConfigurationError, match=r"line 3: llms\.small\.model is wrong"):
+        Settings.read()
+
+
+def test_a_file_with_a_byte_order_mark_is_read() -> None:
+    Path("upcall.yaml").write_bytes(b"\xef\xbb\xbfmodel: m\n")
+    assert Settings.read().model == "m"
+
+
+def test_a_file_that_is_not_utf_8_is_said() -> None:
+    Path("upcall.yaml").write_bytes(b"model: \xff\n")
+    with pytest.raises(ConfigurationError, match="not UTF-8"):
+        Settings.read()
+
+
+def test_an_agent_with_a_server_but_no_model_does_not_play_the_demo() -> None:
+    settings = Settings.read(agents={"coder": {"base_url": "http://127.0.0.1:1/v1"}})
+    with pytest.raises(ConfigurationError, match="needs a model name"):
+        ModelClients(settings)("coder")
+
+
+def test_it_is_noted_who_plays_the_demo_where_others_have_a_model() -> None:
+    settings = Settings.read(agents={"coder": {"model": "m"}, "lead": {"model": "m"}})
+    assert settings.notes == (
+        "No common model is set, so the scripted demo plays classifier, clarifier, planner, researcher; set model.",
+    )
+
+
+def test_a_program_that_names_an_unknown_setting_is_told_so() -> None:
+    with pytest.raises(ConfigurationError, match="'modle'"):
+        Settings.read(modle="demo")

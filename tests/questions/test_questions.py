@@ -1,0 +1,334 @@
+"""The two values that travel: what they accept, what they look like as text, and what they are as JSON."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from upcall import identity
+from upcall.questions.answer import Answer, AnsweredBy, Outcome
+from upcall.questions.question import (
+    MAX_LABEL_CHARS,
+    MAX_OPTIONS,
+    MAX_QUESTION_CHARS,
+    ClarificationType,
+    Option,
+    Question,
+)
+
+NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+
+
+def question(**fields: Any) -> Question:
+    return Question(**{"id": "q1", "question": "Which framework?", "asked_at": NOON, **fields})
+
+
+def answer(**fields: Any) -> Answer:
+    return Answer(**{"question_id": "q1", "answered_at": NOON, **fields})
+
+
+# -- what a question accepts ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("camel", "snake", "value"),
+    [
+        ("clarificationType", "clarification_type", ClarificationType.SUGGESTION),
+        ("allowFreeText", "allow_free_text", False),
+        ("multiSelect", "multi_select", True),
+        ("askedAt", "asked_at", NOON),
+        ("expiresAt", "expires_at", NOON),
+    ],
+)
+def test_a_question_reads_camel_case(camel: str, snake: str, value: object) -> None:
+    """X8"""
+    asked = Question.model_validate({"question": "Which?", "options": ["A"], camel: value})
+    assert getattr(asked, snake) == value
+
+
+def test_an_answer_reads_camel_case() -> None:
+    """X8"""
+    assert Answer.model_validate({"questionId": "q1", "answeredAt": NOON}) == answer()
+
+
+def test_what_is_written_is_snake_case_in_data_and_in_the_schema() -> None:
+    """X8"""
+    written = [*question().model_dump(mode="json"), *Question.model_json_schema()["properties"]]
+    assert [name for name in written if name != name.lower()] == []
+
+
+def test_the_texts_of_a_question_are_trimmed() -> None:
+    """S1-28"""
+    asked = question(question="  Which?\n", context=" why ", header=" h ", options=[" A ", {"label": " B "}])
+    assert (asked.question, asked.context, asked.header) == ("Which?", "why", "h")
+    assert [option.label for option in asked.options] == ["A", "B"]
+
+
+@pytest.mark.parametrize("blank", ["", "  ", None, {}, {"label": ""}, {"label": " ", "description": None}])
+def test_an_option_that_says_nothing_is_dropped(blank: object) -> None:
+    """S1-28"""
+    assert question(options=["A", blank, "B"]).options == (Option(label="A"), Option(label="B"))
+
+
+def test_an_option_with_a_description_and_no_label_is_refused() -> None:
+    with pytest.raises(ValidationError, match="label"):
+        question(options=[{"label": "", "description": "the fast one"}])
+
+
+@pytest.mark.parametrize("options", [["A", "A"], ["Yes", "yes"], ["Straße", "STRASSE"], ["A", {"label": " a "}]])
+def test_two_options_of_one_label_are_refused(options: list[object]) -> None:
+    with pytest.raises(ValidationError, match="same label"):
+        question(options=options)
+
+
+def test_two_options_of_one_id_are_refused() -> None:
+    with pytest.raises(ValidationError, match="same id"):
+        question(options=[{"label": "A", "id": "x"}, {"label": "B", "id": "x"}])
+
+
+def test_without_options_free_text_must_be_allowed() -> None:
+    with pytest.raises(ValidationError, match="allow_free_text"):
+        question(options=[""], allow_free_text=False)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"question": ""},
+        {"question": " \n "},
+        {"question": "\x1b\x07"},
+        {"question": "x" * (MAX_QUESTION_CHARS + 1)},
+        {"question": "\ud800"},
+        {"question": 5},
+        {"question": None},
+        {"id": ""},
+        {"header": "x" * 81},
+        {"context": "x" * (MAX_QUESTION_CHARS + 1)},
+        {"default": "x" * (MAX_QUESTION_CHARS + 1)},
+        {"options": [str(number) for number in range(MAX_OPTIONS + 1)]},
+        {"options": ["x" * (MAX_LABEL_CHARS + 1)]},
+        {"options": [{"label": "A", "description": "x" * (MAX_QUESTION_CHARS + 1)}]},
+        {"options": "A, B"},
+        {"options": {"A": "a"}},
+        {"options": [1, 2]},
+        {"options": 0},
+        {"clarification_type": "curiosity"},
+        {"unknown": 1},
+    ],
+    ids=lambda fields: repr(fields)[:40],
+)
+def test_a_question_that_nobody_could_answer_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        question(**fields)
+
+
+def test_the_longest_question_with_the_most_options_is_accepted() -> None:
+    """S4-49"""
+    asked = question(question="x" * MAX_QUESTION_CHARS, options=[str(number) for number in range(MAX_OPTIONS)])
+    assert len(asked.options) == MAX_OPTIONS
+
+
+def test_control_characters_of_a_model_never_reach_a_terminal() -> None:
+    """Authority: what an agent says is data and is escaped in terminals"""
+    asked = question(
+        question="Delete \x1b[2Kall\rnothing?\x00",
+        context="\u202egnp.exe",
+        options=[{"label": "Y\x1b[8mes", "description": "\x9b2J"}],
+    )
+    assert [character for character in asked.as_text() if character < " " and character != "\n"] == []
+    assert "\u202e" not in asked.as_text()
+    assert "\x9b" not in asked.as_text()
+
+
+def test_an_option_cannot_pass_for_two() -> None:
+    shown = question(options=["A\n  2. B", "C"]).details()
+    assert shown[:2] == ["  1. A 2. B", "  2. C"]
+
+
+def test_a_question_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        question().question = "Another?"  # type: ignore[misc]  # that it is refused at run time too is the test
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["type first", "type last"])
+def test_a_risk_can_neither_be_skipped_nor_assumed(order: int) -> None:
+    """Authority: a risk_confirmation is answered by the human's own choice only"""
+    fields = {"clarification_type": "risk_confirmation", "required": False, "default": "Yes"}
+    asked = question(**dict(list(fields.items())[::order]))
+    assert (asked.required, asked.default) == (True, None)
+    assert "If nobody answers" not in asked.as_text()
+
+
+# -- how it travels up ------------------------------------------------------------------------------------------------
+
+
+def test_each_level_puts_its_name_and_its_call_in_front() -> None:
+    asked = question(path=("coder",), calls=("c3",)).raised_through("lead", "c2").raised_through("root", "c1")
+    assert asked.path == ("root", "lead", "coder")
+    assert asked.calls == ("c1", "c2", "c3")
+
+
+def test_raising_changes_nothing_but_path_and_calls() -> None:
+    asked = question(path=("coder",), options=["A"])
+    raised = asked.raised_through("lead", "c1")
+    assert raised.model_copy(update={"path": asked.path, "calls": asked.calls}) == asked
+
+
+def test_the_asker_is_the_innermost_agent() -> None:
+    assert question(path=("lead", "coder")).asker == "coder"
+    assert question().asker == "agent"
+
+
+# -- as text ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_question_as_text_stands_alone() -> None:
+    """S1-21, S1-32, S4-08"""
+    asked = question(
+        path=("lead", "coder"),
+        context="It shapes all files.",
+        options=["Express", {"label": "FastAPI", "description": "Python"}],
+        multi_select=True,
+        required=False,
+        default="Express",
+    )
+    assert asked.as_text().splitlines() == [
+        "coder (for lead) needs to know: Which framework?",
+        "  Reason: It shapes all files.",
+        "  1. Express",
+        "  2. FastAPI - Python",
+        "  Or answer in your own words.",
+        "  Several may be chosen, separated by commas.",
+        "  This question may be skipped.",
+        "  If nobody answers: Express",
+    ]
+
+
+def test_a_bare_question_is_one_line() -> None:
+    assert question(path=("coder",)).as_text() == "coder needs to know: Which framework?"
+
+
+def test_own_words_are_offered_only_where_they_are_allowed() -> None:
+    """S1-32"""
+    assert "own words" not in question(options=["A"], allow_free_text=False).as_text()
+
+
+@pytest.mark.parametrize(
+    ("asked", "tool", "line"),
+    [
+        ("Which password?", None, "goes to who asks only"),
+        ("Which password?", "deploy", "goes to the tool deploy only"),
+        ("密码是什么？", "deploy", "只交给工具 deploy"),
+    ],
+)
+def test_a_secret_question_says_who_gets_the_answer(asked: str, tool: str | None, line: str) -> None:
+    assert line in question(question=asked, secret=True, tool=tool).as_text()
+    assert line not in question(question=asked, tool=tool).as_text()
+
+
+def test_everybody_on_whose_behalf_is_asked_is_named() -> None:
+    assert question(path=("root", "lead", "coder")).asked_by() == "coder (for root > lead) needs to know"
+
+
+# -- as JSON ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_question_in_json_has_the_fields_of_the_contract() -> None:
+    contract = """id question header clarification_type context options allow_free_text multi_select required default
+    secret tool path calls asked_at expires_at assignee"""
+    assert list(question().model_dump(mode="json")) == contract.split()
+
+
+def test_an_answer_in_json_has_the_fields_of_the_contract() -> None:
+    contract = "question_id outcome text selected by user answered_at reason sealed"
+    assert list(answer().model_dump(mode="json")) == contract.split()
+
+
+def test_the_command_line_shows_a_question_as_agreed() -> None:
+    asked = question(clarification_type="approach_choice", path=("lead", "coder"), options=["Express", "FastAPI"])
+    shown = asked.model_dump(mode="json", exclude_none=True)
+    assert shown["options"] == [{"label": "Express"}, {"label": "FastAPI"}]
+    assert shown["path"] == ["lead", "coder"]
+    assert (shown["clarification_type"], shown["allow_free_text"]) == ("approach_choice", True)
+
+
+def test_a_question_survives_json() -> None:
+    asked = question(path=("lead", "coder"), calls=("a", "b"), options=["Ä", "日本"], expires_at=NOON, secret=True)
+    assert Question.model_validate_json(asked.model_dump_json()) == asked
+    assert Question.model_validate(json.loads(asked.model_dump_json(exclude_none=True))) == asked
+
+
+def test_an_answer_survives_json() -> None:
+    given = answer(text="Ä", selected=("Ä",), by=AnsweredBy.LEDGER, user="alice", outcome=Outcome.ASSUMED)
+    assert Answer.model_validate_json(given.model_dump_json()) == given
+
+
+def test_choices_are_closed() -> None:
+    """S1-12 and the contract"""
+    kinds = "missing_info ambiguous_requirement approach_choice risk_confirmation suggestion"
+    assert [kind.value for kind in ClarificationType] == kinds.split()
+    assert [each.value for each in Outcome] == ["answered", "skipped", "declined", "expired", "cancelled", "assumed"]
+    assert [each.value for each in AnsweredBy] == ["human", "facts", "ledger", "parent", "policy"]
+
+
+def test_what_is_not_said_is_missing_info_required_and_open() -> None:
+    """S1-12, S1-14 to S1-16"""
+    asked = Question(question="Which?")
+    assert asked.clarification_type is ClarificationType.MISSING_INFO
+    assert (asked.options, asked.allow_free_text, asked.required) == ((), True, True)
+
+
+def test_ids_and_the_clock_come_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "new_id", lambda: "abc")
+    monkeypatch.setattr(identity, "now", lambda: NOON)
+    assert (Question(question="Which?").id, Answer(question_id="abc").answered_at) == ("abc", NOON)
+
+
+# -- what the asking model reads --------------------------------------------------------------------------------------
+
+
+def test_an_answer_reads_as_the_words_of_the_human() -> None:
+    assert answer(text="Use Express").as_text() == "Use Express"
+
+
+def test_an_answer_that_only_selects_reads_as_its_labels() -> None:
+    assert answer(selected=("Express", "FastAPI")).as_text() == "Express, FastAPI"
+
+
+@pytest.mark.parametrize("text", ["", " ", "because"])
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_every_answer_says_something(outcome: Outcome, text: str) -> None:
+    assert answer(outcome=outcome, text=text).as_text().strip()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "says", "acts"),
+    [
+        (Outcome.SKIPPED, "skipped", "say what you assumed"),
+        (Outcome.DECLINED, "declined", "Do not ask again"),
+        (Outcome.EXPIRED, "Nobody answered in time", "Do not take this as consent"),
+        (Outcome.CANCELLED, "cancelled", "end your work"),
+        (Outcome.ASSUMED, "Nobody answered", "list it as an assumption"),
+    ],
+)
+def test_what_is_no_answer_says_so_and_what_to_do(outcome: Outcome, says: str, acts: str) -> None:
+    text = answer(outcome=outcome).as_text()
+    assert says in text
+    assert acts in text
+
+
+def test_the_reason_of_a_refusal_reaches_the_model() -> None:
+    assert "They said: too risky" in answer(outcome=Outcome.DECLINED, text="too risky").as_text()
+
+
+def test_what_is_assumed_reaches_the_model() -> None:
+    assert "assumed: Express." in answer(outcome=Outcome.ASSUMED, text="Express").as_text()
+
+
+def test_who_answered_and_when_does_not_change_what_is_said() -> None:
+    assert answer(text="A", user="alice").says_the_same(Answer(question_id="q1", text="A", by=AnsweredBy.FACTS))
+    assert not answer(text="A").says_the_same(answer(text="A", outcome=Outcome.DECLINED))

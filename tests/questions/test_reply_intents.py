@@ -1,0 +1,277 @@
+"""What a reply means depends on the stage of the run: a table of replies, read as they come from the human."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from upcall.errors import AnswerRefused
+from upcall.questions.answer import Answer, AnsweredBy, Outcome
+from upcall.questions.matching import match_answers
+from upcall.questions.question import ClarificationType, Question
+from upcall.questions.reply_intents import (
+    APPROVAL_WORDS,
+    REJECTION_WORDS,
+    SKIP_WORDS,
+    Verdict,
+    ends_clarification,
+    unwrapped,
+    verdict,
+)
+
+CLARIFYING = Question(question="Which countries?", path=("clarifier",))
+REVIEW = Question(
+    question="Do you approve this plan?",
+    clarification_type=ClarificationType.RISK_CONFIRMATION,
+    options=("Approve", "Reject"),
+    path=("planner",),
+)
+CHOICE = Question(question="Include archives?", options=("Yes", "No", "Continue"), path=("clarifier",))
+
+SKIPS, ANSWERS = True, False
+YES, NO, FEEDBACK = Verdict.APPROVED, Verdict.REJECTED, Verdict.FEEDBACK
+
+TABLE: list[tuple[str, bool, Verdict]] = [
+    # what both stages read alike, or only one of them reads
+    ("approve", ANSWERS, YES),
+    ("Approved", ANSWERS, YES),
+    ("yes", ANSWERS, YES),
+    ("ok", ANSWERS, YES),
+    ("go ahead", ANSWERS, YES),
+    ("looks good", ANSWERS, YES),
+    ("y", ANSWERS, YES),
+    ("accept", ANSWERS, YES),
+    ("reject", ANSWERS, NO),
+    ("rejected", ANSWERS, NO),
+    ("cancel", ANSWERS, NO),
+    ("stop", ANSWERS, NO),
+    ("abort", ANSWERS, NO),
+    ("skip", SKIPS, FEEDBACK),
+    ("done", SKIPS, FEEDBACK),
+    ("exit", SKIPS, FEEDBACK),
+    ("quit", SKIPS, FEEDBACK),
+    # what the stages read differently
+    ("no", SKIPS, NO),
+    ("n", SKIPS, NO),
+    ("proceed", SKIPS, YES),
+    ("continue", SKIPS, YES),
+    # case, blanks, full stops, quotes
+    ("OK!", ANSWERS, YES),
+    (" yes ", ANSWERS, YES),
+    ("\n\tYES\r\n", ANSWERS, YES),
+    ("No.", SKIPS, NO),
+    ("NO!!!", SKIPS, NO),
+    ("Go\n ahead.", ANSWERS, YES),
+    ("looks  good", ANSWERS, YES),
+    ("LOOKS GOOD", ANSWERS, YES),
+    ('"no"', SKIPS, NO),
+    ("'Approve'", ANSWERS, YES),
+    ("`approve`", ANSWERS, YES),
+    ("“proceed”", SKIPS, YES),
+    ("„reject“", ANSWERS, NO),
+    ("« stop »", ANSWERS, NO),
+    ("‘n’", SKIPS, NO),
+    ("yes\u00a0", ANSWERS, YES),
+    ("ＯＫ", ANSWERS, YES),
+    ("ｎｏ", SKIPS, NO),
+    ("Ａｐｐｒｏｖｅ！", ANSWERS, YES),
+    ("ｓｋｉｐ。", SKIPS, FEEDBACK),
+    # wrapped by a chat front end
+    ('{"query": "Approve"}', ANSWERS, YES),
+    ('{"query": " no "}', SKIPS, NO),
+    ('{ "query" : "skip", "id": 7 }', SKIPS, FEEDBACK),
+    ('{"query": "yes, but shorter"}', ANSWERS, FEEDBACK),
+    ('{"query": ""}', SKIPS, FEEDBACK),
+    ('{"query": 5}', ANSWERS, FEEDBACK),
+    ('{"query": null}', ANSWERS, FEEDBACK),
+    ('{"query": ["approve"]}', ANSWERS, FEEDBACK),
+    ('{"query": {"query": "approve"}}', ANSWERS, FEEDBACK),
+    ('{"answer": "approve"}', ANSWERS, FEEDBACK),
+    ('["approve"]', ANSWERS, FEEDBACK),
+    ('{"query": "approve"', ANSWERS, FEEDBACK),
+    ("true", ANSWERS, FEEDBACK),
+    ("{}", ANSWERS, FEEDBACK),
+    # words inside sentences
+    ("now add costs", ANSWERS, FEEDBACK),
+    ("not sure", ANSWERS, FEEDBACK),
+    ("no idea", ANSWERS, FEEDBACK),
+    ("no, Germany only", ANSWERS, FEEDBACK),
+    ("nothing", ANSWERS, FEEDBACK),
+    ("nope", ANSWERS, FEEDBACK),
+    ("none", ANSWERS, FEEDBACK),
+    ("Norway", ANSWERS, FEEDBACK),
+    ("contains no", ANSWERS, FEEDBACK),
+    ("okay", ANSWERS, FEEDBACK),
+    ("yesterday", ANSWERS, FEEDBACK),
+    ("yes, but add costs", ANSWERS, FEEDBACK),
+    ("yes and no", ANSWERS, FEEDBACK),
+    ("yes no", ANSWERS, FEEDBACK),
+    ("yes\nno", ANSWERS, FEEDBACK),
+    ("ok?", ANSWERS, FEEDBACK),
+    ("ok？", ANSWERS, FEEDBACK),
+    ("no?", ANSWERS, FEEDBACK),
+    ("approve section 2", ANSWERS, FEEDBACK),
+    ("I approve", ANSWERS, FEEDBACK),
+    ("do not approve", ANSWERS, FEEDBACK),
+    ("disapprove", ANSWERS, FEEDBACK),
+    ("not approved", ANSWERS, FEEDBACK),
+    ("go ahead and add costs", ANSWERS, FEEDBACK),
+    ("goahead", ANSWERS, FEEDBACK),
+    ("looks good except for step 2", ANSWERS, FEEDBACK),
+    ("stop the plan", ANSWERS, FEEDBACK),
+    ("proceed with 2 sections", ANSWERS, FEEDBACK),
+    ("continue in German", ANSWERS, FEEDBACK),
+    ("skip the archives", ANSWERS, FEEDBACK),
+    ("y/n", ANSWERS, FEEDBACK),
+    ("n/a", ANSWERS, FEEDBACK),
+    ("ok-ish", ANSWERS, FEEDBACK),
+    ("'yes' means no", ANSWERS, FEEDBACK),
+    ('say "no"', ANSWERS, FEEDBACK),
+    # other scripts, signs, numbers
+    ("да", ANSWERS, FEEDBACK),
+    ("はい", ANSWERS, FEEDBACK),
+    ("是", ANSWERS, FEEDBACK),
+    ("ja", ANSWERS, FEEDBACK),
+    ("oui", ANSWERS, FEEDBACK),
+    ("نعم", ANSWERS, FEEDBACK),
+    ("nein", ANSWERS, FEEDBACK),
+    ("ⲛo", ANSWERS, FEEDBACK),
+    ("оk", ANSWERS, FEEDBACK),
+    ("👍", ANSWERS, FEEDBACK),
+    ("ok 👍", ANSWERS, FEEDBACK),
+    ("❌", ANSWERS, FEEDBACK),
+    ("3", ANSWERS, FEEDBACK),
+    ("0", ANSWERS, FEEDBACK),
+    ("-1", ANSWERS, FEEDBACK),
+    ("1.5", ANSWERS, FEEDBACK),
+    ("2 sections", ANSWERS, FEEDBACK),
+]
+"""A reply, whether it ends the clarification, and what it says of a plan."""
+
+
+def said(reply: Any, question: Question) -> Answer:
+    """The answer that the human gives with this reply."""
+    (answer,) = match_answers(reply, [question])
+    return answer
+
+
+def test_the_table_is_long_and_has_every_reply_once() -> None:
+    replies = [reply for reply, _, _ in TABLE]
+    assert len(replies) == len(set(replies)) >= 60
+
+
+@pytest.mark.parametrize(("reply", "skips"), [(reply, skips) for reply, skips, _ in TABLE], ids=repr)
+def test_a_reply_while_clarifying_is_an_answer_unless_it_is_a_skip_word(reply: str, skips: bool) -> None:
+    """S0-60, S0-61, X6"""
+    assert ends_clarification(said(reply, CLARIFYING)) is skips
+
+
+@pytest.mark.parametrize(("reply", "says"), [(reply, says) for reply, _, says in TABLE], ids=repr)
+def test_a_reply_at_plan_review_is_feedback_unless_it_is_a_word_for_it(reply: str, says: Verdict) -> None:
+    """S0-58 to S0-60, X6"""
+    assert verdict(said(reply, REVIEW)) is says
+
+
+def test_the_words_are_those_of_the_seed() -> None:
+    """S0-58, S0-59, S0-61"""
+    assert {
+        "approve",
+        "approved",
+        "yes",
+        "ok",
+        "proceed",
+        "continue",
+        "go ahead",
+        "looks good",
+        "y",
+        "accept",
+    } == APPROVAL_WORDS
+    assert {"reject", "rejected", "no", "cancel", "stop", "abort", "n"} == REJECTION_WORDS
+    assert {"skip", "done", "exit", "quit", "proceed", "continue", "no", "n", ""} == SKIP_WORDS
+
+
+@pytest.mark.parametrize("reply", ["", " ", "\n\t", "\u00a0", "\u3000\r\n"], ids=repr)
+def test_a_blank_reply_skips_and_is_no_answer_to_anything_else(reply: str) -> None:
+    """S0-61, X7: it neither approves nor rejects a plan"""
+    with pytest.raises(AnswerRefused, match="is empty"):
+        said(reply, REVIEW)
+    assert ends_clarification(Answer(question_id="q", text=reply))
+    assert verdict(Answer(question_id="q", text=reply)) is Verdict.FEEDBACK
+
+
+@pytest.mark.parametrize("reply", ["Approve", "APPROVE", " approve ", "1", [" 1 "], ["approve", "1"]], ids=repr)
+def test_the_option_to_approve_is_chosen_by_label_or_number(reply: Any) -> None:
+    answer = said(reply, REVIEW)
+    assert (answer.selected, verdict(answer)) == (("Approve",), Verdict.APPROVED)
+
+
+@pytest.mark.parametrize("reply", ["Reject", "rEJECT", "2", ["2", "Reject"]], ids=repr)
+def test_the_option_to_reject_is_chosen_by_label_or_number(reply: Any) -> None:
+    answer = said(reply, REVIEW)
+    assert (answer.selected, verdict(answer)) == (("Reject",), Verdict.REJECTED)
+
+
+@pytest.mark.parametrize(
+    "reply", [["Approve", "but add costs"], ["2", "too long"], ["1", "yes"], ["yes", "no"]], ids=repr
+)
+def test_an_option_with_a_remark_is_feedback(reply: list[str]) -> None:
+    assert verdict(said(reply, REVIEW)) is Verdict.FEEDBACK
+
+
+def test_both_options_at_once_are_refused() -> None:
+    with pytest.raises(AnswerRefused, match="takes one option, not 2"):
+        said(["1", "2"], REVIEW)
+
+
+@pytest.mark.parametrize("reply", ["no", "NO", "2", "continue", "3", "yes"])
+def test_an_option_that_reads_like_a_skip_word_is_an_answer(reply: str) -> None:
+    """X6"""
+    answer = said(reply, CHOICE)
+    assert answer.selected
+    assert not ends_clarification(answer)
+
+
+@pytest.mark.parametrize("reply", ["skip", "no.", "n", "proceed", '{"query": "no"}'])
+def test_a_skip_word_that_is_no_option_skips_beside_options_too(reply: str) -> None:
+    assert ends_clarification(said(reply, CHOICE))
+
+
+@pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.ANSWERED])
+@pytest.mark.parametrize("text", ["", "yes", "Approve"])
+def test_what_is_no_answer_ends_the_clarification_and_never_approves(outcome: Outcome, text: str) -> None:
+    """X7"""
+    answer = Answer(question_id="q", outcome=outcome, text=text)
+    assert ends_clarification(answer)
+    assert verdict(answer) is Verdict.REJECTED
+
+
+def test_no_answer_at_all_ends_the_clarification_and_rejects() -> None:
+    """X7"""
+    assert ends_clarification(None)
+    assert verdict(None) is Verdict.REJECTED
+
+
+@pytest.mark.parametrize("by", list(AnsweredBy))
+@pytest.mark.parametrize("text", ["Approve", "yes", "ok"])
+def test_only_the_human_approves(by: AnsweredBy, text: str) -> None:
+    """X7"""
+    answer = Answer(question_id="q", text=text, by=by)
+    assert (verdict(answer) is Verdict.APPROVED) == (by is AnsweredBy.HUMAN)
+
+
+@pytest.mark.parametrize(
+    ("reply", "text"),
+    [
+        ("  a b ", "a b"),
+        ('{"query": " a b "}', "a b"),
+        ('\n{"query": "x"}\n', "x"),
+        ('{"query": 5}', '{"query": 5}'),
+        ("[" * 100_000, "[" * 100_000),
+        ("9" * 10_000, "9" * 10_000),
+    ],
+    ids=["bare", "wrapped", "wrapped with blanks", "a number in it", "deep", "long number"],
+)
+def test_a_wrapped_reply_is_unwrapped_and_any_other_is_trimmed(reply: str, text: str) -> None:
+    """S0-60"""
+    assert unwrapped(reply) == text

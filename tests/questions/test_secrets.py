@@ -1,0 +1,577 @@
+"""A secret answer goes to the tool that asked for it and to nobody else; what is stored of it is encrypted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from autogen_agentchat.agents import BaseChatAgent, UserProxyAgent
+from autogen_agentchat.base import Response, Team
+from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
+from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage, UserInputRequestedEvent
+from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
+from autogen_core import CancellationToken
+from conversation import run as run_team
+from conversation import soon
+from cryptography.fernet import Fernet
+from places import ROOT
+from scenario import Ended, script
+from screens import Desk, desk
+from test_terminal import PROMPT, Terminal, ended, terminal
+
+from upcall import Answer, Outcome, PausableAgent, Question, Run, RunStatus, Settings, Upcall, ask_secret, keep_turns
+from upcall.agents import HumanProxyAgent
+from upcall.agents.toolset import Tool
+from upcall.autogen.messages import answers_in, asking
+from upcall.errors import AlreadyAnswered, AnswerRefused, ConfigurationError, UserInputRequired
+from upcall.execution.segment import delivered
+from upcall.questions.matching import match_answers, read_answer
+from upcall.questions.secrets import HIDDEN, KEY, NO_KEY, seal, unseal
+from upcall.testing import Call, Calls, LoopbackServer, Reply, ScriptedHuman, ScriptedModelClient
+
+SECRET = "correct-horse-7"
+ASKED = "Which password does the server have?"
+DEPLOY = Call("deploy", {"host": "example.org"})
+
+_ = terminal, desk  # The fixtures.
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The key of every test here that sets no other."""
+    made = new_key()
+    monkeypatch.setenv(KEY, made)
+    return made
+
+
+def new_key() -> str:
+    return Fernet.generate_key().decode()
+
+
+class Server:
+    """What a deployment reaches: it keeps the passwords it was given."""
+
+    def __init__(self) -> None:
+        self.passwords: list[str] = []
+        self.calls = 0
+
+    async def deploy(self, host: str) -> str:
+        """Deploy to a host."""
+        self.calls += 1
+        self.passwords.append(ask_secret(ASKED))
+        return f"Deployed to {host}."
+
+    def in_a_thread(self) -> Tool:
+        """The same tool as a plain function, which AutoGen runs in a thread."""
+
+        def deploy(host: str) -> str:
+            self.calls += 1
+            self.passwords.append(ask_secret(ASKED))
+            return f"Deployed to {host}."
+
+        return deploy
+
+
+def solo(model: ScriptedModelClient, *tools: Tool) -> Callable[[], Team]:
+    def make() -> Team:
+        stops = HandoffTermination("user") | TextMessageTermination("solo")
+        return Swarm([PausableAgent("solo", model, tools=tools), UserProxyAgent("user")], termination_condition=stops)
+
+    return make
+
+
+def app_of(team: Callable[[], Team], **settings: Any) -> Upcall:
+    """A new driver on the same store, as another process would make it."""
+    return Upcall(store="runs.db", team=team, settings=Settings.read(None, **settings))
+
+
+def app_with(tool: Tool, *replies: Reply) -> tuple[Upcall, ScriptedModelClient]:
+    model = ScriptedModelClient(list(replies))
+    return app_of(solo(model, tool)), model
+
+
+def results(model: ScriptedModelClient) -> list[str]:
+    """The tool results that the model was sent last."""
+    return list(model.requests[-1].tool_results.values())
+
+
+async def stored(app: Upcall, run: Run) -> str:
+    """All that the store has of a run, as it is read and as the bytes of its files."""
+    whole = await app.store.load(run.id)
+    files = [path.read_bytes() for path in sorted(Path().glob("runs.db*"))]
+    return whole.run.model_dump_json() + whole.checkpoint.dump() + repr(files)
+
+
+# -- where it goes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["coroutine", "function"])
+async def test_a_secret_reaches_its_tool_and_nothing_that_is_stored_told_logged_or_sent(
+    plain: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The one that asks is nested two levels deep, beside another, in a team with a further member."""
+    caplog.set_level(logging.DEBUG)
+    for name in ("autogen_core", "autogen_core.events", "autogen_agentchat", "autogen_agentchat.events"):
+        caplog.set_level(logging.DEBUG, name)
+    server = Server()
+    tool = server.in_a_thread() if plain else server.deploy
+    both = Calls([Call("coder", {"task": "Deploy it"}), Call("clerk", {"task": "Note it"})])
+    replies: dict[str, Sequence[Reply]] = {
+        "<lead>": [both, "Deployed and noted."],
+        "<coder>": [DEPLOY, "It is deployed."],
+        "<clerk>": ["Noted."],
+        "<writer>": ["All done."],
+    }
+    with ScriptedModelClient(replies) as model:
+
+        def make() -> Team:
+            coder = PausableAgent("coder", model, system_message="<coder>", tools=[tool])
+            clerk = PausableAgent("clerk", model, system_message="<clerk>")
+            lead = PausableAgent("lead", model, system_message="<lead>", agents=[coder, clerk])
+            return RoundRobinGroupChat([lead, PausableAgent("writer", model, system_message="<writer>")], max_turns=2)
+
+        app = app_of(make)
+        told = [item async for item in app.start_stream("Deploy it")]
+        asked = told[-1]
+        assert isinstance(asked, Run)
+        seen = await stored(app, asked)
+        async for item in app_of(make).answer_stream(asked.id, SECRET, user="alice"):
+            told.append(item)
+            seen += await stored(app, asked)
+    done = told[-1]
+    assert isinstance(done, Run)
+    (question,) = asked.questions
+    assert (question.secret, question.tool, question.path) == (True, "deploy", ("lead", "coder"))
+    assert "goes to the tool deploy only; no model reads it." in question.as_text()
+    assert (done.status, done.result) == (RunStatus.COMPLETED, "All done.")
+    assert (server.calls, server.passwords) == (2, [SECRET])
+    assert ["Deployed to example.org."] in [list(each.tool_results.values()) for each in model.requests]
+    assert "sealed:v1:" in seen
+    everything = [
+        seen,
+        caplog.text,
+        *(repr(vars(record)) for record in caplog.records),
+        *(item.model_dump_json() for item in told),
+        *(json.dumps(request.messages) for request in model.requests),
+        json.dumps(done.as_json()),
+    ]
+    assert not [text for text in everything if SECRET in text]
+    assert any("Deployed to example.org." in text for text in everything[1:2]), "the log was looked at"
+
+
+async def test_what_a_tool_says_of_its_secret_is_hidden_in_its_result() -> None:
+    async def login() -> str:
+        """Log in."""
+        return f"Logged in with {ask_secret(ASKED)}."
+
+    async def fail() -> str:
+        """Fail to log in."""
+        raise ConnectionError(f"postgresql://me:{ask_secret(ASKED)}@db refused")
+
+    model = ScriptedModelClient([Calls([Call("login"), Call("fail")]), "Done."])
+    app = app_of(solo(model, login, fail))
+    asked = await app.start("Log in")
+    done = await app.answer(asked.id, dict.fromkeys((each.id for each in asked.questions), SECRET))
+    assert done.result == "Done."
+    assert results(model) == [f"Logged in with {HIDDEN}.", f"Error: postgresql://me:{HIDDEN}@db refused"]
+    assert SECRET not in await stored(app, done)
+
+
+async def test_the_example_of_the_documentation_runs() -> None:
+    text = (ROOT / "docs" / "settings.md").read_text()
+    (example,) = (each for each in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "ask_secret" in each)
+    scope: dict[str, Any] = {}
+    exec(example, scope)
+    app, model = app_with(scope["backup"], Call("backup", {"database": "users"}), "Done.")
+    asked = await app.start("Back it up")
+    await app.answer(asked.id, SECRET)
+    assert results(model) == [f"Backed up users with a password of {len(SECRET)} characters."]
+
+
+async def test_a_tool_may_ask_for_two_secrets_and_have_both() -> None:
+    had: list[tuple[str, str]] = []
+
+    def login() -> str:
+        """Log in."""
+        had.append((ask_secret("Which account?", ["root", "admin"]), ask_secret(ASKED)))
+        return "Logged in."
+
+    app, model = app_with(login, Call("login"), "Done.")
+    first = await app.start("Log in")
+    second = await app.answer(first.id, "2")
+    done = await app.answer(first.id, SECRET)
+    assert [each.questions[0].question for each in (first, second)] == ["Which account?", ASKED]
+    assert (had, results(model), done.result) == ([("admin", SECRET)], ["Logged in."], "Done.")
+    assert [(answer.text[:10], answer.selected) for answer in done.answers] == [("sealed:v1:", ())] * 2
+
+
+async def test_a_refusal_is_the_result_of_the_call() -> None:
+    server = Server()
+    app, model = app_with(server.deploy, DEPLOY, "Done.")
+    asked = await app.start("Deploy it")
+    (question,) = asked.questions
+    await app.answer(asked.id, Answer(question_id=question.id, outcome=Outcome.DECLINED))
+    assert (server.calls, server.passwords) == (1, [])
+    assert results(model)[0].startswith("The user declined to answer.")
+
+
+async def test_a_tool_that_does_not_take_its_secret_is_not_put_to_the_human_again() -> None:
+    def deploy(host: str) -> str:
+        """Deploy to a host."""
+        raise UserInputRequired(ASKED, secret=True)
+
+    app, model = app_with(deploy, DEPLOY, "Done.")
+    asked = await app.start("Deploy it")
+    done = await app.answer(asked.id, SECRET)
+    assert done.status is RunStatus.COMPLETED
+    assert "asked again for a secret that it was given" in results(model)[0]
+
+
+async def test_a_secret_is_told_once_to_a_tool_and_not_to_another_one() -> None:
+    server, mail = Server(), list[str]()
+
+    async def send() -> str:
+        """Send a mail."""
+        mail.append(ask_secret(ASKED))
+        return "Sent."
+
+    model = ScriptedModelClient([DEPLOY, DEPLOY, Call("send"), "Done."])
+    app = app_of(solo(model, server.deploy, send))
+    asked = await app.start("Deploy it twice")
+    again = await app.answer(asked.id, SECRET)
+    done = await app.answer(asked.id, "other")
+    assert ([each.tool for each in again.questions], server.passwords) == (["send"], [SECRET, SECRET])
+    assert (done.result, mail) == ("Done.", ["other"])
+    assert SECRET not in await stored(app, done)
+
+
+async def test_a_secret_given_while_others_work_reaches_its_tool_at_once() -> None:
+    server, told = Server(), asyncio.Event()
+
+    async def search() -> str:
+        """Search slowly."""
+        await told.wait()
+        return "Found."
+
+    model = ScriptedModelClient([Calls([DEPLOY, Call("search")]), "Done."])
+    app = app_of(solo(model, server.deploy, search))
+    working = asyncio.create_task(app.start("Deploy it, and search"))
+    while not (runs := await app.list()) or not runs[0].questions:
+        await asyncio.sleep(0.01)
+    left = await app.answer(runs[0].id, SECRET)
+    while not server.passwords:
+        await asyncio.sleep(0.01)
+    assert (left.working, SECRET in await stored(app, left)) == (True, False)
+    told.set()
+    done = await soon(working)
+    assert (done.result, results(model)) == ("Done.", ["Deployed to example.org.", "Found."])
+    assert SECRET not in await stored(app, done)
+
+
+async def test_where_nobody_is_there_a_secret_is_not_had() -> None:
+    server = Server()
+    model = ScriptedModelClient([DEPLOY, "Done."])
+    facts = {"password": SECRET}
+    done = await app_of(solo(model, server.deploy), unattended=True).start("Deploy it", facts=facts)
+    assert (done.result, server.passwords, done.answers[0].outcome) == ("Done.", [], Outcome.EXPIRED)
+
+
+class Keeper(BaseChatAgent):
+    """An agent of somebody's own, which asks for a secret itself."""
+
+    produced_message_types = (TextMessage, HandoffMessage)
+    told: str | None = None
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        answers = [answer for message in messages for answer in answers_in(message)]
+        if not answers:
+            question = Question(question=ASKED, secret=True, path=(self.name,))
+            return Response(chat_message=asking([question], source=self.name, user_proxy="user"))
+        Keeper.told = answers[0].opened().as_text()
+        return Response(chat_message=TextMessage(source=self.name, content="Done."))
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        pass
+
+
+def keepers() -> Team:
+    return RoundRobinGroupChat([Keeper("keeper", "Asks")], max_turns=1)
+
+
+async def test_an_agent_of_ones_own_opens_its_answer_itself() -> None:
+    asked = await app_of(keepers).start("Log in")
+    done = await app_of(keepers).answer(asked.id, SECRET)
+    assert (done.status, Keeper.told) == (RunStatus.COMPLETED, SECRET)
+    assert SECRET not in await stored(app_of(keepers), done)
+
+
+async def test_a_live_team_of_ones_own_script_keeps_a_secret_too() -> None:
+    server = Server()
+    with ScriptedModelClient([DEPLOY, "Done."]) as model, ScriptedHuman({ASKED: [SECRET]}) as human:
+        solo_agent = PausableAgent("solo", model, tools=[server.deploy])
+        members = [solo_agent, HumanProxyAgent("user", input_func=human.input_func)]
+        team = keep_turns(Swarm(members, termination_condition=TextMessageTermination("solo")), live=True)
+        rest = await run_team(team, "Deploy it")
+        state = json.dumps(await team.save_state())
+    assert (rest.text, server.passwords) == ("Done.", [SECRET])
+    assert SECRET not in "".join(event.model_dump_json() for event in rest.events) + state
+
+
+# -- the key ----------------------------------------------------------------------------------------------------------
+
+
+async def test_without_a_key_a_secret_question_is_refused_and_the_model_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEY)
+    server = Server()
+    app, model = app_with(server.deploy, DEPLOY, "I could not deploy it.")
+    told = [item async for item in app.start_stream("Deploy it")]
+    done = told[-1]
+    assert isinstance(done, Run)
+    assert (done.result, done.answers) == ("I could not deploy it.", ())
+    assert results(model) == [f"Error: {NO_KEY}"]
+    assert not [item for item in told if isinstance(item, UserInputRequestedEvent)]
+
+
+async def test_without_a_key_the_question_of_any_other_agent_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEY)
+    done = await app_of(keepers).start("Log in")
+    assert (done.status, done.questions) == (RunStatus.COMPLETED, ())
+    assert (Keeper.told or "").startswith(NO_KEY)
+
+
+@pytest.mark.parametrize("wrong", ["swordfish", "x" * 44, "{new},swordfish"])
+async def test_a_malformed_key_is_told_in_one_line_without_it(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY, wrong.format(new=new_key()))
+    server = Server()
+    app, _ = app_with(server.deploy, DEPLOY, "Done.")
+    failed = await app.start("Deploy it")
+    assert failed.status is RunStatus.FAILED
+    error = failed.error or ""
+    assert KEY in error
+    assert "is no Fernet key" in error
+    assert "\n" not in error
+    assert "swordfish" not in error
+    assert "xxxx" not in error
+    monkeypatch.setenv(KEY, new_key())
+    asked = await app.resume(failed.id)
+    assert (await app.answer(asked.id, SECRET)).result == "Done."
+
+
+async def test_an_answer_without_a_key_changes_nothing(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    app, _ = app_with(Server().deploy, DEPLOY, "Done.")
+    asked = await app.start("Deploy it")
+    monkeypatch.delenv(KEY)
+    with pytest.raises(ConfigurationError, match=f"{KEY} is not set"):
+        await app.answer(asked.id, SECRET)
+    assert await app.get(asked.id) == asked
+    monkeypatch.setenv(KEY, key)
+    assert (await app.answer(asked.id, SECRET)).result == "Done."
+
+
+async def test_an_answer_under_another_key_waits_for_that_key(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    """The process that took the answer in ended before the tool got it."""
+    server = Server()
+    app, model = app_with(server.deploy, DEPLOY, "Done.")
+    asked = await app.start("Deploy it")
+    before = await app.store.load(asked.id)
+    answers = [read_answer(asked.questions[0], SECRET)]
+    checkpoint, _ = delivered(before.checkpoint, answers, asked.questions)
+    await app.store.save(before, before.run.answered(RunStatus.EXECUTING, answers), checkpoint)
+
+    other = new_key()
+    monkeypatch.setenv(KEY, other)
+    failed = await app.resume(asked.id)
+    assert failed.status is RunStatus.FAILED
+    assert "The answer to question " in (failed.error or "")
+    assert " was stored under another key" in (failed.error or "")
+    assert (server.passwords, len(model.requests)) == ([], 1)
+    monkeypatch.setenv(KEY, f"{other},{key}")
+    done = await app.resume(asked.id)
+    assert (done.result, server.passwords) == ("Done.", [SECRET])
+
+
+def test_keys_are_rotated(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    old, new = seal(SECRET), new_key()
+    monkeypatch.setenv(KEY, f" {new} , {key}")
+    later = seal(SECRET)
+    assert (unseal(old), unseal(later)) == (SECRET, SECRET)
+    monkeypatch.setenv(KEY, new)
+    assert unseal(later) == SECRET
+    with pytest.raises(ConfigurationError, match="another key"):
+        unseal(old)
+
+
+@pytest.mark.parametrize("damaged", ["", "sealed:v1:", "sealed:v1:nothing", "ä"])
+def test_what_is_damaged_is_not_opened(damaged: str) -> None:
+    with pytest.raises(ConfigurationError, match="another key"):
+        unseal(damaged)
+
+
+def test_a_key_in_the_env_file_alone_is_noted() -> None:
+    os.environ.pop(KEY)
+    Path(".env").write_text(f"{KEY}={new_key()}\n")
+    assert [note for note in Settings.read(model="demo").notes if KEY in note] == [
+        f"{KEY} is read from the environment itself, not from .env; export it."
+    ]
+
+
+def test_a_key_in_the_environment_is_no_stray_variable() -> None:
+    assert not [note for note in Settings.read(model="demo").notes if KEY in note]
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+
+def secret_question(**fields: Any) -> Question:
+    return Question(id="aaaa1111", question=ASKED, secret=True, **fields)
+
+
+def test_the_same_secret_twice_is_harmless_and_another_one_is_refused_unseen() -> None:
+    asked = secret_question()
+    (answer,) = match_answers(SECRET, [asked])
+    assert match_answers({asked.id: SECRET}, [], [answer], closed=[asked]) == []
+    with pytest.raises(AlreadyAnswered) as refused:
+        match_answers({asked.id: "wrong-horse-8"}, [], [answer], closed=[asked])
+    assert HIDDEN in str(refused.value)
+    assert "horse" not in str(refused.value)
+    assert "sealed" not in str(refused.value)
+
+
+def test_two_sealed_answers_are_compared_by_what_they_say() -> None:
+    one, same, other = (read_answer(secret_question(), text) for text in (SECRET, SECRET, "other"))
+    assert one.text != same.text
+    assert one.says_the_same(same)
+    assert not one.says_the_same(other)
+
+
+@pytest.mark.parametrize("value", [SECRET, [SECRET, "A"], 7, [7]])
+def test_a_refused_secret_is_not_shown(value: Any) -> None:
+    with pytest.raises(AnswerRefused) as refused:
+        read_answer(secret_question(options=["A", "B"], allow_free_text=False), value)
+    assert not any(each in str(refused.value) for each in ("horse", "7"))
+
+
+def test_a_sealed_text_given_as_an_answer_is_a_text_like_any_other() -> None:
+    """Else whoever sees one in an export could have it opened for a run of their own."""
+    stolen = read_answer(secret_question(), SECRET)
+    for given in (stolen.text, stolen):
+        assert read_answer(secret_question(), given).opened().text == stolen.text
+    assert read_answer(Question(id="aaaa1111", question="Which framework?"), stolen).opened().text == stolen.text
+
+
+def test_whoever_shows_a_sealed_answer_shows_that_there_is_one() -> None:
+    assert read_answer(secret_question(), SECRET).as_text() == HIDDEN
+
+
+def test_an_answer_that_is_not_the_secret_is_not_sealed() -> None:
+    given = Answer(question_id="aaaa1111", outcome=Outcome.DECLINED, text="Ask the admin.")
+    assert read_answer(secret_question(), given).text == "Ask the admin."
+
+
+# -- the command line -------------------------------------------------------------------------------------------------
+
+SOURCE = f"""
+def deploy(host: str) -> str:
+    from pathlib import Path
+    from upcall import ask_secret
+    Path("password.txt").write_text(ask_secret({ASKED!r}))
+    return "Deployed."
+"""
+SHALLOW = '{"intent": "research", "meta_response": null, "research_depth": "shallow"}'
+
+
+@pytest.fixture
+def server() -> Any:
+    """A model whose researcher deploys, with a tool that asks for a secret, in the settings of this folder."""
+    config = {
+        "name": "deploy",
+        "description": "Deploy to a host.",
+        "source_code": SOURCE,
+        "global_imports": [],
+        "has_cancellation_support": False,
+    }
+    tools = [{"provider": "autogen_core.tools.FunctionTool", "config": config}]
+    replies = script(classifier=[SHALLOW], clarifier=[], planner=[], lead=[], coder=[])
+    replies["You are the researcher "] = [DEPLOY, '{"summary": "It is deployed."}']
+    with LoopbackServer(replies) as opened:
+        settings = {"model": "m", "base_url": opened.base_url, "tools": tools, "data_sources": ["deploy"]}
+        Path("upcall.yaml").write_text(yaml.safe_dump(settings))
+        yield opened
+
+
+def upcall(*arguments: str, given: str = "", **environment: str) -> Ended:
+    done = subprocess.run(
+        [sys.executable, "-m", "upcall", *arguments],
+        input=given,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        timeout=120,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.slow
+def test_another_process_takes_the_secret_from_standard_input_and_no_command_shows_it(server: LoopbackServer) -> None:
+    started = upcall("run", "Deploy it", UPCALL_VERBOSE="true")
+    run_id = started.err.split("upcall answer ")[1].split()[0]
+    assert f"upcall answer {run_id} -\n" in started.err
+    lost = upcall("answer", run_id, "-", given=SECRET, **{KEY: ""})
+    assert (lost.status, f"{KEY} is not set" in lost.error) == (2, True)
+    question_id = upcall("show", run_id, "--json").json["questions"][0]["id"]
+    answered = upcall("answer", run_id, f"{question_id}=-", given=f"{SECRET}\n", UPCALL_VERBOSE="true")
+    shown = [upcall("show", run_id), upcall("show", run_id, "--json"), upcall("list", "--json")]
+    again = upcall("answer", run_id, f"{question_id}=-", "--json", given=SECRET)
+    assert (answered.status, Path("password.txt").read_text()) == (0, SECRET)
+    assert "It is deployed." in answered.out
+    assert f"Answer   {HIDDEN}" in shown[0].out
+    assert again.json["status"] == "completed"
+    everything = "".join(each.out + each.err for each in (started, lost, answered, *shown, again))
+    files = b"".join(path.read_bytes() for path in Path().glob("upcall.db*"))
+    sent = json.dumps([request.messages for request in server.requests])
+    assert SECRET not in everything + repr(files) + sent
+    assert os.environ[KEY] not in everything + repr(files) + sent
+
+
+def test_on_a_terminal_a_secret_is_not_echoed(server: LoopbackServer, terminal: Terminal) -> None:
+    child = terminal.start("run", "Deploy it")
+    child.expect_exact(PROMPT)
+    assert "goes to the tool deploy only" in child.before
+    child.waitnoecho()
+    child.sendline(SECRET)
+    status, said = ended(child)
+    assert (status, Path("password.txt").read_text()) == (0, SECRET)
+    assert SECRET not in said
+
+
+@pytest.mark.slow
+def test_on_a_terminal_that_can_be_drawn_on_a_secret_is_stars(server: LoopbackServer, desk: Desk) -> None:
+    screen = desk.start("run", "Deploy it")
+    screen.wait_for(PROMPT.strip())
+    screen.press(SECRET, "\r")
+    assert (screen.end(), Path("password.txt").read_text()) == (0, SECRET)
+    assert SECRET not in screen.text
+    assert f"Answer: {HIDDEN}" in screen.text
+
+
+@pytest.mark.slow
+def test_a_dash_on_a_terminal_is_a_line_that_is_not_echoed(server: LoopbackServer, terminal: Terminal) -> None:
+    run_id = upcall("run", "Deploy it", "--json").json["run_id"]
+    child = terminal.start("answer", run_id, "-")
+    child.expect_exact("Answer (not shown): ")
+    child.waitnoecho()
+    child.sendline(SECRET)
+    status, said = ended(child)
+    assert (status, Path("password.txt").read_text()) == (0, SECRET)
+    assert SECRET not in said

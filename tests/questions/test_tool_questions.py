@@ -1,0 +1,144 @@
+"""`upcall.ask`: a tool asks in the middle of its work, and goes on with the answer in another process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+from autogen_agentchat.base import Team
+from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
+from autogen_agentchat.teams import Swarm
+
+from upcall import Answer, HumanProxyAgent, Outcome, PausableAgent, RunStatus, Settings, Upcall, ask
+from upcall.agents.toolset import Tool
+from upcall.errors import UserInputRequired
+from upcall.policy import resolver as ladder
+from upcall.questions.question import Option, Question
+from upcall.questions.tool_context import given, name_of_question
+from upcall.testing import Call, ScriptedModelClient
+
+RELEASE = Call("release", {"version": "1.2"})
+
+
+def app_of(model: ScriptedModelClient, *tools: Tool, **settings: Any) -> Upcall:
+    def make() -> Team:
+        stops = HandoffTermination("user") | TextMessageTermination("solo")
+        return Swarm([PausableAgent("solo", model, tools=tools), HumanProxyAgent("user")], termination_condition=stops)
+
+    return Upcall(store="runs.db", team=make, settings=Settings.read(**settings))
+
+
+def results(model: ScriptedModelClient) -> list[str]:
+    return list(model.requests[-1].tool_results.values())
+
+
+def release_tool(done: list[str]) -> Callable[[str], str]:
+    def release(version: str) -> str:
+        """Release it."""
+        done.append("begun")
+        where = ask("Where to?", ["Staging", "Production"], context=f"Version {version}.")
+        if where.outcome is not Outcome.ANSWERED:
+            return f"Not released: {where.outcome.value}."
+        when = ask("When?")
+        done.append(f"{where.text}/{when.text}")
+        return f"Released to {where.text}, {when.text}."
+
+    return release
+
+
+async def test_a_tool_asks_twice_and_goes_on_each_time_with_all_its_answers() -> None:
+    done: list[str] = []
+    with ScriptedModelClient([RELEASE, "Done."]) as model:
+        first = await app_of(model, release_tool(done)).start("Release it")
+        (question,) = first.questions
+        assert (question.question, question.context, question.tool) == ("Where to?", "Version 1.2.", "release")
+        second = await app_of(model, release_tool(done)).answer(first.id, "2")
+        assert [each.question for each in second.questions] == ["When?"]
+        last = await app_of(model, release_tool(done)).answer(first.id, "tonight")
+    assert last.result == "Done."
+    assert done == ["begun", "begun", "begun", "Production/tonight"]
+    assert results(model) == ["Released to Production, tonight."]
+
+
+async def test_a_tool_learns_that_its_question_was_declined() -> None:
+    with ScriptedModelClient([RELEASE, "Done."]) as model:
+        asked = await app_of(model, release_tool([])).start("Release it")
+        declined = Answer(question_id=asked.questions[0].id, outcome=Outcome.DECLINED)
+        await app_of(model, release_tool([])).answer(asked.id, declined)
+    assert results(model) == ["Not released: declined."]
+
+
+async def test_a_question_that_comes_out_otherwise_the_second_time_is_asked_again() -> None:
+    contents = ["one line", "two lines"]
+
+    def overwrite() -> str:
+        """Overwrite a file."""
+        answer = ask("Overwrite it?", ["Yes", "No"], context=contents[0])
+        return f"{answer.text}: {contents[0]}"
+
+    with ScriptedModelClient([Call("overwrite"), "Done."]) as model:
+        asked = await app_of(model, overwrite).start("Do it")
+        contents.pop(0)
+        again = await app_of(model, overwrite).answer(asked.id, "Yes")
+        assert [each.context for each in again.questions] == ["two lines"]
+        await app_of(model, overwrite).answer(asked.id, "No")
+    assert results(model) == ["No: two lines"]
+
+
+async def test_a_tool_that_asks_the_same_for_ever_gets_an_error() -> None:
+    def stubborn() -> str:
+        """Ask for ever."""
+        raise UserInputRequired("Really?", again=True)
+
+    with ScriptedModelClient([Call("stubborn"), "Done."]) as model:
+        asked = await app_of(model, stubborn).start("Do it")
+        await app_of(model, stubborn).answer(asked.id, "yes")
+    assert results(model) == ["Error: the tool asked again what it was answered; it takes the answer with upcall.ask."]
+
+
+async def test_beyond_the_budget_a_tool_whose_words_change_does_not_ask_nobody_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ladder, "MAX_WITHOUT_HUMAN", 3)
+    times = count(1)
+
+    def restless() -> str:
+        """Ask something else each time."""
+        return ask(f"Now, at the attempt {next(times)}?").text
+
+    with ScriptedModelClient([Call("restless")]) as model:
+        run = await app_of(model, restless, max_questions_run=0).start("Do it")
+    assert [answer.outcome for answer in run.answers] == [Outcome.EXPIRED] * 3
+    assert run.status is RunStatus.AWAITING_CLARIFICATION
+
+
+async def test_an_answer_that_was_given_in_the_run_lets_the_tool_go_on_at_once() -> None:
+    done: list[str] = []
+    both = [RELEASE, Call("release", {"version": "1.2"}), "Done."]
+    with ScriptedModelClient(both) as model:
+        run = await app_of(model, release_tool(done)).start("Release it")
+        await app_of(model, release_tool(done)).answer(run.id, "Staging")
+        last = await app_of(model, release_tool(done)).answer(run.id, "now")
+    assert last.result == "Done."
+    assert [each for each in done if each != "begun"] == ["Staging/now", "Staging/now"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "same"),
+    [
+        (("Delete it?", "  a.py "), True),
+        (("Delete it?", "b.py"), False),
+        (("Delete it!", "a.py"), False),
+    ],
+)
+def test_an_answer_counts_for_the_very_words_that_the_human_read(asked: tuple[str, str], same: bool) -> None:
+    question = Question(question="Delete it?", context="a.py", options=[Option(label="Yes", id="y")])
+    answer = Answer(question_id=question.id, text="Yes", selected=("Yes",))
+    with given({name_of_question(question): answer}):
+        if same:
+            assert ask(asked[0], ["Yes"], context=asked[1]) == answer
+        else:
+            with pytest.raises(UserInputRequired):
+                ask(asked[0], ["Yes"], context=asked[1])

@@ -1,0 +1,180 @@
+"""Files as text, each with the units that a passage of it is named by; what cannot be read says why."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from files_to_read import pdf, word, zip_bomb
+
+from upcall.research.sources.isolated import IsolatedReader
+from upcall.research.sources.passages import PASSAGE_CHARS, parts_of
+from upcall.research.sources.readers import NotReadable, Text, decoded, html_text, read_file
+
+PAGE = """<html><head><title>Wind &amp; sun</title><script>alert(1)</script></head><body>
+<nav><a href="/">Home</a><a href="/about">About</a></nav>
+<article><h1>Wind power</h1><p>Wind power grew by ten percent in <b>Germany</b> last year, says the agency.</p>
+<p>Solar power grew more, and storage grew most of all, the same report says on its third page. In the north new cables
+carried the power to the cities, and in the south the roofs of schools were covered with panels, so that less coal was
+burned than in any year since the war.</p>
+<p>The agency expects the same for the coming year, if the permits are given in time and the grid is built as it was
+planned, which the operators doubt. They ask for shorter procedures and for more people in the offices.</p></article>
+<footer>Imprint</footer></body></html>"""
+
+
+def written(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def why_not(path: Path) -> str:
+    with pytest.raises(NotReadable) as refused:
+        read_file(path)
+    return str(refused.value)
+
+
+# -- kinds ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_pdf_is_pages(tmp_path: Path) -> None:
+    text = read_file(pdf(tmp_path / "a.pdf", ["Wind power grew.\nSolar too.", "Page two"], title="Energy 2024"))
+    assert text == Text("page", ["Wind power grew.\nSolar too.", "Page two"], "Energy 2024")
+    assert (text.place(2, 2), text.place(1, 2)) == ("page 2", "pages 1-2")
+
+
+def test_a_docx_is_paragraphs_and_the_rows_of_its_tables(tmp_path: Path) -> None:
+    rows = [("Country", "Wind"), ("Germany", "52 %")]
+    text = read_file(word(tmp_path / "a.docx", ["Energy", "Wind grew."], rows, title="Report"))
+    assert text == Text("paragraph", ["Energy", "Wind grew.", "Country | Wind", "Germany | 52 %"], "Report")
+
+
+def test_a_page_is_its_own_text_without_what_is_around_it() -> None:
+    text = html_text(PAGE)
+    assert text.title == "Wind & sun"
+    said = "\n".join(text.units)
+    assert "Wind power grew by ten percent in Germany last year, says the agency." in said
+    assert not any(word in said for word in ("Imprint", "About", "alert"))
+
+
+def test_without_the_package_a_page_is_all_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "trafilatura", None)
+    said = "\n".join(html_text(PAGE).units)
+    assert "Wind power grew by ten percent in Germany last year, says the agency." in said
+    assert "alert" not in said
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_table_is_rows_with_the_names_of_their_columns(tmp_path: Path, separator: str) -> None:
+    rows = [["country", "wind", "note"], ["Germany", "52", ""], ["Japan", "2", "new"]]
+    path = written(tmp_path / "a.csv", "\n".join(separator.join(row) for row in rows) + "\n")
+    text = read_file(path)
+    assert text.units == ["country, wind, note", "country: Germany; wind: 52", "country: Japan; wind: 2; note: new"]
+    assert text.summary() == "Table of country, wind, note"
+
+
+def test_quoted_cells_with_line_breaks_are_one_row(tmp_path: Path) -> None:
+    text = read_file(written(tmp_path / "a.csv", 'a,b\n"x\ny, z",2\n3,4\n'))
+    assert text.units == ["a, b", "a: x y, z; b: 2", "a: 3; b: 4"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1252"])
+def test_a_text_in_another_encoding_is_read(encoding: str) -> None:
+    assert decoded("Größe: 5 €".encode(encoding)) == "Größe: 5 €"
+
+
+def test_a_longer_text_is_read_in_the_encoding_that_it_looks_like() -> None:
+    text = "Возобновляемая энергия в Европе выросла, сообщает агентство. " * 10
+    assert decoded(text.encode("cp1251")) == text
+
+
+# -- what cannot be read ----------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
+    damaged = written(tmp_path / "damaged.pdf", pdf(tmp_path / "whole.pdf", ["text"]).read_bytes()[:300])
+    assert why_not(damaged).startswith("is damaged or no PDF")
+    assert why_not(written(tmp_path / "no.pdf", b"hello")).startswith("is damaged or no PDF")
+    assert why_not(pdf(tmp_path / "locked.pdf", ["secret"], password="x")) == "is encrypted"
+    assert why_not(pdf(tmp_path / "scan.pdf", ["", ""])) == "holds no text (scanned pages?)"
+    assert why_not(written(tmp_path / "no.docx", b"PK\x03\x04")).startswith("is damaged or no DOCX")
+    assert why_not(written(tmp_path / "empty.md", "")) == "is empty"
+    assert why_not(written(tmp_path / "binary.txt", os.urandom(2_000) + b"\0")) == "is no text"
+
+
+def test_a_zip_bomb_is_not_unpacked(tmp_path: Path) -> None:
+    bomb = zip_bomb(tmp_path / "bomb.docx")
+    assert bomb.stat().st_size < 3_000_000
+    assert why_not(bomb) == "unpacks to more than 300 MB"
+
+
+def test_a_file_that_is_too_large_is_not_opened(tmp_path: Path) -> None:
+    with (tmp_path / "huge.txt").open("wb") as file:
+        file.truncate(500_000_000)
+    assert why_not(tmp_path / "huge.txt") == "is larger than 100 MB"
+
+
+@pytest.mark.parametrize(("name", "package"), [("a.pdf", "pypdf"), ("a.docx", "docx")])
+def test_without_the_package_the_remedy_is_said(
+    tmp_path: Path, name: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(NotReadable, match=r"needs: pip install 'upcall\[research\]'"):
+        read_file(written(tmp_path / name, b"x"))
+
+
+# -- in another process -----------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_takes_too_long_ends_its_reader_and_not_the_next_file(tmp_path: Path) -> None:
+    page = written(tmp_path / "page.html", PAGE)
+    with IsolatedReader(seconds=0.005) as reader:  # No Python starts in that time.
+        with pytest.raises(NotReadable, match=r"took more than 0\.005 seconds"):
+            reader.read(page)
+        with pytest.raises(TimeoutError):  # The caller's own limit says nothing of the file.
+            reader.read(page, seconds=0.005)
+        assert reader.read(page, seconds=60).title == "Wind & sun"
+
+
+def test_a_reader_that_is_killed_is_replaced(tmp_path: Path) -> None:
+    page = written(tmp_path / "page.html", PAGE)
+    with IsolatedReader() as reader:
+        reader.read(page)
+        assert reader._process is not None
+        reader._process.kill()
+        with pytest.raises(NotReadable, match="was too much for its reader"):
+            reader.read(page)
+        assert reader.read(page).title == "Wind & sun"
+
+
+# -- passages ---------------------------------------------------------------------------------------------------------
+
+
+def test_passages_hold_all_of_a_document_and_say_where_it_stands() -> None:
+    lines = [f"Sentence {number} says something about wind." for number in range(100)]
+    parts = list(parts_of(Text("line", lines)))
+    assert [line for part in parts for line in part.text.splitlines()] == lines
+    assert all(part.text == "\n".join(lines[part.first - 1 : part.last]) for part in parts)
+    assert max(len(part.text) for part in parts) <= PASSAGE_CHARS
+
+
+def test_a_heading_begins_a_passage_and_goes_with_all_below_it() -> None:
+    text = Text("line", ["# Wind", "", "It grew.", "## Offshore", "", *["It grew more."] * 100])
+    parts = list(parts_of(text))
+    assert [(part.first, part.heading) for part in parts[:2]] == [(1, "Wind"), (4, "Offshore")]
+    assert {part.heading for part in parts[1:]} == {"Offshore"}
+
+
+def test_a_page_is_a_passage_and_a_long_one_several_of_the_same_page() -> None:
+    long = "Wind grew a lot in this year. " * 100
+    parts = list(parts_of(Text("page", ["Short.", long, "", "Last."])))
+    assert [(part.first, part.last) for part in parts[:2]] == [(1, 1), (2, 2)]
+    assert (parts[-1].first, parts[-1].text) == (4, "Last.")
+    assert max(len(part.text) for part in parts) <= PASSAGE_CHARS
+
+
+def test_one_endless_line_is_cut_into_passages() -> None:
+    parts = list(parts_of(Text("line", ["x" * 10_000])))
+    assert {(part.first, part.last) for part in parts} == {(1, 1)}
+    assert "".join(part.text for part in parts) == "x" * 10_000

@@ -1,0 +1,268 @@
+"""The models behind structured output: lenient in reading, strict in meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+from seed_texts import AMBIGUITY
+
+from upcall.agents.parse_output import read_reply
+from upcall.questions.question import MAX_LABEL_CHARS, MAX_OPTIONS, MAX_QUESTION_CHARS, ClarificationType
+from upcall.research.reports import CheckedReport, CodingReport, MadeCall, Report, ResearchReport
+from upcall.research.sources.fences import fenced
+from upcall.runs.outputs import Ambiguity, AmbiguityCheck, ClarificationResponse, Classification, Depth, Intent, Reply
+from upcall.runs.plan import Plan, PlanStep
+
+KINDS = [Classification, ClarificationResponse, AmbiguityCheck, Plan, Report, CodingReport, ResearchReport]
+
+
+def keys(schema: object) -> Iterator[str]:
+    """Every key of a schema at any depth, but not the names of properties."""
+    if isinstance(schema, list):
+        for each in schema:
+            yield from keys(each)
+    if isinstance(schema, dict):
+        for key, value in schema.items():
+            yield key
+            yield from keys(list(value.values()) if key in ("properties", "$defs") else value)
+
+
+# -- schemas ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_schema_holds_nothing_that_strict_servers_refuse(kind: type[Reply]) -> None:
+    refused = {"default", "minLength", "maxLength", "minItems", "maxItems", "pattern", "format"}
+    assert refused & set(keys(kind.model_json_schema())) == set()
+
+
+def test_a_schema_of_a_reply_inside_a_reply_holds_no_defaults_either() -> None:
+    class Outer(BaseModel):
+        inner: Plan
+
+    assert "default" not in set(keys(Outer.model_json_schema()))
+
+
+@pytest.mark.parametrize("kind", [*KINDS, Ambiguity, PlanStep])
+def test_a_schema_names_its_fields_as_the_prompts_do(kind: type[Reply]) -> None:
+    """X8"""
+    unseen = {ClarificationResponse: "reason", ResearchReport: "left_open"}.get(kind)
+    assert list(kind.model_json_schema()["properties"]) == [each for each in kind.model_fields if each != unseen]
+
+
+# -- classification ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "intent"),
+    [("meta", Intent.META), (" Coding ", Intent.CODING), ("RESEARCH", Intent.RESEARCH), ("poetry", Intent.RESEARCH)],
+)
+def test_an_unknown_intent_is_research(said: str, intent: Intent) -> None:
+    """S2-39"""
+    assert Classification.model_validate({"intent": said}).intent is intent
+
+
+@pytest.mark.parametrize(
+    ("said", "depth"),
+    [
+        ("deep", Depth.DEEP),
+        ("Deep\n", Depth.DEEP),
+        ("medium", Depth.SHALLOW),
+        ("", Depth.SHALLOW),
+        (None, Depth.SHALLOW),
+    ],
+)
+def test_an_unknown_depth_is_shallow(said: str | None, depth: Depth) -> None:
+    """S2-39"""
+    assert Classification.model_validate({"intent": "research", "research_depth": said}).depth is depth
+
+
+@pytest.mark.parametrize("said", [{}, {"intent": None}, {"intent": 1}, {"intent": ["meta"]}], ids=repr)
+def test_a_classification_needs_an_intent(said: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="intent"):
+        Classification.model_validate(said)
+
+
+def test_fields_that_nobody_asked_for_are_ignored() -> None:
+    assert Classification.model_validate({"intent": "meta", "confidence": 0.9}).intent is Intent.META
+
+
+def test_a_reply_is_read_in_camel_case() -> None:
+    """X8"""
+    said = {"needsClarification": True, "clarificationQuestion": "Which?"}
+    assert ClarificationResponse.model_validate(said).clarification_question == "Which?"
+
+
+# -- clarification ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("said", [{}, {"clarification_question": None}, {"clarification_question": "  "}], ids=repr)
+def test_a_need_to_clarify_needs_a_question(said: dict[str, Any]) -> None:
+    """S0-38, S0-39"""
+    with pytest.raises(ValidationError, match="clarification_question is empty"):
+        ClarificationResponse.model_validate({"needs_clarification": True, **said})
+
+
+@pytest.mark.parametrize("said", [{}, {"clarification_question": None, "options": None, "reason": None}], ids=repr)
+def test_no_need_to_clarify_needs_nothing_else(said: dict[str, Any]) -> None:
+    response = ClarificationResponse.model_validate({"needs_clarification": False, **said})
+    assert (response.clarification_question, response.options, response.reason) == (None, (), None)
+
+
+def test_a_clarification_becomes_a_question() -> None:
+    asked = ClarificationResponse(
+        needs_clarification=True, clarification_question="Which topic?", options=("A", "B"), reason="None named."
+    ).question(("clarifier",))
+    assert (asked.question, asked.context, asked.path) == ("Which topic?", "None named.", ("clarifier",))
+    assert [option.label for option in asked.options] == ["A", "B"]
+
+
+@pytest.mark.parametrize(
+    ("options", "labels"),
+    [
+        (["", " ", "A"], ["A"]),
+        (["Express", "FastAPI", "express", "Express "], ["Express", "FastAPI"]),
+        (["\x1b", "A", "A\x1b"], ["A"]),
+        ([1, 2.5], ["1", "2.5"]),
+        (["x" * 500, "x" * 400 + "y"], ["x" * MAX_LABEL_CHARS]),
+        (["x" * 399 + " y", "x" * 399], ["x" * 399]),
+        ([str(n) for n in range(90)], [str(n) for n in range(MAX_OPTIONS)]),
+    ],
+    ids=["blank", "equal", "unseen", "numbers", "long", "equal when cut", "many"],
+)
+def test_odd_options_of_a_model_never_keep_its_question_from_being_put(
+    options: list[object], labels: list[str]
+) -> None:
+    said = {"needs_clarification": True, "clarification_question": "Which?", "options": options}
+    asked = ClarificationResponse.model_validate(said).question(("clarifier",))
+    assert [option.label for option in asked.options] == labels
+
+
+def test_a_question_of_a_model_that_is_too_long_is_cut() -> None:
+    said = {"needs_clarification": True, "clarification_question": "x" * 9_000, "reason": "y" * 9_000}
+    asked = ClarificationResponse.model_validate(said).question(("clarifier",))
+    assert len(asked.question) == len(asked.context or "") == MAX_QUESTION_CHARS
+
+
+# -- ambiguity --------------------------------------------------------------------------------------------------------
+
+
+def test_the_example_of_the_seed_asks_two_questions_at_once() -> None:
+    """S3-13"""
+    check = read_reply(AMBIGUITY, AmbiguityCheck)
+    asked = [aspect.question(("planner",)) for aspect in check.ambiguity_details]
+    assert [each.question for each in asked] == [
+        "Would you like to search in all documents or only recent ones?",
+        "How would you like the results formatted?",
+    ]
+    assert [[option.label for option in each.options] for each in asked] == [
+        ["all_documents", "recent_documents"],
+        ["summary", "detailed_report", "bullet_points"],
+    ]
+
+
+def test_an_aspect_becomes_a_question_that_says_why_it_is_asked() -> None:
+    """S3-09 to S3-12"""
+    asked = read_reply(AMBIGUITY, AmbiguityCheck).ambiguity_details[0].question(("planner",))
+    assert (asked.header, asked.context) == ("search_scope", "The search scope is unclear")
+    assert asked.clarification_type is ClarificationType.AMBIGUOUS_REQUIREMENT
+    assert asked.path == ("planner",)
+
+
+def test_a_question_made_of_an_aspect_survives_json() -> None:
+    asked = Ambiguity(aspect="x" * 500, clarification_question="Which?").question(("planner",))
+    assert type(asked).model_validate_json(asked.model_dump_json()) == asked
+
+
+@pytest.mark.parametrize("details", [[], None], ids=repr)
+def test_a_need_to_clarify_needs_an_aspect(details: object) -> None:
+    """S3-07, S3-08"""
+    with pytest.raises(ValidationError, match="ambiguity_details is empty"):
+        AmbiguityCheck.model_validate({"needs_clarification": True, "ambiguity_details": details})
+
+
+def test_an_aspect_may_leave_out_what_is_not_needed_to_ask() -> None:
+    said = {"aspect": "scope", "clarification_question": "Which?", "description": None, "possible_options": None}
+    aspect = Ambiguity.model_validate(said)
+    assert (aspect.description, aspect.possible_options) == ("", ())
+
+
+# -- reports ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_reads_as_its_summary_and_what_it_rests_on() -> None:
+    report = Report(summary="Done.", assumptions=("PostgreSQL",), left_open=("Tests",))
+    assert report.to_text() == "Done.\n\nAssumed:\n- PostgreSQL\n\nLeft open:\n- Tests"
+
+
+def test_a_report_without_lists_is_its_summary() -> None:
+    assert Report(summary="Done.").to_text() == "Done."
+
+
+def test_a_coding_report_names_its_files_first() -> None:
+    report = CodingReport(summary="Done.", files=("a.py",), assumptions=("X",))
+    assert report.to_text() == "Done.\n\nFiles:\n- a.py\n\nAssumed:\n- X"
+
+
+def test_a_research_report_says_what_it_did_not_find() -> None:
+    report = ResearchReport(summary="So.", not_found=("Spain",), left_open=("X",))
+    assert report.to_text() == "So.\n\nNot found:\n- Spain\n\nLeft open:\n- X"
+
+
+@pytest.mark.parametrize("kind", [Report, CodingReport, ResearchReport])
+def test_words_without_json_are_a_report_too(kind: type[Report]) -> None:
+    assert kind.from_text(" It is done. ").to_text() == "It is done."
+
+
+@pytest.mark.parametrize("kind", [Report, CodingReport, ResearchReport])
+def test_lists_that_are_null_are_empty(kind: type[Report]) -> None:
+    said: dict[str, Any] = dict.fromkeys(kind.model_fields) | {"summary": "Done."}
+    assert kind.model_validate(said).to_text() == "Done."
+
+
+@pytest.mark.parametrize("said", [{}, {"summary": ""}, {"summary": None}], ids=repr)
+def test_a_report_says_something(said: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="summary"):
+        Report.model_validate(said)
+
+
+def test_a_file_that_was_not_written_is_no_file_of_the_report() -> None:
+    made = [MadeCall("write_file", {"path": "./a.py", "content": ""}, "Wrote a.py")]
+    backed = CodingReport(summary="Done.", files=("a.py", "b.py")).backed_by(made)
+    assert backed.files == ("a.py",)
+    assert backed.left_open == ("b.py was not written: no call that changes files succeeded for it.",)
+
+
+def test_each_tool_that_changes_files_bears_out_a_file_of_the_report() -> None:
+    patch = "--- a/c.py\n+++ b/c.py\n@@ -1 +1 @@\n-x\n+y\n--- /dev/null\n+++ b/new/d.py\n@@ -0,0 +1 @@\n+z\n"
+    made = [
+        MadeCall("edit_file", {"path": "a.py", "old": "x", "new": "y"}, ""),
+        MadeCall("delete_file", {"path": "b.py"}, ""),
+        MadeCall("apply_patch", {"patch": patch}, ""),
+        MadeCall("read_file", {"path": "e.py"}, ""),
+    ]
+    backed = CodingReport(summary="Done.", files=("a.py", "b.py", "c.py", "new/d.py", "e.py")).backed_by(made)
+    assert backed.files == ("a.py", "b.py", "c.py", "new/d.py")
+
+
+def test_a_document_that_was_not_seen_is_no_source_of_the_report() -> None:
+    made = [
+        MadeCall("search_documents", {"words": "CUDA"}, "Nothing found for 'CUDA' in 2 documents."),
+        MadeCall(
+            "search_documents", {"words": "wind"}, fenced("documents", "wind.md", "line 3", "more wind"), of_source=True
+        ),
+        MadeCall("read_document", {"name": "sun.md"}, fenced("documents", "sun.md", "line 1", "sun"), of_source=True),
+    ]
+    report = ResearchReport.model_validate({"summary": "Done.", "sources": ["wind.md", "sun.md", "CUDA"]})
+    backed = report.backed_by(made)
+    assert isinstance(backed, CheckedReport)
+    assert [each.ref for each in backed.cited] == ["wind.md", "sun.md"]
+    assert backed.left_open == ("CUDA was cited, and was not read.",)
+
+
+def test_a_report_that_the_calls_bear_out_stays_as_it_is() -> None:
+    report = CodingReport(summary="Nothing to write.")
+    assert report.backed_by([]) is report

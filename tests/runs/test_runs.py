@@ -1,0 +1,225 @@
+"""A run as a value: its statuses are a literal table, and what the command line prints has one shape."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from itertools import product
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from upcall import identity
+from upcall.questions.answer import Answer
+from upcall.questions.question import Question
+from upcall.runs.outputs import Classification, Intent
+from upcall.runs.plan import ClarifierResult, Plan, PlanStatus, ReviewedPlan
+from upcall.runs.run import TRANSITIONS, Run, RunStatus, Usage
+
+NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+LATER = datetime(2026, 1, 2, 13, 0, tzinfo=UTC)
+ASKED = Question(id="q1", question="Which framework?", options=("Express",), path=("lead", "coder"), asked_at=NOON)
+OVER = {RunStatus.COMPLETED, RunStatus.CANCELLED, RunStatus.EXPIRED}
+ILLEGAL = [(a, b) for a, b in product(RunStatus, RunStatus) if a != b and b not in TRANSITIONS[a]]
+LEGAL = [(a, b) for a, targets in TRANSITIONS.items() for b in sorted(targets)]
+
+
+PLAN = Plan(title="T", sections=("S",))
+
+
+def reviewed(status: PlanStatus) -> ReviewedPlan:
+    return ReviewedPlan.of(PLAN, status)
+
+
+def run(**fields: Any) -> Run:
+    return Run(**{"id": "r1", "task": "Build it", "created_at": NOON, "updated_at": NOON, **fields})
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+
+def test_the_statuses_are_those_of_the_contract() -> None:
+    """S3-22"""
+    assert [status.value for status in RunStatus] == [
+        "initializing",
+        "planning",
+        "executing",
+        "awaiting_clarification",
+        "completed",
+        "failed",
+        "cancelled",
+        "expired",
+    ]
+
+
+def test_the_table_says_for_every_status_what_may_follow() -> None:
+    assert set(TRANSITIONS) == set(RunStatus)
+    assert all(targets <= set(RunStatus) for targets in TRANSITIONS.values())
+
+
+def test_every_status_but_the_first_can_be_reached() -> None:
+    reached = set().union(*TRANSITIONS.values())
+    assert set(RunStatus) - reached == set()
+
+
+@pytest.mark.parametrize("status", list(RunStatus))
+def test_a_run_is_over_where_nothing_can_follow(status: RunStatus) -> None:
+    assert run(status=status).over == (status in OVER)
+
+
+@pytest.mark.parametrize(("before", "after"), ILLEGAL, ids=lambda status: status.value)
+def test_an_illegal_move_raises_and_names_both_statuses(before: RunStatus, after: RunStatus) -> None:
+    with pytest.raises(ValueError, match=f"A run that is {before.value} cannot become {after.value}"):
+        run(status=before).moved_to(after)
+
+
+@pytest.mark.parametrize(("before", "after"), LEGAL, ids=lambda status: status.value)
+def test_a_legal_move_gives_the_run_in_its_next_status(before: RunStatus, after: RunStatus) -> None:
+    assert run(status=before).moved_to(after).status is after
+
+
+def test_a_run_that_waits_never_completes_without_its_answer() -> None:
+    assert RunStatus.COMPLETED not in TRANSITIONS[RunStatus.AWAITING_CLARIFICATION]
+
+
+def test_a_run_that_failed_can_go_on() -> None:
+    assert RunStatus.EXECUTING in TRANSITIONS[RunStatus.FAILED]
+
+
+# -- the value --------------------------------------------------------------------------------------------------------
+
+
+def test_a_move_changes_the_fields_it_names_and_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "now", lambda: LATER)
+    moved = run().moved_to(RunStatus.AWAITING_CLARIFICATION, questions=(ASKED,))
+    assert moved == run(status="awaiting_clarification", questions=(ASKED,), updated_at=LATER)
+
+
+def test_a_move_leaves_the_old_value_alone() -> None:
+    before = run()
+    before.moved_to(RunStatus.PLANNING, result="x")
+    assert before == run()
+
+
+def test_a_run_cannot_be_changed_in_place() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        run().status = RunStatus.COMPLETED  # type: ignore[misc]  # that it is refused at run time too is the test
+
+
+def test_a_run_survives_json() -> None:
+    full = run(
+        questions=(ASKED,),
+        answers=(Answer(question_id="q0", text="yes", answered_at=NOON),),
+        classification=Classification(intent=Intent.CODING),
+        plan=reviewed(PlanStatus.PROPOSED).revised(PLAN, "Add costs."),
+        clarifier_log="log",
+        closed=(ASKED,),
+        execution_path=("classifier", "planner"),
+        usage={"lead/coder": Usage(prompt_tokens=1)},
+        inputs={"workspace": "work"},
+    )
+    assert Run.model_validate_json(full.model_dump_json()) == full
+
+
+def test_a_run_that_awaits_an_answer_says_so() -> None:
+    """S3-39"""
+    assert [status for status in RunStatus if run(status=status).waiting] == [RunStatus.AWAITING_CLARIFICATION]
+
+
+def test_the_history_holds_each_answered_question_with_its_answer_in_order() -> None:
+    """S3-24, S3-39"""
+    second = ASKED.model_copy(update={"id": "q2", "question": "Which database?"})
+    unanswered = ASKED.model_copy(update={"id": "q3"})
+    answers = [Answer(question_id=each, text=f"to {each}", answered_at=NOON) for each in ("q2", "q1")]
+    made = run(questions=(unanswered,), closed=(ASKED, second), answers=answers)
+    history = Run.model_validate_json(made.model_dump_json()).clarification_history
+    assert [(question.question, answer.text) for question, answer in history] == [
+        ("Which framework?", "to q1"),
+        ("Which database?", "to q2"),
+    ]
+    assert made.clarification_count == 2
+
+
+def test_a_new_run_has_no_history_and_an_empty_result() -> None:
+    """S0-23, S0-25 to S0-28, S3-39"""
+    assert (run().clarification_history, run().clarification_count) == ([], 0)
+    assert run().clarifier_result == ClarifierResult(
+        clarifier_log="", plan_title=None, plan_sections=(), plan_approved=False, plan_rejected=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "approved", "rejected"),
+    [
+        (PlanStatus.PROPOSED, False, False),
+        (PlanStatus.APPROVED, True, False),
+        (PlanStatus.AUTO_APPROVED, True, False),
+        (PlanStatus.REJECTED, False, True),
+    ],
+)
+def test_a_run_has_the_result_of_its_clarification_and_of_the_review_of_its_plan(
+    status: PlanStatus, approved: bool, rejected: bool
+) -> None:
+    """S0-31 to S0-37, X10"""
+    result = run(clarifier_log="log", plan=reviewed(status)).clarifier_result
+    assert (result.clarifier_log, result.plan_title, result.plan_sections) == ("log", "T", ("S",))
+    assert (result.plan_approved, result.plan_rejected) == (approved, rejected)
+    assert result.get_approved_plan_context() == ("# T\n\n- S" if approved else None)
+
+
+def test_the_result_of_a_run_without_plan_approval_is_its_log_alone() -> None:
+    """S0-13"""
+    made = run(clarifier_log="log", plan=reviewed(PlanStatus.MADE))
+    assert made.clarifier_result == ClarifierResult(clarifier_log="log")
+
+
+def test_two_runs_share_nothing() -> None:
+    first, second = run(), run()
+    first.inputs["x"] = 1
+    assert second.inputs == {}
+
+
+def test_usage_adds_up() -> None:
+    spent = Usage().plus(10, 5).plus(1, 2)
+    assert spent == Usage(prompt_tokens=11, completion_tokens=7, model_calls=2)
+    both = run(usage={"lead": spent, "lead/coder": Usage().plus(1, 1)}).total_usage
+    assert both == Usage(prompt_tokens=12, completion_tokens=8, model_calls=3)
+    assert both.tokens == 20
+    assert run().total_usage == Usage()
+
+
+# -- what the command line prints -------------------------------------------------------------------------------------
+
+
+def test_a_run_prints_as_a_person_reads_it() -> None:
+    told = str(run(status=RunStatus.FAILED, task="Build it", error="No network."))
+    assert told.splitlines()[1:3] == ["Status   failed", "Task     Build it"]
+    assert "Error    No network." in told
+
+
+def test_a_run_as_json_has_just_the_agreed_keys() -> None:
+    assert run(status="completed", result="Done.").as_json() == {
+        "run_id": "r1",
+        "status": "completed",
+        "result": "Done.",
+        "error": None,
+        "questions": [],
+        "assumptions": [],
+    }
+
+
+def test_an_open_question_as_json_has_what_is_needed_to_answer_it() -> None:
+    shown = run(questions=(ASKED,)).as_json()["questions"][0]
+    assert {name: shown[name] for name in ("id", "question", "options", "path", "allow_free_text")} == {
+        "id": "q1",
+        "question": "Which framework?",
+        "options": [{"label": "Express"}],
+        "path": ["lead", "coder"],
+        "allow_free_text": True,
+    }
+
+
+def test_a_run_as_json_is_plain_json() -> None:
+    shown = run(questions=(ASKED,)).as_json()
+    assert json.loads(json.dumps(shown)) == shown

@@ -1,0 +1,183 @@
+"""Who works on a run: leases, on both databases, with real processes; and what comes at the same moment."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from places import SUPPORT
+from stores import FIRST, execute, history
+
+from upcall.errors import AlreadyAnswered, RunBusy, RunConflict
+from upcall.questions.answer import Answer
+from upcall.questions.question import Question
+from upcall.runs.run import Run, RunStatus
+from upcall.storage.leases import Worker
+from upcall.storage.store import MailCame, RunStore, StoredRun
+
+WORKER = """
+import asyncio, sys, time
+from stores import FIRST
+from upcall.runs import Run, RunStatus
+from upcall.store import RunStore
+
+asyncio.run(RunStore(sys.argv[1]).create(Run(id="abcdef000000", task="do it", status=RunStatus.EXECUTING), FIRST))
+print("at work", flush=True)
+time.sleep(600)
+"""
+
+CLAIMS = """
+import asyncio, sys
+from upcall.errors import RunConflict
+from upcall.runs import RunStatus
+from upcall.store import RunStore
+
+async def main():
+    store = RunStore(sys.argv[1])
+    stored = await store.load("abcdef000000")
+    print("ready", flush=True)
+    sys.stdin.readline()
+    try:
+        await store.claim(stored, stored.run.moved_to(RunStatus.PLANNING))
+        print("won")
+    except RunConflict as error:
+        print(type(error).__name__)
+
+asyncio.run(main())
+"""
+
+
+def process(code: str, location: str) -> subprocess.Popen[str]:
+    path = os.pathsep.join([str(SUPPORT), *sys.path])
+    return subprocess.Popen(
+        [sys.executable, "-c", code, location],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+
+
+def says(child: subprocess.Popen[str]) -> str:
+    assert child.stdout is not None
+    return child.stdout.readline().strip()
+
+
+async def at_work(location: str, **of_another: str) -> StoredRun:
+    """A run that a worker in another place works on: only the time can tell whether it lives."""
+    stored = await RunStore(location).create(Run(task="do it", status=RunStatus.EXECUTING), FIRST)
+    worker = json.dumps({**Worker().model_dump(), "host": "elsewhere", "place": "another boot", **of_another})
+    execute(location, "update upcall_runs set worker = ?", worker)
+    return await RunStore(location).load(stored.run.id)
+
+
+async def test_a_run_at_work_is_refused_and_at_once_free_when_its_process_was_killed(location: str) -> None:
+    child = process(WORKER, location)
+    try:
+        assert says(child) == "at work"
+        store = RunStore(location)
+        stored = await store.load("abcdef000000")
+        with pytest.raises(RunBusy, match=f"process {child.pid} on .* nothing was written"):
+            await store.claim(stored, stored.run.moved_to(RunStatus.PLANNING))
+        assert await store.load("abcdef000000") == stored
+        child.send_signal(signal.SIGKILL)  # Nobody has waited for it yet: it is a zombie, and dead all the same.
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        claimed = await store.claim(stored, stored.run.moved_to(RunStatus.PLANNING))
+        assert Worker.load(str(claimed.worker)) is not None
+        await store.beat(claimed)
+    finally:
+        child.kill()
+        child.communicate()
+
+
+async def test_a_worker_elsewhere_keeps_its_run_as_long_as_its_lease_lasts(location: str) -> None:
+    stored = await at_work(location)
+    store = RunStore(location, lease_seconds=2)
+    execute(location, "update upcall_runs set beat = ?", time.time())
+    with pytest.raises(RunBusy, match="on elsewhere"):
+        await store.claim(stored, stored.run)
+    execute(location, "update upcall_runs set beat = ?", time.time() - 2)
+    claimed = await store.claim(stored, stored.run)
+    with pytest.raises(RunConflict):  # It comes back too late.
+        await store.beat(stored)
+    with pytest.raises(RunConflict):
+        await store.record(stored, {"lead:1": "late"})
+    with pytest.raises(RunConflict):
+        await store.save(stored, stored.run)
+    assert (await store.load(stored.run.id), await store.journal(stored.run.id)) == (claimed, {})
+
+
+async def test_a_beat_from_the_future_is_watched_and_counts_as_dead_where_it_does_not_change(location: str) -> None:
+    """The clock went backwards."""
+    stored = await at_work(location)
+    store = RunStore(location, lease_seconds=0.3)
+    execute(location, "update upcall_runs set beat = ?", time.time() + 10_000)
+    claimed = await store.claim(stored, stored.run)
+    assert claimed.version == stored.version + 1
+
+
+async def test_a_beat_from_the_future_that_changes_is_a_worker_that_lives(location: str) -> None:
+    stored = await at_work(location)
+    store = RunStore(location, lease_seconds=1)
+    execute(location, "update upcall_runs set beat = ?", time.time() + 10_000)
+    claiming = asyncio.create_task(store.claim(stored, stored.run))
+    while not claiming.done():
+        await store.beat(stored)
+        await asyncio.sleep(0.05)
+    with pytest.raises(RunBusy):
+        claiming.result()
+
+
+async def test_of_four_processes_that_claim_at_once_one_wins(location: str) -> None:
+    stored = await RunStore(location).create(Run(id="abcdef000000", task="do it"), FIRST)
+    stored = await RunStore(location).save(stored, stored.run.moved_to(RunStatus.FAILED))
+    children = [process(CLAIMS, location) for _ in range(4)]
+    assert [says(child) for child in children] == ["ready"] * 4
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("\n")
+        child.stdin.flush()
+    said = sorted(says(child) for child in children)
+    for child in children:
+        child.communicate()
+    assert said == ["RunConflict"] * 3 + ["won"]
+    assert (await RunStore(location).load("abcdef000000")).version == 3
+
+
+async def asking(location: str) -> tuple[StoredRun, Question]:
+    question = Question(question="Which framework?", path=("lead", "coder"))
+    run = Run(task="do it", status=RunStatus.EXECUTING, questions=(question,))
+    return await RunStore(location).create(run, FIRST), question
+
+
+async def test_of_eight_answers_at_once_one_stands(location: str) -> None:
+    stored, question = await asking(location)
+    posts = [RunStore(location).post(stored.run.id, [Answer(question_id=question.id, text=str(n))]) for n in range(8)]
+    ended = await asyncio.gather(*posts, return_exceptions=True)
+    assert [type(each) for each in ended].count(AlreadyAnswered) == 7
+    (kept,) = await RunStore(location).mail(stored.run.id)
+    assert ended[int(str(kept.text))] is True
+
+
+async def test_an_answer_that_comes_in_the_moment_of_the_rest_is_never_lost(location: str) -> None:
+    """Either it is left and the run does not rest yet, or the run rests and the answer is not left."""
+    ways = set()
+    one, two = RunStore(location), RunStore(location)
+    for _ in range(12):
+        stored, question = await asking(location)
+        waiting = stored.run.moved_to(RunStatus.AWAITING_CLARIFICATION)
+        left, rested = await asyncio.gather(
+            two.post(stored.run.id, [Answer(question_id=question.id, text="Express")]),
+            one.save(stored, waiting, history(1)),
+            return_exceptions=True,
+        )
+        assert (left is True) == isinstance(rested, MailCame), (left, rested)
+        assert len(await one.mail(stored.run.id)) == (left is True)
+        ways.add(left)
+    assert ways <= {True, False}

@@ -1,0 +1,208 @@
+"""The store in an SQLite file: what is a file's own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import resource
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, event
+from stores import FIRST
+
+from upcall.errors import ConfigurationError, RunGone, StoreUnavailable, UnknownRun
+from upcall.runs.run import Run, RunStatus
+from upcall.storage.databases import SQLite
+from upcall.storage.store import RunStore
+
+
+def test_one_file_holds_everything_at_rest(tmp_path: Path) -> None:
+    """At rest is when the event loop has ended, or the store was closed."""
+
+    async def closed_by_hand() -> list[str]:
+        store = RunStore("runs.db")
+        await store.create(Run(task="do it"), FIRST)
+        await store.close()
+        return [path.name for path in tmp_path.iterdir()]
+
+    asyncio.run(RunStore("runs.db").create(Run(task="do it"), FIRST))
+    assert [path.name for path in tmp_path.iterdir()] == ["runs.db"]
+    assert asyncio.run(closed_by_hand()) == ["runs.db"]
+
+
+async def test_reading_a_store_that_is_not_there_makes_none() -> None:
+    assert await RunStore("runs.db").list() == []
+    with pytest.raises(UnknownRun, match="does not exist"):
+        await RunStore("runs.db").load("abcd")
+    assert not Path("runs.db").exists()
+
+
+async def test_an_empty_file_is_a_new_store_for_readers_and_writers() -> None:
+    """A process may have been killed between making the file and making the tables."""
+    Path("runs.db").touch()
+    store = RunStore("runs.db")
+    assert await store.list() == []
+    stored = await store.create(Run(task="do it"), FIRST)
+    assert await RunStore("runs.db").load(stored.run.id) == stored
+
+
+async def test_a_folder_is_no_store() -> None:
+    with pytest.raises(StoreUnavailable, match="is a folder"):
+        await RunStore(".").list()
+
+
+@pytest.mark.parametrize("location", ["runs.db", "sqlite:///runs.db", "sqlite+aiosqlite:///runs.db"])
+async def test_a_file_can_be_named_by_path_or_url(location: str, tmp_path: Path) -> None:
+    assert RunStore(location).name == str(tmp_path / "runs.db")
+
+
+def test_an_absolute_path_in_a_url_stays_absolute() -> None:
+    assert RunStore("sqlite:////srv/runs.db").name == "/srv/runs.db"
+
+
+@pytest.mark.parametrize(
+    "location", ["mysql://user:secret@host/db", "sqlite://", ":memory:", "https://host/x", "postgresql://u:secret@host"]
+)
+def test_another_kind_of_store_is_refused_without_its_password(location: str) -> None:
+    with pytest.raises(ConfigurationError, match="Use a file name") as refused:
+        RunStore(location)
+    assert "secret" not in str(refused.value)
+
+
+async def test_a_missing_folder_is_said() -> None:
+    with pytest.raises(StoreUnavailable, match="its folder does not exist"):
+        await RunStore("nowhere/runs.db").create(Run(task="do it"), FIRST)
+
+
+async def test_a_database_that_is_locked_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upcall.storage.databases.BUSY_SECONDS", 0.05)
+    store = RunStore("runs.db")
+    first = await store.create(Run(task="do it"), FIRST)
+    with sqlite3.connect("runs.db") as other:
+        other.execute("begin immediate")
+        with pytest.raises(StoreUnavailable, match="database is locked"):
+            await store.save(first, first.run.moved_to(RunStatus.PLANNING))
+
+
+async def test_a_write_that_is_interrupted_keeps_no_lock() -> None:
+    """In a notebook Ctrl-C comes wherever Python is."""
+    store = RunStore("runs.db")
+    stored = await store.create(Run(task="do it"), FIRST)
+    await store.record(stored, {"call": "begun"})
+
+    def interrupt(connection: object, cursor: object, statement: str, *more: object) -> None:
+        if "upcall_journal" in statement:
+            raise KeyboardInterrupt
+
+    event.listen(Engine, "before_cursor_execute", interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            await store.record(stored, {"call": "made"})
+    finally:
+        event.remove(Engine, "before_cursor_execute", interrupt)
+    with contextlib.closing(sqlite3.connect("runs.db", timeout=0)) as other:
+        other.execute("BEGIN IMMEDIATE")
+    assert await store.journal(stored.run.id) == {"call": "begun"}
+    await store.record(stored, {"call": "made"})
+    assert await store.journal(stored.run.id) == {"call": "made"}
+
+
+async def test_a_file_that_cannot_have_a_log_is_written_when_its_readers_are_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A file system without shared memory leaves it in SQLite's older mode, where a commit waits for all readers."""
+    monkeypatch.setattr(SQLite, "_connect", lambda self: sqlite3.connect(self.path, 30, 0, None, False))
+    store = RunStore("runs.db")
+    stored = await store.create(Run(task="do it"), FIRST)
+    await store.record(stored, {"call": "begun"})
+    with contextlib.closing(sqlite3.connect("runs.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM upcall_runs").fetchall()
+        writing = asyncio.create_task(store.record(stored, {"call": "made"}))
+        await asyncio.wait([writing], timeout=0.3)
+        reader.execute("COMMIT")
+        await writing
+    assert await store.journal(stored.run.id) == {"call": "made"}
+
+
+def test_a_full_disk_is_said_and_the_last_state_stays() -> None:
+    """A limit on the file's size stands for the disk: the write fails in the same place."""
+    code = f"""
+import asyncio, os, resource, signal
+from upcall.checkpoints import Checkpoint
+from upcall.errors import StoreUnavailable
+from upcall.runs import Run
+from upcall.store import RunStore
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+async def main():
+    store = RunStore("runs.db")
+    first = await store.create(Run(task="do it"), Checkpoint())
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, {resource.RLIM_INFINITY}))
+    try:
+        await store.save(first, first.run, Checkpoint(team_state={{"big": os.urandom(500_000).hex()}}))
+    except StoreUnavailable as error:
+        print("refused", error)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ({resource.RLIM_INFINITY}, {resource.RLIM_INFINITY}))
+    assert await store.load(first.run.id) == first
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert "the disk is not full" in done.stdout
+
+
+async def test_a_file_that_was_replaced_is_noticed() -> None:
+    """By another store, with other runs in it."""
+    store, other = RunStore("runs.db"), RunStore("other.db")
+    first, second = await store.create(Run(task="one"), FIRST), await other.create(Run(task="two"), FIRST)
+    await other.close()
+    shutil.move("other.db", "runs.db")
+    assert [run.task for run in await store.list()] == ["two"]
+    assert await store.load(second.run.id) == second
+    with pytest.raises(RunGone):
+        await store.save(first, first.run)
+
+
+async def test_a_file_that_was_deleted_is_not_written_on_unseen() -> None:
+    store = RunStore("runs.db")
+    first = await store.create(Run(task="one"), FIRST)
+    for path in Path().glob("runs.db*"):
+        path.unlink()
+    with pytest.raises(RunGone, match="the database was replaced"):
+        await store.save(first, first.run)
+    again = await store.create(Run(task="again"), FIRST)
+    assert await RunStore("runs.db").load(again.run.id) == again
+
+
+async def test_a_forked_process_can_use_the_store_of_its_parent() -> None:
+    store = RunStore("runs.db")
+    first = await store.create(Run(task="do it"), FIRST)
+
+    def child() -> None:
+        loaded = asyncio.run(store.load(first.run.id))
+        asyncio.run(store.save(loaded, loaded.run.moved_to(RunStatus.PLANNING)))
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    await asyncio.to_thread(process.join)
+    second = await store.load(first.run.id)
+    assert (process.exitcode, second.version, second.run.status) == (0, 2, RunStatus.PLANNING)
+    assert (await store.save(second, second.run)).version == 3
+
+
+def test_nothing_is_left_open_that_outlives_the_event_loop() -> None:
+    asyncio.run(RunStore("runs.db").create(Run(task="do it"), FIRST))
+    assert not [each for each in os.listdir("/proc/self/fd") if "runs.db" in _target(each)]
+
+
+def _target(descriptor: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return ""

@@ -1,0 +1,68 @@
+"""The scenario of seed S4 as a script for a model, and ways to run the command line as a second process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from upcall.testing import Call, Reply
+
+TASK = "Build me a user authentication system"
+DEEP_CODING = '{"intent": "coding", "meta_response": null, "research_depth": "deep"}'
+CLEAR = '{"needs_clarification": false}'
+PLAN = json.dumps({"title": "Authentication", "sections": ["Login"], "steps": []})
+ASK = Call("ask_user", {"question": "Which framework?", "options": ["Express", "FastAPI", "Django"]})
+WRITE = Call("write_file", {"path": "auth.js", "content": "// Express\n"})
+
+
+def script(**changed: Sequence[Reply]) -> dict[str, list[Reply]]:
+    """The replies of each agent; `changed` replaces those of single agents."""
+    replies: dict[str, Sequence[Reply]] = {
+        "classifier": [DEEP_CODING],
+        "clarifier": [CLEAR],
+        "planner": [CLEAR, PLAN],
+        "lead": [Call("coder", {"task": "Build authentication"}), '{"summary": "All done."}'],
+        "coder": [ASK, WRITE, '{"summary": "Written with Express.", "files": ["auth.js"]}'],
+        "researcher": [],
+    }
+    return {f"You are the {agent} ": list(said) for agent, said in (replies | changed).items()}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended, and what it printed."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Standard output as one JSON object."""
+        return json.loads(self.out)  # type: ignore[no-any-return]
+
+    @property
+    def error(self) -> str:
+        """The one line of standard error that says what is wrong."""
+        lines = [line for line in self.err.splitlines() if line.startswith("error: ")]
+        assert len(lines) == 1, self.err
+        return lines[0]
+
+
+def upcall(*arguments: str, **environment: str) -> Ended:
+    """Run the command line in a process of its own, without a terminal."""
+    done = subprocess.run(
+        [sys.executable, "-m", "upcall", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        timeout=120,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)

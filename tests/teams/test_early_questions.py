@@ -1,0 +1,343 @@
+"""A question is told and stored while siblings still work, and who asked goes on as soon as it is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.base import Team
+from autogen_agentchat.messages import UserInputRequestedEvent
+from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat
+from conversation import soon
+
+from upcall import Answer, AnsweredBy, Run, RunStatus, Settings, Upcall
+from upcall.agents import NestedTeam, PausableAgent
+from upcall.errors import AlreadyAnswered, RunNotWaiting, StoreUnavailable
+from upcall.storage.store import RunStore
+from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
+
+ASK = Call("ask_user", {"question": "Which framework?"})
+BOTH = Calls([Call("coder", {"task": "Code"}), Call("searcher", {"task": "Search"})])
+
+
+class Bench:
+    """A coder that asks beside a searcher whose tool takes as long as the test wants."""
+
+    def __init__(self, client: ScriptedModelClient, store: Path) -> None:
+        self.client, self.store = client, store
+        self.searched = asyncio.Event()
+
+    async def search(self) -> str:
+        """Search slowly."""
+        await self.searched.wait()
+        return "Found."
+
+    def worker(self, name: str, **options: Any) -> PausableAgent:
+        return PausableAgent(name, self.client, description=name, system_message=f"You are the {name}.", **options)
+
+    def nested(self) -> Team:
+        agents = [self.worker("coder"), self.worker("searcher", tools=[self.search], ask_user=False)]
+        return RoundRobinGroupChat([self.worker("lead", agents=agents)], max_turns=1)
+
+    def branches(self) -> Team:
+        start, coder, end = self.worker("start"), self.worker("coder"), self.worker("lead")
+        searcher = self.worker("searcher", tools=[self.search], ask_user=False)
+        builder = DiGraphBuilder()
+        for agent in (start, coder, searcher, end):
+            builder.add_node(agent)
+        builder.add_edge(start, coder).add_edge(start, searcher).add_edge(coder, end).add_edge(searcher, end)
+        return GraphFlow([start, coder, searcher, end], builder.build())
+
+    def nested_branches(self) -> Team:
+        return RoundRobinGroupChat([NestedTeam(self.branches(), name="crew")], max_turns=1)
+
+    def app(self, make: Callable[[], Team]) -> Upcall:
+        return Upcall(team=make, store=self.store)
+
+    def calls_of(self, name: str) -> int:
+        return sum(request.system.startswith(f"You are the {name}") for request in self.client.requests)
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        while not done():
+            await asyncio.sleep(0.01)
+
+
+NESTED: dict[str, list[Reply]] = {
+    "You are the coder": [ASK, "Coded."],
+    "You are the searcher": [Call("search", {}), "Searched."],
+    "You are the lead": [BOTH, "All done."],
+}
+BRANCHES = NESTED | {"You are the start": ["Go."], "You are the lead": ["All done."]}
+
+SHAPES = pytest.mark.parametrize(
+    ("shape", "script", "path"),
+    [
+        ("nested", NESTED, ("lead", "coder")),
+        ("branches", BRANCHES, ("coder",)),
+        ("nested_branches", BRANCHES, ("crew", "coder")),
+    ],
+)
+
+
+async def asked(stream: AsyncIterator[Any]) -> str:
+    """The id of the question that the events tell of next."""
+    async for event in stream:
+        if isinstance(event, UserInputRequestedEvent):
+            return event.request_id
+    raise AssertionError("nothing was asked")
+
+
+async def ended(stream: AsyncIterator[Any]) -> Run:
+    items = [item async for item in stream]
+    assert isinstance(items[-1], Run)
+    return items[-1]
+
+
+@SHAPES
+async def test_who_is_answered_goes_on_while_a_sibling_works(
+    shape: str, script: dict[str, list[Reply]], path: tuple[str, ...], tmp_path: Path
+) -> None:
+    """S4-20: the question does not wait for the end of the stream."""
+    with ScriptedModelClient(script) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+        make = getattr(bench, shape)
+        stream = bench.app(make).start_stream("Build it", run_id="a-run")
+        question_id = await soon(asked(stream))
+        run = await bench.app(make).get("a-run")
+        assert run.status is RunStatus.EXECUTING
+        assert [(question.id, question.path) for question in run.questions] == [(question_id, path)]
+        run = await bench.app(make).answer("a-run", {question_id: "Express"})
+        assert (run.status, run.questions) == (RunStatus.EXECUTING, ())
+        rest = asyncio.create_task(ended(stream))
+        await soon(bench.until(lambda: bench.calls_of("coder") == 2))
+        assert not rest.done()
+        assert not bench.searched.is_set()
+        bench.searched.set()
+        run = await soon(rest)
+    assert (run.status, run.result, run.error) == (RunStatus.COMPLETED, "All done.", None)
+    assert [(answer.text, answer.by) for answer in run.answers] == [("Express", AnsweredBy.HUMAN)]
+    assert client.requests[-1].system.startswith("You are the lead")
+    coder = [request for request in client.requests if request.system.startswith("You are the coder")]
+    assert coder[-1].messages[-1]["content"] == "Express"
+
+
+async def test_an_answer_comes_through_though_the_store_is_locked_when_it_is_taken_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process writes for long, as one that prunes the store does."""
+    monkeypatch.setattr("upcall.storage.databases.BUSY_SECONDS", 0.05)
+    with ScriptedModelClient(NESTED) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+        app = bench.app(bench.nested)
+        stream = app.start_stream("Build it", run_id="a-run")
+        question_id = await soon(asked(stream))
+        rest = asyncio.create_task(ended(stream))
+        with contextlib.closing(sqlite3.connect(bench.store, isolation_level=None)) as other:
+            await app.answer("a-run", {question_id: "Express"})
+            other.execute("BEGIN IMMEDIATE")
+            await asyncio.sleep(1)
+            other.execute("ROLLBACK")
+        await soon(bench.until(lambda: bench.calls_of("coder") == 2))
+        bench.searched.set()
+        run = await soon(rest)
+    assert (run.status, run.result, run.error) == (RunStatus.COMPLETED, "All done.", None)
+    assert [answer.text for answer in run.answers] == ["Express"]
+
+
+@SHAPES
+async def test_a_question_that_nobody_answers_meanwhile_waits_at_the_rest(
+    shape: str, script: dict[str, list[Reply]], path: tuple[str, ...], tmp_path: Path
+) -> None:
+    with ScriptedModelClient(script) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+        make = getattr(bench, shape)
+        bench.searched.set()
+        run = await soon(bench.app(make).start("Build it"))
+        assert (run.status, [question.path for question in run.questions]) == (RunStatus.AWAITING_CLARIFICATION, [path])
+        run = await soon(bench.app(make).answer(run.id, "Express"))
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "All done.")
+
+
+async def test_an_answer_that_comes_too_late_for_the_team_goes_to_the_next_one_at_once(tmp_path: Path) -> None:
+    """Nobody else works, so that the team stops before the answer can reach it: the run goes on all the same."""
+    with ScriptedModelClient({"You are the coder": [ASK, "Coded."]}) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+
+        def make() -> Team:
+            return RoundRobinGroupChat([bench.worker("coder")], max_turns=1)
+
+        stream = bench.app(make).start_stream("Build it", run_id="a-run")
+        question_id = await soon(asked(stream))
+        given = await bench.app(make).answer("a-run", {question_id: "Express"})
+        run = await soon(ended(stream))
+        run = run if run.over else await bench.app(make).get("a-run")
+    assert (given.status, run.status, run.result) == (RunStatus.EXECUTING, RunStatus.COMPLETED, "Coded.")
+
+
+async def test_the_first_answer_stands(tmp_path: Path) -> None:
+    with ScriptedModelClient(NESTED) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+        stream = bench.app(bench.nested).start_stream("Build it", run_id="a-run")
+        question_id = await soon(asked(stream))
+        app = bench.app(bench.nested)
+        await app.store.post("a-run", [Answer(question_id=question_id, text="Express")])
+        await app.store.post("a-run", [Answer(question_id=question_id, text="Express")])
+        with pytest.raises(AlreadyAnswered, match="that one stands"):
+            await app.store.post("a-run", [Answer(question_id=question_id, text="Django")])
+        bench.searched.set()
+        run = await soon(ended(stream))
+    assert [answer.text for answer in run.answers] == ["Express"]
+    with pytest.raises(AlreadyAnswered):
+        await app.answer("a-run", {question_id: "Django"})
+
+
+async def test_where_a_sibling_fails_the_question_comes_again_after_a_resume(tmp_path: Path) -> None:
+    replies = NESTED | {"You are the searcher": [Fail(500), Call("search", {}), "Searched."]}
+    with ScriptedModelClient(replies) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+        bench.searched.set()
+        run = await soon(bench.app(bench.nested).start("Build it"))
+        assert (run.status, [question.path for question in run.questions]) == (RunStatus.FAILED, [("lead", "coder")])
+        (before,) = run.questions
+        run = await soon(bench.app(bench.nested).resume(run.id))
+        assert [question.id for question in run.questions] == [before.id]
+        run = await soon(bench.app(bench.nested).answer(run.id, "Express"))
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "All done.")
+
+
+async def test_an_answer_for_a_run_whose_worker_is_gone_goes_on_with_it_and_repeats_nothing(tmp_path: Path) -> None:
+    """The checkpoint knows nothing of the question; the same call asks it again, and has its answer."""
+    with ScriptedModelClient(NESTED | {"You are the searcher": [Call("search", {}), "Searched."]}) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+        stream = bench.app(bench.nested).start_stream("Build it", run_id="a-run")
+        question_id = await soon(asked(stream))
+        await soon(bench.until(lambda: bench.calls_of("searcher") == 1))
+        await stream.aclose()
+        bench.searched.set()
+        run = await soon(bench.app(bench.nested).answer("a-run", {question_id: "Express"}))
+        if run.waiting:  # The search was cut off.
+            run = await soon(bench.app(bench.nested).answer(run.id, "Run it again"))
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "All done.")
+    assert [(answer.text, answer.by) for answer in run.answers if answer.question_id == question_id] == [
+        ("Express", AnsweredBy.HUMAN)
+    ]
+
+
+async def test_a_run_at_work_without_a_question_takes_no_answer(tmp_path: Path) -> None:
+    with ScriptedModelClient({"You are the searcher": [Call("search", {}), "Searched."]}) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+
+        def make() -> Team:
+            return RoundRobinGroupChat([bench.worker("searcher", tools=[bench.search], ask_user=False)], max_turns=1)
+
+        working = asyncio.create_task(bench.app(make).start("Search", run_id="a-run"))
+        await soon(bench.until(lambda: bench.calls_of("searcher") == 1))
+        with pytest.raises(RunNotWaiting, match="waits for no answer"):
+            await bench.app(make).answer("a-run", "Express")
+        bench.searched.set()
+        await soon(working)
+
+
+async def test_what_a_fact_answered_is_noted_once_where_an_answer_comes_at_the_rest(tmp_path: Path) -> None:
+    """The rest is stored a second time then, with the answer."""
+    database = Call("ask_user", {"question": "Which database should I use?"})
+    with ScriptedModelClient({"You are the coder": [database, ASK, "Coded."]}) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+
+        def make() -> Team:
+            return RoundRobinGroupChat([bench.worker("coder")], max_turns=1)
+
+        stream = bench.app(make).start_stream("Build it", run_id="a-run", facts={"database": "SQLite"})
+        question_id = await soon(asked(stream))
+        await bench.app(make).answer("a-run", {question_id: "Express"})
+        await soon(ended(stream))
+        run = await bench.app(make).get("a-run")
+    assert run.status is RunStatus.COMPLETED
+    assert sorted((answer.text, answer.by) for answer in run.answers) == [
+        ("Express", AnsweredBy.HUMAN),
+        ("SQLite", AnsweredBy.FACTS),
+    ]
+
+
+async def test_without_ledger_an_answer_meanwhile_is_for_its_own_question_alone(tmp_path: Path) -> None:
+    both = Calls([*BOTH.calls, Call("tester", {"task": "Test"})])
+    script = NESTED | {"You are the lead": [both, "All done."], "You are the tester": [ASK, "Tested."]}
+    with ScriptedModelClient(script) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+
+        def make() -> Team:
+            searcher = bench.worker("searcher", tools=[bench.search], ask_user=False)
+            agents = [bench.worker("coder"), searcher, bench.worker("tester")]
+            return RoundRobinGroupChat([bench.worker("lead", agents=agents)], max_turns=1)
+
+        def app() -> Upcall:
+            return Upcall(team=make, store=bench.store, settings=Settings.read(None, ledger=False))
+
+        stream = app().start_stream("Build it", run_id="a-run")
+        first, second = await soon(asked(stream)), await soon(asked(stream))
+        await app().answer("a-run", {first: "Express"})
+        rest = asyncio.create_task(ended(stream))
+        await soon(bench.until(lambda: len(client.requests) == 5))
+        bench.searched.set()
+        run = await soon(rest)
+        assert [question.id for question in run.questions] == [second]
+        run = await soon(app().answer("a-run", {second: "Django"}))
+    assert [(answer.text, answer.by) for answer in run.answers] == [
+        ("Express", AnsweredBy.HUMAN),
+        ("Django", AnsweredBy.HUMAN),
+    ]
+
+
+@pytest.mark.parametrize("cut_off", [False, True])
+async def test_mail_that_nobody_took_in_before_the_end_is_taken_in_then(
+    cut_off: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sibling fails, or the reader leaves, before the answer is fetched: it is neither lost nor waited for again."""
+    monkeypatch.setattr("upcall.execution.segment.SECONDS_BETWEEN_MAILS", 60)
+    again: Reply = Call("search", {}) if cut_off else Fail(500)
+    with ScriptedModelClient(NESTED | {"You are the searcher": [Call("search", {}), again, "Searched."]}) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+        stream = bench.app(bench.nested).start_stream("Build it", run_id="a-run")
+        question_id = await soon(asked(stream))
+        await bench.app(bench.nested).answer("a-run", {question_id: "Express"})
+        if cut_off:
+            await stream.aclose()
+        bench.searched.set()
+        if not cut_off:
+            assert (await soon(ended(stream))).status is RunStatus.FAILED
+        run = await soon(bench.app(bench.nested).resume("a-run"))
+        if run.questions:
+            run = await soon(bench.app(bench.nested).answer("a-run", "Express"))
+    assert (run.status, run.result, run.questions) == (RunStatus.COMPLETED, "All done.", ())
+    assert "Express" in [answer.text for answer in run.answers]
+
+
+async def test_a_store_that_is_busy_for_a_moment_does_not_end_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    mail = RunStore.mail
+
+    async def busy(store: RunStore, run_id: str) -> Sequence[Answer]:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            raise StoreUnavailable("the database is locked")
+        return await mail(store, run_id)
+
+    monkeypatch.setattr(RunStore, "mail", busy)
+    with ScriptedModelClient(NESTED) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+        stream = bench.app(bench.nested).start_stream("Build it", run_id="a-run")
+        question_id = await soon(asked(stream))
+        await bench.app(bench.nested).answer("a-run", {question_id: "Express"})
+        rest = asyncio.create_task(ended(stream))
+        await soon(bench.until(lambda: bench.calls_of("coder") == 2))
+        bench.searched.set()
+        run = await soon(rest)
+    assert (looks > 1, run.status) == (True, RunStatus.COMPLETED)

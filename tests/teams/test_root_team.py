@@ -1,0 +1,760 @@
+"""The root team through the real driver and store: every hand-off, every asker, every pause in a new object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.messages import HandoffMessage, TextMessage, UserInputRequestedEvent
+from autogen_agentchat.teams import Swarm
+from autogen_ext.models.replay import ReplayChatCompletionClient
+
+from upcall import Answer, Outcome, Run, RunStatus, Settings, Upcall
+from upcall.autogen.messages import QUESTIONS, answering, path_of, questions_in
+from upcall.execution.demo import demo_model
+from upcall.questions.matching import GivenAnswers, match_answers
+from upcall.questions.question import Question
+from upcall.research.sources.fences import Shown, shown_in
+from upcall.runs.outputs import Depth, Intent
+from upcall.teams import TeamOptions, root_team
+from upcall.testing import Call, Calls, Fail, Hang, LoopbackServer, Reply, Request, Script, ScriptedModelClient
+
+TASK = "Build me a user authentication system"
+AGENTS = ("classifier", "clarifier", "planner", "lead", "coder", "researcher")
+
+META = '{"intent": "meta", "meta_response": "Hi! I plan and write code."}'
+CLEAR = '{"needs_clarification": false}'
+PLAN = json.dumps(
+    {"title": "Login", "sections": ["Form"], "steps": [{"step_id": "1", "description": "Write it", "agent": "coder"}]}
+)
+ASK = Call("ask_user", {"question": "Which framework?", "options": ["Express", "FastAPI", "Django"]})
+WRITE = Call("write_file", {"path": "src/login.js", "content": "// login\n"})
+CODED = '{"summary": "Wrote the login.", "files": ["src/login.js"]}'
+FOUND = '{"summary": "Germany leads."}'
+DONE = '{"summary": "All done."}'
+DELEGATE = Call("coder", {"task": "Write a login"})
+BOTH = Calls([Call("coder", {"task": "Write a login"}), Call("researcher", {"task": "Find the laws"})])
+
+
+def classified(intent: str, depth: str) -> str:
+    return json.dumps({"intent": intent, "research_depth": depth})
+
+
+def asks(question: str) -> str:
+    """The clarifier's question."""
+    return json.dumps({"needs_clarification": True, "clarification_question": question})
+
+
+def unclear(*questions: str) -> str:
+    """The planner's check with one aspect for each question."""
+    details = [{"aspect": "a", "description": "", "clarification_question": each} for each in questions]
+    return json.dumps({"needs_clarification": True, "ambiguity_details": details})
+
+
+def by_agent(**changed: Sequence[Reply]) -> dict[str, Sequence[Reply]]:
+    """The replies of a deep coding task in which nobody asks; `changed` replaces those of single agents."""
+    replies: dict[str, Sequence[Reply]] = {
+        "classifier": [classified("coding", "deep")],
+        "clarifier": [CLEAR],
+        "planner": [CLEAR, PLAN],
+        "lead": [DELEGATE, DONE],
+        "coder": [WRITE, CODED],
+        "researcher": [],
+    }
+    return {f"You are the {agent} ": said for agent, said in (replies | changed).items()}
+
+
+def scripted(**changed: Sequence[Reply]) -> ScriptedModelClient:
+    return ScriptedModelClient(by_agent(**changed))
+
+
+def new_app(client: ScriptedModelClient, **settings: Any) -> Upcall:
+    """A new driver on the same store, as another process would make it."""
+    return Upcall(model_client=client, store="runs.db", settings=Settings.read(None, **settings))
+
+
+async def answered(client: ScriptedModelClient, run: Run, answer: GivenAnswers) -> Run:
+    """The run's next rest after an answer that a new driver takes."""
+    return await new_app(client).answer(run.id, answer)
+
+
+def open_ids(run: Run) -> dict[str, str]:
+    """The ids of the open questions by their words."""
+    return {question.question: question.id for question in run.questions}
+
+
+def of_agent(client: ScriptedModelClient, agent: str) -> list[Request]:
+    return [request for request in client.requests if request.system.startswith(f"You are the {agent} ")]
+
+
+def shallow(intent: str, **changed: Sequence[Reply]) -> ScriptedModelClient:
+    """A model for a shallow task: only the classifier and those of `changed` say anything."""
+    silent: dict[str, Sequence[Reply]] = dict.fromkeys(("clarifier", "planner", "lead", "coder", "researcher"), ())
+    return scripted(**silent | {"classifier": [classified(intent, "shallow")], **changed})
+
+
+async def handed_over(client: ScriptedModelClient, task: str = TASK, **settings: Any) -> list[str]:
+    """Who hands over to whom, in order."""
+    return [
+        f"{item.source} > {item.target}"
+        async for item in new_app(client, **settings).start_stream(task)
+        if isinstance(item, HandoffMessage) and path_of(item) == (item.source,)
+    ]
+
+
+# -- one agent at once ------------------------------------------------------------------------------------------------
+
+
+async def test_a_meta_query_is_answered_with_one_call() -> None:
+    """S2-01, S2-03."""
+    with ScriptedModelClient([META]) as client:
+        run = await new_app(client).start("Hello! What can you do?")
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "Hi! I plan and write code.")
+    assert run.classification is not None
+    assert run.classification.intent is Intent.META
+
+
+async def test_a_shallow_question_is_answered_from_the_documents(tmp_path: Path) -> None:
+    """The researcher really searches and reads."""
+    folder = tmp_path / "papers"
+    folder.mkdir()
+    (folder / "energy.md").write_text("# Energy\nGermany: 52 percent wind and solar\n")
+    search, read = Call("search_documents", {"words": "wind"}), Call("read_document", {"name": "energy.md"})
+    cited = {"ref": "energy.md", "place": "line 2", "quote": "Germany: 52 percent wind and solar"}
+    found = json.dumps({"summary": "Germany leads [1].", "citations": [cited]})
+    with shallow("research", researcher=[search, read, found]) as client:
+        run = await new_app(client).start("Who leads in wind?", documents=[folder])
+    assert run.result == (
+        'Germany leads [1].\n\nSources:\n- [1] energy.md, line 2: "Germany: 52 percent wind and solar"\n\n'
+        "Citations: 1 checked, 1 hold."
+    )
+    said = Shown("documents", "energy.md", "lines 1-2", "# Energy\nGermany: 52 percent wind and solar")
+    shown = {call: shown_in(result) for call, result in client.requests[3].tool_results.items()}
+    assert shown == {"call_2_1": [said], "call_3_1": [said]}
+
+
+async def test_a_shallow_coding_task_is_done_in_the_workspace(tmp_path: Path) -> None:
+    with shallow("coding", coder=[WRITE, CODED]) as client:
+        run = await new_app(client).start("Write a login", workspace=tmp_path / "out")
+    assert run.result == "Wrote the login.\n\nFiles:\n- src/login.js"
+    assert (tmp_path / "out" / "src" / "login.js").read_text() == "// login\n"
+
+
+@pytest.mark.parametrize(("intent", "agent"), [("coding", "coder"), ("research", "researcher")])
+async def test_a_shallow_task_that_is_too_large_escalates_to_the_clarifier(intent: str, agent: str) -> None:
+    """S0-05: its model may say so itself, with the tool for it."""
+    escalates: dict[str, Sequence[Reply]] = {agent: [Call("transfer_to_clarifier")]}
+    with shallow(intent, clarifier=[CLEAR], planner=[CLEAR, PLAN], lead=[DONE], **escalates) as client:
+        order = await handed_over(client)
+    assert order == [f"classifier > {agent}", f"{agent} > clarifier", "clarifier > planner", "planner > lead"]
+
+
+async def test_what_a_worker_asked_before_it_escalates_is_known_to_clarifier_planner_and_lead() -> None:
+    """X11."""
+    asks_and_escalates = [ASK, Call("transfer_to_clarifier")]
+    with shallow("coding", coder=asks_and_escalates, clarifier=[CLEAR], planner=[CLEAR, PLAN], lead=[DONE]) as client:
+        asked = await new_app(client).start(TASK)
+        run = await answered(client, asked, "Express")
+    assert (asked.questions[0].path, run.status) == (("coder",), RunStatus.COMPLETED)
+    for agent in ("clarifier", "planner"):
+        assert all("Which framework? - Express" in request.system for request in of_agent(client, agent))
+    assert "Which framework? - Express" in str(of_agent(client, "lead")[0].messages)
+
+
+# -- the deep path ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("intent", ["coding", "research"])
+async def test_a_deep_task_is_clarified_planned_and_worked_off(intent: str) -> None:
+    """S0-01, S2-12."""
+    with scripted(classifier=[classified(intent, "deep")]) as client:
+        order = await handed_over(client)
+    assert order == ["classifier > clarifier", "clarifier > planner", "planner > lead"]
+    assert len(client.requests) == 8
+
+
+async def test_without_a_clarifier_a_deep_task_goes_to_the_planner() -> None:
+    """S0-06."""
+    with scripted(clarifier=[]) as client:
+        order = await handed_over(client, enable_clarifier=False)
+    assert order == ["classifier > planner", "planner > lead"]
+
+
+async def test_without_a_clarifier_a_shallow_task_escalates_to_the_planner() -> None:
+    with shallow("coding", coder=[Call("transfer_to_planner")], planner=[CLEAR, PLAN], lead=[DONE]) as client:
+        order = await handed_over(client, enable_clarifier=False)
+    assert order == ["classifier > coder", "coder > planner", "planner > lead"]
+
+
+async def test_a_run_keeps_what_became_of_it() -> None:
+    """Classification, plan, answers, and the tokens of each agent under its path."""
+    with scripted(coder=[ASK, WRITE, CODED]) as client:
+        asked = await new_app(client).start(TASK, user="alice")
+        done = await new_app(client).answer(asked.id, "express", user="alice")
+        run = await new_app(client).get(asked.id[:8])
+    assert run == done
+    assert run.classification is not None
+    assert (run.classification.intent, run.classification.depth) == (Intent.CODING, Depth.DEEP)
+    assert run.plan is not None
+    assert run.plan.title == "Login"
+    assert [(answer.text, answer.user) for answer in run.answers] == [("Express", "alice")]
+    assert {agent: used.model_calls for agent, used in run.usage.items()} == {
+        "classifier": 1,
+        "clarifier": 1,
+        "planner": 2,
+        "lead": 2,
+        "lead/coder": 3,
+    }
+    assert all(used.prompt_tokens and used.completion_tokens for used in run.usage.values())
+
+
+async def test_the_status_says_what_the_team_is_doing() -> None:
+    """S3-21, S3-22, S3-32."""
+    seen: list[RunStatus] = []
+    with scripted(clarifier=[asks("For whom?"), CLEAR], coder=[ASK, WRITE, CODED]) as client:
+        app = new_app(client)
+
+        async def watch(stream: AsyncIterator[object]) -> str:
+            async for _ in stream:
+                (run,) = await app.list()
+                if run.status not in seen[-1:]:
+                    seen.append(run.status)
+            return run.id
+
+        run_id = await watch(app.start_stream(TASK))
+        await watch(app.answer_stream(run_id, "Admins"))
+        await watch(app.answer_stream(run_id, "Express"))
+    assert seen == [
+        RunStatus.INITIALIZING,
+        RunStatus.PLANNING,
+        RunStatus.AWAITING_CLARIFICATION,
+        RunStatus.PLANNING,
+        RunStatus.EXECUTING,
+        RunStatus.AWAITING_CLARIFICATION,
+        RunStatus.EXECUTING,
+        RunStatus.COMPLETED,
+    ]
+
+
+async def test_the_names_of_the_documents_are_known_to_all_who_decide_about_them(tmp_path: Path) -> None:
+    """S0-21: who classifies, clarifies, plans or delegates need not ask which report is meant."""
+    (tmp_path / "energy.md").write_text("# Energy in Europe\n")
+    with scripted() as client:
+        await new_app(client).start("Summarise the report", documents=[tmp_path / "energy.md"])
+    for agent in ("classifier", "clarifier", "planner", "lead"):
+        assert all("energy.md" in request.system for request in of_agent(client, agent)), agent
+
+
+def search_web(query: str) -> str:
+    """Search the web."""
+    return f"Found: {query}"
+
+
+def look_up_law(name: str) -> str:
+    """Look up a law."""
+    return f"Law: {name}"
+
+
+SEARCH, LAW = "- search_web: Search the web.", "- look_up_law: Look up a law."
+
+
+@pytest.mark.parametrize(
+    ("data_sources", "listed", "documents"),
+    [
+        (None, {SEARCH, LAW}, True),
+        (["search_web", "look_up_law", "documents"], {SEARCH, LAW}, True),
+        (["search_web"], {SEARCH}, False),
+        (["documents"], set(), True),
+        ([], set(), False),
+    ],
+)
+async def test_the_data_sources_decide_which_tools_are_shown_and_given(
+    data_sources: list[str] | None, listed: set[str], documents: bool, tmp_path: Path
+) -> None:
+    """S0-20, S2-16, S2-22, S2-29: to all who decide about them, over a pause in another process too."""
+    (tmp_path / "energy.md").write_text("# Energy\n")
+    tools = [search_web, look_up_law]
+    ask_first = Call("ask_user", {"question": "Which year?"})
+    delegate = Call("researcher", {"task": "Find the laws"})
+    with scripted(lead=[delegate, DONE], coder=[], researcher=[ask_first, FOUND]) as client:
+        app = Upcall(client, store="runs.db", tools=tools, settings=Settings.read(None))
+        asked = await app.start(TASK, documents=[tmp_path / "energy.md"], data_sources=data_sources)
+        await Upcall(client, store="runs.db", tools=tools, settings=Settings.read(None)).answer(asked.id, "2020")
+    for agent in ("classifier", "clarifier", "planner"):
+        (request, *_) = of_agent(client, agent)
+        assert {line for line in (SEARCH, LAW) if line in request.system} == listed, agent
+        assert ("search_documents" in request.system) is documents, agent
+    for request in of_agent(client, "researcher"):
+        offered = {tool["name"] for tool in request.body["tools"]}
+        assert offered & {"search_web", "look_up_law"} == {line[2:].partition(":")[0] for line in listed}
+        assert ("search_documents" in offered) is documents
+
+
+async def test_the_classifier_is_told_who_the_user_is_and_nobody_else_is() -> None:
+    """S2-15, S2-28."""
+    with scripted() as client:
+        run = await new_app(client, user_info={"name": "Mallory"}).start(
+            TASK, user_info={"name": "Ada", "email": "ada@example.org"}
+        )
+    told = [request for request in client.requests if "The user is Ada (ada@example.org)." in request.system]
+    assert told == of_agent(client, "classifier")
+    assert not any("Mallory" in str(request.body) for request in client.requests)
+    assert run.inputs["team"]["user_info"] == {"name": "Ada", "email": "ada@example.org"}
+
+
+@pytest.mark.parametrize(
+    ("first", "path"),
+    [
+        (META, ("classifier",)),
+        (classified("research", "shallow"), ("classifier", "researcher")),
+        (classified("coding", "shallow"), ("classifier", "coder")),
+        (classified("coding", "deep"), ("classifier", "clarifier", "planner", "lead")),
+    ],
+    ids=["meta", "research", "coding", "deep"],
+)
+async def test_every_query_enters_at_the_classifier(first: str, path: Sequence[str]) -> None:
+    """S2-02, S3-23: and the run says who had the turn, in order."""
+    replies = {"classifier": [first], "clarifier": [CLEAR], "planner": [CLEAR, PLAN], "lead": [DONE]}
+    own = {"researcher": [FOUND], "coder": ['{"summary": "Done."}']}
+    with scripted(**{agent: (replies | own).get(agent, []) if agent in path else [] for agent in AGENTS}) as client:
+        run = await new_app(client).start(TASK)
+    assert client.requests[0].system.startswith("You are the classifier ")
+    assert run.execution_path == path
+
+
+async def test_a_second_query_to_the_same_team_enters_at_the_classifier_too(tmp_path: Path) -> None:
+    """S2-02, S2-06: with the first one and its reply as history."""
+    with shallow("research", classifier=[META, classified("research", "shallow")], researcher=[FOUND]) as client:
+        team = root_team(lambda agent: client, TeamOptions(tmp_path))
+        await team.run(task="Hello! What can you do?")
+        await team.run(task="What is CUDA?")
+    assert [each["content"] for each in of_agent(client, "classifier")[1].messages[1:]] == [
+        "Hello! What can you do?",
+        "Hi! I plan and write code.",
+        "What is CUDA?",
+    ]
+
+
+# -- who asks ---------------------------------------------------------------------------------------------------------
+
+
+async def test_the_clarifier_asks_and_goes_on_with_the_answer() -> None:
+    """S0-10."""
+    with scripted(clarifier=[asks("For whom?"), asks("Which pages?"), CLEAR]) as client:
+        first = await new_app(client).start(TASK)
+        second = await answered(client, first, "Admins")
+        done = await answered(client, second, "All pages")
+    assert [run.questions[0].path for run in (first, second)] == [("clarifier",), ("clarifier",)]
+    assert done.status is RunStatus.COMPLETED
+    assert all("For whom? - Admins" in request.system for request in of_agent(client, "planner"))
+    assert "Which pages? - All pages" in of_agent(client, "planner")[0].system
+
+
+@pytest.mark.parametrize("order", [("A?", "B?"), ("B?", "A?"), ("A?B?",)], ids=["first-second", "second-first", "both"])
+async def test_the_planner_asks_about_two_aspects(order: Sequence[str]) -> None:
+    """S3-16, S3-17, S3-28, S3-29, S3-33: planning starts again only when both are answered."""
+    with scripted(planner=[unclear("A?", "B?"), CLEAR, PLAN]) as client:
+        run = await new_app(client).start(TASK)
+        ids = open_ids(run)
+        for part in order:
+            assert len(of_agent(client, "planner")) == 1
+            run = await answered(client, run, {ids[each]: f"to {each}" for each in ids if each in part})
+    assert run.status is RunStatus.COMPLETED
+    assert "A? - to A?" in of_agent(client, "planner")[1].system
+    assert "B? - to B?" in of_agent(client, "planner")[1].system
+
+
+async def test_the_lead_asks() -> None:
+    with scripted(lead=[Call("ask_user", {"question": "Publish?"}), DELEGATE, DONE]) as client:
+        asked = await new_app(client).start(TASK)
+        run = await answered(client, asked, "yes")
+    assert (asked.questions[0].path, run.status) == (("lead",), RunStatus.COMPLETED)
+    (call_id,) = asked.questions[0].calls
+    assert of_agent(client, "lead")[1].tool_results == {call_id: "yes"}
+
+
+@pytest.mark.parametrize(
+    "order",
+    [("framework", "laws"), ("laws", "framework"), ("framework laws",)],
+    ids=["first-second", "second-first", "both"],
+)
+async def test_two_nested_agents_ask_at_the_same_time(order: Sequence[str]) -> None:
+    """S4-45, S4-53, X1: whatever is answered goes on, the rest stays open, and no work is done twice."""
+    which_laws = Call("ask_user", {"question": "Which laws?"})
+    with scripted(lead=[BOTH, DONE], coder=[ASK, WRITE, CODED], researcher=[which_laws, FOUND]) as client:
+        run = await new_app(client).start(TASK)
+        ids = open_ids(run)
+        assert [question.path for question in run.questions] == [("lead", "coder"), ("lead", "researcher")]
+        given = {"framework": (ids["Which framework?"], "Express"), "laws": (ids["Which laws?"], "GDPR")}
+        for part in order:
+            assert run.status is RunStatus.AWAITING_CLARIFICATION
+            run = await answered(client, run, dict(given[word] for word in part.split()))
+    assert (run.status, len(run.answers)) == (RunStatus.COMPLETED, 2)
+    assert list(of_agent(client, "coder")[1].tool_results.values()) == ["Express"]
+    assert list(of_agent(client, "researcher")[1].tool_results.values()) == ["GDPR"]
+
+
+async def test_a_partial_answer_lets_one_agent_finish_while_the_other_waits(tmp_path: Path) -> None:
+    which_laws = Call("ask_user", {"question": "Which laws?"})
+    with scripted(lead=[BOTH, DONE], coder=[ASK, WRITE, CODED], researcher=[which_laws, FOUND]) as client:
+        asked = await new_app(client).start(TASK, workspace=tmp_path / "out")
+        run = await answered(client, asked, {open_ids(asked)["Which framework?"]: "Express"})
+        assert (tmp_path / "out" / "src" / "login.js").exists()
+        assert list(open_ids(run)) == ["Which laws?"]
+        assert len(of_agent(client, "lead")) == 1
+        await answered(client, run, "GDPR")
+
+
+async def test_one_coder_asks_in_two_calls_of_one_batch() -> None:
+    """Two questions with the same words and the same path are told apart by their calls."""
+    twice = Calls([Call("coder", {"task": "The API"}), Call("coder", {"task": "The tests"})])
+
+    def reply(request: Request) -> Reply:
+        if not request.system.startswith("You are the coder"):
+            return script.reply_to(request)
+        if not request.tool_results:
+            return ASK
+        task, answer = request.messages[1]["content"], next(iter(request.tool_results.values()))
+        return json.dumps({"summary": f"{task} with {answer}."})
+
+    script = Script(by_agent(lead=[twice, DONE], coder=[]))
+    client = ScriptedModelClient(reply)
+    asked = await new_app(client, ledger=False).start(TASK)
+    first, second = asked.questions
+    assert (first.path, first.calls[0]) == (second.path, "call_5_1")
+    await answered(client, asked, {first.id: "Express", second.id: "Django"})
+    assert list(of_agent(client, "lead")[1].tool_results.values()) == [
+        "The API with Express.",
+        "The tests with Django.",
+    ]
+
+
+async def test_the_coder_asks_twice() -> None:
+    """S4-53."""
+    again = Call("ask_user", {"question": "Which database?"})
+    with scripted(coder=[ASK, again, WRITE, CODED]) as client:
+        first = await new_app(client).start(TASK)
+        second = await answered(client, first, "Express")
+        run = await answered(client, second, "SQLite")
+    assert run.status is RunStatus.COMPLETED
+    assert list(of_agent(client, "coder")[2].tool_results.values()) == ["Express", "SQLite"]
+
+
+async def test_everybody_asks_in_one_run() -> None:
+    """X3: eight questions in seven pauses, each answered by a new object; nobody is asked or does anything twice."""
+    ask = [Call("ask_user", {"question": f"Detail {number}?"}) for number in range(3)]
+    with scripted(
+        clarifier=[asks("For whom?"), asks("Why?"), CLEAR],
+        planner=[unclear("A?", "B?"), unclear("C?"), CLEAR, PLAN],
+        lead=[ask[0], DELEGATE, DONE],
+        coder=[ask[1], ask[2], WRITE, CODED],
+    ) as client:
+        run = await new_app(client).start(TASK)
+        while run.status is RunStatus.AWAITING_CLARIFICATION:
+            run = await answered(client, run, {question.id: "as you like" for question in run.questions})
+    assert (run.status, len(run.answers)) == (RunStatus.COMPLETED, 8)
+    assert run.execution_path == ("classifier", "clarifier", "planner", "lead")
+
+
+async def test_a_reply_in_json_and_a_tool_call_ask_the_same_kind_of_question() -> None:
+    """X2: who answers in JSON has no tool to ask with; an option is chosen in the same way everywhere."""
+    labels = ["Express", "FastAPI", "Django"]
+    clarifier = json.dumps({"needs_clarification": True, "clarification_question": "Which one?", "options": labels})
+    aspect = {"aspect": "framework", "clarification_question": "Which of these?", "possible_options": labels}
+    planner = json.dumps({"needs_clarification": True, "ambiguity_details": [aspect]})
+    with scripted(clarifier=[clarifier, CLEAR], planner=[planner, CLEAR, PLAN], coder=[ASK, WRITE, CODED]) as client:
+        run, asked = await new_app(client).start(TASK), []
+        while run.status is RunStatus.AWAITING_CLARIFICATION:
+            asked += run.questions
+            run = await answered(client, run, "2")
+    assert [question.path for question in asked] == [("clarifier",), ("planner",), ("lead", "coder")]
+    assert {type(question) for question in asked} == {Question}
+    assert [[option.label for option in question.options] for question in asked] == [labels] * 3
+    assert [answer.selected for answer in run.answers] == [("FastAPI",)] * 3
+    for agent in AGENTS:
+        offered = {tool["name"] for request in of_agent(client, agent) for tool in request.body["tools"]}
+        assert ("ask_user" in offered) is (agent in ("lead", "coder")), agent
+
+
+@pytest.mark.parametrize("word", ["skip", "no", "cancel", "approve", "continue"])
+async def test_an_answer_to_the_coder_is_never_read_as_a_command(word: str) -> None:
+    """X6."""
+    with scripted(coder=[ASK, WRITE, CODED]) as client:
+        asked = await new_app(client).start(TASK)
+        await answered(client, asked, word)
+    assert list(of_agent(client, "coder")[1].tool_results.values()) == [word]
+
+
+async def test_a_clarifier_s_question_can_be_skipped_and_a_coder_s_declined() -> None:
+    with scripted(clarifier=[asks("For whom?")], coder=[ASK, WRITE, CODED]) as client:
+        first = await new_app(client).start(TASK)
+        second = await answered(client, first, Answer(question_id=first.questions[0].id, outcome=Outcome.SKIPPED))
+        run = await answered(client, second, Answer(question_id=second.questions[0].id, outcome=Outcome.DECLINED))
+    assert run.status is RunStatus.COMPLETED
+    assert [answer.outcome for answer in run.answers] == [Outcome.SKIPPED, Outcome.DECLINED]
+
+
+# -- failures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("failing", [1, 2, *range(4, 11)])
+async def test_after_a_failure_of_any_call_a_run_resumes_and_repeats_none(failing: int, tmp_path: Path) -> None:
+    """Ten calls with a pause in the middle; each is made once, and the one that failed once more. The third is the
+    planner's check, which is done without."""
+    script, calls = Script(by_agent(coder=[Call("list_files"), ASK, WRITE, CODED])), 0
+
+    def reply(request: Request) -> Reply:
+        nonlocal calls
+        calls += 1
+        return Fail(500) if calls == failing else script.reply_to(request)
+
+    client = ScriptedModelClient(reply)
+    run = await new_app(client).start(TASK, workspace=tmp_path / "out")
+    failures = []
+    while run.status is not RunStatus.COMPLETED:
+        if run.status is RunStatus.FAILED:
+            failures.append(run.error)
+            run = await new_app(client).resume(run.id)
+        else:
+            run = await answered(client, run, "Express")
+    assert [str(error).count("HTTP 500") for error in failures] == [1]
+    assert all(len(str(error).splitlines()) == 1 for error in failures)
+    assert calls == 11
+    script.assert_used_up()
+
+
+@pytest.mark.parametrize("check", [[Fail(500)], ["no idea", Fail(503)], ["no idea", "no idea"]])
+async def test_a_check_for_ambiguity_that_fails_does_not_block_planning(check: Sequence[Reply]) -> None:
+    """S3-41."""
+    with scripted(planner=[*check, PLAN]) as client:
+        run = await new_app(client).start(TASK)
+    assert run.status is RunStatus.COMPLETED
+    assert run.plan is not None
+    assert run.plan.title == "Login"
+
+
+async def test_a_repair_that_failed_is_made_again_but_not_the_call_before_it() -> None:
+    """At most one repair, over a failure and a new process too."""
+    with scripted(planner=[CLEAR, "no idea", Fail(503), PLAN]) as client:
+        failed = await new_app(client).start(TASK)
+        run = await new_app(client).resume(failed.id)
+    assert (failed.status, run.status) == (RunStatus.FAILED, RunStatus.COMPLETED)
+    assert of_agent(client, "planner")[2].messages == of_agent(client, "planner")[3].messages
+
+
+FAILURES: list[Any] = [
+    pytest.param(Fail(401), "HTTP 401", id="401"),
+    pytest.param(Fail(404), "HTTP 404", id="S2-31 404"),
+    pytest.param(Fail(429), "HTTP 429", id="429"),
+    pytest.param(Fail(500), "HTTP 500", id="500"),
+    pytest.param(Fail(504), "did not answer in time", id="S2-32 504"),
+    pytest.param(Hang(), "did not answer in time", id="S2-32 hangs"),
+    pytest.param(TypeError("unhashable"), "(TypeError)", id="S2-41 TypeError"),
+]
+
+
+def failing_first(failure: Reply | Exception, script: Script) -> ScriptedModelClient:
+    """A model whose first call fails; then it plays the script."""
+    failures = [failure]
+
+    def reply(request: Request) -> Reply:
+        if not failures:
+            return script.reply_to(request)
+        if isinstance(failed := failures.pop(), Exception):
+            raise failed
+        return failed
+
+    return ScriptedModelClient(reply)
+
+
+@pytest.mark.parametrize(("failure", "words"), FAILURES)
+async def test_a_failure_of_the_classifier_ends_the_run_which_can_be_resumed(
+    failure: Reply | Exception, words: str
+) -> None:
+    """S2-33: once it goes on, no agent is told of an error that is no longer true."""
+    script = Script(by_agent(coder=[ASK, WRITE, CODED]))
+    client = failing_first(failure, script)
+    failed = await new_app(client, llm_timeout=0.05).start(TASK)
+    assert (failed.status, failed.result) == (RunStatus.FAILED, None)
+    assert words in str(failed.error)
+    assert failed.execution_path == ("classifier",)
+    asked = await new_app(client).resume(failed.id)
+    done = await answered(client, asked, "Express")
+    script.assert_used_up()
+    assert (done.status, done.error, done.result) == (RunStatus.COMPLETED, None, "All done.")
+    assert not any(str(failed.error) in str(request.body) for request in client.requests)
+    assert done.execution_path == ("classifier", "clarifier", "planner", "lead")
+
+
+@pytest.mark.parametrize(("failure", "words"), FAILURES)
+async def test_in_a_plain_team_a_failure_of_the_classifier_is_the_last_message_and_nothing_is_raised(
+    failure: Reply | Exception, words: str, tmp_path: Path
+) -> None:
+    """S2-33."""
+    script = Script(by_agent())
+    client = failing_first(failure, script)
+    team = root_team(lambda agent: client, TeamOptions(tmp_path, timeout=0.5))
+    last = (await team.run(task=TASK)).messages[-1]
+    assert isinstance(last, TextMessage)
+    assert last.source == "classifier"
+    assert words in last.content
+    assert (await team.run()).messages[-1].to_text().startswith("All done."), "called again it goes on"
+    script.assert_used_up()
+    assert not any(last.content in str(request.body) for request in client.requests)
+
+
+async def test_a_run_whose_server_is_not_there_fails_in_one_line_and_goes_on_when_it_is() -> None:
+    """S2-10, S2-33."""
+    server = LoopbackServer([META])
+    with server:
+        address = server.base_url
+        server.stop()
+        app = Upcall(store="runs.db", settings=Settings.read(None, model="m", base_url=address, max_retries=0))
+        failed = await app.start("Hello!")
+        server.start()
+        done = await app.resume(failed.id)
+    assert failed.status is RunStatus.FAILED
+    assert "cannot be reached. Check the base URL and the network." in str(failed.error)
+    assert len(str(failed.error).splitlines()) == 1
+    assert (done.status, done.result) == (RunStatus.COMPLETED, "Hi! I plan and write code.")
+
+
+async def test_a_model_that_answers_nobody_in_json_still_gets_the_work_done() -> None:
+    """Every fallback in one run: deep research, a question about the topic, a standing plan, plain reports."""
+    said: Sequence[Reply] = ["I cannot do JSON."] * 2
+    with scripted(
+        classifier=said, clarifier=said, planner=[*said, *said], lead=[DELEGATE, "Done!", "Done!"], coder=["Yes", "Yes"]
+    ) as client:
+        asked = await new_app(client).start(TASK)
+        run = await answered(client, asked, "skip")
+    assert TASK in asked.questions[0].question
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "Done!")
+    assert run.plan is not None
+    assert run.plan.title == TASK
+
+
+# -- the scenario of seed S4 ------------------------------------------------------------------------------------------
+
+
+def played() -> ScriptedModelClient:
+    return scripted(coder=[Call("list_files"), ASK, WRITE, CODED])
+
+
+Model = Callable[[], ScriptedModelClient]
+SCENARIO = pytest.mark.parametrize("model", [played, demo_model], ids=["scripted", "demo"])
+
+
+@SCENARIO
+async def test_the_orchestrator_pauses_for_the_coder_s_question(model: Model) -> None:
+    """S4-03 to S4-08, S4-13, S4-14: it waits, and no agent was given a result or told that anything is done."""
+    client = model()
+    run = await new_app(client).start(TASK)
+    (question,) = run.questions
+    assert run.status is RunStatus.AWAITING_CLARIFICATION
+    assert question.as_text().startswith("coder (for lead) needs to know: Which framework?")
+    assert [option.label for option in question.options] == ["Express", "FastAPI", "Django"]
+    assert (question.path, len(question.calls)) == (("lead", "coder"), 2)
+    assert [len(of_agent(client, agent)) for agent in ("lead", "coder")] == [1, 2]
+
+
+@SCENARIO
+async def test_the_answer_is_the_result_of_the_very_call_that_asked(model: Model) -> None:
+    """S4-09 to S4-12, S4-15, S4-16, S4-35: in the same turn, with all that the coder had in mind."""
+    client = model()
+    asked = await new_app(client).start(TASK)
+    before = len(client.requests)
+    await answered(client, asked, "Use Express")
+    request = client.requests[before]
+    assert request.messages[-1]["role"] == "tool"
+    assert request.tool_results[asked.questions[0].calls[-1]] == "Use Express"
+    earlier = of_agent(client, "coder")[1].messages
+    assert request.messages[: len(earlier)] == earlier
+
+
+@SCENARIO
+async def test_the_scenario_takes_the_fewest_model_calls_that_it_can(model: Model) -> None:
+    """Ten, over both processes: classifier, clarifier, planner 2, lead 2, coder 4. Each tool call is made once."""
+    client = model()
+    asked = await new_app(client).start(TASK)
+    run = await answered(client, asked, "Express")
+    assert run.status is RunStatus.COMPLETED
+    assert len(client.requests) == 10
+    assert not any(request.unpaired() for request in client.requests)
+    made = [call["id"] for each in client.requests[-2].messages for call in each.get("tool_calls") or []]
+    assert len(made) == len(set(made)) == len(client.requests[-2].tool_results)
+
+
+@SCENARIO
+async def test_the_question_never_becomes_a_result_or_a_task(model: Model) -> None:
+    """S4-13, S4-15."""
+    client = model()
+    await answered(client, await new_app(client).start(TASK), "Express")
+    for request in client.requests:
+        assert not any("Which framework?" in result for result in request.tool_results.values())
+    assert not any("Which framework?" in str(each) for each in of_agent(client, "lead"))
+
+
+@SCENARIO
+async def test_the_question_is_told_once_and_only_after_it_is_stored(model: Model) -> None:
+    """S4-19, S4-29, S4-32."""
+    app, told = new_app(model()), []
+    async for item in app.start_stream(TASK):
+        if isinstance(item, UserInputRequestedEvent):
+            (run,) = await app.list()
+            told.append((item, run))
+    ((event, run),) = told
+    ((asked,), (stored,)) = json.loads(event.metadata[QUESTIONS]), run.questions
+    assert event.request_id == stored.id
+    assert (asked["id"], asked["question"]) == (stored.id, "Which framework?")
+    assert [option["label"] for option in asked["options"]] == ["Express", "FastAPI", "Django"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "written"),
+    [("Express", "server.js"), ("2", "main.py"), ("django", "accounts/views.py"), ("Rails", "DESIGN.md")],
+)
+async def test_the_demo_writes_what_was_chosen(answer: str, written: str, tmp_path: Path) -> None:
+    client = demo_model()
+    asked = await new_app(client).start(TASK, workspace=tmp_path / "out")
+    run = await answered(client, asked, answer)
+    assert run.status is RunStatus.COMPLETED
+    assert (tmp_path / "out" / written).is_file()
+
+
+# -- component --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_dumped_team_loads_and_works(tmp_path: Path) -> None:
+    (tmp_path / "energy.md").write_text("# Energy\n")
+    replies = {
+        "classifier": [classified("coding", "deep")],
+        "clarifier": [CLEAR],
+        "planner": [unclear("A?"), CLEAR, PLAN],
+        "lead": [DONE],
+    }
+    options = TeamOptions(tmp_path, documents=[str(tmp_path)], check_questions=False)
+    made = root_team(lambda agent: ReplayChatCompletionClient(replies.get(agent, [])), options)
+    loaded = Swarm.load_component(json.loads(made.dump_component().model_dump_json()))
+    asked = (await loaded.run(task=TASK)).messages[-1]
+    questions = questions_in(asked)
+    answer = answering(match_answers("yes", questions), target="planner", questions=questions)
+    assert "All done." in (await loaded.run(task=answer)).messages[-1].to_text()
+
+
+async def test_a_coder_that_reports_a_file_it_did_not_write_gets_one_chance_to_write_it() -> None:
+    shallow = '{"intent": "coding", "research_depth": "shallow"}'
+    with scripted(classifier=[shallow], clarifier=[], planner=[], lead=[], coder=[CODED, WRITE, CODED]) as client:
+        run = await new_app(client).start(TASK)
+    assert "src/login.js was not written" in str(of_agent(client, "coder")[1].messages[-1]["content"])
+    assert (run.status, "Files:" in str(run.result)) == (RunStatus.COMPLETED, True)
+
+
+async def test_a_file_that_is_claimed_twice_and_never_written_is_listed_as_left_open() -> None:
+    shallow = '{"intent": "coding", "research_depth": "shallow"}'
+    with scripted(classifier=[shallow], clarifier=[], planner=[], lead=[], coder=[CODED, CODED]) as client:
+        run = await new_app(client).start(TASK)
+    assert "Files:" not in str(run.result)
+    assert "src/login.js was not written" in str(run.result)

@@ -1,0 +1,146 @@
+"""The scripted model client."""
+
+from __future__ import annotations
+
+import pytest
+from autogen_core import FunctionCall
+from autogen_core.models import (
+    AssistantMessage,
+    CreateResult,
+    FunctionExecutionResult,
+    FunctionExecutionResultMessage,
+    LLMMessage,
+    SystemMessage,
+    UserMessage,
+)
+from pydantic import BaseModel
+
+from upcall.testing import Call, Calls, CutShort, Fail, Hang, Raw, Reply, Request, Say, ScriptedModelClient, ScriptError
+from upcall.testing.model import ScriptedFailure
+
+MESSAGES: list[LLMMessage] = [UserMessage(content="Build me a login", source="user")]
+CALL = AssistantMessage(content=[FunctionCall(id="call_7", name="add", arguments="{}")], source="coder")
+RESULT = FunctionExecutionResultMessage(
+    content=[FunctionExecutionResult(call_id="call_7", name="add", content="3", is_error=False)]
+)
+
+
+class Plan(BaseModel):
+    steps: list[str]
+
+
+async def test_replies_come_in_order() -> None:
+    with ScriptedModelClient(["One", Say(Plan(steps=["two"])), Say({"three": 3})]) as client:
+        said = [(await client.create(MESSAGES)).content for _ in range(3)]
+    assert said == ["One", '{"steps":["two"]}', '{"three": 3}']
+
+
+async def test_each_agent_gets_its_own_replies() -> None:
+    with ScriptedModelClient({"You plan": ["A plan"], "You code": ["Code"]}) as client:
+        said = [(await client.create([SystemMessage(content=f"You {verb}.")])).content for verb in ("code", "plan")]
+    assert said == ["Code", "A plan"]
+
+
+async def test_a_function_may_say_what_the_model_says() -> None:
+    def reply_to(request: Request) -> Reply:
+        return str(request.messages[-1]["content"]).upper()
+
+    with ScriptedModelClient(reply_to) as client:
+        assert (await client.create(MESSAGES)).content == "BUILD ME A LOGIN"
+
+
+async def test_calls_arrive_with_their_thought_and_ids_of_their_own() -> None:
+    replies: list[Reply] = [
+        Calls([Call("add", {"a": 1}), Call("add", "{broken", id="mine")], thought="Hm"),
+        Call("add"),
+    ]
+    with ScriptedModelClient(replies) as client:
+        first, second = [await client.create(MESSAGES) for _ in range(2)]
+    assert first.content == [
+        FunctionCall(id="call_1_1", name="add", arguments='{"a": 1}'),
+        FunctionCall(id="mine", name="add", arguments="{broken"),
+    ]
+    assert (first.thought, first.finish_reason) == ("Hm", "function_calls")
+    assert second.content == [FunctionCall(id="call_2_1", name="add", arguments="{}")]
+
+
+async def test_tool_results_are_seen_by_call_id() -> None:
+    with ScriptedModelClient(["It is 3"]) as client:
+        await client.create([*MESSAGES, CALL, RESULT])
+    assert client.requests[0].tool_results == {"call_7": "3"}
+
+
+@pytest.mark.parametrize("message", [CALL, RESULT])
+async def test_half_of_a_tool_call_is_refused(message: LLMMessage) -> None:
+    with pytest.raises(ScriptError, match="call_7"):
+        await ScriptedModelClient(["never said"]).create([*MESSAGES, message])
+
+
+async def test_a_request_too_many_is_refused() -> None:
+    client = ScriptedModelClient(["One"])
+    await client.create(MESSAGES)
+    with pytest.raises(ScriptError, match="no reply left for 'the model' at request 2"):
+        await client.create(MESSAGES)
+
+
+async def test_a_request_of_an_agent_that_nobody_scripted_is_refused() -> None:
+    with pytest.raises(ScriptError, match="no replies scripted for: 'You plan"):
+        await ScriptedModelClient({"You code": ["Code"]}).create([SystemMessage(content="You plan")])
+
+
+def test_leftover_replies_are_an_error_at_the_end() -> None:
+    client = ScriptedModelClient({"You code": ["One", "Two"], "You plan": []})
+    with pytest.raises(ScriptError, match=r"left over: \{'You code': 2\}"), client:
+        pass
+
+
+def test_leftover_replies_do_not_hide_the_error_of_a_test() -> None:
+    with pytest.raises(ZeroDivisionError), ScriptedModelClient(["One"]):
+        _ = 1 / 0
+
+
+async def test_text_is_streamed_word_by_word_and_then_whole() -> None:
+    with ScriptedModelClient(["Here  it is"]) as client:
+        *words, result = [item async for item in client.create_stream(MESSAGES)]
+    assert words == ["Here", " ", " it", " is"]
+    assert isinstance(result, CreateResult)
+    assert result.content == "Here  it is"
+
+
+async def test_calls_are_not_streamed() -> None:
+    with ScriptedModelClient([Call("add")]) as client:
+        items = [item async for item in client.create_stream(MESSAGES)]
+    assert [type(item) for item in items] == [CreateResult]
+
+
+async def test_usage_adds_up_words() -> None:
+    with ScriptedModelClient(["One two", "Three"]) as client:
+        await client.create(MESSAGES)
+        await client.create(MESSAGES)
+    assert client.total_usage().prompt_tokens == 8
+    assert client.total_usage().completion_tokens == 3
+
+
+async def test_a_failure_has_its_status() -> None:
+    with (
+        ScriptedModelClient([Fail(429, "slow down")]) as client,
+        pytest.raises(ScriptedFailure, match="slow down") as caught,
+    ):
+        await client.create(MESSAGES)
+    assert caught.value.status_code == 429
+
+
+async def test_a_hang_ends_in_a_timeout() -> None:
+    with ScriptedModelClient([Hang(0.01)]) as client, pytest.raises(TimeoutError):
+        await client.create(MESSAGES)
+
+
+async def test_a_reply_cut_short_has_no_finish_reason() -> None:
+    with ScriptedModelClient([CutShort("Here it")]) as client:
+        result = await client.create(MESSAGES)
+    assert (result.content, result.finish_reason) == ("Here it", "unknown")
+
+
+async def test_a_raw_body_needs_a_server() -> None:
+    with pytest.raises(ValueError, match="only a server can send"):
+        await ScriptedModelClient([Raw("not json")]).create(MESSAGES)

@@ -1,0 +1,513 @@
+"""The command line, each call in a process of its own, against a real server on loopback and a real SQLite file."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from scenario import ASK, TASK, WRITE, script, upcall
+from seed_texts import BLOCKS
+
+from upcall.testing import Call, Calls, CutShort, Fail, Hang, Raw, Reply, Say
+from upcall.testing.server import LoopbackServer
+
+SHALLOW = '{"intent": "research", "meta_response": null, "research_depth": "shallow"}'
+
+
+def model(server: LoopbackServer) -> tuple[str, ...]:
+    return ("--model", "scripted", "--base-url", server.base_url)
+
+
+def test_the_demo_stops_at_the_nested_question_and_prints_one_json_object() -> None:
+    ended = upcall("run", TASK, "--detach", "--json")
+    assert ended.status == 0
+    question = ended.json["questions"][0]
+    assert ended.json["status"] == "awaiting_clarification"
+    assert question["path"] == ["lead", "coder"]
+    assert question["options"] == [{"label": "Express"}, {"label": "FastAPI"}, {"label": "Django"}]
+
+
+def test_the_demo_says_that_it_is_scripted_in_its_first_line() -> None:
+    assert upcall("run", "Hello! What can you do?").err.splitlines()[0].startswith("Demo: the replies")
+
+
+@pytest.mark.slow
+def test_the_demo_says_so_where_it_has_no_script() -> None:
+    assert "no script for this task" in upcall("run", "Sing me a song").out
+
+
+@pytest.mark.slow
+def test_a_demo_run_completes_with_the_answer_given_in_another_process() -> None:
+    """S3-35, S3-43."""
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    ended = upcall("answer", run_id, "Express", "--json")
+    assert (ended.status, ended.json["status"]) == (0, "completed")
+    assert Path("upcall-work", run_id, "server.js").is_file()
+
+
+def test_the_answer_becomes_the_result_of_the_very_call_that_asked_and_nothing_is_done_twice() -> None:
+    """S4-10 to S4-12, and none of S4-13 to S4-16: counted over three processes."""
+    with LoopbackServer(script()) as server:
+        asked = upcall("run", TASK, "--detach", "--json", *model(server)).json
+        before = len(server.requests)
+        done = upcall("answer", asked["run_id"], "Express", "--json").json
+        resumed = server.requests[before]
+    assert done["status"] == "completed"
+    assert resumed.tool_results[asked["questions"][0]["calls"][-1]] == "Express"
+    assert (before, len(server.requests)) == (6, 9)
+
+
+def test_without_a_terminal_a_run_stops_and_says_how_to_answer() -> None:
+    ended = upcall("run", TASK)
+    assert "Which framework?" in ended.err
+    assert "upcall answer" in ended.err
+    assert (ended.status, ended.out) == (0, "")
+
+
+@pytest.mark.slow
+def test_the_command_that_answers_is_one_also_where_the_option_begins_with_a_dash() -> None:
+    flag = Call("ask_user", {"question": "How is it pushed?", "options": ["--force", "--no-verify"]})
+    with LoopbackServer(script(coder=[flag, '{"summary": "Done."}'])) as server:
+        told = upcall("run", TASK, "--detach", "--store", "its own.db", *model(server)).err
+        (command,) = [line for line in told.splitlines() if "upcall answer" in line]
+        done = upcall("answer", "--json", *shlex.split(command)[2:])
+    assert done.json["status"] == "completed", done.err
+
+
+@pytest.mark.slow
+def test_a_line_that_is_only_copied_agrees_to_no_risk() -> None:
+    risk = {"question": "Delete it?", "clarification_type": "risk_confirmation", "options": ["Delete", "Keep"]}
+    with LoopbackServer(script(coder=[Call("ask_user", risk), '{"summary": "Kept."}'])) as server:
+        told = upcall("run", TASK, "--detach", *model(server)).err
+        (command,) = [line for line in told.splitlines() if "upcall answer" in line]
+        assert upcall("answer", shlex.split(command)[2], "Keep").status == 0
+    assert "Delete" not in command
+
+
+@pytest.mark.slow
+def test_two_questions_are_answered_by_id_one_after_the_other() -> None:
+    both = script(
+        lead=[Calls([Call("coder", {"task": "x"}), Call("researcher", {"task": "y"})]), '{"summary": "Both."}'],
+        researcher=[Call("ask_user", {"question": "Which edition?"}), '{"summary": "Read."}'],
+    )
+    with LoopbackServer(both) as server:
+        asked = upcall("run", TASK, "--detach", "--json", *model(server)).json
+        ids = {each["question"]: each["id"] for each in asked["questions"]}
+        partly = upcall("answer", asked["run_id"], f"{ids['Which edition?']}=second", "--json").json
+        done = upcall("answer", asked["run_id"], f"{ids['Which framework?']}=1", "--json").json
+    assert [each["question"] for each in partly["questions"]] == ["Which framework?"]
+    assert done["result"] == "Both."
+
+
+@pytest.mark.slow
+def test_a_plain_answer_is_refused_where_two_questions_are_open() -> None:
+    both = script(
+        lead=[Calls([Call("coder", {"task": "x"}), Call("coder", {"task": "y"})])],
+        coder=[ASK, Call("ask_user", {"question": "Which database?"})],
+    )
+    with LoopbackServer(both) as server:
+        run_id = upcall("run", TASK, "--detach", "--json", *model(server)).json["run_id"]
+        ended = upcall("answer", run_id, "Express")
+    assert ended.status == 2
+    assert "2 questions are open" in ended.error
+
+
+@pytest.mark.slow
+def test_two_agents_that_ask_the_same_are_shown_as_one_question_and_both_get_the_answer() -> None:
+    both = script(
+        lead=[Calls([Call("coder", {"task": "x"}), Call("researcher", {"task": "y"})]), '{"summary": "All done."}'],
+        coder=[ASK, '{"summary": "Coded."}'],
+        researcher=[ASK, '{"summary": "Found."}'],
+    )
+    with LoopbackServer(both) as server:
+        asked = upcall("run", TASK, "--detach", *model(server))
+        assert asked.out.count("Which framework?") + asked.err.count("Which framework?") == 1
+        assert "researcher (for lead) waits for this too." in " ".join(asked.err.split())
+        ended = upcall("answer", asked.err.split("upcall answer ")[1].split()[0], "Express", "--json")
+    assert ended.json["result"].startswith("All done.")
+
+
+def test_a_number_that_is_no_option_is_refused_and_in_quotes_it_is_the_number() -> None:
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    for given in ("7", f"{upcall('show', run_id, '--json').json['questions'][0]['id']}=7"):
+        ended = upcall("answer", run_id, given)
+        said = "There is no option 7: choose 1 to 3. If you mean the number itself, write '\"7\"' in quotes."
+        assert (ended.status, said in ended.error) == (2, True)
+    assert "with 7" in upcall("answer", run_id, '"7"', "--json").json["result"]
+
+
+@pytest.mark.slow
+def test_an_answer_that_is_not_an_option_is_refused_with_the_options() -> None:
+    only = Call("ask_user", {"question": "Which?", "options": ["A", "B"], "allow_free_text": False})
+    with LoopbackServer(script(coder=[only], lead=[Call("coder", {"task": "x"})])) as server:
+        run_id = upcall("run", TASK, "--detach", "--json", *model(server)).json["run_id"]
+        ended = upcall("answer", run_id, "C")
+        still = upcall("show", run_id, "--json").json
+    assert ended.status == 2
+    assert "1. A, 2. B" in ended.error
+    assert still["status"] == "awaiting_clarification"
+
+
+@pytest.mark.slow
+def test_the_same_answer_again_is_harmless_and_a_different_one_says_who_answered() -> None:
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    upcall("answer", run_id, "Express", "--user", "alice")
+    for again in ("express", "1"):
+        assert upcall("answer", run_id, again, "--json").json["status"] == "completed"
+    ended = upcall("answer", run_id, "Django")
+    assert ended.status == 2
+    assert "was answered by alice at" in ended.error
+    assert "'Express'. That answer stands" in ended.error
+
+
+def test_a_question_can_be_declined() -> None:
+    asked = upcall("run", TASK, "--detach", "--json").json
+    done = upcall("answer", asked["run_id"], "--decline", asked["questions"][0]["id"], "--json").json
+    assert "because none was chosen" in done["result"]
+
+
+def slow(arguments: tuple[str, ...], says: str) -> object:
+    """A row like others that are tried each time."""
+    return pytest.param(arguments, says, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("show", "nosuchrun"), "Unknown run 'nosuchrun'"),
+        slow(("answer", "nosuchrun", "x"), "Unknown run 'nosuchrun'"),
+        slow(("resume", "nosuchrun"), "Unknown run 'nosuchrun'"),
+        (("run", "   "), "The task is empty"),
+        (("run",), "Missing argument 'TASK'. See: upcall run --help"),
+        (("frobnicate",), "No such command 'frobnicate'. See: upcall --help"),
+        (("store", "frobnicate"), "No such command 'frobnicate'. See: upcall store --help"),
+        (("run", "x", "--no-such-option"), "No such option: --no-such-option. A text that begins with a dash"),
+        (("run", "x", "--model", "gpt-4o"), "Set OPENAI_API_KEY"),
+        slow(("run", "x", "--base-url", "http://127.0.0.1:1/v1"), "add --model NAME"),
+        slow(("run", "x", "--config", "missing.yaml"), "missing.yaml: No such file"),
+        slow(("run", "x", "--docs", "missing.md"), "missing.md does not exist"),
+        (("run", "x", "y"), "Put the text in quotes"),
+        slow(("run", "x", "--model", "m", "--base-url", "localhost:8000"), "must begin with http"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_wrong_use_gets_one_line_and_status_2(arguments: tuple[str, ...], says: str) -> None:
+    ended = upcall(*arguments)
+    assert ended.status == 2
+    assert says in ended.error
+    assert "secret" not in ended.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (Fail(401), "refused the key (HTTP 401)"),
+        (Fail(404), "does not know this model or address (HTTP 404)"),
+        (Fail(429), "limits the rate or the quota (HTTP 429)"),
+        (Fail(503), "failed (HTTP 503)"),
+        (Fail(400, "context is too long"), "context is too long"),
+        (Raw("no json"), "sent a reply that cannot be read"),
+        (Raw('{"choices": []}'), "sent a reply that cannot be read"),
+        (Hang(60), "did not answer in time"),
+    ],
+    ids=str,
+)
+def test_a_failing_model_fails_the_run_in_one_line_and_the_run_goes_on_afterwards(reply: Reply, says: str) -> None:
+    quick = {"UPCALL_MAX_RETRIES": "0", "UPCALL_TIMEOUT": "2", "OPENAI_API_KEY": "sk-very-secret"}
+    with LoopbackServer([SHALLOW, reply, Say('{"summary": "An answer."}')]) as server:
+        ended = upcall("run", "What is CUDA?", *model(server), **quick)
+        run_id = upcall("list", "--json").json[0]["run_id"]  # type: ignore[index]
+        resumed = upcall("resume", run_id, "--json", **quick)
+    assert ended.status == 1
+    assert says in ended.error
+    assert f"upcall resume {run_id}" in ended.error
+    assert "sk-very-secret" not in ended.err + Path("upcall.db").read_bytes().decode(errors="replace")
+    assert resumed.json["result"] == "An answer."
+
+
+@pytest.mark.slow
+def test_a_stream_that_is_cut_short_fails_the_run_and_is_never_taken_for_the_whole_reply() -> None:
+    with LoopbackServer([SHALLOW, CutShort("half of a"), Say('{"summary": "Whole."}')]) as server:
+        ended = upcall("run", "What is CUDA?", *model(server), UPCALL_STREAM="true", UPCALL_MAX_RETRIES="0")
+        run_id = ended.error.rsplit(" ", 1)[1]
+        resumed = upcall("resume", run_id, "--json")
+    assert "cut its reply short" in ended.error
+    assert resumed.json["result"] == "Whole."
+
+
+def test_a_server_that_is_not_there_is_said() -> None:
+    ended = upcall("run", "x", "--model", "m", "--base-url", "http://127.0.0.1:9/v1", UPCALL_MAX_RETRIES="0")
+    assert ended.status == 1
+    assert "cannot be reached" in ended.error
+
+
+def test_a_key_that_the_server_repeats_is_not_printed() -> None:
+    with LoopbackServer([Fail(400, "bad request with key sk-very-secret")]) as server:
+        ended = upcall("run", "x", *model(server), "--debug", OPENAI_API_KEY="sk-very-secret")
+    assert "with key [key]" in ended.error
+    assert "sk-very-secret" not in ended.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
+def test_an_interrupted_run_is_stored_and_resume_repeats_nothing(stop: signal.Signals) -> None:
+    hanging = script(coder=[WRITE, Hang(60), '{"summary": "Written."}'])
+    with LoopbackServer(hanging) as server:
+        status, said = interrupted_at(server, 7, stop)
+        run_id = upcall("list", "--json").json[0]["run_id"]  # type: ignore[index]
+        before = len(server.requests)
+        done = upcall("resume", run_id, "--json").json
+    assert (status, f"upcall resume {run_id}" in said) == (130, True)
+    assert (done["status"], len(server.requests) - before) == ("completed", 2)
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_from_its_last_checkpoint() -> None:
+    replies = script(
+        coder=[ASK, WRITE, Hang(60), WRITE, '{"summary": "Written."}'],
+    )
+    with LoopbackServer(replies) as server:
+        run_id = upcall("run", TASK, "--detach", "--json", *model(server)).json["run_id"]
+        interrupted_at(server, 8, signal.SIGKILL, "answer", run_id, "Express")
+        assert upcall("show", run_id, "--json").json["status"] == "executing"
+        done = upcall("resume", run_id, "--json").json
+    assert (done["status"], done["result"]) == ("completed", "All done.")
+
+
+def interrupted_at(server: LoopbackServer, requests: int, stop: signal.Signals, *arguments: str) -> tuple[int, str]:
+    """Run the command line until the server has this many requests, then send the signal."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "upcall", *(arguments or ("run", TASK)), *model(server)],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while len(server.requests) < requests and process.poll() is None:
+        threading.Event().wait(0.02)
+    process.send_signal(stop)
+    _, said = process.communicate(timeout=60)
+    return process.returncode, said
+
+
+@pytest.mark.slow
+def test_a_run_keeps_its_model_over_processes_and_a_flag_overrules_it() -> None:
+    begin = script(lead=[Call("coder", {"task": "x"})], coder=[ASK])
+    end = script(
+        classifier=[], clarifier=[], planner=[], lead=['{"summary": "Done."}'], coder=[WRITE, '{"summary": "Ok."}']
+    )
+    with LoopbackServer(begin) as first, LoopbackServer(end) as second:
+        run_id = upcall("run", TASK, "--detach", "--json", *model(first)).json["run_id"]
+        upcall("answer", run_id, "Express", *model(second))
+        assert len(second.requests) == 3
+
+
+@pytest.mark.slow
+def test_show_prints_plan_answers_and_tokens() -> None:
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    upcall("answer", run_id, "Express", "--user", "alice")
+    shown = upcall("show", run_id).out
+    assert "# User authentication system" in shown
+    assert "by alice at" in shown
+    assert "lead/coder" in shown
+
+
+@pytest.mark.slow
+def test_list_is_an_array_newest_first_and_empty_without_a_store() -> None:
+    assert json.loads(upcall("list", "--json").out) == []
+    assert not Path("upcall.db").exists()
+    for task in ("Hello! What can you do?", "What is CUDA?"):
+        upcall("run", task)
+    assert len(json.loads(upcall("list", "--json").out)) == 2
+
+
+@pytest.mark.slow
+def test_runs_that_start_together_on_a_new_store_are_all_kept() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        ended = list(pool.map(lambda task: upcall("run", task, "--store", "new.db"), ["What is CUDA?"] * 4))
+    assert [each.status for each in ended] == [0] * 4
+    assert len(upcall("list", "--store", "new.db").out.splitlines()) == 4
+
+
+def test_a_workspace_that_is_a_file_is_refused_before_any_work_is_done() -> None:
+    Path("notes.txt").write_text("this is no folder")
+    ended = upcall("run", TASK, "--workspace", "notes.txt")
+    assert (ended.status, "it is no folder" in ended.error) == (2, True)
+    assert json.loads(upcall("list", "--json").out) == []
+
+
+@pytest.mark.slow
+def test_a_run_can_be_resumed_at_another_address_with_its_own_model() -> None:
+    with LoopbackServer(['{"intent": "meta", "meta_response": "Hello."}']) as server:
+        wrong = ("--model", "mine", "--base-url", "http://127.0.0.1:9/v1")
+        run_id = upcall("run", "hi", *wrong, UPCALL_MAX_RETRIES="0").error.rsplit(" ", 1)[1]
+        done = upcall("resume", run_id, "--base-url", server.base_url, "--json").json
+    assert done["result"] == "Hello."
+    assert server.requests[0].body["model"] == "mine"
+
+
+def test_a_refused_command_is_one_json_object_too() -> None:
+    ended = upcall("show", "nosuchrun", "--json")
+    assert (ended.status, ended.json["run_id"]) == (2, None)
+    assert "Unknown run" in ended.json["error"]
+
+
+def test_without_arguments_the_help_is_shown() -> None:
+    assert "Start a run." in upcall().out
+    store = upcall("store")
+    assert (store.status, "Count runs by status" in store.out, store.err) == (0, True, "")
+    assert upcall("--version").out.startswith("upcall 0.")
+
+
+def test_show_prints_the_open_question_where_it_prints_the_run() -> None:
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    shown = upcall("show", run_id).out
+    assert "Which framework?" in shown
+    assert f"answer {run_id} Express" in shown
+
+
+@pytest.mark.slow
+def test_cancel_ends_a_run_and_an_answer_is_then_refused() -> None:
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    assert upcall("cancel", run_id, "--json").json["status"] == "cancelled"
+    ended = upcall("answer", run_id, "Express")
+    assert (ended.status, "is cancelled" in ended.error) == (2, True)
+
+
+def test_a_read_only_folder_is_said_before_any_model_is_called() -> None:
+    Path("notes.txt").write_text("this is no folder")
+    ended = upcall("run", TASK, "--store", "notes.txt/runs.db")
+    assert ended.status == 1
+    assert "its folder does not exist" in ended.error
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone() -> None:
+    Path("letter.txt").write_text("Dear reader, " * 100)
+    ended = upcall("run", TASK, "--store", "letter.txt")
+    assert "Cannot write the store" in ended.error
+    assert Path("letter.txt").read_text().startswith("Dear reader")
+
+
+@pytest.mark.slow
+def test_a_database_of_another_program_is_refused() -> None:
+    with sqlite3.connect("other.db") as connection:
+        connection.execute("create table music (title text)")
+    assert "database of another program" in upcall("run", TASK, "--store", "other.db").error
+
+
+@pytest.mark.slow
+def test_another_schema_version_is_refused_with_what_to_do() -> None:
+    upcall("run", "What is CUDA?")
+    with sqlite3.connect("upcall.db") as connection:
+        connection.execute("update upcall_meta set value = '0'")
+    ended = upcall("list")
+    assert ended.status == 1
+    assert "schema version 0; this version of upcall reads versions up to" in ended.error
+
+
+@pytest.mark.slow
+def test_a_plan_is_reviewed_over_processes() -> None:
+    """S0-14, S0-15: an edit, then the approval; neither later process is told of the review by an option."""
+    run_id = upcall("run", TASK, "--review-plan", "--json").json["run_id"]
+    shown = upcall("answer", run_id, "edit step 1: Use Argon2", "--json").json["questions"][0]
+    asked = upcall("answer", run_id, "OK!", "--json").json["questions"][0]
+    told = upcall("show", run_id).out
+    assert "1. [coder] Use Argon2" in shown["question"]
+    assert asked["path"] == ["lead", "coder"]
+    assert "Plan     approved, version 2" in told
+
+
+@pytest.mark.slow
+def test_a_rejected_plan_ends_the_run_without_work() -> None:
+    """S0-16."""
+    run_id = upcall("run", TASK, "--review-plan", "--json").json["run_id"]
+    ended = upcall("answer", run_id, "2")
+    assert (ended.status, ended.out.strip()) == (
+        0,
+        "The plan 'User authentication system' was rejected; nothing was done.",
+    )
+    assert not Path("upcall-work").exists()
+
+
+def test_the_blocks_of_the_seeds_run_as_they_stand_and_what_they_leave_open_is_noted() -> None:
+    """S0-48, S0-49, S2-23, S2-25: with `verbose` each reply of the model is printed."""
+    Path("upcall.yaml").write_text(BLOCKS)
+    ended = upcall("run", TASK)
+    assert (ended.status, ended.err.count("note: ")) == (0, 2)
+    assert "note: The llm 'nemotron_llm' is defined nowhere" in ended.err
+    assert "note: No tool is called 'web_search_tool'" in ended.err
+    assert [line.split()[0] for line in ended.err.splitlines() if " replied: " in line] == [
+        "classifier",
+        "clarifier",
+        "planner",
+        "planner",
+    ]
+    assert "Do you approve this plan?" in ended.err
+
+
+def test_the_keys_of_a_tool_are_kept_out_of_a_traceback() -> None:
+    tool = {
+        "provider": "autogen_core.tools.FunctionTool",
+        "config": {"name": "search", "headers": {"Authorization": "Bearer verysecret123"}},
+    }
+    Path("upcall.yaml").write_text(json.dumps({"tools": [tool]}))
+    ended = upcall("run", TASK, "--debug")
+    assert ended.status == 2
+    assert "Traceback" in ended.err
+    assert "verysecret123" not in ended.err + ended.out
+
+
+def test_a_misspelt_variable_of_the_environment_is_noted() -> None:
+    assert "note: UPCALL_MODLE is no setting" in upcall("run", "Hello", UPCALL_MODLE="gpt-4o").err
+
+
+def test_prompts_of_ones_own_are_refused_at_the_start_where_they_name_an_unknown_variable() -> None:
+    """S0-54."""
+    Path("mine").mkdir()
+    Path("mine", "lead.j2").write_text("You are the lead of {{ everybody }}.")
+    ended = upcall("run", TASK, UPCALL_PROMPTS="mine")
+    assert ended.status == 2
+    assert "everybody" in ended.error
+    assert not Path("upcall.db").exists()
+
+
+def test_control_characters_of_a_model_are_shown_not_sent() -> None:
+    alert = '{"summary": "red \\u001b[31m alert\\u0007"}'
+    with LoopbackServer([SHALLOW, alert]) as server:
+        ended = upcall("run", "hi", *model(server))
+    assert "\x1b" not in ended.out
+    assert "red \\x1b[31m alert\\x07" in ended.out
+
+
+def test_json_is_all_that_stands_on_standard_output() -> None:
+    ended = upcall("run", "What is CUDA?", "--json")
+    assert set(ended.json) == {"run_id", "status", "result", "error", "questions", "assumptions"}
+
+
+@pytest.mark.slow
+def test_a_failed_run_is_one_json_object_too() -> None:
+    with LoopbackServer([Fail(401)]) as server:
+        ended = upcall("run", "x", "--json", *model(server))
+    assert (ended.status, ended.json["status"]) == (1, "failed")
+    assert "refused the key" in ended.json["error"]
+
+
+@pytest.mark.slow
+def test_a_reader_that_goes_away_and_an_output_without_unicode_are_no_faults() -> None:
+    task = "T\u00e4sk \u65e5\u672c"
+    run_id = upcall("run", task, "--detach", "--json", "--model", "demo").json["run_id"]
+    show = f"{sys.executable} -m upcall show {run_id}"
+    for what in ("", " --json", " --svg -"):
+        done = subprocess.run(["bash", "-c", f"{show}{what} | true"], capture_output=True, text=True, check=False)
+        assert "fault" not in done.stderr
+    assert "T\\xe4sk \\u65e5" in upcall("list", PYTHONIOENCODING="ascii").out
+    assert upcall("show", run_id, "--json", PYTHONIOENCODING="ascii").json["run_id"] == run_id
+    assert upcall("show", run_id, "--svg", "-", PYTHONIOENCODING="ascii").status == 0

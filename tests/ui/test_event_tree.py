@@ -1,0 +1,180 @@
+"""The events of a run as a tree on a terminal: lines of a real console, with the events of AutoGen."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime, timedelta
+
+import pyte
+import pytest
+from autogen_agentchat.messages import HandoffMessage, ThoughtEvent, ToolCallExecutionEvent, ToolCallRequestEvent
+from autogen_core import FunctionCall
+from autogen_core.models import FunctionExecutionResult, RequestUsage
+from rich.console import Console
+
+from upcall.autogen.messages import PATH, PLAN, Event
+from upcall.progress import PROGRESS
+from upcall.runs.plan import Plan, PlanStatus, PlanStep, ReviewedPlan
+from upcall.runs.run import Run
+from upcall.ui.event_tree import EventTree
+
+START = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def calls(path: str, name: str, at: float) -> Event:
+    return ToolCallRequestEvent(
+        source=path.rsplit("/", 1)[-1],
+        content=[FunctionCall(id=f"{path}-{name}-{at}", name=name, arguments="{}")],
+        models_usage=RequestUsage(prompt_tokens=1200, completion_tokens=30),
+        metadata={PATH: path},
+        created_at=START + timedelta(seconds=at),
+    )
+
+
+def result(path: str, name: str, at: float, called_at: float, *, text: str = "fine", wrong: bool = False) -> Event:
+    call = f"{path}-{name}-{called_at}"
+    return ToolCallExecutionEvent(
+        source=path.rsplit("/", 1)[-1],
+        content=[FunctionExecutionResult(call_id=call, name=name, content=text, is_error=wrong)],
+        metadata={PATH: path},
+        created_at=START + timedelta(seconds=at),
+    )
+
+
+def progress(text: str) -> Event:
+    return ThoughtEvent(source="upcall", content=text, metadata={PROGRESS: "files indexed"})
+
+
+def plan_of(*agents: str) -> ReviewedPlan:
+    steps = tuple(PlanStep(step_id=str(n), description=f"Part {n}", name=each) for n, each in enumerate(agents, 1))
+    return ReviewedPlan.of(Plan(title="It", sections=("One",), steps=steps), PlanStatus.MADE)
+
+
+def handed_over(plan: ReviewedPlan) -> Event:
+    return HandoffMessage(source="planner", target="lead", content="Go", metadata={PLAN: plan.model_dump_json()})
+
+
+def printed(*events: Event, live: bool = True, width: int = 80, run: Run | None = None) -> list[str]:
+    """What a terminal shows of the events."""
+    file = io.StringIO()
+    tree = EventTree(Console(file=file, width=width, force_terminal=live, highlight=False, soft_wrap=True), live=live)
+    if run is not None:
+        tree.begin(run)
+    for event in events:
+        tree.show(event)
+    tree.settle()
+    screen = pyte.Screen(width, 40)
+    pyte.Stream(screen).feed(file.getvalue().replace("\n", "\r\n"))
+    return [line.rstrip() for line in screen.display if line.strip()]
+
+
+def test_nested_agents_are_indented_with_what_it_took() -> None:
+    lines = printed(calls("lead", "coder", 0), calls("lead/coder", "list_files", 2.5), result("lead", "coder", 60, 0))
+    assert lines == [
+        "lead  calls coder({})",
+        "  coder  calls list_files({})                             2.5 s    1,200+30 tok",
+        "lead  coder: fine                                        60.0 s",
+    ]
+
+
+def test_agents_of_two_parents_are_told_apart() -> None:
+    lines = printed(
+        calls("a/x", "look", 0), calls("b/x", "look", 1), calls("a/x", "look", 2), calls("a/x", "look", 3), width=50
+    )
+    assert lines == [
+        "a",
+        "  x  calls look({})",
+        "b",
+        "  x  calls look({})",
+        "a",
+        "  x  calls look({})",
+        "  x  calls look({})",
+    ]
+
+
+def test_elsewhere_each_line_stands_alone() -> None:
+    lines = printed(calls("lead", "coder", 0), calls("lead/coder", "look", 2), progress("files: 1 of 2"), live=False)
+    assert lines == [
+        "lead  calls coder({})",
+        "lead > coder  calls look({})  (2.0 s  1,200+30 tok)",
+        "upcall  files: 1 of 2",
+    ]
+
+
+def test_a_long_silence_is_told_of_in_a_line_that_the_next_event_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upcall.ui.event_tree._SILENT_FROM", 0.0)
+    file = io.StringIO()
+    tree = EventTree(Console(file=file, width=80, force_terminal=True, soft_wrap=True), live=True)
+    screen = pyte.Screen(80, 10)
+
+    def shown() -> list[str]:
+        drawn = pyte.Stream(screen)
+        screen.reset()
+        drawn.feed(file.getvalue().replace("\n", "\r\n"))
+        return [line.rstrip() for line in screen.display if line.strip()]
+
+    tree.tell_of_silence()
+    assert shown() == ["at work for 0 s; Ctrl-C stops, and what is done stays stored"]
+    tree.show(calls("lead", "coder", 0))
+    assert shown() == ["lead  calls coder({})"]
+    tree.show(progress("files: 1 of 2"))
+    tree.tell_of_silence()
+    assert shown() == ["lead  calls coder({})", "files: 1 of 2"]
+    lines = io.StringIO()
+    EventTree(Console(file=lines), live=False).tell_of_silence()
+    assert lines.getvalue() == ""
+
+
+def test_a_step_is_ticked_when_its_agent_has_come_back_and_not_when_it_failed() -> None:
+    lines = printed(
+        handed_over(plan_of("coder", "researcher", "coder")),
+        result("lead", "researcher", 1, 0, wrong=True),
+        result("lead", "coder", 2, 0),
+        result("lead", "coder", 3, 0),
+    )
+    assert [line.strip() for line in lines if "[coder]" in line or "[researcher]" in line] == [
+        "[ ] 1. [coder] Part 1",
+        "[ ] 2. [researcher] Part 2",
+        "[ ] 3. [coder] Part 3",
+        "[x] 1. [coder] Part 1",
+        "[x] 3. [coder] Part 3",
+    ]
+
+
+def test_what_was_done_in_another_process_is_not_ticked_again() -> None:
+    run = Run(task="x", plan=plan_of("coder", "coder"), tools={"lead/coder": 1})
+    lines = printed(result("lead", "coder", 1, 0), run=run)
+    assert [line.strip() for line in lines if "Part" in line] == ["[x] 2. [coder] Part 2"]
+
+
+def test_progress_is_one_line_that_changes_and_stays_above_what_follows() -> None:
+    lines = printed(progress("files indexed: 10 of 20"), progress("files indexed: 9"), calls("lead", "look", 0))
+    assert lines == ["files indexed: 9", "lead  calls look({})"]
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    plan = plan_of("coder")
+    wide = [calls("a/b/c/d/e/f", "look" * 10, 0), result("a", "look", 1, 0, text="日本語" * 60), handed_over(plan)]
+    file = io.StringIO()
+    tree = EventTree(Console(file=file, width=width, soft_wrap=True), live=True)
+    for event in wide:
+        tree.show(event)
+    screen = pyte.Screen(width, 40)
+    pyte.Stream(screen).feed(file.getvalue().replace("\n", "\r\n"))
+    assert len([line for line in screen.display if line.strip()]) == len(file.getvalue().splitlines())
+
+
+def test_control_characters_of_a_tool_are_shown() -> None:
+    file = io.StringIO()
+    EventTree(Console(file=file, width=80), live=True).show(result("a", "look", 1, 0, text="\x1b[2J\x07"))
+    assert "\x1b" not in file.getvalue()
+    assert "\\x1b[2J\\x07" in file.getvalue()
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_what_a_model_makes_up_begins_no_line_of_its_own(live: bool) -> None:
+    name = "look\ncoder  reports: all is well"
+    lines = printed(calls("lead", name, 0), result("lead", name, 1, 0), progress("files\nx  reports: y"), live=live)
+    assert len(lines) == 3
+    assert not any(line.startswith(("coder", "x")) for line in lines)

@@ -1,0 +1,710 @@
+"""A run as a notebook shows it, and the form that answers it, with real widgets on a real loop."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+import sys
+import threading
+from base64 import b64decode
+from collections.abc import AsyncGenerator, Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import UserProxyAgent
+from autogen_agentchat.base import Team
+from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
+from autogen_agentchat.teams import Swarm
+from cryptography.fernet import Fernet
+from IPython.core.formatters import DisplayFormatter
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import display
+from IPython.utils.capture import capture_output
+from ipywidgets import HTML, Button, Checkbox, Password, RadioButtons, Text, Textarea, Widget
+
+from upcall import Answer, Outcome, PausableAgent, Question, Run, RunStatus, Upcall, ask_secret
+from upcall.autogen.messages import Event
+from upcall.errors import ConfigurationError
+from upcall.policy.authorization import InboxEntry, OpenQuestions
+from upcall.research.citations import CitedSource, Quotation
+from upcall.research.reports import CheckedReport
+from upcall.runs.plan import PlanStep, ReviewedPlan
+from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
+from upcall.ui.notebook.bundles import markdown_html, run_html, run_text
+from upcall.ui.notebook.forms import Form
+
+HOSTILE = "</div><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\u202eevil"
+ASK = Call("ask_user", {"question": "Which framework?", "options": ["Express", "FastAPI"]})
+ASK_DATABASE = Call("ask_user", {"question": "Which database?", "required": False})
+
+
+class Tags(HTMLParser):
+    """The tags and attributes of a page; that it is well-formed is checked on the way."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: set[tuple[str, str | None]] = set()
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= set(attrs)
+        if tag not in {"br", "hr", "img"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def run_with(**parts: Any) -> Run:
+    return Run(**{"id": "run1", "task": "Build it", **parts})
+
+
+def asking(**parts: Any) -> Question:
+    return Question(**{"id": "q1", "question": "Which framework?", "path": ("lead", "coder"), **parts})
+
+
+def waiting_for(*questions: Question) -> Run:
+    return run_with(status=RunStatus.AWAITING_CLARIFICATION, questions=questions)
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", RunStatus)
+def test_a_run_of_every_status_shows_itself(status: RunStatus) -> None:
+    bundle = run_with(status=status)._repr_mimebundle_()
+    Tags(bundle["text/html"])
+    assert status.value.replace("_", " ") in bundle["text/html"]
+    assert f"Status   {status}" in bundle["text/plain"]
+    assert ("app.resume('run1')" in html.unescape(bundle["text/html"])) == (status is RunStatus.FAILED)
+
+
+def test_nothing_that_others_said_becomes_markup() -> None:
+    plan = ReviewedPlan(
+        title=HOSTILE,
+        sections=[HOSTILE],
+        steps=[PlanStep(step_id="1", step_type="agent", name="coder", description=HOSTILE)],
+        remark=HOSTILE,
+    )
+    question = asking(
+        question=HOSTILE, context=HOSTILE, options=[{"label": HOSTILE, "description": HOSTILE}], path=(HOSTILE,)
+    )
+    run = waiting_for(question).model_copy(
+        update={
+            "task": HOSTILE,
+            "user": HOSTILE,
+            "plan": plan,
+            "error": HOSTILE,
+            "result": HOSTILE,
+            "closed": (asking(id="q0", question=HOSTILE),),
+            "answers": (Answer(question_id="q0", text=HOSTILE, user=HOSTILE),),
+        }
+    )
+    for page in (run_html(run), OpenQuestions([InboxEntry(HOSTILE, question)])._repr_mimebundle_()["text/html"]):
+        seen = Tags(page)
+        assert seen.tags <= {"div", "span", "b", "code", "p", "br"}
+        assert {name for name, _ in seen.attributes} <= {"style", "class"}
+        assert not {"\x1b", "\u202e"} & set(page)
+    assert not {"\x1b", "\u202e"} & set(run_text(run))
+
+
+def test_two_dollar_signs_are_no_formula() -> None:
+    """JupyterLab's MathJax goes through all HTML that a cell shows, but for what has these classes."""
+    question = asking(question="Allow it?", context="| rm -rf $HOME/a $HOME/b")
+    for page in (
+        run_html(waiting_for(question)),
+        OpenQuestions([InboxEntry("run1", question)])._repr_mimebundle_()["text/html"],
+    ):
+        assert page.startswith('<div class="tex2jax_ignore mathjax_ignore"')
+        assert "$HOME/a $HOME/b" in page
+
+
+def test_markdown_loads_nothing_and_links_to_the_web_only() -> None:
+    page = markdown_html(
+        "# Report\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n[good](https://example.com) [bad](javascript:alert(1)) "
+        "[odd](//evil.example) [file](file:///etc/passwd) [data](data:image/png;base64,AA) ![shot](https://x.example/y)"
+        '\n\n`<b>` <b onclick="x">raw</b>'
+    )
+    seen = Tags(page)
+    assert seen.tags == {"h1", "p", "a", "table", "thead", "tbody", "tr", "th", "td", "code"}
+    assert {value for name, value in seen.attributes if name == "href"} == {
+        "https://example.com",
+        "https://x.example/y",
+    }
+    assert ("rel", "noopener noreferrer") in seen.attributes
+
+
+def test_a_number_that_cites_says_its_source_and_code_stays_code() -> None:
+    source = CitedSource(number=1, ref="notes.md", quotes=(Quotation(place="lines 3-9", quote="<it> is fast"),))
+    report = CheckedReport(summary="It is fast [1], and `x[1]` is code; [7] is none.", cited=(source,)).to_text()
+    page = markdown_html(report)
+    assert 'fast <sup title="notes.md, lines 3-9: &quot;&lt;it&gt; is fast&quot;">[1]</sup>, and' in page
+    assert "<code>x[1]</code>" in page
+    assert "[7]" in page
+    assert "<sup>[7]" not in page
+
+
+def test_the_plan_has_its_ticks_and_secrets_stay_hidden() -> None:
+    steps = [PlanStep(step_id=str(n), step_type="agent", name="coder", description=f"Part {n}") for n in (1, 2)]
+    run = run_with(
+        status=RunStatus.EXECUTING,
+        plan=ReviewedPlan(title="Plan", sections=["One"], steps=steps),
+        tools={"lead/coder": 1},
+        closed=(asking(id="q0", question="Password?", secret=True),),
+        answers=(Answer(question_id="q0", text="gAAAA-sealed", sealed=True),),
+    )
+    page = run_html(run)
+    assert "[x] 1. [coder] Part 1" in page
+    assert "[ ] 2. [coder] Part 2" in page
+    assert "gAAAA" not in page + run_text(run)
+
+
+def hint(run: Run) -> str:
+    return next(line for line in run_text(run).splitlines() if "app.answer" in line)
+
+
+def test_the_hint_is_a_line_of_python_that_agrees_to_no_risk_and_holds_no_secret() -> None:
+    assert hint(waiting_for(asking(options=["Ex'press"]))).endswith("""app.answer('run1', "Ex'press")""")
+    risk = asking(clarification_type="risk_confirmation", options=["Delete", "Keep"], allow_free_text=False)
+    assert hint(waiting_for(risk)).endswith("app.answer('run1', '...')")
+    several = waiting_for(asking(secret=True), asking(id="q2"))
+    assert hint(several).endswith("app.answer('run1', {'q1': getpass.getpass(), 'q2': '...'})")
+
+
+def test_the_inbox_and_its_entries_show_themselves() -> None:
+    entries = OpenQuestions([InboxEntry("run1", asking()), InboxEntry("run2", asking(id="q2", question="Which port?"))])
+    page = html.unescape(entries._repr_mimebundle_()["text/html"])
+    assert "app.answer('run1', '...')" in page
+    assert "app.form('run2')" in page
+    assert "Which port?" in entries[1]._repr_mimebundle_()["text/plain"]
+    assert "No question waits" in OpenQuestions()._repr_mimebundle_()["text/html"]
+    for shown in (entries, entries[1]):  # IPython has printers of its own for lists and tuples.
+        assert DisplayFormatter().format(shown)[0]["text/plain"] == shown._repr_mimebundle_()["text/plain"]
+
+
+# -- the form ---------------------------------------------------------------------------------------------------------
+
+
+def app_with(*replies: Reply, **options: Any) -> tuple[Upcall, ScriptedModelClient]:
+    model = ScriptedModelClient(replies)
+
+    def team() -> Team:
+        stops = HandoffTermination("user") | TextMessageTermination("solo")
+        agent = PausableAgent("solo", model, **options)
+        return Swarm([agent, UserProxyAgent("user")], termination_condition=stops)
+
+    return Upcall(store="runs.db", team=team), model
+
+
+def found(root: Any, kind: type[Widget]) -> list[Any]:
+    """The widgets of a kind, from the top down."""
+    here = [root] if type(root) is kind else []
+    return here + [each for child in getattr(root, "children", ()) for each in found(child, kind)]
+
+
+def button(form: Form, text: str, at: int = 0) -> Button:
+    return [each for each in found(form.widget, Button) if each.description == text][at]
+
+
+def said(form: Form) -> str:
+    return html.unescape(re.sub("<[^>]+>", " ", " ".join(each.value for each in found(form.widget, HTML))))
+
+
+async def clicked(form: Form, text: str, at: int = 0) -> Run:
+    """The run after a click, as the front end makes it."""
+    button(form, text, at).click()
+    await asyncio.sleep(0)  # The click is handed to the loop.
+    run = await form.settled()
+    assert run is not None
+    return run
+
+
+async def test_an_option_answers_and_the_form_shows_what_follows() -> None:
+    app, model = app_with(ASK, "Done with *FastAPI*.")
+    form = app.form(await app.start("Build it"))
+    (radio,) = found(form.widget, RadioButtons)
+    assert radio.index is None
+    assert [label for label, _ in radio.options] == ["1. Express", "2. FastAPI", "3. Other: in your own words"]
+    radio.index = 1
+    done = await clicked(form, "Answer")
+    assert (done.status, done.answers[0].text) == (RunStatus.COMPLETED, "FastAPI")
+    assert "Done with" in said(form)
+    assert "<em>FastAPI</em>" in " ".join(each.value for each in found(form.widget, HTML))
+    assert "solo  ask_user: FastAPI" in said(form)
+    assert found(form.widget, Button) == []
+    assert len(model.requests) == 2
+
+
+async def test_nothing_chosen_changes_nothing() -> None:
+    app, model = app_with(ASK)
+    form = app.form(await app.start("Build it"))
+    run = await clicked(form, "Answer")
+    assert run.status is RunStatus.AWAITING_CLARIFICATION
+    assert "Nothing is answered yet" in said(form)
+    assert not button(form, "Answer").disabled
+    assert len(model.requests) == 1
+
+
+async def test_own_words_beside_a_chosen_option_are_asked_back_until_it_is_clear() -> None:
+    app, _ = app_with(ASK, "Done.")
+    form = app.form(await app.start("Build it"))
+    (radio,), (text,) = found(form.widget, RadioButtons), found(form.widget, Text)
+    radio.index, text.value = 0, "Koa, please"
+    await clicked(form, "Answer")
+    assert "empty the text, or choose" in said(form)
+    radio.index = 2
+    assert (await clicked(form, "Answer")).answers[0].text == "Koa, please"
+
+
+async def test_a_number_that_is_no_option_is_a_slip() -> None:
+    app, _ = app_with(ASK, "Done.")
+    form = app.form(await app.start("Build it"))
+    found(form.widget, Text)[0].value = "7"
+    run = await clicked(form, "Answer")
+    assert "There is no option 7" in said(form)
+    assert run.waiting
+
+
+async def test_several_options_are_ticked() -> None:
+    both = Call("ask_user", {"question": "Which?", "options": ["A", "B", "C"], "multi_select": True})
+    app, _ = app_with(both, "Done.")
+    form = app.form(await app.start("Build it"))
+    for box in found(form.widget, Checkbox)[::2]:
+        box.value = True
+    assert (await clicked(form, "Answer")).answers[0].selected == ("A", "C")
+
+
+@pytest.mark.parametrize(("text", "outcome"), [("Skip", Outcome.SKIPPED), ("Decline", Outcome.DECLINED)])
+async def test_a_question_may_be_skipped_or_declined(text: str, outcome: Outcome) -> None:
+    app, _ = app_with(ASK_DATABASE, "Done.")
+    form = app.form(await app.start("Build it"))
+    assert (await clicked(form, text)).answers[0].outcome is outcome
+
+
+async def test_a_required_question_has_no_button_to_skip() -> None:
+    app, _ = app_with(ASK)
+    form = app.form(await app.start("Build it"))
+    assert [each.description for each in found(form.widget, Button)] == ["Answer", "Decline", "Look again"]
+
+
+async def test_several_questions_are_sent_together() -> None:
+    app, model = app_with(Calls([ASK, ASK_DATABASE]), "Done.")
+    form = app.form(await app.start("Build it"))
+    found(form.widget, RadioButtons)[0].index = 0
+    found(form.widget, Textarea)[0].value = "SQLite"
+    done = await clicked(form, "Send all answers")
+    assert [each.text for each in done.answers] == ["Express", "SQLite"]
+    assert len(model.requests) == 2
+
+
+async def test_what_is_typed_for_one_question_stays_when_another_is_answered() -> None:
+    app, _ = app_with(Calls([ASK, ASK_DATABASE]), "Done.")
+    form = app.form(await app.start("Build it"))
+    found(form.widget, Textarea)[0].value = "SQLi"
+    found(form.widget, RadioButtons)[0].index = 0
+    run = await clicked(form, "Answer", 0)
+    assert [each.question for each in run.questions] == ["Which database?"]
+    assert [each.value for each in found(form.widget, Textarea)] == ["SQLi"]
+    assert (await clicked(form, "Answer")).status is RunStatus.COMPLETED
+
+
+async def test_a_secret_is_a_password_field_that_is_empty_once_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
+    had: list[str] = []
+
+    def deploy() -> str:
+        """Deploy."""
+        had.append(ask_secret("The password?"))
+        return "deployed"
+
+    app, _ = app_with(Call("deploy", {}), "Done.", tools=[deploy])
+    form = app.form(await app.start("Deploy it"))
+    (field,) = found(form.widget, Password)
+    field.value = "hunter2"
+    done = await clicked(form, "Answer")
+    assert (had, done.status, field.value) == (["hunter2"], RunStatus.COMPLETED, "")
+    assert "hunter2" not in said(form) + repr(form._page_bundle())
+
+
+async def test_two_clicks_are_one_answer() -> None:
+    app, model = app_with(ASK, "Done.")
+    form = app.form(await app.start("Build it"))
+    found(form.widget, RadioButtons)[0].index = 0
+    send = button(form, "Answer")
+    send.click()
+    send.click()
+    await asyncio.sleep(0)
+    assert send.disabled
+    done = await form.settled()
+    assert done is not None
+    assert (done.status, len(model.requests)) == (RunStatus.COMPLETED, 2)
+    assert "error" not in said(form).lower()
+
+
+async def test_a_click_from_another_thread_works_on_the_loop_of_the_cell() -> None:
+    app, _ = app_with(ASK, "Done.")
+    form = app.form(await app.start("Build it"))
+    found(form.widget, RadioButtons)[0].index = 0
+    thread = threading.Thread(target=button(form, "Answer").click)
+    thread.start()
+    thread.join()
+    await asyncio.sleep(0)
+    done = await form.settled()
+    assert done is not None
+    assert done.status is RunStatus.COMPLETED
+
+
+async def test_where_somebody_else_answered_the_form_says_so_and_shows_the_run_as_it_is() -> None:
+    app, _ = app_with(ASK, "Done.")
+    form = app.form(await app.start("Build it"))
+    assert form.run is not None
+    await app.answer(form.run.id, "Express", user="bob")
+    found(form.widget, RadioButtons)[0].index = 1
+    run = await clicked(form, "Answer")
+    assert run.status is RunStatus.COMPLETED
+    assert "was answered by bob" in said(form)
+    assert found(form.widget, RadioButtons) == []
+
+
+async def test_a_failed_run_is_resumed_by_a_button() -> None:
+    app, _ = app_with(ASK, Fail("the server is down"), "Done.")
+    form = app.form(await app.start("Build it"))
+    found(form.widget, RadioButtons)[0].index = 0
+    assert (await clicked(form, "Answer")).status is RunStatus.FAILED
+    assert (await clicked(form, "Resume")).status is RunStatus.COMPLETED
+
+
+async def test_a_form_is_made_from_an_id_after_a_restart() -> None:
+    app, _ = app_with(ASK, "Done.")
+    await app.start("Build it")
+    (entry,) = await app.inbox()
+    form = app.form(entry.run_id)
+    await form.settled()
+    found(form.widget, RadioButtons)[0].index = 0
+    assert (await clicked(form, "Answer")).status is RunStatus.COMPLETED
+
+
+async def test_an_unknown_run_is_one_line() -> None:
+    form = app_with()[0].form("nothing")
+    assert await form.settled() is None
+    assert "nothing" in said(form)
+
+
+async def test_a_form_starts_a_run_and_shows_it_live() -> None:
+    app, _ = app_with(Calls([Call("look", {})]), ASK, "Done.", tools=[look])
+    form = app.form(app.start_stream("Build it"))
+    assert form.run is None
+    run = await form.settled()
+    assert run is not None
+    assert run.waiting
+    assert "calls look" in said(form)
+    assert found(form.widget, RadioButtons) != []
+
+
+def look() -> str:
+    """Look."""
+    return "It is <b>empty</b>."
+
+
+async def test_what_the_events_say_is_no_markup() -> None:
+    app, _ = app_with(Calls([Call("look", {})]), ASK, tools=[look])
+    form = app.form(app.start_stream("Build it"))
+    await form.settled()
+    pages = " ".join(each.value for each in found(form.widget, HTML))
+    assert "&lt;b&gt;empty" in pages
+    assert "<b>empty" not in pages
+
+
+async def test_a_form_shows_widgets_and_a_page_for_where_there_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    monkeypatch.setattr(InteractiveShell, "_instance", InteractiveShell())
+    app, _ = app_with(ASK, "Done.")
+    form = app.form(await app.start("Build it"))
+    with capture_output() as caught:
+        display(form)
+    buttons, page = (each.data for each in caught.outputs)
+    assert {*buttons} == {"application/vnd.jupyter.widget-view+json", "text/plain"}
+    assert "Which framework?" in page["text/plain"]
+    assert "app.answer(" in page["text/html"]
+    Tags(page["text/html"])
+    (name,) = re.findall(r'class="(upcall-page-\w+)"', page["text/html"])
+    assert any(f".{name}, " in each.value for each in found(form.widget, HTML))
+    found(form.widget, RadioButtons)[0].index = 0
+    with capture_output() as caught:
+        await clicked(form, "Answer")
+    assert "completed" in caught.outputs[-1].data["text/html"]
+
+
+def test_without_a_loop_a_form_says_where_it_belongs() -> None:
+    with pytest.raises(ConfigurationError, match="in a cell of a notebook"):
+        app_with()[0].form("run1")
+
+
+def test_without_ipywidgets_a_run_says_how_to_answer_and_a_form_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    monkeypatch.delitem(sys.modules, "upcall.forms")
+    page = html.unescape(run_html(waiting_for(asking())))
+    assert "await app.answer('run1', '...')" in page
+    assert "app.form" not in page
+    with pytest.raises(ConfigurationError, match=r"pip install 'upcall\[notebook\]'"):
+        app_with()[0].form("run1")
+
+
+async def test_a_question_for_somebody_else_is_shown_and_has_no_fields() -> None:
+    app, _ = app_with(ASK, "Done.")
+    run = await app.start("Build it", user="alice")
+    run = await app.assign(run.id, run.questions[0].id, "bob", user="alice")
+    form = app.form(run, user="alice")
+    assert "Which framework?" in said(form)
+    assert "For bob." in said(form)
+    assert found(form.widget, RadioButtons) == []
+    theirs = app.form(run.id, user="bob")
+    await theirs.settled()
+    found(theirs.widget, RadioButtons)[0].index = 0
+    await clicked(theirs, "Answer")
+    assert (await clicked(form, "Look again")).answers[0].user == "bob"
+
+
+async def test_nothing_that_a_model_asks_becomes_markup_in_a_form() -> None:
+    hostile = {"question": HOSTILE, "context": HOSTILE, "options": [HOSTILE, "No"], "required": False}
+    app, _ = app_with(Call("ask_user", hostile))
+    form = app.form(await app.start(HOSTILE))
+    for page in found(form.widget, HTML):
+        assert not {"script", "img"} & Tags(page.value).tags
+    assert not any(each.description_allow_html for each in found(form.widget, RadioButtons))
+
+
+async def test_a_risk_is_not_confirmed_by_pressing_answer_alone() -> None:
+    risk = {"question": "Delete it?", "options": ["Delete", "Keep"], "clarification_type": "risk_confirmation"}
+    app, model = app_with(Call("ask_user", risk | {"allow_free_text": False}), "Done.")
+    form = app.form(await app.start("Clean up"))
+    assert [each.index for each in found(form.widget, RadioButtons)] == [None]
+    assert (await clicked(form, "Answer")).answers == ()
+    assert [each.description for each in found(form.widget, Button)] == ["Answer", "Decline", "Look again"]
+    assert len(model.requests) == 1
+
+
+# -- while others work ------------------------------------------------------------------------------------------------
+
+CODER_ASKS: dict[str, list[Reply]] = {
+    "You are the lead": [Calls([Call("coder", {"task": "Code"}), Call("searcher", {"task": "Search"})]), "All done."],
+    "You are the coder": [ASK, "It is coded."],
+    "You are the searcher": [Call("search", {}), "Searched."],
+}
+
+
+class Work:
+    """A run in a form, whose searcher takes as long as the test wants."""
+
+    def __init__(self, replies: dict[str, list[Reply]]) -> None:
+        self.model, self.found, self.tested = ScriptedModelClient(replies), asyncio.Event(), asyncio.Event()
+        self.app = Upcall(store="runs.db", team=self.team)
+        self.form = self.app.form(self.app.start_stream("Build it"))
+
+    async def search(self) -> str:
+        """Search slowly."""
+        await self.found.wait()
+        return "It was found."
+
+    async def test(self) -> str:
+        """Test for long."""
+        await self.tested.wait()
+        return "It works."
+
+    def team(self) -> Team:
+        def worker(name: str, **options: Any) -> PausableAgent:
+            said = f"You are the {name}."
+            return PausableAgent(name, self.model, description=name, system_message=said, **options)
+
+        helpers = [worker("coder"), worker("searcher", tools=[self.search]), worker("tester", tools=[self.test])]
+        stops = HandoffTermination("user") | TextMessageTermination("lead")
+        return Swarm([worker("lead", agents=helpers), UserProxyAgent("user")], termination_condition=stops)
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        async def looked_at() -> None:
+            while not done():
+                await asyncio.sleep(0.01)
+
+        await asyncio.wait_for(looked_at(), 30)
+
+    def can(self, text: str) -> bool:
+        return any(each.description == text and not each.disabled for each in found(self.form.widget, Button))
+
+    @property
+    def run(self) -> Run:
+        assert self.form.run is not None
+        return self.form.run
+
+
+async def test_a_question_is_answered_in_the_form_while_others_work() -> None:
+    work = Work(CODER_ASKS)
+    await work.until(lambda: work.can("Answer"))
+    assert (work.run.status, work.run.early) == (RunStatus.EXECUTING, (work.run.questions[0].id,))
+    assert "Working" in said(work.form)
+    found(work.form.widget, RadioButtons)[0].index = 1
+    button(work.form, "Answer").click()
+    await work.until(lambda: "It is coded." in said(work.form))
+    assert found(work.form.widget, RadioButtons) == []
+    assert not work.found.is_set()
+    work.found.set()
+    run = await work.form.settled()
+    assert run is not None
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "All done.")
+    assert [answer.text for answer in run.answers] == ["FastAPI"]
+    assert "Working" not in said(work.form)
+
+
+async def test_two_clicks_while_others_work_are_one_answer() -> None:
+    work = Work(CODER_ASKS)
+    await work.until(lambda: work.can("Answer"))
+    found(work.form.widget, RadioButtons)[0].index = 0
+    send = button(work.form, "Answer")
+    send.click()
+    send.click()
+    await work.until(lambda: found(work.form.widget, RadioButtons) == [])
+    send.click()  # Made before the page had taken it away.
+    work.found.set()
+    run = await work.form.settled()
+    assert run is not None
+    assert [answer.text for answer in run.answers] == ["Express"]
+    assert (run.status, said(work.form).count("Nothing is answered")) == (RunStatus.COMPLETED, 0)
+
+
+async def test_what_is_typed_stays_when_another_question_comes_and_the_others_come_to_rest() -> None:
+    work = Work(CODER_ASKS | {"You are the searcher": [Call("search", {}), ASK_DATABASE, "Searched."]})
+    await work.until(lambda: work.can("Answer"))
+    (field,) = found(work.form.widget, Text)
+    field.value = "Ko"
+    assert not work.can("Send all answers")
+    work.found.set()
+    run = await work.form.settled()
+    assert run is not None
+    assert (run.waiting, len(run.questions)) == (True, 2)
+    assert found(work.form.widget, Text) == [field]
+    assert field.value == "Ko"
+    field.value, found(work.form.widget, Textarea)[0].value = "Koa", "SQLite"
+    run = await clicked(work.form, "Send all answers")
+    assert (run.status, {answer.text for answer in run.answers}) == (RunStatus.COMPLETED, {"SQLite", "Koa"})
+
+
+async def test_a_question_that_was_answered_does_not_come_back_before_the_team_hears_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("upcall.execution.segment.SECONDS_BETWEEN_MAILS", 60)
+    workers = [Call(name, {"task": "Do it"}) for name in ("coder", "searcher", "tester")]
+    replies: dict[str, list[Reply]] = {
+        "You are the lead": [Calls(workers), "All done."],
+        "You are the searcher": [Call("search", {}), ASK_DATABASE, "Searched."],
+        "You are the tester": [Call("test", {}), "Tested."],
+    }
+    work = Work(CODER_ASKS | replies)
+    await work.until(lambda: work.can("Answer"))
+    found(work.form.widget, RadioButtons)[0].index = 0
+    button(work.form, "Answer").click()
+    await work.until(lambda: found(work.form.widget, RadioButtons) == [])
+    work.found.set()
+    await work.until(lambda: found(work.form.widget, Textarea) != [])
+    assert found(work.form.widget, RadioButtons) == []
+    work.tested.set()
+    run = await work.form.settled()
+    assert run is not None
+    assert [question.question for question in run.questions] == ["Which database?"]
+    found(work.form.widget, Textarea)[0].value = "SQLite"
+    run = await clicked(work.form, "Answer")
+    assert (run.status, {answer.text for answer in run.answers}) == (RunStatus.COMPLETED, {"Express", "SQLite"})
+
+
+async def test_what_comes_late_of_an_earlier_state_is_not_shown() -> None:
+    """An answer is left for a team, and the team is done before that is told."""
+    app, _ = app_with(ASK, "Done.")
+    waiting = await app.start("Build it")
+    done = await app.answer(waiting.id, "Express")
+    left = waiting.answered(RunStatus.EXECUTING, done.answers)
+
+    async def states() -> AsyncGenerator[Event | Run, None]:
+        for run in (waiting, left, done, left, waiting):
+            yield run
+
+    form = app.form(states())
+    assert (await form.settled()) == done
+    assert "completed" in said(form)
+
+
+async def test_a_question_that_stays_open_can_be_answered_while_the_answer_to_another_is_worked_on() -> None:
+    replies = CODER_ASKS | {
+        "You are the coder": [ASK, "It is coded."],
+        "You are the searcher": [ASK_DATABASE, Call("search", {}), "Searched."],
+    }
+    work = Work(replies)
+    run = await work.form.settled()  # Both wait.
+    assert run is not None
+    assert run.waiting
+    found(work.form.widget, Textarea)[0].value = "SQLite"
+    at = [question.question for question in run.questions].index("Which database?")
+    button(work.form, "Answer", at).click()
+    await work.until(lambda: "calls search" in said(work.form))
+    assert work.run.status is RunStatus.EXECUTING
+    found(work.form.widget, RadioButtons)[0].index = 0
+    await work.until(lambda: work.can("Answer"))
+    button(work.form, "Answer").click()
+    await work.until(lambda: found(work.form.widget, RadioButtons) == [])
+    work.found.set()
+    run = await work.form.settled()
+    assert run is not None
+    assert (run.status, [answer.text for answer in run.answers]) == (RunStatus.COMPLETED, ["SQLite", "Express"])
+
+
+async def test_an_answer_that_is_refused_while_others_work_leaves_the_question_open() -> None:
+    work = Work(CODER_ASKS)
+    await work.until(lambda: work.can("Answer"))
+    found(work.form.widget, Text)[0].value = "7"
+    button(work.form, "Answer").click()
+    await work.until(lambda: "There is no option 7" in said(work.form))
+    await work.until(lambda: work.can("Answer"))
+    work.found.set()
+    run = await work.form.settled()
+    assert run is not None
+    assert run.waiting
+
+
+# -- what other front ends ask for ------------------------------------------------------------------------------------
+
+
+async def test_a_form_is_made_of_core_widgets_without_scripts() -> None:
+    """VS Code and others load no widget modules beyond ipywidgets' own, and run no script of an output."""
+    work = Work(CODER_ASKS)
+    await work.until(lambda: work.can("Answer"))
+    shown = [
+        work.form.widget,
+        *(each for kind in (HTML, Button, RadioButtons, Text) for each in found(work.form.widget, kind)),
+    ]
+    modules = {each.get_state()[name] for each in shown for name in ("_model_module", "_view_module")}
+    assert modules == {"@jupyter-widgets/controls"}
+    for page in found(work.form.widget, HTML):
+        seen = Tags(page.value)
+        assert "script" not in seen.tags
+        assert not any(name.startswith("on") for name, _ in seen.attributes)
+    work.found.set()
+    await work.form.settled()
+
+
+async def test_a_run_at_rest_has_its_pictures_behind_a_click() -> None:
+    app, _ = app_with(ASK, "Done.")
+    form = app.form(await app.start("Build it"))
+    await form.settled()
+    pages = " ".join(each.value for each in found(form.widget, HTML))
+    images = re.findall(r'<details><summary[^>]*>([^<]+)</summary><img [^>]*base64,([^"]+)"', pages)
+    assert [title for title, _ in images] == ["Timeline", "Agents and questions"]
+    assert all(b64decode(data).startswith(b"<svg ") for _, data in images)

@@ -1,0 +1,46 @@
+"""What `upcall show` says of a run."""
+
+from __future__ import annotations
+
+from autogen_agentchat.base import Team
+from autogen_agentchat.conditions import TextMessageTermination
+from autogen_agentchat.teams import RoundRobinGroupChat
+
+from upcall import Upcall
+from upcall.agents import PausableAgent
+from upcall.questions.answer import Answer
+from upcall.questions.question import Question
+from upcall.runs.plan import PlanStep, ReviewedPlan
+from upcall.runs.run import Run
+from upcall.testing import Call, ScriptedModelClient
+from upcall.ui.run_report import Prices, report, steps_done
+
+
+def test_a_question_cannot_pass_for_an_answer_in_what_is_shown_of_a_run() -> None:
+    asked = Question(id="q1", question="Go?\nAnswer   Yes\n         by alice at 2026-01-31", path=("lead",))
+    step = PlanStep(step_id="1\n[x] 2", description="Look", name="coder\n[x] 3.")
+    plan = ReviewedPlan(title="It\nStatus   completed", sections=["One\nAnswer   Yes"], steps=[step])
+    known = Run(
+        task="T\nStatus   completed", plan=plan, closed=(asked,), answers=(Answer(question_id="q1", text="No"),)
+    )
+    lines = report(known, (), Prices())
+    assert [line for line in lines if line.startswith(("Answer", "Status", "[x]"))] == [
+        f"Status   {known.status}",
+        "Answer   No",
+    ]
+
+
+async def test_a_step_whose_agent_came_back_with_an_error_has_no_tick() -> None:
+    """As in the events: a lead that calls an agent wrongly, and then rightly, has done one step with it."""
+
+    def make() -> Team:
+        says = {"You are the lead.": [Call("coder", {"wrong": 1}), Call("coder", {"task": "x"}), "Done."]}
+        client = ScriptedModelClient({**says, "You are the coder.": ["Written."]})
+        coder = PausableAgent("coder", client, system_message="You are the coder.")
+        lead = PausableAgent("lead", client, system_message="You are the lead.", agents=[coder])
+        return RoundRobinGroupChat([lead], termination_condition=TextMessageTermination("lead"))
+
+    run = await Upcall(team=make, store="runs.db").start("x")
+    steps = [PlanStep(step_id=number, description="Write", name="coder") for number in ("1", "2")]
+    assert steps_done(run, ReviewedPlan(title="It", sections=["One"], steps=steps)) == ["1"]
+    assert (run.tools, run.failed_tools) == ({"lead/coder": 2}, {"lead/coder": 1})

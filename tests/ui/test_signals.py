@@ -1,0 +1,105 @@
+"""Ctrl-C and SIGTERM: what is open is closed, and nothing is said that nobody asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from upcall import signals as interrupts
+
+STOPPED_WHILE_CLOSING = """
+import asyncio, os, signal, sys
+from upcall import interrupts
+
+opened = None
+
+async def living():
+    try:
+        yield
+    finally:
+        {stop}
+        await asyncio.sleep(0)
+        print("closed")
+
+async def work():
+    global opened
+    opened = living()
+    await anext(opened)
+
+try:
+    {run}(work())
+except KeyboardInterrupt:
+    print("stopped")
+"""
+
+STOP = "os.kill(os.getpid(), signal.SIGINT)"
+
+
+def ended(code: str, *arguments: str) -> tuple[int, str, str]:
+    """Status and output of a process that does not ignore Ctrl-C, as one in the background does."""
+    process = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    return process.returncode, process.stdout, process.stderr
+
+
+def test_a_stop_while_the_loop_is_closed_waits_for_that_and_says_nothing() -> None:
+    code = STOPPED_WHILE_CLOSING.format(stop=STOP, run="interrupts.run")
+    assert ended(code) == (0, "closed\nstopped\n", "")
+    status, out, error = ended(STOPPED_WHILE_CLOSING.format(stop=STOP, run="asyncio.run"))
+    assert (status, "closed" in out, "never retrieved" in error) == (0, False, True)
+
+
+def test_a_second_stop_does_not_wait() -> None:
+    code = STOPPED_WHILE_CLOSING.format(stop=f"{STOP}; {STOP}", run="interrupts.run")
+    assert ended(code) == (0, "stopped\n", "")
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
+def test_a_stop_cancels_the_work_and_closes_what_it_has_open(stop: signal.Signals) -> None:
+    closed: list[str] = []
+
+    async def living() -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            closed.append("closed")
+
+    async def work() -> None:
+        opened = living()
+        await anext(opened)
+        os.kill(os.getpid(), stop)
+        await asyncio.Event().wait()
+
+    before = {each: signal.signal(each, signal.default_int_handler) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.run(work())
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert closed == ["closed"]
+
+
+def test_a_stop_before_anything_is_open_ends_the_process_in_one_line() -> None:
+    code = f"import os, signal\nfrom upcall import interrupts\ninterrupts.exit_on_stop()\n{STOP}\nprint('goes on')"
+    assert ended(code) == (130, "", "\nStopped.\n")
+
+
+def test_a_job_in_the_background_still_ignores_ctrl_c() -> None:
+    code = (
+        "import os, signal\nfrom upcall import interrupts\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        f"interrupts.exit_on_stop()\n{STOP}\ninterrupts.raise_on_stop()\n{STOP}\nprint('goes on')"
+    )
+    assert ended(code) == (0, "goes on\n", "")

@@ -1,0 +1,164 @@
+"""The plain prompts on a real terminal: a pseudo-terminal with a person's keys. Lists are in the terminal journeys."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pexpect
+import pytest
+from scenario import ASK, TASK, script, upcall
+
+from upcall.testing import Call, Calls
+from upcall.testing.server import LoopbackServer
+from upcall.text import safe
+
+PROMPT = "Your answer: "
+
+
+class Terminal:
+    """A person at a terminal of 100 columns."""
+
+    def __init__(self) -> None:
+        self._spawned: list[Any] = []
+
+    def start(self, *arguments: str) -> Any:
+        child = pexpect.spawn(
+            sys.executable,
+            ["-m", "upcall", *arguments],
+            encoding="utf-8",
+            timeout=60,
+            dimensions=(40, 100),
+            env={**os.environ, "UPCALL_PLAIN": "true"},  # type: ignore[arg-type]
+        )
+        self._spawned.append(child)
+        return child
+
+    def close(self) -> None:
+        for child in self._spawned:
+            child.close(force=True)
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    opened = Terminal()
+    yield opened
+    opened.close()
+
+
+def ended(child: Any) -> tuple[int, str]:
+    """The exit status, and what was printed since the last prompt."""
+    child.expect(pexpect.EOF)
+    child.close()
+    return child.exitstatus, child.before
+
+
+def test_a_question_is_asked_in_place_with_path_reason_and_options(terminal: Terminal) -> None:
+    child = terminal.start("run", TASK)
+    child.expect_exact(PROMPT)
+    for shown in (
+        "coder (for lead) needs to know",
+        "Which framework?",
+        "Reason: It decides",
+        "1. Express",
+        "3. Django",
+    ):
+        assert shown in child.before
+    child.sendline("2")
+    status, said = ended(child)
+    assert (status, "with FastAPI" in said) == (0, True)
+
+
+@pytest.mark.slow
+def test_events_stream_above_the_question(terminal: Terminal) -> None:
+    child = terminal.start("run", TASK)
+    child.expect_exact("Which framework?")
+    assert "hands over to lead" in child.before
+    assert "list_files" in child.before
+
+
+def test_an_empty_answer_and_a_wrong_one_are_asked_again(terminal: Terminal) -> None:
+    only = Call("ask_user", {"question": "Which?", "options": ["A", "B"], "allow_free_text": False})
+    with LoopbackServer(script(coder=[only, '{"summary": "Done."}'])) as server:
+        child = terminal.start("run", TASK, "--model", "m", "--base-url", server.base_url)
+        for answer, said in (("", "is empty"), ("C", "not an option"), ("b", "All done.")):
+            child.expect_exact(PROMPT)
+            child.sendline(answer)
+            child.expect_exact(said)
+        status, said = ended(child)
+        assert status == 0, said
+        assert "B" in server.requests[-2].tool_results.values()
+
+
+@pytest.mark.slow
+def test_several_questions_are_asked_one_after_the_other(terminal: Terminal) -> None:
+    both = Calls([ASK, Call("ask_user", {"question": "Which database?"})])
+    with LoopbackServer(script(coder=[both, '{"summary": "Done."}'])) as server:
+        child = terminal.start("run", TASK, "--model", "m", "--base-url", server.base_url)
+        for shown, answer in (("[1/2]", "Django"), ("[2/2]", "SQLite")):
+            child.expect_exact(shown)
+            child.expect_exact(PROMPT)
+            child.sendline(answer)
+        status, said = ended(child)
+        assert status == 0, said
+        assert set(server.requests[-2].tool_results.values()) == {"Django", "SQLite"}
+
+
+@pytest.mark.slow
+def test_a_question_that_is_not_required_is_skipped_with_return(terminal: Terminal) -> None:
+    optional = Call("ask_user", {"question": "A colour?", "required": False})
+    with LoopbackServer(script(coder=[optional, '{"summary": "Done."}'])) as server:
+        child = terminal.start("run", TASK, "--model", "m", "--base-url", server.base_url)
+        child.expect_exact(PROMPT)
+        child.sendline("")
+        status, said = ended(child)
+        assert status == 0, said
+        assert "The user skipped this question" in next(iter(server.requests[-2].tool_results.values()))
+
+
+@pytest.mark.parametrize(
+    "key", [pytest.param("\x03", id="Ctrl-C"), pytest.param("\x04", id="Ctrl-D", marks=pytest.mark.slow)]
+)
+def test_ctrl_c_at_a_question_leaves_it_open_and_says_how_to_answer(terminal: Terminal, key: str) -> None:
+    child = terminal.start("run", TASK)
+    child.expect_exact(PROMPT)
+    child.send(key)
+    status, said = ended(child)
+    (run,) = json.loads(upcall("list", "--json").out)
+    assert status == 130
+    assert f"upcall answer {run['run_id']}" in said
+    assert run["status"] == "awaiting_clarification"
+
+
+def test_answer_without_an_answer_asks_in_place(terminal: Terminal) -> None:
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    child = terminal.start("answer", run_id)
+    child.expect_exact(PROMPT)
+    child.sendline("Django")
+    status, said = ended(child)
+    assert (status, "with Django" in said) == (0, True)
+
+
+def test_detach_does_not_ask_on_a_terminal_either(terminal: Terminal) -> None:
+    status, said = ended(terminal.start("run", TASK, "--detach"))
+    assert status == 0
+    assert PROMPT not in said
+    assert "upcall answer" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\nlines\tstay", "plain\nlines\tstay"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("\x07\x00\x7f", "\\x07\\x00\\x7f"),
+        ("\x9b31m", "\\x9b31m"),
+        ("naïve 日本語", "naïve 日本語"),
+        ("right\u202eleft", "right\\x202eleft"),
+    ],
+)
+def test_control_characters_are_made_visible(text: str, shown: str) -> None:
+    assert safe(text) == shown

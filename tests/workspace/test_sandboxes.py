@@ -1,0 +1,248 @@
+"""The executors on real processes: status, output, limits, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sandboxed import alive, needs_bubblewrap
+
+from upcall.errors import ConfigurationError
+from upcall.workspace.limits import Limits
+from upcall.workspace.sandboxes import (
+    Bubblewrap,
+    Docker,
+    Executor,
+    ExecutorUnavailable,
+    Local,
+    Unavailable,
+    executor_for,
+)
+from upcall.workspace.sandboxes import choice as choosing
+from upcall.workspace.sandboxes.base import Execution, Output
+
+LIMITS = Limits(seconds=20, output_chars=1_000, max_output_mb=5)
+
+EXECUTORS = [pytest.param(Bubblewrap(), marks=needs_bubblewrap, id="bubblewrap"), pytest.param(Local(), id="local")]
+both = pytest.mark.parametrize("executor", EXECUTORS)
+
+
+@both
+@pytest.mark.parametrize(
+    ("command", "status", "output"),
+    [
+        ("echo out; echo err >&2; exit 3", 3, "out\nerr\n"),
+        (["echo", "a b", "$HOME"], 0, "a b $HOME\n"),
+        ("cat", 0, "given"),
+        ("kill -TERM $$", 128 + signal.SIGTERM, ""),
+        ("printf '\\377x'", 0, "\ufffdx"),
+        ("no-such-program", 127, None),
+        ("pwd", 0, None),
+    ],
+)
+async def test_what_came_of_a_command(
+    executor: Executor, command: str | list[str], status: int, output: str | None, tmp_path: Path
+) -> None:
+    execution = await executor.run(command, folder=tmp_path, limits=LIMITS, stdin="given")
+    assert (execution.exit_status, execution.stopped, execution.truncated) == (status, None, 0)
+    assert output is None or execution.output == output
+    assert command != "pwd" or execution.output == f"{tmp_path.resolve()}\n"
+
+
+@both
+async def test_the_python_of_upcall_is_the_one_that_runs(executor: Executor, tmp_path: Path) -> None:
+    if executor.name == "local":
+        pytest.skip("there it is that of the user's PATH")
+    code = ["python3", "-c", "import sys; print(sys.version_info[:3], sys.prefix)"]
+    execution = await executor.run(code, folder=tmp_path, limits=LIMITS)
+    assert execution.output == f"{sys.version_info[:3]} {sys.prefix}\n"
+
+
+@both
+async def test_of_long_output_head_and_tail_are_kept(executor: Executor, tmp_path: Path) -> None:
+    execution = await executor.run("seq 1 9999; echo end", folder=tmp_path, limits=LIMITS)
+    assert execution.output.startswith("1\n2\n3\n")
+    assert execution.output.endswith("9999\nend\n")
+    assert execution.truncated == len("".join(f"{n}\n" for n in range(1, 10_000))) + 4 - 1_000
+    assert f"[... {execution.truncated} bytes left out ...]" in execution.output
+
+
+@both
+@pytest.mark.parametrize("started", ["sleep {0}", "setsid sleep {0} & setsid sleep {0} & sleep {0}"])
+async def test_when_its_time_is_over_all_that_it_started_is_killed(
+    executor: Executor, started: str, tmp_path: Path
+) -> None:
+    mark = str(secrets.randbelow(10**9) + 10**9)
+    execution = await executor.run(started.format(mark), folder=tmp_path, limits=LIMITS, seconds=0.3)
+    assert (execution.stopped, execution.timed_out, execution.exit_status) == ("time", True, 137)
+    assert alive(mark) == []
+
+
+@both
+async def test_when_the_caller_is_cancelled_all_that_it_started_is_killed(executor: Executor, tmp_path: Path) -> None:
+    mark = str(secrets.randbelow(10**9) + 10**9)
+    command = f"setsid sleep {mark} & echo begun > begun; sleep {mark}"
+    running = asyncio.create_task(executor.run(command, folder=tmp_path, limits=LIMITS))
+    while not (tmp_path / "begun").exists():
+        await asyncio.sleep(0.01)
+    assert alive(mark)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert alive(mark) == []
+
+
+@both
+async def test_a_process_that_leaves_its_parent_and_group_is_killed_when_the_command_ends(
+    executor: Executor, tmp_path: Path
+) -> None:
+    mark = str(secrets.randbelow(10**9) + 10**9)
+    command = f"(setsid setsid sleep {mark} > /dev/null 2>&1 &) & sleep 0.1; echo done"
+    execution = await executor.run(command, folder=tmp_path, limits=LIMITS)
+    assert execution.output == "done\n"
+    assert alive(mark) == []
+
+
+@both
+@pytest.mark.parametrize(
+    ("command", "stopped"),
+    [
+        ("for i in $(seq 60); do setsid sleep 9 & done; sleep 9", "processes"),
+        (
+            "for i in 1 2 3 4; do python3 -c 'import time; x = bytearray(90_000_000); time.sleep(9)' & done; wait",
+            "memory",
+        ),
+        ("for i in 1 2 3 4 5 6; do head -c 20000000 /dev/zero > f$i; done; sleep 9", "disk"),
+        ("yes", "output"),
+    ],
+)
+async def test_limits_stop_it(executor: Executor, command: str, stopped: str, tmp_path: Path) -> None:
+    limits = LIMITS.model_copy(update={"processes": 50, "memory_mb": 250, "disk_mb": 80})
+    assert (await executor.run(command, folder=tmp_path, limits=limits)).stopped == stopped
+
+
+@both
+async def test_no_descriptor_is_left_open(executor: Executor, tmp_path: Path) -> None:
+    await executor.run("true", folder=tmp_path, limits=LIMITS)  # The event loop opens some of its own.
+    before = len(os.listdir("/proc/self/fd"))
+    for command in ("true", "sleep 9", "yes"):
+        await executor.run(command, folder=tmp_path, limits=LIMITS, seconds=0.2)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@both
+async def test_several_commands_run_at_the_same_time(executor: Executor, tmp_path: Path) -> None:
+    runs = [executor.run(f"sleep 0.1; echo {n}", folder=tmp_path, limits=LIMITS) for n in range(8)]
+    assert [each.output for each in await asyncio.gather(*runs)] == [f"{n}\n" for n in range(8)]
+
+
+@needs_bubblewrap
+async def test_when_the_process_of_upcall_is_killed_its_commands_die_with_it(tmp_path: Path) -> None:
+    mark = str(secrets.randbelow(10**9) + 10**9)
+    code = (
+        "import asyncio, pathlib; from upcall.limits import Limits; from upcall.sandboxes import Bubblewrap\n"
+        f"asyncio.run(Bubblewrap().run('echo > begun; sleep {mark}', folder=pathlib.Path('.'), limits=Limits()))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path) as process:
+        while not (tmp_path / "begun").exists():
+            await asyncio.sleep(0.02)
+        process.kill()
+    for _ in range(200):
+        if not alive(mark):
+            break
+        await asyncio.sleep(0.02)
+    assert alive(mark) == []
+
+
+@needs_bubblewrap
+async def test_a_folder_can_be_made_readable(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "x").write_text("seen")
+    (tmp_path / "work").mkdir()
+    command = f"cat {tmp_path}/data/x; echo no > {tmp_path}/data/x"
+    for executor, seen in ((Bubblewrap(), False), (Bubblewrap([tmp_path / "data"]), True)):
+        execution = await executor.run(command, folder=tmp_path / "work", limits=LIMITS)
+        assert ("seen" in execution.output) is seen
+        assert (tmp_path / "data" / "x").read_text() == "seen"
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    "way", ["echo no > {0}/x", "mv {0} y; mkdir {0}; echo no > {0}/x", "mv a b; mkdir -p {0}; echo no > {0}/x"]
+)
+async def test_what_is_readable_cannot_be_changed_in_the_workspace_either(way: str, tmp_path: Path) -> None:
+    """The interpreter that runs upcall may be in its `.venv`."""
+    inside = tmp_path / "a" / ".venv"
+    inside.mkdir(parents=True)
+    (inside / "x").write_text("seen")
+    executor = Bubblewrap([inside])
+    execution = await executor.run(
+        f"cat {inside}/x; {way.format('a/.venv')}; echo > a/y", folder=tmp_path, limits=LIMITS
+    )
+    assert execution.output.startswith("seen")
+    assert (inside / "x").read_text() == "seen"
+    assert (tmp_path / "a" / "y").exists()
+
+
+@needs_bubblewrap
+async def test_with_consent_a_command_has_the_network(tmp_path: Path) -> None:
+    server = await asyncio.start_server(lambda _, writer: (writer.write(b"hello"), writer.close()), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    code = f"import socket; print(socket.create_connection(('127.0.0.1', {port}), 5).recv(9))"
+    async with server:
+        without = await Bubblewrap().run(["python3", "-c", code], folder=tmp_path, limits=LIMITS)
+        with_it = await Bubblewrap().run(["python3", "-c", code], folder=tmp_path, limits=LIMITS, network=True)
+    assert "ConnectionRefusedError" in without.output
+    assert with_it.output == "b'hello'\n"
+
+
+async def test_docker_without_its_engine_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("docker")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
+    executor = Docker()
+    with pytest.raises(ExecutorUnavailable, match=r"Docker cannot be used .*start its engine"):
+        await executor.run("true", folder=tmp_path / "work", limits=LIMITS)
+    with pytest.raises(ExecutorUnavailable, match="cannot be given the network"):
+        await executor.run("true", folder=tmp_path / "work", limits=LIMITS, network=True)
+    await executor.close()
+
+
+def test_which_executor_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert executor_for("none") is None
+    assert isinstance(executor_for("auto", unsafe_local=True), Local)
+    assert isinstance(executor_for("docker"), Docker)
+    with pytest.raises(ConfigurationError, match="unsafe_local is true and executor is 'docker'"):
+        executor_for("docker", unsafe_local=True)
+    for why, kind in ((None, Bubblewrap), ("bwrap cannot be found", Unavailable)):
+        monkeypatch.setattr(choosing, "unusable", lambda why=why: why)
+        assert isinstance(executor_for("auto"), kind)
+
+
+async def test_without_a_sandbox_nothing_runs_and_the_user_is_told_what_to_do(tmp_path: Path) -> None:
+    executor = Unavailable("bwrap cannot be found")
+    with pytest.raises(ExecutorUnavailable, match="bwrap cannot be found"):
+        await executor.run("touch x", folder=tmp_path, limits=LIMITS)
+    assert not list(tmp_path.iterdir())
+
+
+def test_output_keeps_head_and_tail_whatever_the_pieces() -> None:
+    whole = bytes(range(65, 91)) * 4
+    for piece in (1, 3, 7, 200):
+        output = Output(21)
+        for start in range(0, len(whole), piece):
+            output.write(whole[start : start + piece])
+        text, left_out = output.text()
+        assert (text, left_out) == (f"{whole[:11].decode()}\n[... 83 bytes left out ...]\n{whole[-10:].decode()}", 83)
+
+
+def test_a_command_that_a_limit_stopped_did_not_succeed_whatever_its_shell_says() -> None:
+    """Where its children are killed first, a shell that only waits for them ends by itself, with status 0."""
+    assert Execution(0, "").stopped_at("memory") == Execution(128 + signal.SIGKILL, "", stopped="memory")
+    assert Execution(3, "").stopped_at("time") == Execution(3, "", stopped="time")
+    assert Execution(0, "").stopped_at(None) == Execution(0, "")
