@@ -13,15 +13,15 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, 
 from pydantic import BaseModel
 
 from upcall.agents.merging import holds_most_of
-from upcall.agents.parse_output import UnreadableReply, read_reply, schema_text
+from upcall.agents.parse_output import UnreadableReply, parse_reply, schema_text
 from upcall.agents.structured import JsonForm, in_strongest_form, json_forms
 from upcall.autogen.model_calls import call_model, result_of
 from upcall.errors import AnswerRefused, ModelError
-from upcall.policy.resolver import Answered, Judge, is_assigned, is_risk
+from upcall.policy.resolver import Answered, Matcher, is_assigned, is_risk
 from upcall.prompts import PROMPTS, Context, Prompts, ReplyFormatContext
 from upcall.prompts.contexts import ParentAnswerContext, SameQuestionContext
 from upcall.questions.answer import Answer, AnsweredBy
-from upcall.questions.matching import read_answer
+from upcall.questions.matching import parse_answer
 from upcall.questions.question import Question
 from upcall.runs.outputs import NestedAnswer, SameQuestion
 
@@ -37,7 +37,7 @@ def may_answer(question: Question) -> bool:
     return not is_risk(question) and not question.secret and not is_assigned(question)
 
 
-async def answer_for_nested(
+async def answer_nested(
     client: ChatCompletionClient,
     known: Sequence[LLMMessage],
     question: Question,
@@ -56,14 +56,14 @@ async def answer_for_nested(
     if reply is None or not reply.answers or not _told(known, reply.quote):
         return None, usage
     try:
-        answer = read_answer(question, reply.answer)
+        answer = parse_answer(question, reply.answer)
     except AnswerRefused:
         return None, usage
     reason = f"{agent} was told ({reply.known_from.value}): {' '.join(reply.quote.split())[:500]}"
     return answer.model_copy(update={"by": AnsweredBy.PARENT, "reason": reason}), usage
 
 
-def same_question_judge(client: ChatCompletionClient, prompts: Prompts = PROMPTS) -> Judge:
+def same_question_judge(client: ChatCompletionClient, prompts: Prompts = PROMPTS) -> Matcher:
     """A model's judgement of which answered question asks the same as a new one."""
 
     async def judge(question: Question, answered: Sequence[Answered]) -> tuple[int | None, RequestUsage | None]:
@@ -108,6 +108,6 @@ def _told(known: Sequence[LLMMessage], quote: str) -> bool:
 
 def _read(text: str, kind: type[T]) -> T | None:
     try:
-        return read_reply(text, kind)
+        return parse_reply(text, kind)
     except UnreadableReply:
         return None

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from autogen_core.tools import ParametersSchema, ToolSchema
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from upcall.autogen.journal import question_id
+from upcall.autogen.journal import id_for_question
 from upcall.questions.question import ClarificationType, Question
 
 ASK_USER = "ask_user"
@@ -61,7 +61,7 @@ def ask_user_schema() -> ToolSchema:
     )
 
 
-def question_from(arguments: dict[str, Any], *, agent: str, call_id: str, **own: Any) -> Question:
+def parse_question(arguments: dict[str, Any], *, agent: str, call_id: str, **own: Any) -> Question:
     """The question that an `ask_user` call of `agent` puts. Arguments the tool does not have are left out; `own` are
     fields that are not the model's to say.
 
@@ -73,7 +73,7 @@ def question_from(arguments: dict[str, Any], *, agent: str, call_id: str, **own:
     options = fields.pop("options", [])
     if not isinstance(options, list):
         raise InvalidQuestion("options must be a list")
-    own = {**question_id(agent, call_id, str(said.get("question"))), **own}
+    own = {**id_for_question(agent, call_id, str(said.get("question"))), **own}
     own.setdefault("options", [_for_people(each) for each in options])
     try:
         return Question(**fields, path=(agent,), calls=(call_id,), **own)

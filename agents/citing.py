@@ -15,7 +15,7 @@ from upcall.autogen.concurrency import Emit
 from upcall.autogen.messages import Event
 from upcall.progress import PROGRESS
 from upcall.research.citations import CitedSource, cite
-from upcall.research.markdown import without_source_list
+from upcall.research.markdown import split_source_list
 from upcall.research.reports import CheckedReport, Report, ResearchReport
 
 SECTIONS = "sections done"
@@ -69,7 +69,7 @@ class CitingAgent(PausableAgent):
         output, sources = super()._backed(output), self._turn.cited
         if not isinstance(output, Report) or sources is None:
             return output
-        summary, _ = without_source_list(output.summary)
+        summary, _ = split_source_list(output.summary)
         checked = cite(summary, {each.number: each for each in sources}, unused=False)
         if self._turn.repairs < 1:
             if checked.problems:

@@ -12,7 +12,7 @@ from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from autogen_core.tools import BaseTool, ToolSchema, Workbench
 
-from upcall.agents.merging import cut, holds_most_of, merged
+from upcall.agents.merging import cut, holds_most_of, merge_messages
 from upcall.agents.parse_output import UnreadableReply
 from upcall.agents.structured import (
     Ask,
@@ -28,16 +28,16 @@ from upcall.agents.structured import (
 )
 from upcall.agents.toolset import Tool, Toolset
 from upcall.agents.turns import Turn
-from upcall.autogen.concurrency import cancellable, emitted
+from upcall.autogen.concurrency import cancellable, merge_streams
 from upcall.autogen.messages import CLARIFIER_LOG
-from upcall.errors import shortened
+from upcall.errors import shorten
 from upcall.prompts import ClarifierContext, ToolInfo
 from upcall.prompts.contexts import Document, JsonReminderContext, SearchFirstContext
 from upcall.prompts.examples import EXAMPLES
 from upcall.questions.answer import Answer, Outcome
-from upcall.questions.matching import read_answer
-from upcall.questions.question import Question, sendable
-from upcall.questions.reply_intents import ends_clarification, unwrapped
+from upcall.questions.matching import parse_answer
+from upcall.questions.question import Question, replace_surrogates
+from upcall.questions.reply_intents import ends_clarification, unwrap_reply
 from upcall.runs.outputs import ClarificationResponse, KnownFrom, Weight
 
 MAX_TOOL_ROUNDS = 5
@@ -239,7 +239,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]
 
     def _fallback(self) -> Question:
         """A reply that cannot be read counts as a need to clarify (S0-62), once: then the task goes on as it is."""
-        return Question(question=f'What matters most to you in "{shortened(self.task(), 200)}"?', path=(self.name,))
+        return Question(question=f'What matters most to you in "{shorten(self.task(), 200)}"?', path=(self.name,))
 
     # -- the model and its tools --------------------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]
         state = self._state
         documents = [Document(each["file_name"], each.get("summary", "")) for each in state.available_documents or ()]
         context = ClarifierContext(
-            clarifier_result=merged("", self.clarifications(), self._max_context_chars).strip(),
+            clarifier_result=merge_messages("", self.clarifications(), self._max_context_chars).strip(),
             available_documents=tuple(documents),
             tools=tuple(ToolInfo(schema["name"], schema.get("description", "")) for schema in schemas),
             tool_names=tuple(schema["name"] for schema in schemas),
@@ -265,14 +265,14 @@ class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]
 
     def _request(self) -> str:
         """The task, with what an agent found that tried it as a shallow one."""
-        return merged(self.task(), self.tried(), self._max_context_chars)
+        return merge_messages(self.task(), self.tried(), self._max_context_chars)
 
     def _whole_request(self) -> str:
         """The task with all that is known of it: what was found, asked and answered, and which documents are there."""
         documents = ", ".join(each["file_name"] for each in self._state.available_documents or ())
         known = [*self.tried(), *self.clarifications(), *self._state.clarifier_log.splitlines()]
         given = [f"Documents given with it: {documents}"] if documents else []
-        return merged(self.task(), [*known, *given], self._max_context_chars)
+        return merge_messages(self.task(), [*known, *given], self._max_context_chars)
 
     async def _look_up(self, token: CancellationToken) -> AsyncGenerator[BaseAgentEvent, None]:
         """Finish the open batch of tool calls, if there is one, and remind the model of the form of its reply."""
@@ -280,7 +280,9 @@ class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]
         if not context.frames:
             return
         runnable = [frame for frame in context.frames if frame.runnable]
-        async with aclosing(emitted([partial(self._toolset.serve, frame, token) for frame in runnable])) as events:
+        async with aclosing(
+            merge_streams([partial(self._toolset.serve, frame, token) for frame in runnable])
+        ) as events:
             async for event in events:
                 yield event
         if context.open_questions():
@@ -345,10 +347,10 @@ def _as_typed(question: Question, answer: Answer) -> Answer:
     """The answer without a front end's JSON around it (S0-60): an option in it counts as chosen, a blank as skipped."""
     if answer.outcome is not Outcome.ANSWERED or answer.selected:
         return answer
-    said = sendable(unwrapped(answer.text))
+    said = replace_surrogates(unwrap_reply(answer.text))
     if not said:
         return answer.model_copy(update={"outcome": Outcome.SKIPPED, "text": ""})
-    read = read_answer(question, said)
+    read = parse_answer(question, said)
     return answer.model_copy(update={"text": read.text, "selected": read.selected})
 
 

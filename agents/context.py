@@ -24,7 +24,7 @@ _LOCKS = Locks[ChatCompletionContext]()
 """Twins of one agent, and several agents, may share the object."""
 
 
-async def remembered(
+async def add_memories(
     memories: Sequence[Memory], messages: Sequence[LLMMessage], *, agent: str
 ) -> tuple[list[LLMMessage], list[MemoryQueryEvent]]:
     """The messages as `memories` leave them, and an event for each that found something. The given ones stay as they
@@ -38,7 +38,7 @@ async def remembered(
     for memory in memories:
         try:
             found = await memory.update_context(context)
-            changed = paired(_MESSAGES.validate_python(await context.get_messages()))
+            changed = drop_unpaired(_MESSAGES.validate_python(await context.get_messages()))
             if found and found.memories.results:
                 events.append(MemoryQueryEvent(content=list(found.memories.results), source=agent))
         except (UpcallError, AssertionError):
@@ -51,7 +51,7 @@ async def remembered(
     return changed, events
 
 
-async def seen_through(
+async def view_messages(
     context: ChatCompletionContext, messages: Sequence[LLMMessage], *, agent: str
 ) -> list[LLMMessage]:
     """What `context`, with the messages it was filled with, shows of `messages`. It is left as it was found.
@@ -69,7 +69,7 @@ async def seen_through(
                     await context.add_message(message)
                 # Copied: it may be the context's own list. Validated: a loaded `BufferedChatCompletionContext` holds
                 # its first messages as dicts (autogen-core 0.7.5).
-                shown = paired(_MESSAGES.validate_python(list(await context.get_messages())))
+                shown = drop_unpaired(_MESSAGES.validate_python(list(await context.get_messages())))
             finally:
                 await context.load_state(filled)
         except (UpcallError, AssertionError):
@@ -87,7 +87,7 @@ async def seen_through(
     return shown
 
 
-def paired(messages: Sequence[LLMMessage]) -> list[LLMMessage]:
+def drop_unpaired(messages: Sequence[LLMMessage]) -> list[LLMMessage]:
     """The messages without tool calls that lost their results and results that lost their calls: servers refuse both.
 
     A view by number or by tokens cuts anywhere (autogen-core 0.7.5: `BufferedChatCompletionContext` and
@@ -105,7 +105,7 @@ def paired(messages: Sequence[LLMMessage]) -> list[LLMMessage]:
     return kept
 
 
-def led_by(system_text: str, messages: Sequence[LLMMessage], *, several: bool) -> list[LLMMessage]:
+def with_system_message(system_text: str, messages: Sequence[LLMMessage], *, several: bool) -> list[LLMMessage]:
     """The messages with the system's text first. A model that takes one system message (not `several`, its
     ``multiple_system_messages``) gets what memories and others added in that one."""
     if several:

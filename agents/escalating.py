@@ -12,7 +12,7 @@ from autogen_core import CancellationToken
 from pydantic import BaseModel, ConfigDict, Field
 
 from upcall.agents.merging import cut
-from upcall.agents.parse_output import UnreadableReply, read_reply
+from upcall.agents.parse_output import UnreadableReply, parse_reply
 from upcall.agents.pausable import PausableAgent
 from upcall.autogen.messages import CHECKED, OUTCOME, OUTPUT
 from upcall.research.reports import CheckedReport
@@ -105,7 +105,7 @@ def _says_nothing(reply: str) -> bool:
     if not reply.strip():
         return True
     try:
-        read_reply(reply, _EmptyReport)
+        parse_reply(reply, _EmptyReport)
     except UnreadableReply:
         return False
     return True

@@ -10,10 +10,10 @@ from autogen_agentchat.base import Response
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage
 from autogen_core import CancellationToken
 
-from upcall.autogen.messages import answering, asked_event, questions_in
+from upcall.autogen.messages import answer_message, asked_event, message_questions
 from upcall.errors import AnswerRefused, ConfigurationError
 from upcall.questions.answer import Answer, Outcome
-from upcall.questions.matching import read_answer
+from upcall.questions.matching import parse_answer
 from upcall.questions.question import Question
 
 
@@ -32,7 +32,7 @@ class HumanProxyAgent(UserProxyAgent):
         """One `UserInputRequestedEvent` a question, then the answers as one hand-off to the outermost asker."""
         # Not always the last message: whoever runs the team may add words of their own to a question that is open.
         handoff = next((message for message in reversed(messages) if isinstance(message, HandoffMessage)), None)
-        questions = questions_in(handoff)
+        questions = message_questions(handoff)
         if handoff is None or not questions:
             async for item in super().on_messages_stream(messages, cancellation_token):
                 yield item
@@ -42,7 +42,9 @@ class HumanProxyAgent(UserProxyAgent):
             yield asked_event(question, source=self.name)
             with UserProxyAgent.InputRequestContext.populate_context(question.id):
                 answers.append(await self._ask(question, cancellation_token))
-        yield Response(chat_message=answering(answers, target=handoff.source, questions=questions, source=self.name))
+        yield Response(
+            chat_message=answer_message(answers, target=handoff.source, questions=questions, source=self.name)
+        )
 
     async def _ask(self, question: Question, token: CancellationToken) -> Answer:
         """Prompt until the reply is an answer this question accepts. A blank reply skips what may be skipped."""
@@ -52,7 +54,7 @@ class HumanProxyAgent(UserProxyAgent):
             skips = not text.strip() and not question.required
             given = Answer(question_id=question.id, outcome=Outcome.SKIPPED) if skips else text
             try:
-                return read_answer(question, given)
+                return parse_answer(question, given)
             except AnswerRefused as refusal:
                 note = f"{refusal}\n"
 

@@ -25,7 +25,7 @@ def cut(text: str, limit: int) -> str:
     return f"{text[:head]}{_mark(len(text) - room, len(text))}{text[head - room :]}"
 
 
-def merged(request: str, clarifications: Sequence[str], limit: int) -> str:
+def merge_messages(request: str, clarifications: Sequence[str], limit: int) -> str:
     """The request first, then the clarifications, oldest first, in `limit` characters or little more (S3-28, S3-36).
 
     Where that is too little, the request keeps at least half of it, and the newest clarification comes first: a later

@@ -14,10 +14,20 @@ from pydantic import BaseModel, Field
 
 from upcall.agents.nesting import registered
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
-from upcall.autogen.call_path import below
+from upcall.autogen.call_path import nested_call
 from upcall.autogen.concurrency import SECONDS_TO_LET_GO, interruptions
-from upcall.autogen.group_chats import Waiting, keep_turns, speakers
-from upcall.autogen.messages import PATH, QUESTIONS, Event, answering, answers_in, asked_by, asked_event, asking, under
+from upcall.autogen.group_chats import PendingQuestions, list_speakers, make_resumable
+from upcall.autogen.messages import (
+    PATH,
+    QUESTIONS,
+    Event,
+    answer_message,
+    asked_event,
+    extract_questions,
+    message_answers,
+    prefix_path,
+    question_message,
+)
 from upcall.errors import AgentFailed, SchemaMismatch, UpcallError, first_line
 from upcall.questions.question import Question
 
@@ -33,7 +43,7 @@ class TeamTurn(AgentState):
 
     def open_questions(self) -> list[Question]:
         """The questions of the members that nobody has answered yet."""
-        answered = {answer.question_id for message in self.inbox for answer in answers_in(message)}
+        answered = {answer.question_id for message in self.inbox for answer in message_answers(message)}
         return [each for each in self.questions if each.id not in answered]
 
 
@@ -65,7 +75,7 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
 
     Args:
         team: `Swarm`, `RoundRobinGroupChat`, `SelectorGroupChat`, `GraphFlow`, `MagenticOneGroupChat`, or one of your
-            own that derives from them. It is made to keep turns (`upcall.autogen.group_chats.keep_turns`).
+            own that derives from them. It is made to keep turns (`upcall.autogen.group_chats.make_resumable`).
         name: a Python identifier; the team's own name if not given.
         description: what it is for; the team's own if not given.
         user_proxy: the name of the user proxy of the outermost group chat.
@@ -79,7 +89,7 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
         self, team: Team, *, name: str | None = None, description: str | None = None, user_proxy: str = "user"
     ) -> None:
         super().__init__(name or team.name, description or team.description, user_proxy=user_proxy)
-        self._shared = _Shared(keep_turns(team, user_proxy=user_proxy))
+        self._shared = _Shared(make_resumable(team, user_proxy=user_proxy))
 
     @property
     def team(self) -> Team:
@@ -103,7 +113,7 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
             async for item in items:
                 if isinstance(item, BaseChatMessage) and PATH not in item.metadata and item.to_text().strip():
                     said = item
-                yield under(self.name, registered(item), "")
+                yield prefix_path(self.name, registered(item), "")
         if state.questions:
             yield self._paused("")
             return
@@ -121,16 +131,20 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
             note = refusal or note
             if refusal:
                 continue
-            if answers and not answers_in(message):  # The bare text of a stock UserProxyAgent does not say to what.
-                message = answering(answers, target=self.name, questions=questions, source=message.source)
-            if not answers_in(message) or self.waiting_for() & {answer.question_id for answer in answers}:
+            if answers and not message_answers(
+                message
+            ):  # The bare text of a stock UserProxyAgent does not say to what.
+                message = answer_message(answers, target=self.name, questions=questions, source=message.source)
+            if not message_answers(message) or self.waiting_for() & {answer.question_id for answer in answers}:
                 state.inbox.append(registered(message))  # type: ignore[arg-type]  # a chat message stays one
         return note
 
     def _paused(self, note: str) -> Response:
         self._state.seen = []
-        questions = [each.raised_through(self.name, "") for each in self._state.open_questions()]
-        return Response(chat_message=asking(questions, source=self.name, user_proxy=self.user_proxy, note=note))
+        questions = [each.raise_through(self.name, "") for each in self._state.open_questions()]
+        return Response(
+            chat_message=question_message(questions, source=self.name, user_proxy=self.user_proxy, note=note)
+        )
 
     async def _run_team(self, token: CancellationToken) -> AsyncGenerator[Event, None]:
         """The team's events, but for messages that ask. Afterwards the state says where the team stands.
@@ -149,8 +163,8 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
                 f"The stored state of team {self.name!r} does not fit this one ({first_line(error)}). Resume the run "
                 "with the team that stored it."
             ) from error
-        waiting = Waiting({each.id: each for each in state.open_questions()})
-        known = speakers(team)
+        waiting = PendingQuestions({each.id: each for each in state.open_questions()})
+        known = list_speakers(team)
         known = None if known is None else known | {self.user_proxy}
         own = CancellationToken()
         token.add_callback(own.cancel)
@@ -164,7 +178,7 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
                 own_words = PATH not in event.metadata and (known is None or event.source in known)
                 if own_words:
                     waiting.take(event, (), self.user_proxy)
-                asked = asked_by(event, self.user_proxy) if own_words else ()
+                asked = extract_questions(event, self.user_proxy) if own_words else ()
                 if not asked:
                     yield event
                 elif QUESTIONS not in event.metadata:  # A stock agent's hand-off: nobody was told of it.
@@ -197,7 +211,7 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
         given = {message.id for message in self._state.inbox}
         task = list(self._state.inbox) or None
         stream = self._shared.team.run_stream(task=task, cancellation_token=token, output_task_messages=False)
-        with below(self.name, ""):
+        with nested_call(self.name, ""):
             async for item in stream:
                 if not isinstance(item, TaskResult) and item.id not in given:  # MagenticOneGroupChat repeats its task.
                     events.put_nowait(item)

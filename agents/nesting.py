@@ -19,10 +19,10 @@ from autogen_core import CancellationToken
 from upcall.agents.resumable import ResumableAgent
 from upcall.agents.turns import Frame
 from upcall.autogen import tracing
-from upcall.autogen.call_path import below
+from upcall.autogen.call_path import nested_call
 from upcall.autogen.concurrency import Emit, Locks, cancellable, interruptions
-from upcall.autogen.journal import journal, take_back
-from upcall.autogen.messages import CHECKED, OUTPUT, Event, answering, questions_in
+from upcall.autogen.journal import discard_last_reply, journal
+from upcall.autogen.messages import CHECKED, OUTPUT, Event, answer_message, message_questions
 from upcall.autogen.model_errors import explain
 from upcall.errors import UpcallError
 
@@ -63,7 +63,7 @@ async def serve_nested(
     message = TextMessage(source=caller.name, content=task)
     try:
         async with limit:
-            with below(caller.name, frame.call.id), tracing.agent(agent.name):
+            with nested_call(caller.name, frame.call.id), tracing.agent(agent.name):
                 if isinstance(agent, ResumableAgent):
                     await _serve_ours(frame, agent, message, caller, token, emit)
                 else:
@@ -101,7 +101,7 @@ async def _serve_ours(
         await worker.load_state(frame.nested)
         if frame.answers:
             messages = [
-                answering(frame.answers, target=worker.name, questions=frame.questions, source=caller.user_proxy)
+                answer_message(frame.answers, target=worker.name, questions=frame.questions, source=caller.user_proxy)
             ]
     # Until it comes to rest. Failed or cancelled, what it has finished is in its state and is not done again.
     frame.interrupted = True
@@ -109,8 +109,8 @@ async def _serve_ours(
         async for item in worker.on_messages_stream(messages, token):
             if not isinstance(item, Response):
                 emit(item)
-            elif questions := questions_in(item.chat_message):
-                frame.questions = [each.raised_through(caller.name, frame.call.id) for each in questions]
+            elif questions := message_questions(item.chat_message):
+                frame.questions = [each.raise_through(caller.name, frame.call.id) for each in questions]
             else:
                 said = item.chat_message
                 frame.finish(said.to_model_text())
@@ -140,7 +140,7 @@ async def _serve_stock(
         except (UpcallError, AssertionError):
             raise  # As in `call_model`.
         except Exception as error:
-            await take_back(agent.name)
+            await discard_last_reply(agent.name)
             raise explain(error, agent.name) from error
         finally:
             own.cancel()

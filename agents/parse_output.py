@@ -65,7 +65,7 @@ def _place(name: str, definition: dict[str, Any], parts: dict[str, Any]) -> Any:
 
 
 @cache
-def unchecked(kind: type[BaseModel]) -> type[BaseModel]:
+def construct_unchecked(kind: type[BaseModel]) -> type[BaseModel]:
     """A class to ask a server for `kind` with: its schema, but it takes any text.
 
     OpenAI's SDK validates a structured reply itself and raises on one that is wrong (openai 3.54,
@@ -82,7 +82,7 @@ def unchecked(kind: type[BaseModel]) -> type[BaseModel]:
     return type(kind.__name__, (BaseModel,), {**methods, "__module__": __name__})
 
 
-def read_reply(text: str, kind: type[T]) -> T:
+def parse_reply(text: str, kind: type[T]) -> T:
     """The value in `text`: the text itself, a fenced block, or the first JSON object in it that fits (S0-63).
 
     What the model thinks before it replies is no reply. An object inside a single key (``{"result": {...}}``), and JSON

@@ -34,19 +34,19 @@ from autogen_core.tools import BaseTool, Workbench
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
-from upcall.agents.answering import answer_for_nested, may_answer
-from upcall.agents.ask_user import ASK_USER, InvalidQuestion, question_from
-from upcall.agents.context import led_by, remembered, seen_through
+from upcall.agents.answering import answer_nested, may_answer
+from upcall.agents.ask_user import ASK_USER, InvalidQuestion, parse_question
+from upcall.agents.context import add_memories, view_messages, with_system_message
 from upcall.agents.nesting import Caller, serve_nested
-from upcall.agents.parse_output import UnreadableReply, read_reply, shape_text
+from upcall.agents.parse_output import UnreadableReply, parse_reply, shape_text
 from upcall.agents.prose_questions import question_in_prose
 from upcall.agents.resumable import ResumableAgent, answers_from
-from upcall.agents.toolset import Tool, Toolset, put
+from upcall.agents.toolset import Tool, Toolset, question_call
 from upcall.agents.turns import Frame, Turn
-from upcall.autogen.answer_queue import Mailbox, mailbox
-from upcall.autogen.call_path import below
-from upcall.autogen.concurrency import Emit, Work, cancellable, emitted
-from upcall.autogen.journal import journal, take_back
+from upcall.autogen.answer_queue import AnswerQueue, answer_queue
+from upcall.autogen.call_path import nested_call
+from upcall.autogen.concurrency import Emit, Work, cancellable, merge_streams
+from upcall.autogen.journal import discard_last_reply, journal
 from upcall.autogen.messages import (
     CHECKED,
     OUTCOME,
@@ -54,18 +54,18 @@ from upcall.autogen.messages import (
     QUESTIONS,
     Event,
     answered_event,
-    asking,
+    event_path,
+    event_questions,
     executed_event,
-    path_of,
-    questions_of,
-    under,
+    prefix_path,
+    question_message,
 )
 from upcall.autogen.model_calls import call_model
 from upcall.errors import ModelReplyInvalid, SchemaMismatch
-from upcall.policy.resolver import record
+from upcall.policy.resolver import record_parent_answer
 from upcall.prompts import PROMPTS, AskRuleContext, Prompts, RepairContext, ReplyFormatContext
 from upcall.research.reports import CheckedReport, CodingReport, Report, ResearchReport
-from upcall.runs.run import Usage, counted
+from upcall.runs.run import Usage, add_usage
 
 AskMode = Literal["strict", "soft", "none"]
 _REPORTS: dict[str, type[BaseModel]] = {kind.__name__: kind for kind in (Report, CodingReport, ResearchReport)}
@@ -105,7 +105,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     Its turn ends with a `HandoffMessage` to the user proxy while questions are open, its own or those of nested
     agents; `save_state` then holds the whole call stack as plain JSON. Answers come back in a message made by
-    `upcall.autogen.messages.answering` and become the results of the very calls that asked.
+    `upcall.autogen.messages.answer_message` and become the results of the very calls that asked.
 
     Args:
         name: a Python identifier, unique among the agents it works beside.
@@ -240,7 +240,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 if self._heard_before():
                     continue
                 if questions := turn.open_questions():
-                    message = asking(questions, source=self.name, user_proxy=self.user_proxy, note=note)
+                    message = question_message(questions, source=self.name, user_proxy=self.user_proxy, note=note)
                     yield Response(chat_message=message)
                     return
                 handoff = self._chosen_handoff()
@@ -271,7 +271,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 try:
                     said = self._conclude(reply)
                 except ModelReplyInvalid:
-                    await take_back(self.name)
+                    await discard_last_reply(self.name)
                     raise
                 if isinstance(said, TextMessage):
                     yield Response(chat_message=said)
@@ -302,18 +302,18 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         turn = self._state
         if not self._memory or turn.remembered or turn.rounds or not turn.seen:
             return []
-        messages, events = await cancellable(remembered(self._memory, turn.messages, agent=self.name), token)
+        messages, events = await cancellable(add_memories(self._memory, turn.messages, agent=self.name), token)
         turn.messages, turn.remembered = messages, True
         return [*events]
 
     def _count(self, path: str, usage: RequestUsage) -> None:
-        self._state.usage = counted(self._state.usage, path, usage)
+        self._state.usage = add_usage(self._state.usage, path, usage)
 
     def _counted(self, event: Event, call_id: str) -> Event:
         """An event of a nested agent as this agent's stream has it, its tokens counted for who spent them."""
-        event = under(self.name, event, call_id)
+        event = prefix_path(self.name, event, call_id)
         if event.models_usage is not None:
-            self._count("/".join(path_of(event)), event.models_usage)
+            self._count("/".join(event_path(event)), event.models_usage)
         return event
 
     # -- think --------------------------------------------------------------------------------------------------------
@@ -341,9 +341,9 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         """What the model is shown of the messages so far, with the system's text first."""
         messages: Sequence[LLMMessage] = self._state.messages
         if self._model_context is not None:
-            messages = await cancellable(seen_through(self._model_context, messages, agent=self.name), token)
+            messages = await cancellable(view_messages(self._model_context, messages, agent=self.name), token)
         several = bool(self._model_client.model_info.get("multiple_system_messages"))
-        return led_by(system_text, messages, several=several)
+        return with_system_message(system_text, messages, several=several)
 
     def _system_text(self) -> str:
         parts = [self._system_message]
@@ -378,7 +378,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         if self._output_type is None:
             return TextMessage(source=self.name, content=text)
         try:
-            return self._as_message(self._backed(read_reply(text, self._output_type)))
+            return self._as_message(self._backed(parse_reply(text, self._output_type)))
         except PydanticSerializationError as error:
             raise UnreadableReply(str(error)) from error
 
@@ -386,7 +386,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         """The output where the agent's own calls bear it out; one more chance where they do not."""
         if not isinstance(output, Report):
             return output
-        backed = output.backed_by(self._state.made(self.name, self._toolset.source_tools))
+        backed = output.verify_against(self._state.made(self.name, self._toolset.source_tools))
         fell_away = [each for each in backed.left_open if each not in output.left_open]
         if fell_away and self._state.repairs < 1:
             raise UnreadableReply(" ".join(fell_away))
@@ -436,7 +436,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         kept = [frame.call for frame in turn.frames]
         yield ToolCallRequestEvent(source=self.name, content=kept, models_usage=reply.usage)
         for frame in turn.frames:
-            for event in await put(frame, self.name, token):
+            for event in await question_call(frame, self.name, token):
                 yield event
 
     def _caught(self, reply: CreateResult) -> FunctionCall | None:
@@ -454,7 +454,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         if self._output_type is None:
             return False
         try:
-            read_reply(text, self._output_type)
+            parse_reply(text, self._output_type)
         except UnreadableReply:
             return False
         return True
@@ -474,7 +474,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 )
                 return
             try:
-                frame.questions = [question_from(frame.arguments(), agent=self.name, call_id=frame.call.id)]
+                frame.questions = [parse_question(frame.arguments(), agent=self.name, call_id=frame.call.id)]
                 self._state.asked += 1
             except InvalidQuestion as refusal:
                 frame.invalid = refusal.reason
@@ -483,7 +483,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     def _act(self, token: CancellationToken) -> AsyncGenerator[Event, None]:
         """Work on every call that can go on, all at the same time. One that fails does not stop the others, and one
         that waits for an answer goes on when it comes, without waiting for them."""
-        box, busy = mailbox.get(), set[str]()
+        box, busy = answer_queue.get(), set[str]()
 
         async def serve(frame: Frame, emit: Emit[Event]) -> None:
             try:
@@ -500,19 +500,19 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             still = [frame for frame in self._state.frames if frame.call.id not in busy and not frame.answers]
             return {question.id for frame in still for question in frame.questions}
 
-        async def answered(came_in: Mailbox) -> list[Work[Event]]:
+        async def answered(came_in: AnswerQueue) -> list[Work[Event]]:
             answers = await came_in.answers_to(waiting)
             if (kept := journal.get()) is not None:
                 await kept.heard([answer.question_id for answer in answers])
             self._state.deliver(answers)
             return started()
 
-        return emitted(started(), partial(answered, box) if box else None)
+        return merge_streams(started(), partial(answered, box) if box else None)
 
     def _heard_before(self) -> bool:
         """Take in the answers that came in the middle of this turn before it was cut off: its calls end in another
         order now, and to pause would tell the others what they were not told then."""
-        box, kept = mailbox.get(), journal.get()
+        box, kept = answer_queue.get(), journal.get()
         if box is None or kept is None:
             return False
         answers = box.there_for([each.id for each in self._state.open_questions() if kept.was_heard(each.id)])
@@ -528,13 +528,13 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             def tell(event: Event) -> None:
                 event = self._counted(event, frame.call.id)
                 looks = self._answers_nested and isinstance(event, UserInputRequestedEvent)
-                (held.append if looks and all(map(may_answer, questions_of(event))) else emit)(event)
+                (held.append if looks and all(map(may_answer, event_questions(event))) else emit)(event)
 
             while serving:
                 await serve_nested(frame, agent, caller, token, tell)
                 serving = await self._answer_nested(frame, token, emit)
                 for event in held:  # Nobody is asked what this agent answers.
-                    if {each.id for each in questions_of(event)} & set(frame.passed_up):
+                    if {each.id for each in event_questions(event)} & set(frame.passed_up):
                         emit(event)
                 held.clear()
         elif frame.nested is not None:
@@ -555,8 +555,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             return False
         frame.interrupted = True  # Cut off here, it goes on with what was answered so far.
         for question in asked:
-            with below(self.name, frame.call.id):
-                answer, usage = await answer_for_nested(
+            with nested_call(self.name, frame.call.id):
+                answer, usage = await answer_nested(
                     self._model_client,
                     await self._known(self._system_message, token),
                     question,
@@ -574,7 +574,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 frame.passed_up.append(question.id)
             else:
                 frame.answers.append(answer)
-                record(question, answer)
+                record_parent_answer(question, answer)
                 emit(answered_event(question, answer, source=self.name))
         frame.interrupted = False
         return bool(frame.answers)

@@ -11,8 +11,8 @@ from autogen_core import CancellationToken, Component
 from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from pydantic import BaseModel
 
-from upcall.agents.merging import cut, merged
-from upcall.agents.parse_output import UnreadableReply, read_reply
+from upcall.agents.merging import cut, merge_messages
+from upcall.agents.parse_output import UnreadableReply, parse_reply
 from upcall.agents.structured import (
     Ask,
     HandOver,
@@ -29,7 +29,7 @@ from upcall.prompts import AmbiguityContext, PlanContext, ToolInfo
 from upcall.prompts.contexts import Context, FeedbackContext
 from upcall.questions.answer import Answer
 from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Option, Question
-from upcall.questions.reply_intents import Verdict, unwrapped, verdict
+from upcall.questions.reply_intents import Verdict, read_verdict, unwrap_reply
 from upcall.runs.outputs import AmbiguityCheck
 from upcall.runs.plan import EDITS_HINT, EditRefused, Plan, PlanDraft, PlanStatus, PlanStep, ReviewedPlan, edited
 
@@ -249,7 +249,7 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
         if self._state.plan is not None:
             return None, ()
         with suppress(UnreadableReply):
-            draft = read_reply(reply.reply if isinstance(reply, UnreadableReply) else "", PlanDraft)
+            draft = parse_reply(reply.reply if isinstance(reply, UnreadableReply) else "", PlanDraft)
             with suppress(UnreadableReply):
                 plan, changes = draft.usable(self._called, self._target)
                 return self._short_enough(plan), changes
@@ -353,7 +353,7 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
     def _read_review(self, plan: ReviewedPlan) -> Step | None:
         """What the user's answer leads to; None where the plan is to be made anew."""
         answer = self._review()
-        match verdict(answer):
+        match read_verdict(answer):
             case Verdict.APPROVED:
                 return self._hand_over(plan.decided(PlanStatus.APPROVED))
             case Verdict.REJECTED:
@@ -387,7 +387,7 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
 
     def _said(self) -> str:
         answer = self._review()
-        return unwrapped(answer.text) if answer else ""
+        return unwrap_reply(answer.text) if answer else ""
 
     # -- prompts ------------------------------------------------------------------------------------------------------
 
@@ -399,7 +399,7 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
             for entry in self._state.dialog
             if entry.answer is not None and entry.question.clarification_type is not REVIEW
         ]
-        return merged(self.task(), [*self.tried(), *said], self._max_context_chars)
+        return merge_messages(self.task(), [*self.tried(), *said], self._max_context_chars)
 
     def _check_prompt(self) -> list[LLMMessage]:
         context = AmbiguityContext(

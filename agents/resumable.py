@@ -15,10 +15,10 @@ from autogen_core import CancellationToken
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from upcall.autogen.concurrency import interruptions
-from upcall.autogen.messages import ERROR, answers_in
+from upcall.autogen.messages import ERROR, message_answers
 from upcall.errors import AnswerRefused, SchemaMismatch
 from upcall.questions.answer import Answer, Outcome
-from upcall.questions.matching import read_answer
+from upcall.questions.matching import parse_answer
 from upcall.questions.question import Question
 
 STATE_VERSION: Literal[1] = 1
@@ -159,12 +159,12 @@ def answers_from(
     """
     if message.source != user_proxy or not isinstance(message, HandoffMessage):
         return [], ""
-    answers = answers_in(message)
+    answers = message_answers(message)
     if answers or not open_questions:
         return answers, ""
     if not message.content.strip() and not open_questions[0].required:
         return [Answer(question_id=open_questions[0].id, outcome=Outcome.SKIPPED)], ""
     try:
-        return [read_answer(open_questions[0], message.content)], ""
+        return [parse_answer(open_questions[0], message.content)], ""
     except AnswerRefused as refusal:
         return [], str(refusal)

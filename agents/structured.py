@@ -37,22 +37,22 @@ from autogen_core.tools import ToolSchema
 from pydantic import BaseModel, Field
 
 from upcall.agents.merging import cut
-from upcall.agents.parse_output import UnreadableReply, read_reply, schema_text, unchecked
+from upcall.agents.parse_output import UnreadableReply, construct_unchecked, parse_reply, schema_text
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
 from upcall.autogen.concurrency import cancellable
 from upcall.autogen.messages import (
     CLARIFIER_LOG,
     CLASSIFICATION,
     QUESTIONS,
+    answer_message,
     answered_event,
-    answering,
-    answers_in,
     asked_event,
-    asking,
+    message_answers,
+    question_message,
 )
 from upcall.autogen.model_calls import call_model, result_of
 from upcall.errors import ModelError, ModelReplyUnfinished
-from upcall.policy.resolver import consult
+from upcall.policy.resolver import resolve_question
 from upcall.prompts import PROMPTS, Context, Prompts, RepairContext, ReplyFormatContext
 from upcall.prompts.contexts import QuestionCheckContext, QuestionToCheckContext
 from upcall.prompts.examples import CHECKED_EXAMPLES
@@ -285,7 +285,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT]):
         self._state.rounds += 1
         self._state.dialog.extend(entries)
         for entry in entries:
-            entry.answer = await cancellable(consult(entry.question), token)
+            entry.answer = await cancellable(resolve_question(entry.question), token)
             if entry.answer is not None:
                 yield answered_event(entry.question, entry.answer, source=self.name)
             else:
@@ -301,7 +301,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT]):
         return [
             message.content
             for message in self._state.answered(self.user_proxy)
-            if not own.issuperset(answer.question_id for answer in answers_in(message))
+            if not own.issuperset(answer.question_id for answer in message_answers(message))
         ]
 
     def tried(self) -> list[str]:
@@ -323,15 +323,17 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT]):
             answers, refusal = answers_from(message, questions, self.user_proxy)
             note = refusal or note
             self._state.take(answers)
-            if answers and not answers_in(message):  # The bare text of a stock UserProxyAgent does not say to what.
-                message = answering(answers, target=self.name, questions=questions, source=message.source)
+            if answers and not message_answers(
+                message
+            ):  # The bare text of a stock UserProxyAgent does not say to what.
+                message = answer_message(answers, target=self.name, questions=questions, source=message.source)
             if not refusal:
                 self._state.messages.append(_plain(message))
         return note
 
     def _paused(self, questions: Sequence[Question], note: str, metadata: dict[str, str] | None = None) -> Response:
         self._state.seen = []
-        message = asking(questions, source=self.name, user_proxy=self.user_proxy, note=note)
+        message = question_message(questions, source=self.name, user_proxy=self.user_proxy, note=note)
         return Response(chat_message=message.model_copy(update={"metadata": message.metadata | (metadata or {})}))
 
     # -- the model ----------------------------------------------------------------------------------------------------
@@ -433,7 +435,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT]):
     def _read(self, text: str, kind: type[T], check: Callable[[T], T]) -> T | UnreadableReply | None:
         """The value in a reply; None where it cannot be read and the model is to repair it."""
         try:
-            value = check(read_reply(text, kind))
+            value = check(parse_reply(text, kind))
         except UnreadableReply as problem:
             return self._unreadable(str(problem), text)
         self._state.repair = []
@@ -546,7 +548,7 @@ def json_forms(client: ChatCompletionClient, kind: type[BaseModel]) -> list[Json
     """What a server can be asked for, strongest promise first: this schema, any JSON, nothing but the prompt."""
     forms: list[JsonForm] = []
     if client.model_info.get("structured_output"):
-        forms.append(unchecked(kind))
+        forms.append(construct_unchecked(kind))
     if client.model_info.get("json_output"):
         forms.append(True)
     return [*forms, None]

@@ -12,18 +12,18 @@ from autogen_agentchat.messages import BaseAgentEvent
 from autogen_core import CancellationToken
 from autogen_core.tools import BaseTool, FunctionTool, ParametersSchema, ToolSchema, Workbench
 
-from upcall.agents.ask_user import ASK_USER, InvalidQuestion, ask_user_schema, question_from
+from upcall.agents.ask_user import ASK_USER, InvalidQuestion, ask_user_schema, parse_question
 from upcall.agents.nested_team import NestedTeam
 from upcall.agents.turns import Frame
 from upcall.autogen.concurrency import Emit, cancellable
 from upcall.autogen.internals import agent_of, function_of, in_this_context, static_tools, team_of
-from upcall.autogen.journal import begin, is_idempotent, journal
+from upcall.autogen.journal import check_start_time, is_idempotent, journal
 from upcall.autogen.messages import answered_event, asked_event
 from upcall.autogen.recording import with_journal
 from upcall.errors import AgentFailed, ConfigurationError, UserInputRequired
-from upcall.policy.resolver import consult
+from upcall.policy.resolver import resolve_question
 from upcall.questions.secrets import NO_KEY, can_seal
-from upcall.questions.tool_context import asked_of, given, hidden, name_of_question
+from upcall.questions.tool_context import name_question, question_fields, redact_secrets, tool_context
 from upcall.research.sources_workbench import SourcesWorkbench
 from upcall.runs.journal_records import ToolOutcome
 
@@ -102,13 +102,13 @@ class Toolset:
             ConfigurationError: a secret that the call was given cannot be opened, or the key is none.
         """
         while frame.runnable:  # Once more at once where what it asks for was told in this run already.
-            with given(frame.given):
+            with tool_context(frame.given):
                 outcome = await self._outcome(frame, token)
             if outcome.asked is not None:
                 self._wait_for(frame, outcome.asked)
             else:
                 frame.finish(outcome.content, is_error=outcome.is_error)
-            for event in await put(frame, self._agent, token):
+            for event in await question_call(frame, self._agent, token):
                 emit(event)
 
     async def _outcome(self, frame: Frame, token: CancellationToken) -> ToolOutcome:
@@ -127,9 +127,11 @@ class Toolset:
             try:
                 return await cancellable(self._run(home, name, arguments, call_id, token), token)
             except UserInputRequired as needed:
-                return ToolOutcome(asked=asked_of(needed, name))
+                return ToolOutcome(asked=question_fields(needed, name))
             except Exception as error:  # noqa: BLE001  (a tool may raise anything; the model is told and can react)
-                return ToolOutcome(content=hidden(f"Error: {str(error) or type(error).__name__}"), is_error=True)
+                return ToolOutcome(
+                    content=redact_secrets(f"Error: {str(error) or type(error).__name__}"), is_error=True
+                )
 
         kept = journal.get()
         if kept is None:
@@ -155,10 +157,10 @@ class Toolset:
         token: CancellationToken,
     ) -> ToolOutcome:
         if isinstance(home, BaseTool):
-            value = await in_this_context(home, begin).run_json(arguments, token, call_id=call_id)
-            return ToolOutcome(content=hidden(home.return_value_as_string(value)))
+            value = await in_this_context(home, check_start_time).run_json(arguments, token, call_id=call_id)
+            return ToolOutcome(content=redact_secrets(home.return_value_as_string(value)))
         result = await home.call_tool(name, arguments, token, call_id=call_id)
-        return ToolOutcome(content=hidden(result.to_text(replace_image="[image]")), is_error=result.is_error)
+        return ToolOutcome(content=redact_secrets(result.to_text(replace_image="[image]")), is_error=result.is_error)
 
     def _wait_for(self, frame: Frame, asked: Mapping[str, Any]) -> None:
         own = {name: asked[name] for name in ("id", "secret", "tool", "options") if name in asked}
@@ -166,11 +168,11 @@ class Toolset:
             frame.finish(f"Error: {NO_KEY}", is_error=True)
             return
         try:
-            question = question_from(dict(asked), agent=self._agent, call_id=frame.call.id, **own)
+            question = parse_question(dict(asked), agent=self._agent, call_id=frame.call.id, **own)
         except InvalidQuestion as refusal:
             frame.finish(f"Error: the tool asked for input in a way that cannot be shown. {refusal}", is_error=True)
             return
-        if name_of_question(question) in frame.given:
+        if name_question(question) in frame.given:
             told = "for a secret that it was given; it takes it with upcall.ask_secret"
             told = told if question.secret else "what it was answered; it takes the answer with upcall.ask"
             frame.finish(f"Error: the tool asked again {told}.", is_error=True)
@@ -202,12 +204,12 @@ class Toolset:
             )
 
 
-async def put(frame: Frame, agent: str, token: CancellationToken) -> list[BaseAgentEvent]:
+async def question_call(frame: Frame, agent: str, token: CancellationToken) -> list[BaseAgentEvent]:
     """The events that tell of the questions of a call that `agent` made. One whose answer is known already closes the
     call at once, or lets its tool go on."""
     events: list[BaseAgentEvent] = []
     for question in frame.questions:
-        if answer := await cancellable(consult(question), token):
+        if answer := await cancellable(resolve_question(question), token):
             frame.take(answer)
             events.append(answered_event(question, answer, source=agent))
         else:

@@ -18,8 +18,8 @@ from pydantic import BaseModel
 
 from upcall.agents.resumable import AgentState
 from upcall.questions.answer import Answer
-from upcall.questions.question import Question, sendable
-from upcall.questions.tool_context import hidden, name_of_question
+from upcall.questions.question import Question, replace_surrogates
+from upcall.questions.tool_context import name_question, redact_secrets
 from upcall.research.reports import MadeCall
 from upcall.runs.run import Usage
 
@@ -33,7 +33,7 @@ class Frame(BaseModel):
     the agent looked at and left to the user, by id. ``problem`` says why the call cannot be made at all, ``invalid``
     why the question of an `ask_user` call cannot be put. ``report``: the checked report, as JSON, that a nested agent's
     code handed up beside its text. ``given`` are the answers that the call's tool gets when it is called again, by the
-    names of their questions (`upcall.given`); those that are secret are sealed.
+    names of their questions (`upcall.tool_context`); those that are secret are sealed.
     """
 
     call: FunctionCall
@@ -56,7 +56,10 @@ class Frame(BaseModel):
     def finish(self, content: str, *, is_error: bool = False) -> None:
         """Close the call with its result; what the call was given as a secret stays out of it."""
         self.result = FunctionExecutionResult(
-            content=sendable(hidden(content)), name=self.call.name, call_id=self.call.id, is_error=is_error
+            content=replace_surrogates(redact_secrets(content)),
+            name=self.call.name,
+            call_id=self.call.id,
+            is_error=is_error,
         )
         self.questions, self.answers, self.nested, self.given = [], [], None, {}
 
@@ -65,7 +68,7 @@ class Frame(BaseModel):
         it. Where a secret is not told there is nothing to go on with."""
         asked = next(each for each in self.questions if each.id == answer.question_id)
         if asked.tool and answer.sealed == asked.secret:
-            self.questions, self.given = [], {**self.given, name_of_question(asked): answer}
+            self.questions, self.given = [], {**self.given, name_question(asked): answer}
         else:
             self.finish(answer.as_text())
 

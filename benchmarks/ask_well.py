@@ -26,8 +26,8 @@ from openai import LengthFinishReasonError
 from pydantic import BaseModel, TypeAdapter
 
 from upcall.agents import Clarifier
-from upcall.agents.parse_output import UnreadableReply, read_reply, unchecked
-from upcall.autogen.messages import questions_in
+from upcall.agents.parse_output import UnreadableReply, construct_unchecked, parse_reply
+from upcall.autogen.messages import message_questions
 from upcall.execution.model_clients import DEFAULT_MODEL_INFO, quiet_known_warnings
 
 DATA = Path(__file__).parent / "data" / "ask_well.jsonl"
@@ -79,7 +79,7 @@ async def with_clarifier(client: ChatCompletionClient, task: str) -> str | None:
     message = TextMessage(source="user", content=task)
     agent = Clarifier(client, check_questions=True)
     response = await agent.on_messages([message], CancellationToken())
-    questions = questions_in(response.chat_message)
+    questions = message_questions(response.chat_message)
     return questions[0].question if questions else None
 
 
@@ -88,10 +88,10 @@ async def with_plain_prompt(client: ChatCompletionClient, task: str) -> str | No
     try:
         result = await client.create(
             [SystemMessage(content=PLAIN), UserMessage(content=task, source="user")],
-            json_output=unchecked(PlainReply),
+            json_output=construct_unchecked(PlainReply),
             extra_create_args={"max_tokens": 200},
         )
-        reply = read_reply(str(result.content), PlainReply)
+        reply = parse_reply(str(result.content), PlainReply)
     except (UnreadableReply, LengthFinishReasonError):
         return None
     return reply.clarification_question or "" if reply.needs_clarification else None

@@ -24,7 +24,7 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 from upcall.agents import Clarifier, Classifier, Planner
 from upcall.agents.planner import FALLBACK_SECTIONS
-from upcall.autogen.messages import CLASSIFICATION, ERROR, PLAN, questions_in
+from upcall.autogen.messages import CLASSIFICATION, ERROR, PLAN, message_questions
 from upcall.errors import UpcallError
 from upcall.execution.model_clients import DEFAULT_MODEL_INFO, quiet_known_warnings
 from upcall.prompts import ToolInfo
@@ -148,7 +148,7 @@ async def classify(client: ChatCompletionClient, task: str) -> Outcome:
 async def clarify(client: ChatCompletionClient, task: str) -> Outcome:
     """Right where it asks just when something is missing."""
     message, calls = await turn(Clarifier(client, check_questions=True), task)
-    questions = questions_in(message)
+    questions = message_questions(message)
     said = questions[0].question if questions else "(clear)"
     fell_back = said.startswith("What matters most to you in")
     return Outcome(form(calls, 1, fell_back), bool(questions) is CLARIFIED[task], said)
@@ -157,7 +157,7 @@ async def clarify(client: ChatCompletionClient, task: str) -> Outcome:
 async def plan(client: ChatCompletionClient, task: str) -> Outcome:
     """Right where nothing is asked of a task that can be planned, and the plan has steps for known agents."""
     message, calls = await turn(Planner(client, handlers=[CODER, RESEARCHER], check_questions=True), task)
-    if questions := questions_in(message):
+    if questions := message_questions(message):
         return Outcome(form(calls, 1, False), False, f"asks: {questions[0].question}")
     made = ReviewedPlan.model_validate_json(message.metadata[PLAN])
     fell_back = made.sections == FALLBACK_SECTIONS or not made.steps

@@ -26,7 +26,7 @@ from autogen_agentchat.messages import TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 
 from upcall import PausableAgent, Run, RunStatus, Settings, Upcall
-from upcall.autogen.group_chats import keep_turns
+from upcall.autogen.group_chats import make_resumable
 from upcall.runs.checkpoint import Checkpoint
 from upcall.storage.maintenance import stats
 from upcall.storage.store import RunStore
@@ -170,7 +170,7 @@ async def a_second(location: str, runs: int) -> None:
     took, spent = time.perf_counter() - start, time.process_time() - spent
     bare = time.process_time()
     for _ in range(runs):
-        team = keep_turns(nested(), user_proxy="user")
+        team = make_resumable(nested(), user_proxy="user")
         await team.run(task=TASK)
         await team.save_state()
     bare = time.process_time() - bare

@@ -43,7 +43,7 @@ def played() -> dict[str, str]:
         if run.result is None:
             raise PluginError(f"The run for the pictures did not end: {run.status}. {run.error or ''}")
         return {
-            "timeline": timeline(run, run_sync(app.worked(run.id))),
+            "timeline": timeline(run, run_sync(app.call_timings(run.id))),
             "tree": tree(run),
             "team": team_svg(app.team()),
         }

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from upcall.config_source import near
+from upcall.config_source import suggest
 from upcall.errors import ConfigurationError
 from upcall.prompts.contexts import Context
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SUFFIX = ".j2"
 
 
-def read(folder: Path) -> dict[str, str]:
+def read_prompt(folder: Path) -> dict[str, str]:
     """The texts of a folder's templates by file name; files of other kinds and hidden ones are left alone.
 
     Raises:
@@ -53,7 +53,7 @@ def _text(file: Path) -> str:
     ours = sorted(_contexts())
     if not file.name.startswith("_") and file.name not in ours:
         raise ConfigurationError(
-            f"{file}: there is no prompt of this name{near(file.name, ours)} Known: {', '.join(ours)}; a part for "
+            f"{file}: there is no prompt of this name{suggest(file.name, ours)} Known: {', '.join(ours)}; a part for "
             "others to include begins with _."
         )
     try:
@@ -85,7 +85,7 @@ def _refuse_unknown_filters(tree: nodes.Template, file: Path, environment: Envir
         for node in tree.find_all(kind):
             if node.name not in known:
                 raise ConfigurationError(
-                    f"{file}, line {node.lineno}: there is no {word} {node.name!r}{near(node.name, known)}"
+                    f"{file}, line {node.lineno}: there is no {word} {node.name!r}{suggest(node.name, known)}"
                 )
 
 
@@ -125,7 +125,7 @@ class _Check:
         if other not in _contexts() and not getattr(node, "ignore_missing", False):
             known = [each for each in self._trees if each.startswith("_")]
             raise ConfigurationError(
-                f"{self._folder / name}, line {node.lineno}: there is no file {other!r}{near(other, known)} "
+                f"{self._folder / name}, line {node.lineno}: there is no file {other!r}{suggest(other, known)} "
                 f"Parts in the folder: {', '.join(known) or 'none'}."
             )
 
@@ -138,7 +138,7 @@ class _Check:
             if node.ctx == "load" and node.name in unknown:
                 raise ConfigurationError(
                     f"{self._folder / name}, line {node.lineno}: unknown variable {node.name!r}"
-                    f"{near(node.name, self._fields)} Known: {', '.join(self._fields) or 'none'}."
+                    f"{suggest(node.name, self._fields)} Known: {', '.join(self._fields) or 'none'}."
                 )
 
     def _refuse_failing(self, context: Context, how: str) -> None:

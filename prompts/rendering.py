@@ -30,9 +30,9 @@ class Prompts:
         self.folder = None if folder is None else Path(os.path.abspath(Path(folder).expanduser()))
         self._texts: dict[str, str] = {}
         if self.folder is not None:
-            from upcall.prompts.checking import check, read
+            from upcall.prompts.checking import check, read_prompt
 
-            self._texts = read(self.folder)
+            self._texts = read_prompt(self.folder)
             check(self.folder, self._texts, self.environment)
 
     @cached_property

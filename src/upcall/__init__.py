@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from upcall.agents import HumanProxyAgent, PausableAgent, with_questions
     from upcall.app import Upcall
-    from upcall.autogen.group_chats import keep_turns
+    from upcall.autogen.group_chats import make_resumable
     from upcall.autogen.journal import idempotency_key, idempotent
     from upcall.errors import UpcallError, UserInputRequired
     from upcall.prompts import Prompts
@@ -49,7 +49,7 @@ _HOMES = {
     "UserInputRequired": "errors",
     "ask": "questions.tool_context",
     "ask_secret": "questions.tool_context",
-    "keep_turns": "autogen.group_chats",
+    "make_resumable": "autogen.group_chats",
     "run_sync": "sync",
     "with_questions": "agents",
 }
@@ -77,7 +77,7 @@ __all__ = [
     "ask_secret",
     "idempotency_key",
     "idempotent",
-    "keep_turns",
+    "make_resumable",
     "run_sync",
     "with_questions",
 ]

@@ -22,9 +22,9 @@ from upcall.agents.answering import same_question_judge
 from upcall.agents.coder import Execution
 from upcall.agents.toolset import Tool, as_tool
 from upcall.autogen import tracing
-from upcall.autogen.concurrency import whole
-from upcall.autogen.group_chats import keep_turns
-from upcall.autogen.journal import in_doubt
+from upcall.autogen.concurrency import run_to_completion
+from upcall.autogen.group_chats import make_resumable
+from upcall.autogen.journal import find_in_doubt
 from upcall.autogen.messages import RUN, USER, Event, asked_event
 from upcall.errors import (
     CallerError,
@@ -35,29 +35,37 @@ from upcall.errors import (
     UpcallError,
     first_line,
 )
-from upcall.execution.compatibility import Misfit, fitted, misfits
-from upcall.execution.forks import ForkPlan, ForkPoint, branch, copied_workspace, differences, fork_plan, fork_point
+from upcall.execution.compatibility import Incompatibility, adapt_checkpoint, find_incompatibilities
+from upcall.execution.forks import (
+    ForkPlan,
+    ForkPoint,
+    compare_runs,
+    copy_workspace,
+    find_fork_point,
+    fork_run,
+    plan_fork,
+)
 from upcall.execution.model_clients import ModelClients, uses_demo
 from upcall.execution.network_sources import network_sources
-from upcall.execution.segment import Stretch, delivered
-from upcall.policy.authorization import Access, InboxEntry
-from upcall.policy.deadlines import Expiry, OnExpiry, acts, chosen, looked_at, why_over, with_expired
-from upcall.policy.facts import THIS_RUN, Fact, read_facts
-from upcall.policy.resolver import Judge, Ladder, Rules, fanned_out
-from upcall.policy.routing import read_rules
+from upcall.execution.segment import RunSegment, deliver_answers
+from upcall.policy.authorization import Authorization, InboxEntry
+from upcall.policy.deadlines import DeadlineWatcher, OnExpiry, add_expired, explain_end, find_due, is_due, parse_policy
+from upcall.policy.facts import THIS_RUN, Fact, parse_facts
+from upcall.policy.resolver import AnswerResolver, Matcher, ResolutionRules, answer_duplicates
+from upcall.policy.routing import parse_rules
 from upcall.prompts import PROMPTS, Prompts
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.matching import GivenAnswers, is_text, match_answers
+from upcall.questions.matching import AnswersInput, is_text, match_answers
 from upcall.questions.question import Question
-from upcall.runs.call_timings import Worked
+from upcall.runs.call_timings import WorkPeriod
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.file_changes import Change
-from upcall.runs.run import ANSWERABLE, Run, RunStatus, recorded_as
-from upcall.runs.unknown_outcomes import settled_by, with_doubts
+from upcall.runs.run import ANSWERABLE, Run, RunStatus, record_act
+from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes, resolve_record
 from upcall.settings import DEMO, Settings
 from upcall.storage.change_log import StoredChanges
-from upcall.storage.leases import at_work
-from upcall.storage.store import LogEntry, MailCame, RunStore, StoredRun
+from upcall.storage.leases import hold_lease
+from upcall.storage.store import AnswersQueued, LogEntry, RunStore, StoredRun
 from upcall.teams import PHASES, TeamOptions, root_team
 from upcall.workspace.sandboxes import executor_for
 from upcall.workspace.undo import undo
@@ -162,7 +170,7 @@ class Upcall:
         self._make_team = team
         self._model_client = model_client
         self._tools = tuple(tools)
-        self._expiry = Expiry(self.store, self._go_on)
+        self._expiry = DeadlineWatcher(self.store, self._go_on)
         if self.settings.tracing:
             tracing.turn_on()
 
@@ -242,7 +250,7 @@ class Upcall:
         """
         if not task.strip():
             raise ConfigurationError("The task is empty. Say what is to be done.")
-        standing = read_facts(facts or {}, lambda _: THIS_RUN)
+        standing = parse_facts(facts or {}, lambda _: THIS_RUN)
         texts = (task, *(each.content for each in history), *(user_info or {}).values())
         if not all(map(is_text, (*texts, *(text for fact in standing for text in (fact.asked, fact.answer))))):
             raise ConfigurationError(
@@ -255,19 +263,19 @@ class Upcall:
             "user_info": None if user_info is None else dict(user_info),
             "data_sources": None if data_sources is None else list(data_sources),
             "unattended": unattended,
-            **chosen(expires_after, on_expiry),
+            **parse_policy(expires_after, on_expiry),
         }
         inputs = self._inputs(run.id, workspace, documents, kept, standing)
         run = run.model_copy(update={"inputs": inputs | (tracing.start(run.id) if self.settings.tracing else {})})
         crew = await self._manned(run)
         first = TextMessage(source=USER, content=task)
         inbox = (*map(_said_before, history), first)
-        stored = await self.store.create(run, Checkpoint(inbox=inbox, so_far=run.so_far(0)))
+        stored = await self.store.create(run, Checkpoint(inbox=inbox, progress=run.progress(0)))
         async with aclosing(self._advance(stored, crew)) as items:
             async for item in items:
                 yield item
 
-    async def answer(self, run_id: str, answer: GivenAnswers, *, user: str | None = None) -> Run:
+    async def answer(self, run_id: str, answer: AnswersInput, *, user: str | None = None) -> Run:
         """Answer one or more open questions and take the run to its next rest.
 
         `answer` is one value where one question is open, or a mapping from question ids to values; a value is an option
@@ -285,7 +293,7 @@ class Upcall:
         return await _last(self.answer_stream(run_id, answer, user=user))
 
     async def answer_stream(
-        self, run_id: str, answer: GivenAnswers, *, user: str | None = None
+        self, run_id: str, answer: AnswersInput, *, user: str | None = None
     ) -> AsyncGenerator[Event | Run, None]:
         """As `answer`, with the events first and the `Run` last. Whoever sees only questions of the run hears no
         events."""
@@ -297,11 +305,11 @@ class Upcall:
                 yield item
 
     async def _answered(
-        self, stored: StoredRun, answer: GivenAnswers, access: Access
+        self, stored: StoredRun, answer: AnswersInput, access: Authorization
     ) -> AsyncGenerator[Event | Run, None]:
         run, known = stored.run, access.shown(stored.run)
         if run.status in (RunStatus.CANCELLED, RunStatus.EXPIRED) or not (known.questions or known.answers):
-            raise RunNotWaiting(f"Run {run.id} is {run.status} and waits for no answer.{why_over(known)}")
+            raise RunNotWaiting(f"Run {run.id} is {run.status} and waits for no answer.{explain_end(known)}")
         if not known.questions and not isinstance(answer, Mapping):
             humans = [each for each in known.answers if each.by is AnsweredBy.HUMAN]
             answer = {(humans or known.answers)[-1].question_id: answer}
@@ -313,10 +321,10 @@ class Upcall:
             return
         await self._expiry.refuse_late(stored, answers, known)
         if run.repeated:
-            answers = fanned_out(answers, run.open_questions)
+            answers = answer_duplicates(answers, run.open_questions)
         if run.waiting:
-            answers = with_expired(run, answers)
-        if run.working and await self.store.post(run.id, answers):
+            answers = add_expired(run, answers)
+        if run.working and await self.store.enqueue_answers(run.id, answers):
             if await self.store.at_work(stored) is not None:
                 yield run.answered(run.status, answers)
                 return
@@ -352,7 +360,7 @@ class Upcall:
         self,
         run_id: str,
         question_id: str,
-        answer: GivenAnswers,
+        answer: AnswersInput,
         *,
         user: str | None = None,
         workspace: str | Path | None = None,
@@ -376,7 +384,7 @@ class Upcall:
         self,
         run_id: str,
         question_id: str,
-        answer: GivenAnswers,
+        answer: AnswersInput,
         *,
         user: str | None = None,
         workspace: str | Path | None = None,
@@ -389,15 +397,17 @@ class Upcall:
         (chosen,) = match_answers(given, (point.question,), (), access.user, ())
         forked_id = new_id or identity.new_id()
         status = self._phase(point.question.path[0] if point.question.path else "")
-        forked, checkpoint = branch(run, point, chosen, forked_id, status)
+        forked, checkpoint = fork_run(run, point, chosen, forked_id, status)
         stored, crew = await self._checked(StoredRun(forked, checkpoint, 0))
         async with crew.closed_on_error():
-            inputs = copied_workspace(run.inputs, run.id, forked_id, _absolute(workspace) if workspace else None)
+            inputs = copy_workspace(run.inputs, run.id, forked_id, _absolute(workspace) if workspace else None)
             link = inputs.pop(tracing.TRACEPARENT, None)
             inputs |= tracing.start(forked_id, link=link) if self.settings.tracing else {}
-            forked = with_doubts(forked.model_copy(update={"inputs": inputs}), in_doubt(point.records))
+            forked = ask_about_unknown_outcomes(
+                forked.model_copy(update={"inputs": inputs}), find_in_doubt(point.records)
+            )
         await crew.close()
-        with recorded_as("forked", access.user, run=run.id, question=question_id):
+        with record_act("forked", access.user, run=run.id, question=question_id):
             stored = await self.store.create(forked, stored.checkpoint, point.records)
         async with aclosing(self._advance(stored, await self._manned(forked), point.records)) as items:
             async for item in items:
@@ -405,13 +415,13 @@ class Upcall:
 
     async def plan_fork(self, run_id: str, question_id: str, *, user: str | None = None) -> ForkPlan:
         """What a fork at a question keeps of the run, and what may be done anew. Nothing is done."""
-        return fork_plan(*await self._fork_point(run_id, question_id, user))
+        return plan_fork(*await self._fork_point(run_id, question_id, user))
 
     async def diff(self, one: str, other: str, *, user: str | None = None) -> list[str]:
         """Where two branches part, and what became of each, a line each."""
         access = self._access(user)
         runs = [(await access.load_whole(self.store, each, "diff")).run for each in (one, other)]
-        return differences(*runs)
+        return compare_runs(*runs)
 
     async def _fork_point(self, run_id: str, question_id: str, user: str | None) -> tuple[Run, ForkPoint]:
         """Where to fork, and which run there: what a branch shares is stored with the run that it left."""
@@ -420,7 +430,7 @@ class Upcall:
         while True:
             run = stored.run
             checkpoints = [await self.store.checkpoint(run.id, each) for each in await self.store.versions(run.id)]
-            point = fork_point(run, checkpoints, await self.store.journal(run.id), question_id)
+            point = find_fork_point(run, checkpoints, await self.store.journal(run.id), question_id)
             if point is not None:
                 return run, point
             if run.forked_from is None:
@@ -451,9 +461,9 @@ class Upcall:
 
     async def _resumed(self, stored: StoredRun, user: str | None) -> AsyncGenerator[Event | Run, None]:
         run = stored.run
-        if run.waiting and acts(run):
+        if run.waiting and is_due(run):
             async with aclosing(self._expiry.act(stored)) as items:
-                with recorded_as("resumed", user):  # Its one write is made before the first item.
+                with record_act("resumed", user):  # Its one write is made before the first item.
                     first = await anext(items)
                 yield first
                 async for item in items:
@@ -462,16 +472,16 @@ class Upcall:
         if run.status is RunStatus.AWAITING_CLARIFICATION:
             ids = ", ".join(question.id for question in run.questions)
             raise RunNotWaiting(f"Run {run.id} waits for an answer to {ids}. Answer it with: upcall answer {run.id}")
-        if run.over:
+        if run.is_final:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to resume.")
         stored, crew = await self._checked(stored)
         claim: StoredRun | None = None
         async with crew.closed_on_error():
-            doubtful = in_doubt(stored.records)
+            doubtful = find_in_doubt(stored.records)
             while claim is None:
-                with suppress(MailCame), recorded_as("resumed", user):
-                    going_on, checkpoint = self._with_mail(stored, await self.store.mail(run.id))
-                    claim = await self.store.claim(stored, with_doubts(going_on, doubtful), checkpoint)
+                with suppress(AnswersQueued), record_act("resumed", user):
+                    going_on, checkpoint = self._with_mail(stored, await self.store.queued_answers(run.id))
+                    claim = await self.store.claim(stored, ask_about_unknown_outcomes(going_on, doubtful), checkpoint)
         for question in claim.run.questions if claim.run.waiting else ():
             yield asked_event(question, source=question.asker)
         async with aclosing(self._advance(claim, crew, claim.records)) as items:
@@ -486,13 +496,13 @@ class Upcall:
         others = [answer for answer in answers if answer.question_id not in run.doubts]
         status = self._phase_reached(run)
         if heard := [answer for answer in others if answer.question_id not in run.early]:
-            checkpoint, target = delivered(checkpoint, heard, run.open_questions)
+            checkpoint, target = deliver_answers(checkpoint, heard, run.open_questions)
             status = self._phase(target)
         records = stored.records
         decided: dict[str, str | None] = {}
         for answer in settled:
             key = run.doubts[answer.question_id]
-            decided[key] = settled_by(answer, records[key])
+            decided[key] = resolve_record(answer, records[key])
         doubts = {question_id: key for question_id, key in run.doubts.items() if key not in decided}
         if doubts:
             status = RunStatus.AWAITING_CLARIFICATION
@@ -504,11 +514,11 @@ class Upcall:
         checkpoint does not know is asked again, and the ladder then has its answer."""
         run, checkpoint = stored.run, stored.checkpoint
         asked = {question.id for question in run.open_questions}
-        answers = with_expired(run, [answer for answer in mail if answer.question_id in asked])
+        answers = add_expired(run, [answer for answer in mail if answer.question_id in asked])
         heard = [answer for answer in answers if answer.question_id not in run.early]
         if heard:
-            checkpoint, _ = delivered(checkpoint, heard, run.open_questions)
-        claimed = run.moved_to(self._phase_reached(run), error=None)
+            checkpoint, _ = deliver_answers(checkpoint, heard, run.open_questions)
+        claimed = run.move_to(self._phase_reached(run), error=None)
         return claimed.answered(claimed.status, answers), checkpoint
 
     async def expire(self, now: datetime | None = None) -> list[Run]:
@@ -533,7 +543,7 @@ class Upcall:
         once, to whoever looks first; the log has it too.
         """
         at = now or identity.now()
-        for each in [run_id] if run_id is not None else await looked_at(self.store, at):
+        for each in [run_id] if run_id is not None else await find_due(self.store, at):
             async with aclosing(self._expiry.look(each, at)) as items:
                 async for item in items:
                     yield item
@@ -574,7 +584,7 @@ class Upcall:
         access = self._access(user)
         return access.shown((await access.load(self.store, run_id, "show")).run)
 
-    async def worked(self, run_id: str, *, user: str | None = None) -> Sequence[Worked]:
+    async def call_timings(self, run_id: str, *, user: str | None = None) -> Sequence[WorkPeriod]:
         """When teams were at work on a run, and which calls of models and tools they made then, oldest first: what
         `upcall.ui.diagrams.timeline` draws. What was going on when a process was killed is not among it.
 
@@ -583,9 +593,9 @@ class Upcall:
             NotAllowed: it is somebody else's.
         """
         stored = await self._access(user).load_whole(self.store, run_id, "show")
-        return await self.store.worked(stored.run.id)
+        return await self.store.call_timings(stored.run.id)
 
-    async def check(self, run_id: str, *, user: str | None = None) -> Sequence[Misfit]:
+    async def check(self, run_id: str, *, user: str | None = None) -> Sequence[Incompatibility]:
         """What keeps a stored run from going on with this team: a member, a nested agent or a tool that its open work
         needs and that is missing or was changed. Empty where it can go on, or is over. Nothing is changed.
 
@@ -596,11 +606,11 @@ class Upcall:
             NotAllowed: it is somebody else's.
         """
         stored = await self._access(user).load_whole(self.store, run_id, "check")
-        if stored.run.over:
+        if stored.run.is_final:
             return ()
         crew = await self._manned(stored.run)
         try:
-            return await misfits(crew.team, stored.checkpoint, await self.store.journal(stored.run.id))
+            return await find_incompatibilities(crew.team, stored.checkpoint, await self.store.journal(stored.run.id))
         finally:
             await crew.close()
 
@@ -641,7 +651,7 @@ class Upcall:
         if stored.run.working:
             raise RunNotWaiting(f"Run {stored.run.id} is being worked on. Assign its questions when it waits.")
         run, question = access.assign(stored.run, question_id, assignee)
-        with recorded_as("assigned", access.user, question=question.id, to=assignee):
+        with record_act("assigned", access.user, question=question.id, to=assignee):
             return (await self.store.save(stored, run)).run
 
     async def audit(self, run_id: str | None = None, *, user: str | None = None, after: int = 0) -> Sequence[LogEntry]:
@@ -664,7 +674,7 @@ class Upcall:
         stored = await self._access(user).load_whole(self.store, run_id, "log")
         return await self.store.log(stored.run.id, after)
 
-    async def seen_log(self, run_id: str, *, user: str | None = None) -> Sequence[LogEntry]:
+    async def visible_log(self, run_id: str, *, user: str | None = None) -> Sequence[LogEntry]:
         """As `log`, but nothing for who sees only questions of the run.
 
         Raises:
@@ -674,8 +684,8 @@ class Upcall:
         run = (await access.load(self.store, run_id, "show")).run
         return await self.store.log(run.id) if access.whole(run) else ()
 
-    def _access(self, user: str | None) -> Access:
-        return Access.of(user, self.settings)
+    def _access(self, user: str | None) -> Authorization:
+        return Authorization.of(user, self.settings)
 
     async def cancel(self, run_id: str, *, user: str | None = None) -> Run:
         """End a run for good. Its open questions are recorded as cancelled. Cancelling twice is harmless.
@@ -689,13 +699,13 @@ class Upcall:
         run = stored.run
         if run.status is RunStatus.CANCELLED:
             return run
-        if run.over:
+        if run.is_final:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to cancel.")
         dropped = [
             Answer(question_id=question.id, outcome=Outcome.CANCELLED, by=AnsweredBy.POLICY)
             for question in run.open_questions
         ]
-        cancelled = run.moved_to(
+        cancelled = run.move_to(
             RunStatus.CANCELLED,
             questions=(),
             repeated=(),
@@ -703,7 +713,7 @@ class Upcall:
             closed=(*run.closed, *run.open_questions),
             error=None,
         )
-        with recorded_as("cancelled", access.user):
+        with record_act("cancelled", access.user):
             return (await self.store.save(stored, cancelled)).run
 
     # -- one stretch of a run -----------------------------------------------------------------------------------------
@@ -714,7 +724,7 @@ class Upcall:
         """The events of a run up to its next rest, then the `Run`; nothing but the run where it rests already. Where a
         stretch ends with questions that do not go to the human, what these come to is stored, and a new team goes on
         with that."""
-        with at_work(stored.worker):
+        with hold_lease(stored.worker):
             async with aclosing(self._stretches(stored, crew, records)) as items:
                 async for item in items:
                     yield _of_run(item, stored.run.id)
@@ -724,7 +734,7 @@ class Upcall:
     ) -> AsyncGenerator[Event | Run, None]:
         while stored.run.working:
             ladder, traced = self._ladder(stored.run, crew), self.settings.tracing
-            stretch = Stretch(
+            stretch = RunSegment(
                 stored,
                 self.store,
                 self._phase,
@@ -742,7 +752,7 @@ class Upcall:
         await crew.close()
         yield stored.run
 
-    async def _work(self, stretch: Stretch, stored: StoredRun, crew: _Crew) -> AsyncGenerator[Event, None]:
+    async def _work(self, stretch: RunSegment, stored: StoredRun, crew: _Crew) -> AsyncGenerator[Event, None]:
         """Run a team from its checkpoint to its next rest, store that, then tell of it.
 
         Where this is cut off (Ctrl-C, the caller leaves), the run is stored as it stands and can be resumed.
@@ -750,35 +760,35 @@ class Upcall:
         team = crew.team
         try:
             if not crew.loaded:
-                await fitted(team, stored.run.id, stored.checkpoint)
+                await adapt_checkpoint(team, stored.run.id, stored.checkpoint)
             async with aclosing(stretch.events(team)) as events:
                 async for event in events:
                     yield event
-            await whole(stretch.rested(team))
+            await run_to_completion(stretch.pause(team))
         except (asyncio.CancelledError, GeneratorExit):
-            await whole(stretch.interrupted(team))
+            await run_to_completion(stretch.interrupted(team))
             raise
         except StoredStateError as error:
             if stretch.started:
                 raise
-            await whole(stretch.failed(error))
+            await run_to_completion(stretch.failed(error))
         except Exception as error:  # noqa: BLE001  (whatever a team raises, its run is stored as failed)
-            await whole(stretch.failed(error))
+            await run_to_completion(stretch.failed(error))
         finally:
             await crew.close()
         for event in stretch.held:
             yield event
 
-    def _ladder(self, run: Run, crew: _Crew) -> Ladder:
+    def _ladder(self, run: Run, crew: _Crew) -> AnswerResolver:
         settings = self._settings_of(run)
-        rules = Rules(
+        rules = ResolutionRules(
             ledger=settings.ledger,
             unattended=settings.unattended,
             max_questions_run=settings.max_questions_run,
-            assign=read_rules(settings.assign),
+            assign=parse_rules(settings.assign),
         )
         facts = [[Fact.model_validate(each) for each in level] for level in run.inputs.get("facts", ())]
-        return Ladder(rules, run.clarification_history, run.open_questions, facts, crew.judge, run.early)
+        return AnswerResolver(rules, run.clarification_history, run.open_questions, facts, crew.judge, run.early)
 
     def _settings_of(self, run: Run) -> Settings:
         return self.settings.model_copy(update=self.kept(run))
@@ -799,7 +809,7 @@ class Upcall:
         """
         crew = await self._manned(stored.run)
         async with crew.closed_on_error():
-            checkpoint = await fitted(crew.team, stored.run.id, stored.checkpoint, stored.records)
+            checkpoint = await adapt_checkpoint(crew.team, stored.run.id, stored.checkpoint, stored.records)
         return replace(stored, checkpoint=checkpoint), replace(crew, loaded=True)
 
     async def _manned(self, run: Run) -> _Crew:
@@ -811,7 +821,7 @@ class Upcall:
     @tracing.unseen
     def _crew(self, run: Run) -> _Crew:
         if self._make_team is not None:
-            team, judging = keep_turns(_built(self._make_team), user_proxy=USER), self._clients_to_judge(run)
+            team, judging = make_resumable(_built(self._make_team), user_proxy=USER), self._clients_to_judge(run)
             return _Crew(team, judging, same_question_judge(judging("clarifier")) if judging else None)
         if run.own_team:
             raise ConfigurationError(
@@ -923,7 +933,7 @@ class _Crew:
 
     team: Team
     clients: ModelClients | None = None
-    judge: Judge | None = None
+    judge: Matcher | None = None
     loaded: bool = False
 
     async def close(self) -> None:

@@ -21,7 +21,7 @@ _values.maxstring = 80
 
 
 @dataclass(frozen=True)
-class Given:
+class ConfigSource:
     """Settings by name from one source. Without a root node (no file) there are no lines to name."""
 
     source: str
@@ -29,7 +29,7 @@ class Given:
     root: Any = None
 
     @classmethod
-    def read(cls, path: Path) -> Given:
+    def read(cls, path: Path) -> ConfigSource:
         """What a YAML file holds; an empty file holds nothing.
 
         Raises:
@@ -70,10 +70,10 @@ class Given:
             found = found[part]
         for name in found if isinstance(found, dict) else ():
             if name not in allowed:
-                inside = f" in {dotted(place)}" if place else ""
+                inside = f" in {dot_path(place)}" if place else ""
                 known = ", ".join(listed or sorted(allowed))
                 raise ConfigurationError(
-                    f"{self.at(*place, name)}: unknown setting {name!r}{inside}{near(name, allowed)} Known: {known}."
+                    f"{self.at(*place, name)}: unknown setting {name!r}{inside}{suggest(name, allowed)} Known: {known}."
                 )
 
     def _line(self, place: Place) -> int | None:
@@ -87,7 +87,7 @@ class Given:
         return line
 
 
-def near(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, known: Iterable[str]) -> str:
     """The end of a sentence about an unknown name: what may have been meant, where something is close to it."""
     close = closest(name, known)
     return f"; did you mean {close!r}?" if close else "."
@@ -98,19 +98,19 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
 
 
-def dotted(place: Place) -> str:
+def dot_path(place: Place) -> str:
     """A place in one word."""
     return ".".join(str(part) for part in place)
 
 
-def wrong(place: Place, value: object, why: str) -> str:
+def describe_wrong(place: Place, value: object, why: str) -> str:
     """What is wrong with a value. It is repeated only where no key can be in it."""
-    name = dotted(place)
+    name = dot_path(place)
     hidden = any(word in name.lower() for word in _SECRET) or isinstance(value, dict | list)
-    return f"{name} is wrong: {why}." if hidden else f"{name} = {shown(value)} is wrong: {why}."
+    return f"{name} is wrong: {why}." if hidden else f"{name} = {render_value(value)} is wrong: {why}."
 
 
-def shown(value: object) -> str:
+def render_value(value: object) -> str:
     """A value for a message: shortened, and of lists and mappings only that they are."""
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"

@@ -209,10 +209,10 @@ class UserInputRequired(Exception):
 def one_line(text: str, limit: int | None = None) -> str:
     """The text as one line, cut where it has more than `limit` characters."""
     line = " ".join(text.split())
-    return line if limit is None else shortened(line, limit)
+    return line if limit is None else shorten(line, limit)
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
     """The text, cut where it has more than `limit` characters."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from upcall.config_source import Given, Place, dotted, near, shown, wrong
+from upcall.config_source import ConfigSource, Place, describe_wrong, dot_path, render_value, suggest
 from upcall.errors import ConfigurationError
 from upcall.setting_types import AtLeastOne, Count, Seconds
 
@@ -75,7 +75,7 @@ Block = ClarifierConfig | IntentClassifierConfig
 TYPES: dict[str, type[Block]] = {"clarifier_agent": ClarifierConfig, "intent_classifier": IntentClassifierConfig}
 
 
-def with_blocks(given: Given) -> dict[str, Any]:
+def apply_blocks(given: ConfigSource) -> dict[str, Any]:
     """The settings of one source, with those that its blocks stand for and the blocks themselves as typed values.
 
     Raises:
@@ -89,7 +89,7 @@ def with_blocks(given: Given) -> dict[str, Any]:
     return given.data | flat | _verbose(given, blocks) | {"functions": blocks}
 
 
-def _blocks(given: Given) -> dict[str, Block]:
+def _blocks(given: ConfigSource) -> dict[str, Block]:
     named = given.data["functions"]
     if not isinstance(named, dict):
         raise ConfigurationError(f"{given.at('functions')}: functions must hold blocks by name, each with its _type.")
@@ -106,50 +106,53 @@ def _blocks(given: Given) -> dict[str, Block]:
     return blocks
 
 
-def _block(given: Given, name: str, data: object) -> Block:
+def _block(given: ConfigSource, name: str, data: object) -> Block:
     place: Place = ("functions", name)
     if not isinstance(data, dict):
-        raise ConfigurationError(f"{given.at(*place)}: {dotted(place)} must be a block of settings with its _type.")
+        raise ConfigurationError(f"{given.at(*place)}: {dot_path(place)} must be a block of settings with its _type.")
     kind = _type(given, place, data)
     fields = [field for field in kind.model_fields if field != "type_"]
     given.refuse_unknown(place, [*fields, "_type"], listed=[*fields, "_type"])
     if "llm" not in data:
-        raise ConfigurationError(f"{given.at(*place)}: {dotted(place)} has no llm: add llm: NAME, a name under llms.")
+        raise ConfigurationError(f"{given.at(*place)}: {dot_path(place)} has no llm: add llm: NAME, a name under llms.")
     try:
         return kind.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         inside = (*place, *first["loc"])
-        raise ConfigurationError(f"{given.at(*inside)}: {wrong(inside, first['input'], first['msg'])}") from error
+        raise ConfigurationError(
+            f"{given.at(*inside)}: {describe_wrong(inside, first['input'], first['msg'])}"
+        ) from error
 
 
-def _type(given: Given, place: Place, data: dict[str, Any]) -> type[Block]:
+def _type(given: ConfigSource, place: Place, data: dict[str, Any]) -> type[Block]:
     known = " or ".join(TYPES)
     if "_type" not in data:
-        raise ConfigurationError(f"{given.at(*place)}: {dotted(place)} has no _type: add _type: {known}.")
+        raise ConfigurationError(f"{given.at(*place)}: {dot_path(place)} has no _type: add _type: {known}.")
     name = data["_type"]
     if not isinstance(name, str) or name not in TYPES:
-        meant = near(name, TYPES) if isinstance(name, str) else "."
+        meant = suggest(name, TYPES) if isinstance(name, str) else "."
         raise ConfigurationError(
-            f"{given.at(*place, '_type')}: unknown _type {shown(name)} in {dotted(place)}{meant} "
+            f"{given.at(*place, '_type')}: unknown _type {render_value(name)} in {dot_path(place)}{meant} "
             f"Known: {', '.join(TYPES)}."
         )
     return TYPES[name]
 
 
-def _flat(given: Given, name: str, block: Block) -> dict[str, Any]:
+def _flat(given: ConfigSource, name: str, block: Block) -> dict[str, Any]:
     """The settings that a block gives, as far as it says them and not only defaults them."""
     said = {field: getattr(block, field) for field in sorted(block.SETTINGS & block.model_fields_set)}
     for field, value in said.items():
         if field in given.data and given.data[field] != value:
             raise ConfigurationError(
-                f"{given.at(field)}: {field} = {shown(given.data[field])}, but functions.{name}.{field} = {value!r} "
+                f"{given.at(field)}: {field} = {render_value(given.data[field])}, but functions.{name}.{field} = "
+                f"{value!r} "
                 f"({given.at('functions', name, field)}), and both are the same setting; keep one."
             )
     return said
 
 
-def _verbose(given: Given, blocks: dict[str, Block]) -> dict[str, Any]:
+def _verbose(given: ConfigSource, blocks: dict[str, Block]) -> dict[str, Any]:
     """The setting ``verbose`` with the agents of the blocks that are."""
     agents: list[str] = [agent for block in blocks.values() if block.verbose for agent in block.llms]
     beside = given.data.get("verbose", False)

@@ -16,7 +16,7 @@ MAX_SECONDS = 3650 * 86_400
 """Ten years. A time that lies much further off is a slip, and the calendar has an end."""
 
 
-def seconds_of(value: object) -> float:
+def parse_seconds(value: object) -> float:
     """A length of time in seconds: a number, a `timedelta`, or a number with a unit (s, m, h, d, w) as a text.
 
     Raises:
@@ -40,7 +40,7 @@ def _in_range(seconds: float) -> float:
 
 def _read(value: object) -> float:
     try:
-        return seconds_of(value)
+        return parse_seconds(value)
     except ValueError as error:
         raise PydanticCustomError("duration", "{problem}", {"problem": str(error)}) from error
 

@@ -27,12 +27,12 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from upcall.config_source import Given, Place, closest, dotted, near, wrong
+from upcall.config_source import ConfigSource, Place, closest, describe_wrong, dot_path, suggest
 from upcall.errors import ConfigurationError
 from upcall.function_blocks import AgentName as AgentName
-from upcall.function_blocks import FunctionConfig, with_blocks
+from upcall.function_blocks import FunctionConfig, apply_blocks
 from upcall.policy.deadlines import OnExpiry
-from upcall.policy.facts import Fact, FactValue, facts_file, read_facts
+from upcall.policy.facts import Fact, FactValue, parse_facts, read_facts_file
 from upcall.policy.routing import ROLE, AssignRule
 from upcall.questions.secrets import KEY
 from upcall.research.mcp_server import McpServer
@@ -162,7 +162,7 @@ class Settings(BaseSettings):
     log_response_max_chars: AtLeastOne = 2000
 
     _strangers: tuple[str, ...] = ()
-    _given: Given | None = None
+    _given: ConfigSource | None = None
 
     @classmethod
     def read(cls, config: Path | None = None, **explicit: Any) -> Settings:
@@ -174,17 +174,17 @@ class Settings(BaseSettings):
             ConfigurationError: the file cannot be read, or a setting is unknown or of the wrong type.
         """
         path = config or (DEFAULT_CONFIG if DEFAULT_CONFIG.is_file() else None)
-        given = Given.read(path) if path else Given("the configuration")
+        given = ConfigSource.read(path) if path else ConfigSource("the configuration")
         _refuse_unknown(given)
-        said = Given("Settings", {name: value for name, value in explicit.items() if value is not None})
+        said = ConfigSource("Settings", {name: value for name, value in explicit.items() if value is not None})
         said.refuse_unknown((), Settings.model_fields)
         if "functions" in said.data:  # A program's blocks come in the place of the file's, and are not mixed with them.
             given.data.pop("functions", None)
-        from_file, variables = with_blocks(given), set[str]()
+        from_file, variables = apply_blocks(given), set[str]()
         try:
             sources = _sources.set((from_file, variables))
             try:
-                read = Settings.model_construct(**dict(_reading()(**with_blocks(said))))
+                read = Settings.model_construct(**dict(_reading()(**apply_blocks(said))))
             finally:
                 _sources.reset(sources)
         except ValidationError as error:
@@ -213,10 +213,10 @@ class Settings(BaseSettings):
         """
         if isinstance(self.facts, Path):
             try:
-                return facts_file(self.facts)
+                return read_facts_file(self.facts)
             except ConfigurationError as error:
                 raise ConfigurationError(f"facts = {str(self.facts)!r}: {error}") from error
-        return read_facts(self.facts, self._place_of_fact)
+        return parse_facts(self.facts, self._place_of_fact)
 
     def _place_of_fact(self, asked: str) -> str:
         in_file = self._given.data.get("facts") if self._given is not None and self._given.root is not None else None
@@ -279,17 +279,17 @@ class Settings(BaseSettings):
                 at_line = self._given.at("assign", at, "to") if self._given is not None else "assign"
                 raise ConfigurationError(
                     f"{at_line}: assign.{at}.to = {rule.to!r} is a role that is not defined under "
-                    f"roles{near(role, self.roles)} Defined: {', '.join(self.roles) or 'none'}."
+                    f"roles{suggest(role, self.roles)} Defined: {', '.join(self.roles) or 'none'}."
                 )
 
-    def _refuse_unknown_llms(self, given: Given) -> None:
+    def _refuse_unknown_llms(self, given: ConfigSource) -> None:
         for name, block in self.functions.items() if self.llms else ():
             for field in ("llm", "planner_llm"):
                 llm = getattr(block, field, None)
                 if llm is not None and llm not in self.llms:
                     raise ConfigurationError(
                         f"{given.at('functions', name, field)}: functions.{name}.{field} = {llm!r} is not defined "
-                        f"under llms{near(llm, self.llms)} Defined: {', '.join(self.llms)}."
+                        f"under llms{suggest(llm, self.llms)} Defined: {', '.join(self.llms)}."
                     )
 
     def _undefined_llms(self) -> Iterable[str]:
@@ -335,7 +335,7 @@ def _reading() -> type[Settings]:
     return Reading
 
 
-def _refuse_unknown(given: Given) -> None:
+def _refuse_unknown(given: ConfigSource) -> None:
     """Check the names in a file, and that its tools are components."""
     given.refuse_unknown((), Settings.model_fields)
     if isinstance(given.data.get("limits"), dict):
@@ -387,7 +387,7 @@ def _is_table(setting: str) -> bool:
     return dict in {get_origin(each) for each in (kind, *get_args(kind))}
 
 
-def _problem(error: ValidationError, given: Given) -> str:
+def _problem(error: ValidationError, given: ConfigSource) -> str:
     """One line: which setting, what it was (never a key), what it must be, and where it was said."""
     every = error.errors(include_url=False)
     errors = [each for each in every if each["loc"][0] == every[0]["loc"][0]]
@@ -397,9 +397,11 @@ def _problem(error: ValidationError, given: Given) -> str:
     if first["type"] == "extra_forbidden":
         tables: dict[str, type[BaseModel]] = {"assign": AssignRule, "limits": Limits, "mcp_servers": McpServer}
         fields = tables.get(str(place[0]), ModelSettings).model_fields
-        text = f"{dotted(place)} is unknown{near(str(place[-1]), fields)} Known: {', '.join(fields)}."
+        text = f"{dot_path(place)} is unknown{suggest(str(place[-1]), fields)} Known: {', '.join(fields)}."
     else:
-        text = wrong(place, value, ", or ".join(each["msg"] for each in errors if _place(each["loc"]) == place))
+        text = describe_wrong(
+            place, value, ", or ".join(each["msg"] for each in errors if _place(each["loc"]) == place)
+        )
     if given.holds(place, value):
         return f"{given.at(*place)}: {text}"
     variable = PREFIX + "__".join(str(part) for part in place).upper()

@@ -16,7 +16,7 @@ MARK = "| "
 """Begins each line of a command or a diff that is quoted in a question: those lines are never broken by us."""
 
 
-def safe(text: str) -> str:
+def escape_controls(text: str) -> str:
     """The text with its control characters made visible, so that it cannot move the cursor or change the title."""
     return "".join(
         char if char == "\n" or char == "\t" or (char.isprintable() and char != "\x7f") else f"\\x{ord(char):02x}"
@@ -24,17 +24,17 @@ def safe(text: str) -> str:
     )
 
 
-def short(text: str, limit: int = SHOWN_CHARS) -> str:
+def shorten(text: str, limit: int = SHOWN_CHARS) -> str:
     """The text in one line, cut where it is longer."""
     return one_line(text, limit)
 
 
-def cut(text: str, cells: int) -> str:
+def cut_to_width(text: str, cells: int) -> str:
     """One line that takes at most so many columns; a wide character takes two."""
     return text if cell_len(text) <= cells else f"{set_cell_size(text, max(cells - 1, 0)).rstrip()}…"
 
 
-def wrapped(text: str, width: int, indent: str = "", hanging: str | None = None) -> list[str]:
+def wrap_lines(text: str, width: int, indent: str = "", hanging: str | None = None) -> list[str]:
     """The text in lines of at most `width` columns, broken between words: the first begins with `indent`, what follows
     with `hanging`. Quoted lines stay whole, for the terminal to break: what is consented to is shown as it is."""
     lines: list[str] = []

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from upcall.agents.ask_user import ASK_USER, HINT, InvalidQuestion, ask_user_schema, question_from
+from upcall.agents.ask_user import ASK_USER, HINT, InvalidQuestion, ask_user_schema, parse_question
 from upcall.questions.question import MAX_OPTIONS, MAX_QUESTION_CHARS, ClarificationType, Option, Question
 
 
 def asked(**arguments: Any) -> Question:
-    return question_from({"question": "Which framework?", **arguments}, agent="coder", call_id="call_1")
+    return parse_question({"question": "Which framework?", **arguments}, agent="coder", call_id="call_1")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_an_invalid_call_gets_an_error_that_ends_with_the_hint(arguments: dict[s
 def test_a_call_without_a_question_is_invalid() -> None:
     """S1-11"""
     with pytest.raises(InvalidQuestion, match="question: Field required"):
-        question_from({}, agent="coder", call_id="call_1")
+        parse_question({}, agent="coder", call_id="call_1")
 
 
 def test_the_hint_is_stable() -> None:

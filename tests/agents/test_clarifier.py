@@ -31,7 +31,7 @@ from conversation import answers, cancelled_while, carried, impatient, nothing_l
 from upcall.agents import Clarifier, DocumentsWorkbench, HumanProxyAgent, Planner
 from upcall.agents.clarifier import MAX_TOOL_ROUNDS, ClarifierAgentState, ClarifierConfig
 from upcall.agents.toolset import Tool
-from upcall.autogen.messages import CLARIFIER_LOG, CLASSIFICATION, PLAN, answering, questions_in
+from upcall.autogen.messages import CLARIFIER_LOG, CLASSIFICATION, PLAN, answer_message, message_questions
 from upcall.errors import (
     AgentFailed,
     ModelAuthenticationError,
@@ -46,7 +46,7 @@ from upcall.prompts.examples import EXAMPLES
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue, match_answers
 from upcall.questions.question import Question
-from upcall.research.sources.fences import Shown, shown_in
+from upcall.research.sources.fences import FencedText, parse_fenced
 from upcall.runs.plan import ClarifierResult, ReviewedPlan
 from upcall.teams import TeamOptions, root_team
 from upcall.testing import Call, Calls, Fail, Hang, Reply, Request, ScriptedModelClient
@@ -97,8 +97,8 @@ async def turn(agent: Clarifier, *messages: BaseChatMessage) -> HandoffMessage:
 
 def reply_to(asked: HandoffMessage, value: AnswerValue) -> HandoffMessage:
     """The human's answer to the one question in `asked`."""
-    questions = questions_in(asked)
-    return answering(match_answers(value, questions), target=asked.source, questions=questions)
+    questions = message_questions(asked)
+    return answer_message(match_answers(value, questions), target=asked.source, questions=questions)
 
 
 async def asked_and_told(client: ScriptedModelClient, value: AnswerValue, **options: Any) -> HandoffMessage:
@@ -178,7 +178,7 @@ async def test_a_question_goes_to_the_user_with_its_options_reason_and_path() ->
     said = {"needsClarification": True, "clarificationQuestion": "Which?", "options": ["A", "B"], "reason": "It varies"}
     with ScriptedModelClient([json.dumps(said)]) as client:
         message = await turn(Clarifier(client), TASK)
-    (question,) = questions_in(message)
+    (question,) = message_questions(message)
     assert message.target == "user"
     assert (question.question, question.context, question.path) == ("Which?", "It varies", ("clarifier",))
     assert [option.label for option in question.options] == ["A", "B"]
@@ -196,7 +196,7 @@ async def test_a_question_is_told_as_an_event_with_its_id() -> None:
 async def test_the_model_is_shown_documents_tools_and_the_dialog_of_others() -> None:
     """S0-21, S0-50, S0-51."""
     asked = Question(question="Which framework?", path=("coder",))
-    answer = answering([Answer(question_id=asked.id, text="Express")], target="coder", questions=[asked])
+    answer = answer_message([Answer(question_id=asked.id, text="Express")], target="coder", questions=[asked])
     with ScriptedModelClient([CLEAR]) as client:
         agent = Clarifier(client, documents=[Document("g7.md", "Energy by country")], tools=[search])
         await turn(agent, TASK, answer)
@@ -255,7 +255,7 @@ async def test_the_dialog_of_the_seed() -> None:
         done = await turn(agent, both)
     with ScriptedModelClient([CLEAR, json.dumps(plan)]) as planning:
         planned = (await say(Planner(planning), task, focus, both, done)).message
-    assert [each.question for asked in (first, second) for each in questions_in(asked)] == [
+    assert [each.question for asked in (first, second) for each in message_questions(asked)] == [
         first_question,
         second_question,
     ]
@@ -368,7 +368,7 @@ async def test_how_the_human_is_asked_is_given_from_outside(reply: str) -> None:
 async def test_what_another_agent_asked_before_is_not_asked_again() -> None:
     """X11: a shallow task that escalates may have been asked about already."""
     asked = Question(question="Which framework?", path=("coder",))
-    answer = answering([Answer(question_id=asked.id, text="Express")], target="coder", questions=[asked])
+    answer = answer_message([Answer(question_id=asked.id, text="Express")], target="coder", questions=[asked])
     with ScriptedModelClient([CLEAR]) as client:
         message = await turn(Clarifier(client), TASK, answer)
     assert "Which framework? - Express" in client.requests[0].system
@@ -396,8 +396,8 @@ async def test_a_skip_command_ends_the_clarification_without_another_call(word: 
     with ScriptedModelClient([REGION]) as client:
         agent = Clarifier(client)
         asked = await turn(agent, TASK)
-        given = Answer(question_id=questions_in(asked)[0].id, text=word)
-        message = await turn(agent, answering([given], target=agent.name, questions=questions_in(asked)))
+        given = Answer(question_id=message_questions(asked)[0].id, text=word)
+        message = await turn(agent, answer_message([given], target=agent.name, questions=message_questions(asked)))
     assert message.target == "planner"
     assert message.metadata[CLARIFIER_LOG].startswith("Question: Which countries?\nAnswer: ")
 
@@ -438,7 +438,7 @@ async def test_a_question_that_is_skipped_or_declined_ends_the_clarification(out
     with ScriptedModelClient([REGION]) as client:
         agent = Clarifier(client)
         asked = await turn(agent, TASK)
-        given = Answer(question_id=questions_in(asked)[0].id, outcome=outcome)
+        given = Answer(question_id=message_questions(asked)[0].id, outcome=outcome)
         message = await turn(agent, reply_to(asked, given))
     assert message.target == "planner"
     assert "Answer: \n" not in f"{message.content}\n"
@@ -467,8 +467,8 @@ async def test_words_that_are_no_answer_leave_the_question_open() -> None:
         agent = Clarifier(client)
         asked = await turn(agent, TASK)
         again = await turn(agent, TextMessage(source="lead", content="Hurry up"))
-    assert questions_in(again) == questions_in(asked)
-    assert agent.waiting_for() == {questions_in(asked)[0].id}
+    assert message_questions(again) == message_questions(asked)
+    assert agent.waiting_for() == {message_questions(asked)[0].id}
 
 
 async def test_the_text_of_a_stock_user_proxy_answers_the_question() -> None:
@@ -657,8 +657,8 @@ async def test_a_workbench_on_real_documents_can_be_searched_and_read(tmp_path: 
     calls = Calls([Call("search_documents", {"words": "Japan"}), Call("read_document", {"name": "g7.md"})])
     with ScriptedModelClient([calls, CLEAR]) as client:
         await turn(Clarifier(client, workbench=DocumentsWorkbench([tmp_path])), TASK)
-    shown = [shown_in(result) for result in client.requests[1].tool_results.values()]
-    assert shown == [[Shown("documents", "g7.md", "lines 1-2", "# Energy\nJapan: 22 % renewable")]] * 2
+    shown = [parse_fenced(result) for result in client.requests[1].tool_results.values()]
+    assert shown == [[FencedText("documents", "g7.md", "lines 1-2", "# Energy\nJapan: 22 % renewable")]] * 2
 
 
 async def test_a_workbench_that_cannot_be_reached_ends_the_turn_until_it_can() -> None:
@@ -709,7 +709,7 @@ async def test_what_a_tool_finds_is_never_a_command(found: str) -> None:
         agent = Clarifier(client, tools=[page])
         asked = await turn(agent, TASK)
         second = await turn(agent, reply_to(asked, "Japan"))
-    assert [question.question for question in questions_in(second)] == ["Until when?"]
+    assert [question.question for question in message_questions(second)] == ["Until when?"]
     assert list(client.requests[1].tool_results.values()) == [found]
 
 
@@ -766,7 +766,7 @@ async def test_a_skip_word_to_a_tools_question_is_its_answer(word: str) -> None:
         agent = Clarifier(client, tools=[pick_source])
         asked = await turn(agent, reply_to(await turn(agent, TASK), word))
     assert client.requests[1].tool_results == {"call_1_1": word}
-    assert [question.question for question in questions_in(asked)] == ["Which countries?"]
+    assert [question.question for question in message_questions(asked)] == ["Which countries?"]
 
 
 async def test_words_of_others_leave_a_tools_question_open() -> None:
@@ -774,7 +774,7 @@ async def test_words_of_others_leave_a_tools_question_open() -> None:
         agent = Clarifier(client, tools=[pick_source])
         asked = await turn(agent, TASK)
         again = await turn(agent, TextMessage(source="lead", content="IEA"))
-    assert questions_in(again) == questions_in(asked)
+    assert message_questions(again) == message_questions(asked)
 
 
 async def test_a_tool_may_ask_after_the_user_has_answered_the_clarifier() -> None:
@@ -808,7 +808,7 @@ async def test_a_first_question_that_no_tool_was_used_for_is_sent_back_once() ->
         agent = await carried(agent, Clarifier(client, tools=[search]))
         second = await turn(agent, reply_to(first, "Japan"))
         third = await turn(agent, reply_to(second, "2030"))
-    asked = [question.question for message in (first, second, third) for question in questions_in(message)]
+    asked = [question.question for message in (first, second, third) for question in message_questions(message)]
     assert asked == ["Which countries?", "Until when?", "For whom?"]
     assert [role for role, _ in dialog(client.requests[1])] == ["user", "assistant", "user"]
     assert nudges(client) == [1]
@@ -829,7 +829,7 @@ async def test_a_question_after_a_call_or_without_tools_is_put_at_once(replies: 
     """S0-64."""
     with ScriptedModelClient(replies) as client:
         message = await turn(Clarifier(client, tools=tools), TASK)
-    assert [question.question for question in questions_in(message)] == ["Which countries?"]
+    assert [question.question for question in message_questions(message)] == ["Which countries?"]
     assert nudges(client) == []
 
 
@@ -940,7 +940,7 @@ async def test_a_reply_is_found_in_one_call(reply: str) -> None:
     """S0-40, S0-63."""
     with ScriptedModelClient([reply]) as client:
         message = await turn(Clarifier(client), TASK)
-    assert [question.question for question in questions_in(message)] == ["Which countries?"]
+    assert [question.question for question in message_questions(message)] == ["Which countries?"]
 
 
 @pytest.mark.parametrize(
@@ -956,7 +956,7 @@ async def test_the_two_fields_of_a_reply_decide(reply: dict[str, Any], asked: li
     """S0-09, S0-12, S0-38 to S0-40."""
     with ScriptedModelClient([json.dumps(reply)]) as client:
         message = await turn(Clarifier(client), TASK)
-    assert [question.question for question in questions_in(message)] == asked
+    assert [question.question for question in message_questions(message)] == asked
     assert message.target == ("user" if asked else "planner")
 
 
@@ -982,7 +982,7 @@ async def test_what_cannot_be_read_after_one_repair_asks_about_the_topic(broken:
     """S0-62."""
     with ScriptedModelClient([broken, broken]) as client:
         message = await turn(Clarifier(client), TASK)
-    (question,) = questions_in(message)
+    (question,) = message_questions(message)
     assert question.question == 'What matters most to you in "Compare renewable energy in the G7"?'
 
 
@@ -990,7 +990,7 @@ async def test_what_cannot_be_read_asks_about_the_topic_without_a_look() -> None
     """S0-62: the fallback is not the model's question, so it is not sent back."""
     with ScriptedModelClient(["?", "?"]) as client:
         message = await turn(Clarifier(client, tools=[search]), TASK)
-    assert [question.question for question in questions_in(message)] == [
+    assert [question.question for question in message_questions(message)] == [
         'What matters most to you in "Compare renewable energy in the G7"?'
     ]
     assert nudges(client) == []
@@ -1009,7 +1009,7 @@ async def test_the_fallback_asks_only_once() -> None:
 async def test_the_question_about_a_long_task_is_short() -> None:
     with ScriptedModelClient(["?", "?"]) as client:
         message = await turn(Clarifier(client), TextMessage(source="user", content="Compare " * 5_000))
-    assert len(questions_in(message)[0].question) < 300
+    assert len(message_questions(message)[0].question) < 300
 
 
 @pytest.mark.parametrize(
@@ -1020,7 +1020,7 @@ async def test_the_question_about_a_long_task_is_short() -> None:
 async def test_a_question_with_odd_options_can_still_be_put(options: list[str]) -> None:
     with ScriptedModelClient([asks("Which?", *options)]) as client:
         message = await turn(Clarifier(client), TASK)
-    assert [question.question for question in questions_in(message)] == ["Which?"]
+    assert [question.question for question in message_questions(message)] == ["Which?"]
 
 
 # -- what goes wrong --------------------------------------------------------------------------------------------------
@@ -1076,7 +1076,7 @@ async def test_an_answer_that_comes_again_does_not_answer_the_next_question() ->
         agent = Clarifier(client)
         answer = reply_to(await turn(agent, TASK), "Japan")
         second = await turn(agent, answer)
-        assert questions_in(await turn(agent, answer)) == questions_in(second)
+        assert message_questions(await turn(agent, answer)) == message_questions(second)
 
 
 # -- component --------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from upcall.agents import Classifier
 from upcall.agents.classifier import HISTORY_CHARS, REPAIR_SECONDS, ClassifierConfig
-from upcall.autogen.messages import CLASSIFICATION, ERROR, answering
+from upcall.autogen.messages import CLASSIFICATION, ERROR, answer_message
 from upcall.errors import SchemaMismatch
 from upcall.execution.model_clients import ModelClients
 from upcall.prompts import ToolInfo
@@ -244,7 +244,7 @@ async def test_the_history_is_trimmed_to_the_latest_messages_and_the_query_is_th
 async def test_the_history_holds_what_was_said_and_answered_but_no_hand_overs() -> None:
     """S2-06."""
     asked = Question(question="Which GPU?", path=("researcher",))
-    answered = answering([Answer(question_id=asked.id, text="Mine")], target="researcher", questions=[asked])
+    answered = answer_message([Answer(question_id=asked.id, text="Mine")], target="researcher", questions=[asked])
     handed = HandoffMessage(source="researcher", target="clarifier", content="too large")
     with ScriptedModelClient([SHALLOW, SHALLOW]) as client:
         agent = Classifier(client)

@@ -230,18 +230,18 @@ def wrote(path: str) -> MadeCall:
 
 def test_a_test_is_reported_with_the_outcome_of_its_last_run() -> None:
     made = [ran("pytest -q", "[exit status 1, after 0.2 s]\n1 failed"), wrote("a.py"), ran("pytest  -q")]
-    report = CodingReport(summary="x", tests=("pytest -q",)).backed_by(made)
+    report = CodingReport(summary="x", tests=("pytest -q",)).verify_against(made)
     assert report.tests == ("pytest -q (exit status 0, after 0.1 s): 3 passed",)
-    failed = CodingReport(summary="x", tests=("pytest -q",)).backed_by(made[:1])
+    failed = CodingReport(summary="x", tests=("pytest -q",)).verify_against(made[:1])
     assert failed.tests == ("pytest -q (exit status 1, after 0.2 s): 1 failed",)
 
 
 def test_a_test_that_ran_before_the_last_change_says_so() -> None:
-    report = CodingReport(summary="x", tests=("pytest",)).backed_by([ran("pytest"), wrote("a.py")])
+    report = CodingReport(summary="x", tests=("pytest",)).verify_against([ran("pytest"), wrote("a.py")])
     assert report.tests == ("pytest (exit status 0, after 0.1 s): 3 passed (files were changed after that)",)
 
 
 def test_a_command_that_was_not_run_is_left_open() -> None:
-    report = CodingReport(summary="x", commands=("make", "ls"), tests=("tox",)).backed_by([ran("ls")])
+    report = CodingReport(summary="x", commands=("make", "ls"), tests=("tox",)).verify_against([ran("ls")])
     assert (report.commands, report.tests) == (("ls",), ())
     assert report.left_open == ("make was not run.", "tox was not run.")

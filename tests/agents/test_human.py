@@ -23,7 +23,7 @@ from autogen_agentchat.teams import Swarm
 from autogen_core import CancellationToken
 
 from upcall.agents import HumanProxyAgent, PausableAgent
-from upcall.autogen.messages import answering, answers_in, asking, questions_in
+from upcall.autogen.messages import answer_message, message_answers, message_questions, question_message
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.question import Option, Question
 from upcall.teams import TeamOptions, root_team
@@ -45,7 +45,7 @@ PLAN = '{"title": "Login", "sections": ["Form"]}'
 
 
 def asked(*questions: Question) -> HandoffMessage:
-    return asking(questions, source="lead", user_proxy="user")
+    return question_message(questions, source="lead", user_proxy="user")
 
 
 async def reply_of(human: HumanProxyAgent, *messages: BaseChatMessage) -> HandoffMessage:
@@ -87,7 +87,7 @@ async def test_the_answers_go_to_the_outermost_asker_by_question_id() -> None:
     with ScriptedHuman({"framework": "2", "database": "SQLite"}) as human:
         message = await reply_of(HumanProxyAgent("user", input_func=human.input_func), asked(FRAMEWORK, DATABASE))
     assert message.target == "lead"
-    assert {answer.question_id: answer.text for answer in answers_in(message)} == {
+    assert {answer.question_id: answer.text for answer in message_answers(message)} == {
         "q-framework": "FastAPI",
         "q-database": "SQLite",
     }
@@ -118,7 +118,7 @@ async def test_the_input_function_can_learn_which_question_it_asks() -> None:
 async def test_a_refused_answer_is_asked_for_again_with_the_reason() -> None:
     with ScriptedHuman({"framework": OneAfterAnother(["Rails", "", "Express"])}) as human:
         message = await reply_of(HumanProxyAgent("user", input_func=human.input_func), asked(FRAMEWORK))
-    assert answers_in(message)[0].selected == ("Express",)
+    assert message_answers(message)[0].selected == ("Express",)
     assert human.prompts[1].startswith("'Rails' is not an option of q-framework. Options: 1. Express, 2. FastAPI.")
     assert all("Which framework?" in prompt for prompt in human.prompts)
 
@@ -127,12 +127,12 @@ async def test_a_blank_reply_skips_what_may_be_skipped() -> None:
     """S0-61."""
     with ScriptedHuman({"database": " "}) as human:
         message = await reply_of(HumanProxyAgent("user", input_func=human.input_func), asked(DATABASE))
-    assert [answer.outcome for answer in answers_in(message)] == [Outcome.SKIPPED]
+    assert [answer.outcome for answer in message_answers(message)] == [Outcome.SKIPPED]
 
 
 async def test_an_ordinary_function_may_ask() -> None:
     human = HumanProxyAgent("user", input_func=lambda prompt: "Express")
-    assert answers_in(await reply_of(human, asked(FRAMEWORK)))[0].text == "Express"
+    assert message_answers(await reply_of(human, asked(FRAMEWORK)))[0].text == "Express"
 
 
 async def test_an_input_function_that_gives_no_text_is_an_error_and_no_endless_loop() -> None:
@@ -150,11 +150,11 @@ async def test_words_after_an_open_question_do_not_hide_it() -> None:
             asked(FRAMEWORK),
             TextMessage(source="user", content="Where were we?"),
         )
-    assert answers_in(message)[0].question_id == "q-framework"
+    assert message_answers(message)[0].question_id == "q-framework"
 
 
 async def test_a_question_that_was_answered_is_not_asked_again() -> None:
-    old = answering([Answer(question_id="q-framework", text="Express")], target="lead")
+    old = answer_message([Answer(question_id="q-framework", text="Express")], target="lead")
     plain = HandoffMessage(source="lead", target="user", content="Anything else?")
     with ScriptedHuman({"Handoff received from lead": "no"}) as human:
         message = await reply_of(HumanProxyAgent("user", input_func=human.input_func), asked(FRAMEWORK), old, plain)
@@ -202,7 +202,7 @@ async def test_a_stock_user_proxy_works_too() -> None:
     with human, ScriptedModelClient([ASK, "Written with Express."]) as client:
         items = await run(small_team(client, UserProxyAgent("user", input_func=human.input_func)), "Build it")
     notes = [item for item in items if isinstance(item, HandoffMessage) and "is not an option" in item.content]
-    assert [questions_in(note)[0].question for note in notes] == ["Which framework?"]
+    assert [message_questions(note)[0].question for note in notes] == ["Which framework?"]
     assert client.requests[1].tool_results == {"call_1_1": "Express"}
 
 

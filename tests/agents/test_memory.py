@@ -32,7 +32,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from conversation import answers, cancelled_while, carried, impatient, nothing_left_behind, say
 
 from upcall.agents import PausableAgent
-from upcall.agents.context import led_by, paired
+from upcall.agents.context import drop_unpaired, with_system_message
 from upcall.agents.turns import Turn
 from upcall.errors import AgentFailed, ConfigurationError, ModelUnavailable, UpcallError
 from upcall.testing import Call, Calls, Fail, Reply, Request, ScriptedModelClient
@@ -243,7 +243,7 @@ async def test_a_model_that_takes_one_system_message_gets_what_a_memory_says_in_
 
 def test_no_system_message_is_sent_where_there_is_nothing_to_say() -> None:
     user = UserMessage(content="Hello", source="user")
-    assert led_by("", [user], several=True) == led_by("", [user], several=False) == [user]
+    assert with_system_message("", [user], several=True) == with_system_message("", [user], several=False) == [user]
 
 
 # -- model context ----------------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def results(*ids: str) -> FunctionExecutionResultMessage:
     ids=["none", "whole", "result first", "call last", "apart", "one of two", "of another", "two", "twice", "empty"],
 )
 def test_calls_and_results_are_shown_together_or_not_at_all(messages: list[LLMMessage], kept: list[int]) -> None:
-    assert paired(messages) == [messages[each] for each in kept]
+    assert drop_unpaired(messages) == [messages[each] for each in kept]
 
 
 def filled() -> list[LLMMessage]:

@@ -9,7 +9,7 @@ import string
 
 import pytest
 
-from upcall.agents.merging import SHORTEST, cut, holds_most_of, merged
+from upcall.agents.merging import SHORTEST, cut, holds_most_of, merge_messages
 
 MARK = re.compile(r"\n\[\.\.\. (\d+) of (\d+) characters are left out here \.\.\.\]\n")
 LEFT_OUT = re.compile(r"^\[the (\d+) oldest clarifications are left out here: room is for (\d+) characters\]$", re.M)
@@ -62,42 +62,42 @@ def test_a_limit_too_small_for_the_mark_still_gives_a_beginning_and_an_end(limit
 
 
 def test_without_clarifications_there_is_the_request_alone() -> None:
-    assert merged("Compare energy", [], 1_000) == "Compare energy"
+    assert merge_messages("Compare energy", [], 1_000) == "Compare energy"
 
 
 def test_the_request_is_first_and_then_all_clarifications_oldest_first() -> None:
     """S3-28, S3-36."""
-    assert merged("Compare energy", ["Where? - Japan", "When? - 2030"], 1_000) == (
+    assert merge_messages("Compare energy", ["Where? - Japan", "When? - 2030"], 1_000) == (
         "Compare energy\nWhere? - Japan\nWhen? - 2030"
     )
 
 
 def test_what_fits_as_a_whole_is_whole_however_it_is_shared_out() -> None:
     said = ["a" * 10, "b" * 880]
-    assert merged("c" * 100, said, 992) == "\n".join(["c" * 100, *said])
+    assert merge_messages("c" * 100, said, 992) == "\n".join(["c" * 100, *said])
 
 
 def test_the_latest_answer_is_whole_where_it_fits_beside_the_request() -> None:
-    shown = merged("r" * 100, ["o" * 800, "n" * 600], 1_000)
+    shown = merge_messages("r" * 100, ["o" * 800, "n" * 600], 1_000)
     assert shown.endswith("\n" + "n" * 600)
     assert "oooo" in shown
     assert MARK.search(shown)
 
 
 def test_a_giant_latest_answer_leaves_room_for_those_before_it() -> None:
-    shown = merged("Compare energy", ["Where? - Japan", "When? - 2030", "n" * 50_000], 1_000)
+    shown = merge_messages("Compare energy", ["Where? - Japan", "When? - 2030", "n" * 50_000], 1_000)
     assert shown.startswith("Compare energy\nWhere? - Japan\nWhen? - 2030\nnnn")
     assert len(shown) <= 1_000
 
 
 def test_a_single_giant_answer_has_all_the_room() -> None:
-    shown = merged("Compare energy", ["n" * 50_000], 1_000)
+    shown = merge_messages("Compare energy", ["n" * 50_000], 1_000)
     assert shown.startswith("Compare energy\nnnn")
     assert 990 <= len(shown) <= 1_000
 
 
 def test_a_giant_request_keeps_half_and_the_latest_answers_have_the_rest() -> None:
-    shown = merged("r" * 50_000, ["Where? - Japan", "n" * 400], 1_000)
+    shown = merge_messages("r" * 50_000, ["Where? - Japan", "n" * 400], 1_000)
     assert shown.endswith("\nWhere? - Japan\n" + "n" * 400)
     assert 500 <= shown.count("r") <= 600
     assert len(shown) <= 1_000
@@ -106,7 +106,7 @@ def test_a_giant_request_keeps_half_and_the_latest_answers_have_the_rest() -> No
 def test_what_is_left_out_is_said_in_its_place_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     said = [f"answer {number} " + "x" * 290 for number in range(10)]
     with caplog.at_level(logging.WARNING, "upcall"):
-        shown = merged("Compare energy", said, 1_000)
+        shown = merge_messages("Compare energy", said, 1_000)
     request, note, *kept = shown.split("\n")
     assert (request, note) == (
         "Compare energy",
@@ -118,7 +118,7 @@ def test_what_is_left_out_is_said_in_its_place_and_logged(caplog: pytest.LogCapt
 
 @pytest.mark.parametrize("limit", [0, 1, 100, 300])
 def test_the_latest_answer_is_there_even_where_there_is_no_room(limit: int) -> None:
-    shown = merged("r" * 5_000, ["o" * 5_000, "n" * 5_000], limit)
+    shown = merge_messages("r" * 5_000, ["o" * 5_000, "n" * 5_000], limit)
     assert "nnn" in shown
     assert "ooo" not in shown
     assert len(shown) <= limit + SHORTEST + 3 * LONGEST_MARK
@@ -127,7 +127,7 @@ def test_the_latest_answer_is_there_even_where_there_is_no_room(limit: int) -> N
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_was_said_the_result_is_bounded(seed: int) -> None:
     request, said, limit = case(seed)
-    shown = merged(request, said, limit)
+    shown = merge_messages(request, said, limit)
     note = LEFT_OUT.search(shown)
     assert len(shown) <= limit + (len(note[0]) + 1 if note else 0)
 
@@ -135,7 +135,7 @@ def test_whatever_was_said_the_result_is_bounded(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_was_said_the_request_keeps_its_share(seed: int) -> None:
     request, said, limit = case(seed)
-    shown = merged(request, said, limit)
+    shown = merge_messages(request, said, limit)
     if len(request) <= limit // 2:
         assert shown.startswith(request)
     else:
@@ -146,7 +146,7 @@ def test_whatever_was_said_the_request_keeps_its_share(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_was_said_the_newest_clarifications_win(seed: int) -> None:
     request, said, limit = case(seed)
-    shown = merged(request, said, limit)
+    shown = merge_messages(request, said, limit)
     note = LEFT_OUT.search(shown)
     left_out = int(note[1]) if note else 0
     present = [line[:50] in shown for line in said]
@@ -159,7 +159,7 @@ def test_whatever_was_said_the_newest_clarifications_win(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_is_cut_without_a_mark(seed: int) -> None:
     request, said, limit = case(seed)
-    shown = merged(request, said, limit)
+    shown = merge_messages(request, said, limit)
     if not MARK.search(shown) and not LEFT_OUT.search(shown):
         assert shown == "\n".join([request, *said])
     else:

@@ -33,7 +33,7 @@ from pydantic import BaseModel
 
 from upcall.agents import PausableAgent
 from upcall.autogen.concurrency import interruptions
-from upcall.autogen.messages import OUTCOME, path_of
+from upcall.autogen.messages import OUTCOME, event_path
 from upcall.errors import (
     AgentFailed,
     ConfigurationError,
@@ -465,7 +465,7 @@ async def test_nested_events_come_with_their_path_in_the_order_of_each_agent() -
     with script(lead=[BOTH, "done"], coder=[Call("note"), "coded"], tester=[Call("note"), "tested"]) as client:
         rest = await say(team(client, tools=[Counted().note]), "Build it")
     for path in ("lead/coder", "lead/tester"):
-        kinds = [type(event) for event in rest.events if "/".join(path_of(event)) == path]
+        kinds = [type(event) for event in rest.events if "/".join(event_path(event)) == path]
         assert kinds == [ToolCallRequestEvent, ToolCallExecutionEvent, TextMessage]
 
 

@@ -11,7 +11,7 @@ import pytest
 from conversation import HANG_GUARD
 from pydantic import BaseModel
 
-from upcall.agents.parse_output import UnreadableReply, read_reply, schema_text
+from upcall.agents.parse_output import UnreadableReply, parse_reply, schema_text
 from upcall.research.reports import Report
 from upcall.runs.outputs import AmbiguityCheck, Classification
 from upcall.runs.plan import Plan
@@ -28,7 +28,7 @@ class Point(BaseModel):
 
 def problem(text: str, kind: type[BaseModel] = Classification) -> str:
     with pytest.raises(UnreadableReply) as refused:
-        read_reply(text, kind)
+        parse_reply(text, kind)
     return str(refused.value)
 
 
@@ -68,33 +68,33 @@ def problem(text: str, kind: type[BaseModel] = Classification) -> str:
 )
 def test_an_object_is_found_whole_fenced_and_in_prose(text: str) -> None:
     """S0-63"""
-    assert read_reply(text, Classification).intent == "coding"
+    assert parse_reply(text, Classification).intent == "coding"
 
 
 def test_of_two_objects_the_first_counts() -> None:
-    assert read_reply(f"{GOOD}\n{OTHER}", Classification).intent == "coding"
+    assert parse_reply(f"{GOOD}\n{OTHER}", Classification).intent == "coding"
 
 
 def test_of_two_objects_the_one_that_fits_counts() -> None:
     """S0-63"""
-    assert read_reply(f'{{"tool": "search"}} {GOOD}', Classification).intent == "coding"
+    assert parse_reply(f'{{"tool": "search"}} {GOOD}', Classification).intent == "coding"
 
 
 def test_a_fenced_object_counts_before_one_in_prose() -> None:
-    assert read_reply(f"Not {OTHER} but\n```json\n{GOOD}\n```", Classification).intent == "coding"
+    assert parse_reply(f"Not {OTHER} but\n```json\n{GOOD}\n```", Classification).intent == "coding"
 
 
 def test_an_object_in_prose_counts_where_the_fenced_one_does_not_fit() -> None:
-    assert read_reply(f'```json\n{{"name": "x"}}\n```\n{GOOD}', Classification).intent == "coding"
+    assert parse_reply(f'```json\n{{"name": "x"}}\n```\n{GOOD}', Classification).intent == "coding"
 
 
 def test_a_broken_object_is_mended_by_a_second_one() -> None:
-    assert read_reply(f'{{"intent": "meta", }} I mean {GOOD}', Classification).intent == "coding"
+    assert parse_reply(f'{{"intent": "meta", }} I mean {GOOD}', Classification).intent == "coding"
 
 
 def test_a_fence_inside_a_text_is_text() -> None:
     text = '{"summary": "Run\n```json\n{\\"summary\\": 1}\n```"}'
-    assert read_reply(text, Report).summary.endswith('{"summary": 1}\n```')
+    assert parse_reply(text, Report).summary.endswith('{"summary": 1}\n```')
 
 
 @pytest.mark.parametrize("key", ["result", "Response", "OUTPUT", "answer", "data", "classification", "Classification"])
@@ -102,8 +102,8 @@ def test_a_fence_inside_a_text_is_text() -> None:
 def test_an_object_inside_a_key_that_only_names_it_is_found(key: str, inner: object) -> None:
     """S0-63"""
     text = json.dumps({key: inner})
-    assert read_reply(text, Classification).intent == "coding"
-    assert read_reply(f"Here: {text}", Classification).intent == "coding"
+    assert parse_reply(text, Classification).intent == "coding"
+    assert parse_reply(f"Here: {text}", Classification).intent == "coding"
 
 
 @pytest.mark.parametrize(
@@ -120,14 +120,14 @@ def test_an_object_inside_a_key_that_only_names_it_is_found(key: str, inner: obj
 )
 def test_an_object_among_other_things_is_not_the_reply(text: str) -> None:
     with pytest.raises(UnreadableReply):
-        read_reply(text, Point)
+        parse_reply(text, Point)
 
 
 def test_a_field_is_never_taken_for_a_wrapper() -> None:
     class Answered(BaseModel):
         answer: dict[str, int]
 
-    assert read_reply('{"answer": {"answer": 1}}', Answered).answer == {"answer": 1}
+    assert parse_reply('{"answer": {"answer": 1}}', Answered).answer == {"answer": 1}
 
 
 def test_what_is_wrong_inside_a_wrapper_is_named_as_if_it_stood_alone() -> None:
@@ -141,12 +141,12 @@ def test_thoughts_are_no_reply(text: str) -> None:
 
 def test_a_tag_of_thoughts_inside_a_text_is_text() -> None:
     text = json.dumps({"summary": "Write </think> {x} after <think>."})
-    assert read_reply(text, Report).summary == "Write </think> {x} after <think>."
+    assert parse_reply(text, Report).summary == "Write </think> {x} after <think>."
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
 def test_what_is_no_number_counts_as_left_out(number: str) -> None:
-    assert read_reply(f'{{"intent": "meta", "meta_response": {number}}}', Classification).meta_response is None
+    assert parse_reply(f'{{"intent": "meta", "meta_response": {number}}}', Classification).meta_response is None
     assert problem(f'{{"title": {number}, "sections": ["A"]}}', Plan) == "title: Field required"
 
 
@@ -157,7 +157,7 @@ def test_what_is_no_number_counts_as_left_out(number: str) -> None:
 )
 def test_a_part_of_an_object_is_never_the_reply(text: str) -> None:
     with pytest.raises(UnreadableReply):
-        read_reply(text, Point)
+        parse_reply(text, Point)
 
 
 @pytest.mark.parametrize("text", ["", " ", "null", "true", "42", '"text"', "[]", "[1, 2]", "No idea.", "}"], ids=repr)
@@ -251,7 +251,7 @@ def test_a_huge_reply_does_not_hold_up_the_others(text: str) -> None:
 
 def test_a_huge_object_is_read() -> None:
     summary = "word " * 400_000
-    assert len(read_reply(json.dumps({"summary": summary}), Report).summary) == len(summary) - 1
+    assert len(parse_reply(json.dumps({"summary": summary}), Report).summary) == len(summary) - 1
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -262,7 +262,7 @@ def test_whatever_a_model_writes_nothing_but_an_unreadable_reply_is_raised(seed:
     for _ in range(200):
         text = "".join(rng.choices(pieces, k=rng.randint(1, 20)))
         with contextlib.suppress(UnreadableReply):
-            read_reply(text, Classification)
+            parse_reply(text, Classification)
 
 
 def test_the_schema_in_a_prompt_is_json_and_readable() -> None:

@@ -45,7 +45,7 @@ from upcall.agents import PausableAgent
 from upcall.agents.ask_user import HINT
 from upcall.agents.structured import Thread
 from upcall.agents.turns import Turn
-from upcall.autogen.messages import OUTCOME, OUTPUT, answering, questions_in
+from upcall.autogen.messages import OUTCOME, OUTPUT, answer_message, message_questions
 from upcall.errors import (
     AgentFailed,
     ConfigurationError,
@@ -628,7 +628,7 @@ async def test_an_answer_that_cannot_be_read_does_not_lose_the_messages_beside_i
 
 
 async def test_an_answer_to_somebody_elses_question_is_only_read() -> None:
-    stray = answering([Answer(question_id="other", text="Django")], target="coder")
+    stray = answer_message([Answer(question_id="other", text="Django")], target="coder")
     with ScriptedModelClient([ASK, "Built."]) as client:
         agent = coder(client)
         rest = await say(agent, "Build it")
@@ -1196,4 +1196,4 @@ async def test_run_and_on_messages_work_as_for_any_autogen_agent() -> None:
         agent = coder(client)
         assert (await agent.run(task="Hi")).messages[-1].to_text() == "Hello."
         paused = await agent.run(task="Build it")
-    assert len(questions_in(paused.messages[-1])) == 1
+    assert len(message_questions(paused.messages[-1])) == 1

@@ -22,7 +22,7 @@ from seed_texts import AMBIGUITY
 
 from upcall.agents import Planner
 from upcall.agents.planner import UNREADABLE, PlannerState
-from upcall.autogen.messages import PLAN, answering, questions_in
+from upcall.autogen.messages import PLAN, answer_message, message_questions
 from upcall.errors import ModelAuthenticationError, ModelError, ModelNotFound, ModelUnavailable
 from upcall.function_blocks import ClarifierConfig
 from upcall.prompts import ToolInfo
@@ -65,9 +65,9 @@ async def turn(agent: Planner, *messages: BaseChatMessage) -> HandoffMessage:
 
 def reply_to(asked: HandoffMessage, given: Mapping[str, str]) -> HandoffMessage:
     """The human's answers, by words of the questions in `asked`; what is left out stays open."""
-    questions = questions_in(asked)
+    questions = message_questions(asked)
     by_id = {each.id: value for words, value in given.items() for each in questions if words in each.question}
-    return answering(match_answers(by_id, questions), target=asked.source, questions=questions)
+    return answer_message(match_answers(by_id, questions), target=asked.source, questions=questions)
 
 
 def plan_in(message: BaseChatMessage) -> ReviewedPlan:
@@ -101,7 +101,7 @@ def reviewing(client: ScriptedModelClient, **options: Any) -> Planner:
 def said_of(rest: Rest, said: str | Answer) -> HandoffMessage:
     """What the user says of the plan that is shown, as the planner gets it."""
     given = match_answers(said, rest.questions)
-    return answering(given, target=rest.message.source, questions=rest.questions)
+    return answer_message(given, target=rest.message.source, questions=rest.questions)
 
 
 async def review(client: ScriptedModelClient, *said: str | Answer, **options: Any) -> list[Rest]:
@@ -250,7 +250,7 @@ async def test_all_aspects_are_asked_about_at_once() -> None:
     """S3-01, S3-06 to S3-15, S3-19, S3-20, S3-25: the example of the seed."""
     with ScriptedModelClient([AMBIGUITY]) as client:
         message = await turn(Planner(client), TASK)
-    first, second = questions_in(message)
+    first, second = message_questions(message)
     assert message.target == "user"
     assert (first.header, first.question, first.context) == ("search_scope", SCOPE, "The search scope is unclear")
     assert (second.header, second.question, second.context) == (
@@ -294,7 +294,7 @@ async def test_partial_answers_keep_the_rest_open(order: tuple[str, str]) -> Non
         agent = Planner(client)
         asked = await turn(agent, TASK)
         rest = await turn(agent, reply_to(asked, {order[0]: given[order[0]]}))
-        assert [order[1] in question.question for question in questions_in(rest)] == [True]
+        assert [order[1] in question.question for question in message_questions(rest)] == [True]
         assert len(client.requests) == 1
         agent = await carried(agent, Planner(client))
         message = await turn(agent, reply_to(rest, {order[1]: given[order[1]]}))
@@ -333,7 +333,7 @@ async def test_an_answer_to_the_planner_is_never_read_as_a_command(word: str) ->
 async def test_what_other_agents_asked_is_part_of_the_request() -> None:
     """X11: the planner sees the whole dialog."""
     asked = Question(question="Which countries?", path=("clarifier",))
-    answer = answering(match_answers("Japan", [asked]), target="clarifier", questions=[asked])
+    answer = answer_message(match_answers("Japan", [asked]), target="clarifier", questions=[asked])
     with ScriptedModelClient([CLEAR, PLAN_REPLY]) as client:
         await turn(Planner(client), TASK, answer)
     assert all("Which countries? - Japan" in request.system for request in client.requests)
@@ -342,11 +342,11 @@ async def test_what_other_agents_asked_is_part_of_the_request() -> None:
 async def test_what_was_answered_is_not_asked_again() -> None:
     """X11: whoever asked it, and whatever the model says"""
     asked = Question(question="how would you like the results formatted?", path=("clarifier",))
-    answer = answering(match_answers("as a table", [asked]), target="clarifier", questions=[asked])
+    answer = answer_message(match_answers("as a table", [asked]), target="clarifier", questions=[asked])
     with ScriptedModelClient([AMBIGUITY, AMBIGUITY, PLAN_REPLY]) as client:
         agent = Planner(client)
         message = await turn(agent, TASK, answer)
-        assert [question.question for question in questions_in(message)] == [SCOPE]
+        assert [question.question for question in message_questions(message)] == [SCOPE]
         message = await turn(agent, reply_to(message, {"documents": "1"}))
     assert message.target == "lead"
 
@@ -354,7 +354,7 @@ async def test_what_was_answered_is_not_asked_again() -> None:
 async def test_a_question_that_the_check_holds_twice_is_asked_once() -> None:
     details = json.loads(aspect("Which year?"))["ambiguity_details"]
     with ScriptedModelClient([json.dumps({"needs_clarification": True, "ambiguity_details": details * 2})]) as client:
-        assert len(questions_in(await turn(Planner(client), TASK))) == 1
+        assert len(message_questions(await turn(Planner(client), TASK))) == 1
 
 
 async def test_the_texts_of_a_stock_user_proxy_answer_one_question_after_the_other() -> None:
@@ -362,7 +362,7 @@ async def test_the_texts_of_a_stock_user_proxy_answer_one_question_after_the_oth
         agent = Planner(client)
         await turn(agent, TASK)
         rest = await turn(agent, HandoffMessage(source="user", target="planner", content="recent_documents"))
-        assert ["format" in question.question for question in questions_in(rest)] == [True]
+        assert ["format" in question.question for question in message_questions(rest)] == [True]
         await turn(agent, HandoffMessage(source="user", target="planner", content="3"))
     assert f"{SCOPE} - recent_documents" in client.requests[2].system
     assert f"{FORMAT} - bullet_points" in client.requests[2].system
@@ -409,7 +409,7 @@ async def test_each_kind_of_ambiguity_is_looked_for_and_asked_about(words: str, 
         message = await turn(Planner(client), TextMessage(source="user", content=request_))
     assert words in client.requests[0].system
     assert request_ in client.requests[0].system
-    assert [each.question for each in questions_in(message)] == [question]
+    assert [each.question for each in message_questions(message)] == [question]
 
 
 async def test_the_check_is_told_not_to_be_over_cautious() -> None:
@@ -470,7 +470,7 @@ BROKEN: list[Any] = [
 async def test_a_check_that_cannot_be_read_is_repaired_once(broken: Reply) -> None:
     with ScriptedModelClient([broken, AMBIGUITY]) as client:
         message = await turn(Planner(client), TASK)
-    assert len(questions_in(message)) == 2
+    assert len(message_questions(message)) == 2
 
 
 @pytest.mark.parametrize("broken", BROKEN)
@@ -497,7 +497,7 @@ async def test_a_check_is_made_again_where_the_server_was_down_for_the_plan_too(
         with pytest.raises(ModelUnavailable):
             await turn(agent, TASK)
         message = await turn(await carried(agent, Planner(client)))
-    assert len(questions_in(message)) == 2
+    assert len(message_questions(message)) == 2
 
 
 @pytest.mark.parametrize("broken", BROKEN)

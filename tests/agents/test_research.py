@@ -20,8 +20,8 @@ from reportlab.pdfgen.canvas import Canvas
 from scenario import CLEAR, upcall
 
 from upcall.research.markdown import UNVERIFIED
-from upcall.research.quotes import normalised
-from upcall.research.sources.fences import shown_in
+from upcall.research.quotes import normalise
+from upcall.research.sources.fences import parse_fenced
 from upcall.testing import Call, Calls, LoopbackServer, Reply, Request
 
 TASK = "Compare what the archive says of four books, and write a page about it"
@@ -141,7 +141,7 @@ class Model:
         read = 3 if book == "Lantern" else 2
         if len(results) < read:
             wanted = f"The {edition} edition of {book}"
-            (name,) = (each.ref for each in shown_in(results[0]) if wanted in normal(each.text))
+            (name,) = (each.ref for each in parse_fenced(results[0]) if wanted in normal(each.text))
             return Call("read_document", {"name": name, "start": 1})
         said = re.search(rf"The {edition} edition of {book} sold (\d+)", normal(results[-1]))
         assert said is not None
@@ -208,7 +208,7 @@ def test_an_archive_is_researched_into_a_report_whose_citations_hold(tmp_path: P
     assert [int(number) for number, *_ in cited] == [1, 2, 3, 4]
     assert [Path(name).suffix for _, name, _, _ in cited] == [".html", ".docx", ".pdf", ".py"]
     for number, name, _, quote in cited:
-        assert normalised(quote).rstrip(".") in normalised(documents[name]), name
+        assert normalise(quote).rstrip(".") in normalise(documents[name]), name
         assert f"[{number}]" in sections
     assert f"It was the best of its year {UNVERIFIED}." in sections
     assert "the best book of its year" not in sources.partition("Left open:")[0]

@@ -25,7 +25,7 @@ from places import ROOT
 
 from upcall import HumanProxyAgent, PausableAgent, Run, RunStatus, Settings, Upcall, UserInputRequired
 from upcall.agents.ask_user import ASK_USER, HINT
-from upcall.autogen.messages import CLARIFICATIONS, answering, path_of, questions_in, questions_of
+from upcall.autogen.messages import CLARIFICATIONS, answer_message, event_path, event_questions, message_questions
 from upcall.errors import AnswerRefused
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import MAX_QUESTION_CHARS, Question
@@ -189,9 +189,9 @@ async def test_an_agent_that_asks_can_be_used_alone() -> None:
     with ScriptedModelClient([ASK, "Built."]) as client:
         first = coder(client)
         paused = await first.run(task=TASK)
-        (question,) = questions_in(paused.messages[-1])
+        (question,) = message_questions(paused.messages[-1])
         again = await carried(first, coder(client))
-        answer = answering([Answer(question_id=question.id, text="Express")], target="coder")
+        answer = answer_message([Answer(question_id=question.id, text="Express")], target="coder")
         assert (await say(again, answer)).text == "Built."
 
 
@@ -225,7 +225,7 @@ async def test_the_event_and_the_message_that_ask_hold_the_question_for_richer_i
     (event,) = rest.told(UserInputRequestedEvent)
     for asked in (event, rest.message):
         assert json.loads(asked.metadata[CLARIFICATIONS]) == [CLARIFICATION]
-    assert path_of(event) == ("lead", "coder")
+    assert event_path(event) == ("lead", "coder")
 
 
 def test_what_is_not_said_has_the_defaults_of_the_seed_and_no_context() -> None:
@@ -476,7 +476,7 @@ async def test_a_consumer_of_the_stream_asks_where_the_event_comes_and_resumes_b
         while True:
             async for update in stream:
                 if isinstance(update, UserInputRequestedEvent):
-                    (question,) = questions_of(update)
+                    (question,) = event_questions(update)
                     shown.append(f"{question.question}\nYour answer: ")
                     given[update.request_id] = "Express"
                 elif isinstance(update, Run):
@@ -558,7 +558,7 @@ def test_a_run_that_waits_for_nobody_requires_no_action(status: RunStatus, shown
 
 
 def should_ask_user(message: BaseChatMessage) -> bool:
-    return bool(questions_in(message))
+    return bool(message_questions(message))
 
 
 @pytest.mark.parametrize(

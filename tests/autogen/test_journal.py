@@ -34,7 +34,7 @@ from places import SUPPORT
 
 from upcall import Answer, Outcome, Run, RunStatus, Upcall, UserInputRequired, idempotency_key, idempotent
 from upcall.agents import PausableAgent
-from upcall.autogen.group_chats import keep_turns
+from upcall.autogen.group_chats import make_resumable
 from upcall.autogen.journal import SECONDS_NOTED, SECONDS_WITHOUT_DOUBT, Journal
 from upcall.errors import RunConflict, SchemaMismatch, StoreUnavailable
 from upcall.runs.checkpoint import Checkpoint
@@ -423,7 +423,7 @@ def test_a_team_with_a_journal_dumps_as_it_was_made() -> None:
         agent = AssistantAgent("solo", client, tools=[noted])
         return SelectorGroupChat([agent, AssistantAgent("other", client)], client, name="crew")
 
-    assert keep_turns(make()).dump_component() == make().dump_component()
+    assert make_resumable(make()).dump_component() == make().dump_component()
 
 
 async def test_the_log_of_a_run_has_no_word_of_what_was_said(tmp_path: Path) -> None:
@@ -467,7 +467,7 @@ async def test_no_reply_is_written_behind_the_checkpoint_that_ends_its_journal(t
         time.sleep(2 * SECONDS_NOTED)  # Its time to be written comes in the next passes of the loop.
         for _ in range(passes):
             await asyncio.sleep(0)
-        await kept.hold()
+        await kept.stop_writing()
         stored[0] = await store.save(stored[0], stored[0].run, Checkpoint())
         await asyncio.sleep(2 * SECONDS_NOTED)
         assert await store.journal(stored[0].run.id) == {}, passes

@@ -19,8 +19,8 @@ from conversation import soon
 
 from upcall import HumanProxyAgent, RunStatus, Upcall
 from upcall.agents import NestedTeam, PausableAgent
-from upcall.autogen.group_chats import WAITING, keep_turns
-from upcall.autogen.messages import answering, questions_in
+from upcall.autogen.group_chats import WAITING, make_resumable
+from upcall.autogen.messages import answer_message, message_questions
 from upcall.questions.answer import Answer
 from upcall.testing import Call, LoopbackServer, Reply, ScriptedModelClient
 from upcall.testing.model import MODEL_INFO
@@ -45,13 +45,13 @@ def ours(answer: str) -> UserProxyAgent:
 def round_robin(client: ChatCompletionClient, user: UserProxyAgent) -> Team:
     """The user is last in the round, and would hear the question after the tester."""
     members = [worker("coder", client), worker("tester", client), user]
-    return keep_turns(RoundRobinGroupChat(members, max_turns=2), live=True)
+    return make_resumable(RoundRobinGroupChat(members, max_turns=2), live=True)
 
 
 def selector(client: ChatCompletionClient, user: UserProxyAgent) -> Team:
     members = [worker("coder", client), worker("tester", client), user]
     team = SelectorGroupChat(members, client, selector_prompt="Select: {participants}", max_turns=2)
-    return keep_turns(team, live=True)
+    return make_resumable(team, live=True)
 
 
 def swarm(client: ChatCompletionClient, user: UserProxyAgent) -> Team:
@@ -61,7 +61,7 @@ def swarm(client: ChatCompletionClient, user: UserProxyAgent) -> Team:
 
 
 def magentic(client: ChatCompletionClient, user: UserProxyAgent) -> Team:
-    return keep_turns(
+    return make_resumable(
         MagenticOneGroupChat([worker("coder", client), worker("tester", client), user], client), live=True
     )
 
@@ -124,11 +124,11 @@ async def test_upcall_takes_a_live_team_and_asks_nobody_at_the_prompt() -> None:
 async def test_a_team_without_a_user_stops_with_the_question_and_goes_on_when_it_is_run_with_the_answer() -> None:
     with ScriptedModelClient({"You are the coder": CODER, "You are the tester": TESTER}) as client:
         members = [worker("coder", client), worker("tester", client)]
-        team = keep_turns(RoundRobinGroupChat(members, max_turns=2))
+        team = make_resumable(RoundRobinGroupChat(members, max_turns=2))
         stopped = await team.run(task="Build it")
         assert stopped.stop_reason == WAITING
-        (question,) = questions_in(stopped.messages[-1])
-        ended = await team.run(task=answering([Answer(question_id=question.id, text="Express")], target="coder"))
+        (question,) = message_questions(stopped.messages[-1])
+        ended = await team.run(task=answer_message([Answer(question_id=question.id, text="Express")], target="coder"))
     assert ended.messages[-1].to_text() == "Tested."
 
 
@@ -146,7 +146,7 @@ async def test_a_dumped_team_is_loaded_pauses_and_resumes(nested: bool, tmp_path
         crew: Team = RoundRobinGroupChat([worker("coder", client), worker("tester", client)], name="crew", max_turns=2)
         if nested:
             crew = RoundRobinGroupChat([worker("lead", client, agents=[NestedTeam(crew)])], max_turns=1)
-        dumped = json.dumps(keep_turns(crew).dump_component().model_dump(mode="json"))
+        dumped = json.dumps(make_resumable(crew).dump_component().model_dump(mode="json"))
         assert "sk-secret" not in dumped
 
         def app() -> Upcall:

@@ -78,7 +78,7 @@ async def to_the_end(app: Upcall) -> Run:
             await app.start(TASKS[0])
         elif runs[0].status is RunStatus.AWAITING_CLARIFICATION:
             await app.answer(runs[0].id, "FastAPI")
-        elif not runs[0].over:
+        elif not runs[0].is_final:
             await app.resume(runs[0].id)
     return (await app.list())[0]
 

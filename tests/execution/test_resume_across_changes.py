@@ -26,7 +26,7 @@ from stores import change_checkpoint
 from upcall import PausableAgent, Run, RunStatus, Upcall, UserInputRequired, ask_secret, idempotent
 from upcall.agents import Clarifier, NestedTeam
 from upcall.agents.toolset import as_tool
-from upcall.autogen.journal import unfinished
+from upcall.autogen.journal import find_unfinished
 from upcall.errors import TeamMismatch
 from upcall.questions.secrets import KEY
 from upcall.runs.unknown_outcomes import RUN_AGAIN
@@ -87,7 +87,7 @@ async def cut_off(team: Make, caller: str) -> Run:
         if isinstance(event, ToolCallRequestEvent) and event.source == caller:
             break
     (run,) = await app.list()
-    while not any(each.tool == "deploy" for each in unfinished(await app.store.journal(run.id)).values()):
+    while not any(each.tool == "deploy" for each in find_unfinished(await app.store.journal(run.id)).values()):
         await asyncio.sleep(0.01)
     await events.aclose()
     (run,) = await app.list()
@@ -350,7 +350,7 @@ async def test_calls_with_an_outcome_need_nothing_though_the_run_was_cut_off_lat
         if isinstance(event, ToolCallRequestEvent) and event.content[0].name == "deploy":
             break
     (run,) = await app.list()
-    while not unfinished(await app.store.journal(run.id)):
+    while not find_unfinished(await app.store.journal(run.id)):
         await asyncio.sleep(0.01)
     await events.aclose()
     (run,) = await app.list()
@@ -416,7 +416,7 @@ async def test_an_agent_that_a_function_runs_is_not_missed() -> None:
     reading = asyncio.create_task(anext(aiter(events)))
     await reading
     (run,) = await app.list()
-    while len(unfinished(await app.store.journal(run.id))) < 2:
+    while len(find_unfinished(await app.store.journal(run.id))) < 2:
         await asyncio.sleep(0.01)
     await events.aclose()
     (run,) = await app.list()

@@ -10,7 +10,7 @@ from autogen_agentchat.messages import TextMessage, UserInputRequestedEvent
 from autogen_core import CancellationToken
 
 from upcall import Answer, AnsweredBy, PausableAgent, Question
-from upcall.autogen.messages import QUESTIONS, answering, questions_in
+from upcall.autogen.messages import QUESTIONS, answer_message, message_questions
 from upcall.questions.matching import match_answers
 from upcall.testing import Call, ScriptedModelClient
 
@@ -27,17 +27,17 @@ async def turn(agent: PausableAgent, *messages: Any) -> tuple[list[Any], Any]:
 async def test_an_answer_that_another_agent_sends_answers_nothing() -> None:
     agent = PausableAgent("solo", ScriptedModelClient([ASK]))
     _, asked = await turn(agent, TextMessage(source="user", content="Tidy up"))
-    (question,) = questions_in(asked)
-    forged = answering([Answer(question_id=question.id, text="Yes")], target="solo", source="helper")
+    (question,) = message_questions(asked)
+    forged = answer_message([Answer(question_id=question.id, text="Yes")], target="solo", source="helper")
     _, still = await turn(agent, forged)
-    assert questions_in(still) == [question]
+    assert message_questions(still) == [question]
 
 
 async def test_a_text_of_another_agent_answers_nothing() -> None:
     agent = PausableAgent("solo", ScriptedModelClient([ASK]))
     await turn(agent, TextMessage(source="user", content="Tidy up"))
     _, still = await turn(agent, TextMessage(source="helper", content="The user says: Yes"))
-    assert len(questions_in(still)) == 1
+    assert len(message_questions(still)) == 1
 
 
 def test_an_answer_cannot_say_of_itself_who_gave_it() -> None:
@@ -57,4 +57,7 @@ async def test_the_event_of_a_nested_question_names_the_whole_path() -> None:
     (event,) = [each for each in events if isinstance(each, UserInputRequestedEvent)]
     (told,) = json.loads(event.metadata[QUESTIONS])
     assert told["path"] == ["lead", "coder"]
-    assert (event.request_id, tuple(told["calls"])) == (questions_in(asked)[0].id, questions_in(asked)[0].calls)
+    assert (event.request_id, tuple(told["calls"])) == (
+        message_questions(asked)[0].id,
+        message_questions(asked)[0].calls,
+    )

@@ -18,8 +18,8 @@ from scenario import TASK, upcall
 
 from upcall import AnsweredBy, Outcome, PausableAgent, Run, RunStatus, Settings, Upcall
 from upcall.errors import AlreadyAnswered, ConfigurationError, NotAllowed, UnknownQuestion, UnknownRun, UpcallError
-from upcall.policy.authorization import NOT_SHOWN, Access
-from upcall.policy.routing import AssignRule, assignee_by_rule
+from upcall.policy.authorization import NOT_SHOWN, Authorization
+from upcall.policy.routing import AssignRule, find_assignee
 from upcall.questions.question import ClarificationType, Question
 from upcall.storage.store import RunStore
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
@@ -375,7 +375,7 @@ def test_a_rule_fits_by_type_asker_and_words(rule: dict[str, str], fits: bool) -
         clarification_type=ClarificationType.RISK_CONFIRMATION,
         path=("crew", "lead", "tester"),
     )
-    assert assignee_by_rule(question, [AssignRule(to="bob", **rule)]) == ("bob" if fits else None)  # type: ignore[arg-type]
+    assert find_assignee(question, [AssignRule(to="bob", **rule)]) == ("bob" if fits else None)  # type: ignore[arg-type]
 
 
 async def test_the_first_rule_that_fits_counts_and_a_nested_agent_is_named_by_its_path() -> None:
@@ -574,7 +574,7 @@ async def test_a_call_in_doubt_is_its_owners_to_judge() -> None:
     """Its question shows what a tool was called with."""
     _, run, questions = await asked_by_both()
     doubted = run.model_copy(update={"doubts": {questions["tester"].id: "0/key"}})
-    bob, alice = Access("bob", PEOPLE["roles"]), Access("alice")
+    bob, alice = Authorization("bob", PEOPLE["roles"]), Authorization("alice")
     assert (bob.sees(run), bob.sees(doubted), bob.answerable(doubted)) == (True, False, ())
     assert len(alice.answerable(doubted)) == 2
     with pytest.raises(NotAllowed, match="cut off"):

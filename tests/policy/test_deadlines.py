@@ -30,10 +30,10 @@ from cryptography.fernet import Fernet
 from scenario import TASK, script, upcall
 
 from upcall import AnsweredBy, Outcome, PausableAgent, Question, Run, RunStatus, Settings, Upcall, identity
-from upcall.autogen.messages import answers_in, asking, questions_of
+from upcall.autogen.messages import event_questions, message_answers, question_message
 from upcall.errors import AlreadyAnswered, ConfigurationError, NotAllowed, QuestionExpired, RunNotWaiting, UpcallError
-from upcall.policy.deadlines import EXPIRED, EXPIRY, OVERDUE, REMINDED, what_now
-from upcall.setting_types import seconds_of
+from upcall.policy.deadlines import EXPIRED, EXPIRY, OVERDUE, REMINDED, explain_lapsed
+from upcall.setting_types import parse_seconds
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
 from upcall.testing.server import LoopbackServer
 
@@ -113,7 +113,7 @@ async def test_the_event_that_tells_of_the_question_has_its_time(clock: Clock) -
     solo = Solo(asks(FRAMEWORK), expires_after=60)
     items = [item async for item in solo.app.start_stream("Build it")]
     (event,) = [item for item in items if isinstance(item, UserInputRequestedEvent)]
-    assert [question.expires_at for question in questions_of(event)] == [NOON + timedelta(minutes=1)]
+    assert [question.expires_at for question in event_questions(event)] == [NOON + timedelta(minutes=1)]
 
 
 async def test_a_start_chooses_for_its_run_and_the_run_keeps_it(clock: Clock) -> None:
@@ -153,7 +153,7 @@ async def test_a_choice_that_is_none_is_refused_before_anything_is_stored(choice
     [("90", 90), ("30m", 1800), ("2h", 7200), ("3d", 259_200), ("1.5 h", 5400), ("1W", 604_800), (5, 5), (HOUR, 3600)],
 )
 def test_a_length_of_time_is_read(written: object, seconds: float) -> None:
-    assert seconds_of(written) == seconds
+    assert parse_seconds(written) == seconds
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_length_of_time_is_read(written: object, seconds: float) -> None:
 )
 def test_what_is_no_length_of_time_is_refused(written: object) -> None:
     with pytest.raises(ValueError, match="a length of time is"):
-        seconds_of(written)
+        parse_seconds(written)
 
 
 @pytest.mark.parametrize("name", ["expires_after", "on_expiry", "remind_after"])
@@ -195,10 +195,10 @@ class Patient(BaseChatAgent):
         self._asked: dict[str, Any] = {"default": default, "secret": secret}
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        if said := [answer.as_text() for message in messages for answer in answers_in(message)]:
+        if said := [answer.as_text() for message in messages for answer in message_answers(message)]:
             return Response(chat_message=TextMessage(source=self.name, content=said[0]))
         question = Question(id="own", question="Which?", expires_at=NOON + 5 * HOUR, **self._asked)
-        return Response(chat_message=asking([question], source=self.name, user_proxy="user"))
+        return Response(chat_message=question_message([question], source=self.name, user_proxy="user"))
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """It keeps nothing."""
@@ -296,7 +296,7 @@ async def test_fail_ends_the_run_as_expired_with_an_error_that_says_which_questi
     asked = await solo.app.start("Build it")
     clock.now += HOUR
     (ended,) = await solo.app.expire()
-    assert (ended.status, ended.over, ended.answers[0].outcome) == (RunStatus.EXPIRED, True, Outcome.EXPIRED)
+    assert (ended.status, ended.is_final, ended.answers[0].outcome) == (RunStatus.EXPIRED, True, Outcome.EXPIRED)
     assert f"Question {asked.questions[0].id} of solo expired: {LATE}." in str(ended.error)
     with pytest.raises(RunNotWaiting, match=f"is expired and waits for no answer. .*{LATE}"):
         await solo.app.answer(asked.id, "Express")
@@ -359,7 +359,7 @@ async def test_looking_at_a_run_changes_nothing(clock: Clock) -> None:
     asked = await solo.app.start("Build it")
     clock.now += HOUR
     assert (await solo.app.get(asked.id)) == asked
-    assert [question.id for question in asked.lapsed()] == [asked.questions[0].id]
+    assert [question.id for question in asked.list_lapsed()] == [asked.questions[0].id]
 
 
 # -- several questions ------------------------------------------------------------------------------------------------
@@ -558,7 +558,7 @@ async def test_a_late_assignee_hears_of_their_own_question_and_cannot_resume(clo
     with pytest.raises(NotAllowed):
         await app.resume(asked.id, user="bob")
     seen = await app.get(asked.id, user="bob")
-    assert what_now(seen) == [f"The time of question {by['two'].id} is over. {LATE}."]
+    assert explain_lapsed(seen) == [f"The time of question {by['two'].id} is over. {LATE}."]
     done = await app.resume(asked.id, user="alice")
     entries = [entry for entry in await app.store.log(asked.id) if entry.kind == "resumed"]
     assert (done.result, [entry.user for entry in entries]) == ("All done.", ["alice"])

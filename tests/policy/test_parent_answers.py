@@ -19,7 +19,7 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 from scenario import TASK, script
 
 from upcall import AnsweredBy, PausableAgent, Run, RunStatus, Settings, Upcall
-from upcall.autogen.messages import questions_in
+from upcall.autogen.messages import message_questions
 from upcall.testing import Call, Calls, Fail, Hang, Reply, Request, ScriptedModelClient
 
 FRAMEWORKS = ["Express", "FastAPI"]
@@ -279,6 +279,6 @@ async def test_a_state_from_before_a_look_still_loads() -> None:
     )
     response = await agent.on_messages([TextMessage(source="user", content="x")], CancellationToken())
     state = json.loads(json.dumps(await agent.save_state()))
-    assert state["frames"][0]["passed_up"] == [questions_in(response.chat_message)[0].id]
+    assert state["frames"][0]["passed_up"] == [message_questions(response.chat_message)[0].id]
     del state["frames"][0]["passed_up"]
     await agent.load_state(state)

@@ -19,9 +19,9 @@ from scenario import CLEAR, PLAN, TASK, script, upcall
 from upcall import Answer, AnsweredBy, Outcome, PausableAgent, Question, Run, RunStatus, Settings, Upcall
 from upcall.agents import NestedTeam
 from upcall.errors import AlreadyAnswered, ConfigurationError, UserInputRequired
-from upcall.policy.facts import read_facts
-from upcall.policy.resolver import Ladder, Rules, when_nobody_answers
-from upcall.questions.matching import OwnWords, read_answer
+from upcall.policy.facts import parse_facts
+from upcall.policy.resolver import AnswerResolver, ResolutionRules, answer_by_default
+from upcall.questions.matching import OwnWords, parse_answer
 from upcall.testing import Call, Calls, Fail, Reply, Request, ScriptedModelClient
 from upcall.testing.server import LoopbackServer
 
@@ -195,8 +195,8 @@ async def test_a_secret_is_given_again_to_its_own_asker_alone(monkeypatch: pytes
         return Question(question=text, secret=secret, tool=tool, path=path, calls=path)
 
     asked = question("lead", "one")
-    facts = [read_facts({"password": "swordfish"}, lambda _: "a file")]
-    ladder = Ladder(Rules(), [(asked, read_answer(asked, "hunter2"))], facts=facts)
+    facts = [parse_facts({"password": "swordfish"}, lambda _: "a file")]
+    ladder = AnswerResolver(ResolutionRules(), [(asked, parse_answer(asked, "hunter2"))], facts=facts)
     again = await ladder.answer_to(question("lead", "one"))
     assert again is not None
     assert (again.sealed, again.opened().text) == (True, "hunter2")
@@ -211,7 +211,7 @@ async def test_a_secret_is_given_again_to_its_own_asker_alone(monkeypatch: pytes
 
 
 def test_the_default_of_a_secret_question_is_no_secret() -> None:
-    assumed = when_nobody_answers(Question(question="Which account?", secret=True, default="guest"), "Nobody is there.")
+    assumed = answer_by_default(Question(question="Which account?", secret=True, default="guest"), "Nobody is there.")
     assert (assumed.outcome, assumed.text, assumed.sealed) == (Outcome.ASSUMED, "guest", False)
 
 
@@ -341,8 +341,8 @@ async def test_what_was_answered_in_the_run_comes_before_a_fact() -> None:
     ladder_facts = Settings.read(None, facts={"framework": "Express"}).standing_facts()
     said = [(earlier, Answer(question_id=earlier.id, text="Flask"))]
     new = Question(question="What framework do you want?", path=("solo",))
-    first = await Ladder(Rules(), said, facts=[ladder_facts]).answer_to(new)
-    off = await Ladder(Rules(ledger=False), said, facts=[ladder_facts]).answer_to(new)
+    first = await AnswerResolver(ResolutionRules(), said, facts=[ladder_facts]).answer_to(new)
+    off = await AnswerResolver(ResolutionRules(ledger=False), said, facts=[ladder_facts]).answer_to(new)
     assert first is not None
     assert off is not None
     assert (first.by, first.text, off.by, off.text) == (AnsweredBy.LEDGER, "Flask", AnsweredBy.FACTS, "Express")
@@ -478,7 +478,7 @@ async def test_unattended_a_risk_confirmation_waits_for_the_human() -> None:
 
 
 def test_a_risk_confirmation_that_nobody_answers_expires_and_is_no_consent() -> None:
-    answer = when_nobody_answers(Question(question="Drop it?", clarification_type="risk_confirmation"), "Too late.")
+    answer = answer_by_default(Question(question="Drop it?", clarification_type="risk_confirmation"), "Too late.")
     assert answer.outcome is Outcome.EXPIRED
     assert answer.as_text().startswith("Too late. Do not take this as consent")
 

@@ -8,7 +8,7 @@ import pytest
 
 from upcall import Question
 from upcall.policy.facts import Fact
-from upcall.policy.same_question import same_meaning
+from upcall.policy.same_question import is_same_question
 
 SAME = [
     ("Which framework should I use?", "What framework do you want?"),
@@ -87,14 +87,14 @@ def question(text: str, **fields: Any) -> Question:
 
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_these_mean_the_same(one: str, other: str) -> None:
-    assert same_meaning(question(one), question(other))
-    assert same_meaning(question(other), question(one))
+    assert is_same_question(question(one), question(other))
+    assert is_same_question(question(other), question(one))
 
 
 @pytest.mark.parametrize(("one", "other"), NOT_THE_SAME)
 def test_these_do_not(one: str, other: str) -> None:
-    assert not same_meaning(question(one), question(other))
-    assert not same_meaning(question(other), question(one))
+    assert not is_same_question(question(one), question(other))
+    assert not is_same_question(question(other), question(one))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_these_do_not(one: str, other: str) -> None:
 )
 def test_what_may_be_answered_has_to_fit(one: dict[str, Any], other: dict[str, Any], same: bool) -> None:
     first, second = question("Which framework?", **one), question("Which framework?", **other)
-    assert (same_meaning(first, second), same_meaning(second, first)) == (same, same)
+    assert (is_same_question(first, second), is_same_question(second, first)) == (same, same)
 
 
 @pytest.mark.parametrize(

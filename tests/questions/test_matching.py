@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from upcall.autogen.messages import answering, answers_in
+from upcall.autogen.messages import answer_message, message_answers
 from upcall.errors import AlreadyAnswered, AnswerError, AnswerRefused, UnknownQuestion
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.matching import AnswerValue, OwnWords, match_answers, read_answer
+from upcall.questions.matching import AnswerValue, OwnWords, match_answers, parse_answer
 from upcall.questions.question import Question
 from upcall.ui.answer_input import meant
 
@@ -126,18 +126,18 @@ def test_the_same_answer_twice_is_harmless(again: AnswerValue) -> None:
 
 @pytest.mark.parametrize("again", ["Tests, Docs", "docs,tests", ["Docs", "Tests"]], ids=repr)
 def test_the_same_choices_in_another_order_are_the_same_answer(again: AnswerValue) -> None:
-    earlier = read_answer(SEVERAL, "Tests, Docs")
+    earlier = parse_answer(SEVERAL, "Tests, Docs")
     assert match_answers({SEVERAL.id: again}, [], [earlier]) == []
 
 
 def test_the_same_words_in_another_order_are_another_answer() -> None:
     with pytest.raises(AlreadyAnswered):
-        match_answers({FREE.id: "B, not A"}, [], [read_answer(FREE, "not A, B")])
+        match_answers({FREE.id: "B, not A"}, [], [parse_answer(FREE, "not A, B")])
 
 
 @pytest.mark.parametrize("outcome", [Outcome.SKIPPED, Outcome.DECLINED], ids=["skipped twice", "declined twice"])
 def test_the_same_refusal_twice_is_harmless(outcome: Outcome) -> None:
-    earlier = read_answer(question(required=False), whole(outcome=outcome))
+    earlier = parse_answer(question(required=False), whole(outcome=outcome))
     assert match_answers(whole(outcome=outcome, user="bob"), [], [earlier]) == []
 
 
@@ -175,101 +175,101 @@ def test_one_question_named_twice_at_once_must_be_answered_the_same() -> None:
 def test_an_option_is_named_by_label_in_any_case_number_or_id(named: AnswerValue) -> None:
     """S1-32"""
     asked = question(options=["Express", {"label": "FastAPI", "id": "fa"}], allow_free_text=False)
-    answer = read_answer(asked, named)
+    answer = parse_answer(asked, named)
     assert (answer.text, answer.selected) == ("FastAPI", ("FastAPI",))
 
 
 @pytest.mark.parametrize(("named", "chosen"), [("1", "1"), ("2", "2"), ("3", "3")])
 def test_a_label_that_is_a_number_names_that_option(named: str, chosen: str) -> None:
-    assert read_answer(question(options=("3", "1", "2")), named).text == chosen
+    assert parse_answer(question(options=("3", "1", "2")), named).text == chosen
 
 
 @pytest.mark.parametrize("several", [False, True])
 def test_a_number_in_own_words_is_that_number_and_no_option(several: bool) -> None:
     asked = question(options=("4", "8", "16"), multi_select=several)
-    answer = read_answer(asked, OwnWords(" 2 "))
+    answer = parse_answer(asked, OwnWords(" 2 "))
     assert (answer.text, answer.selected) == ("2", ())
     assert match_answers({"aaaa1111": OwnWords("2")}, (), [answer], closed=[asked]) == []
-    assert read_answer(asked, OwnWords("2, 3")).selected == ()
-    assert read_answer(asked, OwnWords("8")).selected == ("8",)
+    assert parse_answer(asked, OwnWords("2, 3")).selected == ()
+    assert parse_answer(asked, OwnWords("8")).selected == ("8",)
     with pytest.raises(AnswerRefused, match="not an option"):
-        read_answer(CLOSED, OwnWords("2"))
+        parse_answer(CLOSED, OwnWords("2"))
 
 
 def test_in_quotes_a_number_is_typed_as_itself() -> None:
     asked = question(options=("4", "8"))
-    assert [read_answer(asked, meant(asked, typed)).text for typed in ("2", '"2"', '"3"')] == ["8", "2", "3"]
+    assert [parse_answer(asked, meant(asked, typed)).text for typed in ("2", '"2"', '"3"')] == ["8", "2", "3"]
 
 
 def test_the_number_that_is_shown_wins_over_an_id_that_is_not() -> None:
     asked = question(options=[{"label": "Keep", "id": "2"}, {"label": "Delete", "id": "1"}])
-    assert read_answer(asked, "1").text == "Keep"
+    assert parse_answer(asked, "1").text == "Keep"
 
 
 @pytest.mark.parametrize("wrong", ["0", "3", "-1", "²", "1.0", "Expres", "9" * 5_000], ids=lambda text: text[:8])
 def test_where_only_options_count_anything_else_is_refused_and_they_are_listed(wrong: str) -> None:
     with pytest.raises(AnswerRefused, match=r"is not an option of aaaa1111. Options: 1. Express, 2. FastAPI\.$"):
-        read_answer(CLOSED, wrong)
+        parse_answer(CLOSED, wrong)
 
 
 def test_a_refusal_does_not_repeat_a_whole_book() -> None:
     with pytest.raises(AnswerRefused) as refused:
-        read_answer(CLOSED, "x" * 100_000)
+        parse_answer(CLOSED, "x" * 100_000)
     assert len(str(refused.value)) < 300
 
 
 def test_own_words_are_an_answer_where_they_are_allowed() -> None:
-    answer = read_answer(question(), " Use Express, version 5 ")
+    answer = parse_answer(question(), " Use Express, version 5 ")
     assert (answer.text, answer.selected) == ("Use Express, version 5", ())
 
 
 def test_an_answer_to_an_ordinary_question_is_never_interpreted() -> None:
     """X6"""
-    assert read_answer(FREE, "skip").text == "skip"
-    assert read_answer(FREE, "skip").outcome is Outcome.ANSWERED
+    assert parse_answer(FREE, "skip").text == "skip"
+    assert parse_answer(FREE, "skip").outcome is Outcome.ANSWERED
 
 
 def test_own_words_beside_an_option_are_kept() -> None:
-    answer = read_answer(question(), whole(selected=("Express",), text="but version 5"))
+    answer = parse_answer(question(), whole(selected=("Express",), text="but version 5"))
     assert (answer.text, answer.selected) == ("Express, but version 5", ("Express",))
 
 
 def test_own_words_beside_an_option_are_refused_where_only_options_count() -> None:
     with pytest.raises(AnswerRefused, match="'but version 5' is not an option"):
-        read_answer(CLOSED, whole(selected=("Express",), text="but version 5"))
+        parse_answer(CLOSED, whole(selected=("Express",), text="but version 5"))
 
 
 def test_an_answer_that_was_read_reads_the_same_again() -> None:
-    once = read_answer(SEVERAL, "1, 3")
-    assert read_answer(SEVERAL, once).says_the_same(once)
+    once = parse_answer(SEVERAL, "1, 3")
+    assert parse_answer(SEVERAL, once).says_the_same(once)
 
 
 @pytest.mark.parametrize("named", ["Tests, Types", "1,3", ["tests", "3"], ["Tests", "1", "Types"], " 1 , types,"])
 def test_several_options_are_chosen_where_several_may_be(named: AnswerValue) -> None:
-    answer = read_answer(SEVERAL, named)
+    answer = parse_answer(SEVERAL, named)
     assert (answer.selected, answer.text) == (("Tests", "Types"), "Tests, Types")
 
 
 def test_a_label_with_a_comma_is_one_choice() -> None:
     asked = question(options=("Yes, all", "No"), multi_select=True)
-    assert read_answer(asked, "yes, all").selected == ("Yes, all",)
+    assert parse_answer(asked, "yes, all").selected == ("Yes, all",)
 
 
 def test_a_number_beside_own_words_becomes_its_label() -> None:
-    answer = read_answer(SEVERAL, ["2", "and a changelog"])
+    answer = parse_answer(SEVERAL, ["2", "and a changelog"])
     assert (answer.text, answer.selected) == ("Docs, and a changelog", ("Docs",))
 
 
 @pytest.mark.parametrize("asked", [question(), CLOSED], ids=["free", "closed"])
 def test_several_options_are_refused_where_one_is_to_be_chosen(asked: Question) -> None:
     with pytest.raises(AnswerRefused, match="takes one option, not 2"):
-        read_answer(asked, ["Express", "FastAPI"])
+        parse_answer(asked, ["Express", "FastAPI"])
 
 
 @pytest.mark.parametrize("several_closed", ["Tests, Perf", ["Tests", "Perf"]], ids=repr)
 def test_one_wrong_choice_refuses_the_right_ones(several_closed: AnswerValue) -> None:
     with pytest.raises(AnswerRefused, match="is not an option"):
-        read_answer(question(options=("Tests", "Docs"), multi_select=True, allow_free_text=False), several_closed)
+        parse_answer(question(options=("Tests", "Docs"), multi_select=True, allow_free_text=False), several_closed)
 
 
 @pytest.mark.parametrize(
@@ -280,43 +280,43 @@ def test_one_wrong_choice_refuses_the_right_ones(several_closed: AnswerValue) ->
 @pytest.mark.parametrize("asked", [FREE, CLOSED, SEVERAL], ids=["free", "closed", "several"])
 def test_an_empty_answer_is_refused(asked: Question, empty: AnswerValue) -> None:
     with pytest.raises(AnswerRefused, match="is empty"):
-        read_answer(asked, empty)
+        parse_answer(asked, empty)
 
 
 @pytest.mark.parametrize("value", [2, True, None, 1.5, [1, 2], {"text": "Express"}, b"Express"], ids=repr)
 def test_what_is_no_text_is_refused_and_not_a_crash(value: Any) -> None:
     with pytest.raises(AnswerRefused, match="give text, a list of texts, or an Answer"):
-        read_answer(question(), value)
+        parse_answer(question(), value)
 
 
 def test_bytes_that_are_no_text_are_refused() -> None:
     """`upcall answer RUN $'\\xff'`: such an answer could be taken, but never be stored"""
     with pytest.raises(AnswerRefused, match="UTF-8"):
-        read_answer(FREE, "\udcff")
+        parse_answer(FREE, "\udcff")
 
 
 # -- outcomes ---------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_not_required_can_be_skipped() -> None:
-    assert read_answer(question(required=False), whole(outcome=Outcome.SKIPPED)).outcome is Outcome.SKIPPED
+    assert parse_answer(question(required=False), whole(outcome=Outcome.SKIPPED)).outcome is Outcome.SKIPPED
 
 
 def test_what_is_required_cannot_be_skipped() -> None:
     with pytest.raises(AnswerRefused, match="required and cannot be skipped"):
-        read_answer(question(), whole(outcome=Outcome.SKIPPED))
+        parse_answer(question(), whole(outcome=Outcome.SKIPPED))
 
 
 @pytest.mark.parametrize("asked", [FREE, CLOSED, RISK], ids=["free", "closed", "risk"])
 def test_everything_can_be_declined_with_a_reason(asked: Question) -> None:
-    answer = read_answer(asked, whole(outcome=Outcome.DECLINED, text=" none of these "))
+    answer = parse_answer(asked, whole(outcome=Outcome.DECLINED, text=" none of these "))
     assert (answer.outcome, answer.text) == (Outcome.DECLINED, "none of these")
 
 
 @pytest.mark.parametrize("outcome", [Outcome.EXPIRED, Outcome.CANCELLED, Outcome.ASSUMED])
 def test_an_outcome_that_no_human_gives_is_refused(outcome: Outcome) -> None:
     with pytest.raises(AnswerRefused, match=f"'{outcome.value}' cannot be given"):
-        read_answer(FREE, whole(outcome=outcome, text="Express"))
+        parse_answer(FREE, whole(outcome=outcome, text="Express"))
 
 
 # -- authority --------------------------------------------------------------------------------------------------------
@@ -327,29 +327,29 @@ def test_an_outcome_that_no_human_gives_is_refused(outcome: Outcome) -> None:
 def test_whatever_comes_in_is_recorded_as_the_humans(by: AnsweredBy, outcome: Outcome) -> None:
     asked = question(required=False)
     given = whole(by=by, outcome=outcome, text="Express")
-    assert read_answer(asked, given).by is AnsweredBy.HUMAN
+    assert parse_answer(asked, given).by is AnsweredBy.HUMAN
     assert match_answers({asked.id: given}, [asked])[0].by is AnsweredBy.HUMAN
 
 
 def test_a_risk_cannot_be_skipped_even_where_the_asker_allows_it() -> None:
     asked = question(clarification_type="risk_confirmation", required=False)
     with pytest.raises(AnswerRefused, match="cannot be skipped"):
-        read_answer(asked, whole(outcome=Outcome.SKIPPED, by=AnsweredBy.POLICY))
+        parse_answer(asked, whole(outcome=Outcome.SKIPPED, by=AnsweredBy.POLICY))
 
 
 def test_an_answer_cannot_say_when_it_was_given() -> None:
     given = whole(outcome=Outcome.DECLINED, answered_at=NOON)
-    assert read_answer(FREE, given).answered_at != NOON
+    assert parse_answer(FREE, given).answered_at != NOON
 
 
 def test_who_is_known_to_answer_wins_over_who_claims_to() -> None:
     claimed = whole(text="Express", user="mallory")
     assert match_answers({"aaaa1111": claimed}, [question()], user="alice")[0].user == "alice"
-    assert read_answer(question(), whole(outcome=Outcome.DECLINED, user="mallory"), "alice").user == "alice"
+    assert parse_answer(question(), whole(outcome=Outcome.DECLINED, user="mallory"), "alice").user == "alice"
 
 
 def test_the_answer_to_a_secret_question_reaches_its_asker_and_not_the_group() -> None:
     asked = Question(id="aaaa1111", question="Which password?", secret=True)
-    message = answering([whole(text="hunter2")], target="lead", questions=[asked])
+    message = answer_message([whole(text="hunter2")], target="lead", questions=[asked])
     assert "hunter2" not in message.content
-    assert answers_in(message)[0].text == "hunter2"
+    assert message_answers(message)[0].text == "hunter2"

@@ -167,14 +167,14 @@ def test_a_risk_can_neither_be_skipped_nor_assumed(order: int) -> None:
 
 
 def test_each_level_puts_its_name_and_its_call_in_front() -> None:
-    asked = question(path=("coder",), calls=("c3",)).raised_through("lead", "c2").raised_through("root", "c1")
+    asked = question(path=("coder",), calls=("c3",)).raise_through("lead", "c2").raise_through("root", "c1")
     assert asked.path == ("root", "lead", "coder")
     assert asked.calls == ("c1", "c2", "c3")
 
 
 def test_raising_changes_nothing_but_path_and_calls() -> None:
     asked = question(path=("coder",), options=["A"])
-    raised = asked.raised_through("lead", "c1")
+    raised = asked.raise_through("lead", "c1")
     assert raised.model_copy(update={"path": asked.path, "calls": asked.calls}) == asked
 
 

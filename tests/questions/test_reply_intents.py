@@ -16,8 +16,8 @@ from upcall.questions.reply_intents import (
     SKIP_WORDS,
     Verdict,
     ends_clarification,
-    unwrapped,
-    verdict,
+    read_verdict,
+    unwrap_reply,
 )
 
 CLARIFYING = Question(question="Which countries?", path=("clarifier",))
@@ -170,7 +170,7 @@ def test_a_reply_while_clarifying_is_an_answer_unless_it_is_a_skip_word(reply: s
 @pytest.mark.parametrize(("reply", "says"), [(reply, says) for reply, _, says in TABLE], ids=repr)
 def test_a_reply_at_plan_review_is_feedback_unless_it_is_a_word_for_it(reply: str, says: Verdict) -> None:
     """S0-58 to S0-60, X6"""
-    assert verdict(said(reply, REVIEW)) is says
+    assert read_verdict(said(reply, REVIEW)) is says
 
 
 def test_the_words_are_those_of_the_seed() -> None:
@@ -197,26 +197,26 @@ def test_a_blank_reply_skips_and_is_no_answer_to_anything_else(reply: str) -> No
     with pytest.raises(AnswerRefused, match="is empty"):
         said(reply, REVIEW)
     assert ends_clarification(Answer(question_id="q", text=reply))
-    assert verdict(Answer(question_id="q", text=reply)) is Verdict.FEEDBACK
+    assert read_verdict(Answer(question_id="q", text=reply)) is Verdict.FEEDBACK
 
 
 @pytest.mark.parametrize("reply", ["Approve", "APPROVE", " approve ", "1", [" 1 "], ["approve", "1"]], ids=repr)
 def test_the_option_to_approve_is_chosen_by_label_or_number(reply: Any) -> None:
     answer = said(reply, REVIEW)
-    assert (answer.selected, verdict(answer)) == (("Approve",), Verdict.APPROVED)
+    assert (answer.selected, read_verdict(answer)) == (("Approve",), Verdict.APPROVED)
 
 
 @pytest.mark.parametrize("reply", ["Reject", "rEJECT", "2", ["2", "Reject"]], ids=repr)
 def test_the_option_to_reject_is_chosen_by_label_or_number(reply: Any) -> None:
     answer = said(reply, REVIEW)
-    assert (answer.selected, verdict(answer)) == (("Reject",), Verdict.REJECTED)
+    assert (answer.selected, read_verdict(answer)) == (("Reject",), Verdict.REJECTED)
 
 
 @pytest.mark.parametrize(
     "reply", [["Approve", "but add costs"], ["2", "too long"], ["1", "yes"], ["yes", "no"]], ids=repr
 )
 def test_an_option_with_a_remark_is_feedback(reply: list[str]) -> None:
-    assert verdict(said(reply, REVIEW)) is Verdict.FEEDBACK
+    assert read_verdict(said(reply, REVIEW)) is Verdict.FEEDBACK
 
 
 def test_both_options_at_once_are_refused() -> None:
@@ -243,13 +243,13 @@ def test_what_is_no_answer_ends_the_clarification_and_never_approves(outcome: Ou
     """X7"""
     answer = Answer(question_id="q", outcome=outcome, text=text)
     assert ends_clarification(answer)
-    assert verdict(answer) is Verdict.REJECTED
+    assert read_verdict(answer) is Verdict.REJECTED
 
 
 def test_no_answer_at_all_ends_the_clarification_and_rejects() -> None:
     """X7"""
     assert ends_clarification(None)
-    assert verdict(None) is Verdict.REJECTED
+    assert read_verdict(None) is Verdict.REJECTED
 
 
 @pytest.mark.parametrize("by", list(AnsweredBy))
@@ -257,7 +257,7 @@ def test_no_answer_at_all_ends_the_clarification_and_rejects() -> None:
 def test_only_the_human_approves(by: AnsweredBy, text: str) -> None:
     """X7"""
     answer = Answer(question_id="q", text=text, by=by)
-    assert (verdict(answer) is Verdict.APPROVED) == (by is AnsweredBy.HUMAN)
+    assert (read_verdict(answer) is Verdict.APPROVED) == (by is AnsweredBy.HUMAN)
 
 
 @pytest.mark.parametrize(
@@ -274,4 +274,4 @@ def test_only_the_human_approves(by: AnsweredBy, text: str) -> None:
 )
 def test_a_wrapped_reply_is_unwrapped_and_any_other_is_trimmed(reply: str, text: str) -> None:
     """S0-60"""
-    assert unwrapped(reply) == text
+    assert unwrap_reply(reply) == text

@@ -29,13 +29,24 @@ from scenario import Ended, script
 from screens import Desk, desk
 from test_terminal import PROMPT, Terminal, ended, terminal
 
-from upcall import Answer, Outcome, PausableAgent, Question, Run, RunStatus, Settings, Upcall, ask_secret, keep_turns
+from upcall import (
+    Answer,
+    Outcome,
+    PausableAgent,
+    Question,
+    Run,
+    RunStatus,
+    Settings,
+    Upcall,
+    ask_secret,
+    make_resumable,
+)
 from upcall.agents import HumanProxyAgent
 from upcall.agents.toolset import Tool
-from upcall.autogen.messages import answers_in, asking
+from upcall.autogen.messages import message_answers, question_message
 from upcall.errors import AlreadyAnswered, AnswerRefused, ConfigurationError, UserInputRequired
-from upcall.execution.segment import delivered
-from upcall.questions.matching import match_answers, read_answer
+from upcall.execution.segment import deliver_answers
+from upcall.questions.matching import match_answers, parse_answer
 from upcall.questions.secrets import HIDDEN, KEY, NO_KEY, seal, unseal
 from upcall.testing import Call, Calls, LoopbackServer, Reply, ScriptedHuman, ScriptedModelClient
 
@@ -293,10 +304,10 @@ class Keeper(BaseChatAgent):
     told: str | None = None
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        answers = [answer for message in messages for answer in answers_in(message)]
+        answers = [answer for message in messages for answer in message_answers(message)]
         if not answers:
             question = Question(question=ASKED, secret=True, path=(self.name,))
-            return Response(chat_message=asking([question], source=self.name, user_proxy="user"))
+            return Response(chat_message=question_message([question], source=self.name, user_proxy="user"))
         Keeper.told = answers[0].opened().as_text()
         return Response(chat_message=TextMessage(source=self.name, content="Done."))
 
@@ -320,7 +331,7 @@ async def test_a_live_team_of_ones_own_script_keeps_a_secret_too() -> None:
     with ScriptedModelClient([DEPLOY, "Done."]) as model, ScriptedHuman({ASKED: [SECRET]}) as human:
         solo_agent = PausableAgent("solo", model, tools=[server.deploy])
         members = [solo_agent, HumanProxyAgent("user", input_func=human.input_func)]
-        team = keep_turns(Swarm(members, termination_condition=TextMessageTermination("solo")), live=True)
+        team = make_resumable(Swarm(members, termination_condition=TextMessageTermination("solo")), live=True)
         rest = await run_team(team, "Deploy it")
         state = json.dumps(await team.save_state())
     assert (rest.text, server.passwords) == ("Done.", [SECRET])
@@ -384,8 +395,8 @@ async def test_an_answer_under_another_key_waits_for_that_key(monkeypatch: pytes
     app, model = app_with(server.deploy, DEPLOY, "Done.")
     asked = await app.start("Deploy it")
     before = await app.store.load(asked.id)
-    answers = [read_answer(asked.questions[0], SECRET)]
-    checkpoint, _ = delivered(before.checkpoint, answers, asked.questions)
+    answers = [parse_answer(asked.questions[0], SECRET)]
+    checkpoint, _ = deliver_answers(before.checkpoint, answers, asked.questions)
     await app.store.save(before, before.run.answered(RunStatus.EXECUTING, answers), checkpoint)
 
     other = new_key()
@@ -448,7 +459,7 @@ def test_the_same_secret_twice_is_harmless_and_another_one_is_refused_unseen() -
 
 
 def test_two_sealed_answers_are_compared_by_what_they_say() -> None:
-    one, same, other = (read_answer(secret_question(), text) for text in (SECRET, SECRET, "other"))
+    one, same, other = (parse_answer(secret_question(), text) for text in (SECRET, SECRET, "other"))
     assert one.text != same.text
     assert one.says_the_same(same)
     assert not one.says_the_same(other)
@@ -457,25 +468,25 @@ def test_two_sealed_answers_are_compared_by_what_they_say() -> None:
 @pytest.mark.parametrize("value", [SECRET, [SECRET, "A"], 7, [7]])
 def test_a_refused_secret_is_not_shown(value: Any) -> None:
     with pytest.raises(AnswerRefused) as refused:
-        read_answer(secret_question(options=["A", "B"], allow_free_text=False), value)
+        parse_answer(secret_question(options=["A", "B"], allow_free_text=False), value)
     assert not any(each in str(refused.value) for each in ("horse", "7"))
 
 
 def test_a_sealed_text_given_as_an_answer_is_a_text_like_any_other() -> None:
     """Else whoever sees one in an export could have it opened for a run of their own."""
-    stolen = read_answer(secret_question(), SECRET)
+    stolen = parse_answer(secret_question(), SECRET)
     for given in (stolen.text, stolen):
-        assert read_answer(secret_question(), given).opened().text == stolen.text
-    assert read_answer(Question(id="aaaa1111", question="Which framework?"), stolen).opened().text == stolen.text
+        assert parse_answer(secret_question(), given).opened().text == stolen.text
+    assert parse_answer(Question(id="aaaa1111", question="Which framework?"), stolen).opened().text == stolen.text
 
 
 def test_whoever_shows_a_sealed_answer_shows_that_there_is_one() -> None:
-    assert read_answer(secret_question(), SECRET).as_text() == HIDDEN
+    assert parse_answer(secret_question(), SECRET).as_text() == HIDDEN
 
 
 def test_an_answer_that_is_not_the_secret_is_not_sealed() -> None:
     given = Answer(question_id="aaaa1111", outcome=Outcome.DECLINED, text="Ask the admin.")
-    assert read_answer(secret_question(), given).text == "Ask the admin."
+    assert parse_answer(secret_question(), given).text == "Ask the admin."
 
 
 # -- the command line -------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from upcall.agents.toolset import Tool
 from upcall.errors import UserInputRequired
 from upcall.policy import resolver as ladder
 from upcall.questions.question import Option, Question
-from upcall.questions.tool_context import given, name_of_question
+from upcall.questions.tool_context import name_question, tool_context
 from upcall.testing import Call, ScriptedModelClient
 
 RELEASE = Call("release", {"version": "1.2"})
@@ -136,7 +136,7 @@ async def test_an_answer_that_was_given_in_the_run_lets_the_tool_go_on_at_once()
 def test_an_answer_counts_for_the_very_words_that_the_human_read(asked: tuple[str, str], same: bool) -> None:
     question = Question(question="Delete it?", context="a.py", options=[Option(label="Yes", id="y")])
     answer = Answer(question_id=question.id, text="Yes", selected=("Yes",))
-    with given({name_of_question(question): answer}):
+    with tool_context({name_question(question): answer}):
         if same:
             assert ask(asked[0], ["Yes"], context=asked[1]) == answer
         else:

@@ -13,7 +13,7 @@ from autogen_core.tools import Workbench
 
 from upcall.agents import DocumentsWorkbench
 from upcall.errors import ConfigurationError
-from upcall.research.sources.fences import MAX_TEXT_CHARS, Shown, shown_in
+from upcall.research.sources.fences import MAX_TEXT_CHARS, FencedText, parse_fenced
 from upcall.research.sources.passages import PASSAGE_CHARS, UNITS_A_READ
 from upcall.research.sources_workbench import MAX_HITS
 
@@ -42,7 +42,7 @@ async def text(paths: list[Path], tool: str, **arguments: Any) -> str:
 
 async def shown(paths: list[Path], tool: str, **arguments: Any) -> list[tuple[str, str, str]]:
     """What a call shows: name, place and text of each passage."""
-    return [(each.ref, each.place, each.text) for each in shown_in(await text(paths, tool, **arguments))]
+    return [(each.ref, each.place, each.text) for each in parse_fenced(await text(paths, tool, **arguments))]
 
 
 async def error(paths: list[Path], tool: str, arguments: Mapping[str, Any] | None) -> str:
@@ -242,7 +242,7 @@ async def test_a_document_that_was_deleted_does_not_stop_the_search(docs: Path) 
     workbench = DocumentsWorkbench([docs])
     (docs / "readme.md").unlink()
     found = await workbench.call_tool("search_documents", {"words": "Germany"})
-    assert [each.ref for each in shown_in(found.to_text())] == ["energy/solar.txt"]
+    assert [each.ref for each in parse_fenced(found.to_text())] == ["energy/solar.txt"]
 
 
 # -- read -------------------------------------------------------------------------------------------------------------
@@ -351,7 +351,9 @@ async def test_it_dumps_and_loads_as_a_component(docs: Path) -> None:
     loaded = Workbench.load_component(dumped)
     assert dumped.provider == "upcall.agents.DocumentsWorkbench"
     found = await loaded.call_tool("read_document", {"name": "readme.md", "start": 3})
-    assert shown_in(found.to_text()) == [Shown("documents", "readme.md", "line 3", "Germany and Japan differ.")]
+    assert parse_fenced(found.to_text()) == [
+        FencedText("documents", "readme.md", "line 3", "Germany and Japan differ.")
+    ]
 
 
 def test_relative_paths_are_fixed_when_the_workbench_is_made(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ from web_servers import Request, Sent, serving
 from upcall.execution.network_sources import network_sources
 from upcall.research.sources import SourceUnavailable
 from upcall.research.sources.arxiv import Arxiv
-from upcall.research.sources.fences import shown_in
-from upcall.research.sources.http import MAX_BYTES, fetched, is_public
+from upcall.research.sources.fences import parse_fenced
+from upcall.research.sources.http import MAX_BYTES, fetch, is_public
 from upcall.research.sources.web import Brave, Ddgs, Tavily, Web
 from upcall.research.sources.wikipedia import Wikipedia
 from upcall.research.sources_workbench import SourcesWorkbench
@@ -111,7 +111,7 @@ async def test_a_page_is_read_as_its_own_text_and_fetched_once() -> None:
         workbench = SourcesWorkbench([source])
         result = await workbench.call_tool("read_page", {"address": f"{server.url}/a"})
         await workbench.call_tool("read_page", {"address": f"{server.url}/a", "start": 2})
-    (shown,) = shown_in(result.to_text())
+    (shown,) = parse_fenced(result.to_text())
     assert (shown.source, shown.ref) == ("web", f"{server.url}/a")
     assert "Wind power grew by ten percent." in shown.text
     assert len(server.requests) == 1
@@ -148,7 +148,7 @@ async def test_a_page_that_is_too_large_is_given_up() -> None:
 async def test_a_page_that_never_ends_is_given_up() -> None:
     said = r"The page did not answer within 0\.3 seconds"
     with serving(Sent("begun", forever=True)) as server, pytest.raises(SourceUnavailable, match=said):
-        await fetched("The page", f"{server.url}/a", seconds=0.3)
+        await fetch("The page", f"{server.url}/a", seconds=0.3)
 
 
 # -- private addresses ------------------------------------------------------------------------------------------------

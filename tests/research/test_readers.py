@@ -11,7 +11,7 @@ from files_to_read import pdf, word, zip_bomb
 
 from upcall.research.sources.isolated import IsolatedReader
 from upcall.research.sources.passages import PASSAGE_CHARS, parts_of
-from upcall.research.sources.readers import NotReadable, Text, decoded, html_text, read_file
+from upcall.research.sources.readers import NotReadable, Text, decode, html_text, read_file
 
 PAGE = """<html><head><title>Wind &amp; sun</title><script>alert(1)</script></head><body>
 <nav><a href="/">Home</a><a href="/about">About</a></nav>
@@ -81,12 +81,12 @@ def test_quoted_cells_with_line_breaks_are_one_row(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1252"])
 def test_a_text_in_another_encoding_is_read(encoding: str) -> None:
-    assert decoded("Größe: 5 €".encode(encoding)) == "Größe: 5 €"
+    assert decode("Größe: 5 €".encode(encoding)) == "Größe: 5 €"
 
 
 def test_a_longer_text_is_read_in_the_encoding_that_it_looks_like() -> None:
     text = "Возобновляемая энергия в Европе выросла, сообщает агентство. " * 10
-    assert decoded(text.encode("cp1251")) == text
+    assert decode(text.encode("cp1251")) == text
 
 
 # -- what cannot be read ----------------------------------------------------------------------------------------------

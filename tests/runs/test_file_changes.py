@@ -23,9 +23,9 @@ from upcall.runs.file_changes import (
     FileChange,
     MemoryChanges,
     change_log,
-    counts_of,
-    diff_of,
-    standing,
+    count_lines,
+    list_standing,
+    make_diff,
 )
 from upcall.settings import Settings
 from upcall.storage import maintenance as upkeep
@@ -142,7 +142,7 @@ async def test_a_named_change_is_undone_with_all_later_ones() -> None:
     assert files() == {"b.txt": "b\n"}
     assert len(done.undoes) == 3
     assert list((await app.changes(run.id))[-1:]) == [done]
-    assert standing(await app.changes(run.id)) == []
+    assert list_standing(await app.changes(run.id)) == []
 
 
 async def test_an_undo_is_in_the_log_and_in_the_audit_trail() -> None:
@@ -245,8 +245,8 @@ async def test_a_folder_that_is_gone_is_told() -> None:
 
 def test_only_a_newline_ends_a_line_of_a_diff() -> None:
     """What a file holds must not pass for a line that is taken away or added."""
-    diff = diff_of("a.txt", b"one\n", "one\x0c-two\r+three\u2028-four\n".encode())
-    assert counts_of(diff) == "+1 -1"
+    diff = make_diff("a.txt", b"one\n", "one\x0c-two\r+three\u2028-four\n".encode())
+    assert count_lines(diff) == "+1 -1"
     change = Change(tool="edit_file", folder="w", files=(FileChange(path="a.txt", diff=diff),))
     entry = LogEntry(1, "run", "now", CHANGED, None, change.model_dump(mode="json"))
     told = _told_entry(entry, with_diff=True)

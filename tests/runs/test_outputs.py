@@ -9,10 +9,10 @@ import pytest
 from pydantic import BaseModel, ValidationError
 from seed_texts import AMBIGUITY
 
-from upcall.agents.parse_output import read_reply
+from upcall.agents.parse_output import parse_reply
 from upcall.questions.question import MAX_LABEL_CHARS, MAX_OPTIONS, MAX_QUESTION_CHARS, ClarificationType
 from upcall.research.reports import CheckedReport, CodingReport, MadeCall, Report, ResearchReport
-from upcall.research.sources.fences import fenced
+from upcall.research.sources.fences import fence
 from upcall.runs.outputs import Ambiguity, AmbiguityCheck, ClarificationResponse, Classification, Depth, Intent, Reply
 from upcall.runs.plan import Plan, PlanStep
 
@@ -152,7 +152,7 @@ def test_a_question_of_a_model_that_is_too_long_is_cut() -> None:
 
 def test_the_example_of_the_seed_asks_two_questions_at_once() -> None:
     """S3-13"""
-    check = read_reply(AMBIGUITY, AmbiguityCheck)
+    check = parse_reply(AMBIGUITY, AmbiguityCheck)
     asked = [aspect.question(("planner",)) for aspect in check.ambiguity_details]
     assert [each.question for each in asked] == [
         "Would you like to search in all documents or only recent ones?",
@@ -166,7 +166,7 @@ def test_the_example_of_the_seed_asks_two_questions_at_once() -> None:
 
 def test_an_aspect_becomes_a_question_that_says_why_it_is_asked() -> None:
     """S3-09 to S3-12"""
-    asked = read_reply(AMBIGUITY, AmbiguityCheck).ambiguity_details[0].question(("planner",))
+    asked = parse_reply(AMBIGUITY, AmbiguityCheck).ambiguity_details[0].question(("planner",))
     assert (asked.header, asked.context) == ("search_scope", "The search scope is unclear")
     assert asked.clarification_type is ClarificationType.AMBIGUOUS_REQUIREMENT
     assert asked.path == ("planner",)
@@ -231,7 +231,7 @@ def test_a_report_says_something(said: dict[str, Any]) -> None:
 
 def test_a_file_that_was_not_written_is_no_file_of_the_report() -> None:
     made = [MadeCall("write_file", {"path": "./a.py", "content": ""}, "Wrote a.py")]
-    backed = CodingReport(summary="Done.", files=("a.py", "b.py")).backed_by(made)
+    backed = CodingReport(summary="Done.", files=("a.py", "b.py")).verify_against(made)
     assert backed.files == ("a.py",)
     assert backed.left_open == ("b.py was not written: no call that changes files succeeded for it.",)
 
@@ -244,7 +244,7 @@ def test_each_tool_that_changes_files_bears_out_a_file_of_the_report() -> None:
         MadeCall("apply_patch", {"patch": patch}, ""),
         MadeCall("read_file", {"path": "e.py"}, ""),
     ]
-    backed = CodingReport(summary="Done.", files=("a.py", "b.py", "c.py", "new/d.py", "e.py")).backed_by(made)
+    backed = CodingReport(summary="Done.", files=("a.py", "b.py", "c.py", "new/d.py", "e.py")).verify_against(made)
     assert backed.files == ("a.py", "b.py", "c.py", "new/d.py")
 
 
@@ -252,12 +252,12 @@ def test_a_document_that_was_not_seen_is_no_source_of_the_report() -> None:
     made = [
         MadeCall("search_documents", {"words": "CUDA"}, "Nothing found for 'CUDA' in 2 documents."),
         MadeCall(
-            "search_documents", {"words": "wind"}, fenced("documents", "wind.md", "line 3", "more wind"), of_source=True
+            "search_documents", {"words": "wind"}, fence("documents", "wind.md", "line 3", "more wind"), of_source=True
         ),
-        MadeCall("read_document", {"name": "sun.md"}, fenced("documents", "sun.md", "line 1", "sun"), of_source=True),
+        MadeCall("read_document", {"name": "sun.md"}, fence("documents", "sun.md", "line 1", "sun"), of_source=True),
     ]
     report = ResearchReport.model_validate({"summary": "Done.", "sources": ["wind.md", "sun.md", "CUDA"]})
-    backed = report.backed_by(made)
+    backed = report.verify_against(made)
     assert isinstance(backed, CheckedReport)
     assert [each.ref for each in backed.cited] == ["wind.md", "sun.md"]
     assert backed.left_open == ("CUDA was cited, and was not read.",)
@@ -265,4 +265,4 @@ def test_a_document_that_was_not_seen_is_no_source_of_the_report() -> None:
 
 def test_a_report_that_the_calls_bear_out_stays_as_it_is() -> None:
     report = CodingReport(summary="Nothing to write.")
-    assert report.backed_by([]) is report
+    assert report.verify_against([]) is report

@@ -65,18 +65,18 @@ def test_every_status_but_the_first_can_be_reached() -> None:
 
 @pytest.mark.parametrize("status", list(RunStatus))
 def test_a_run_is_over_where_nothing_can_follow(status: RunStatus) -> None:
-    assert run(status=status).over == (status in OVER)
+    assert run(status=status).is_final == (status in OVER)
 
 
 @pytest.mark.parametrize(("before", "after"), ILLEGAL, ids=lambda status: status.value)
 def test_an_illegal_move_raises_and_names_both_statuses(before: RunStatus, after: RunStatus) -> None:
     with pytest.raises(ValueError, match=f"A run that is {before.value} cannot become {after.value}"):
-        run(status=before).moved_to(after)
+        run(status=before).move_to(after)
 
 
 @pytest.mark.parametrize(("before", "after"), LEGAL, ids=lambda status: status.value)
 def test_a_legal_move_gives_the_run_in_its_next_status(before: RunStatus, after: RunStatus) -> None:
-    assert run(status=before).moved_to(after).status is after
+    assert run(status=before).move_to(after).status is after
 
 
 def test_a_run_that_waits_never_completes_without_its_answer() -> None:
@@ -92,13 +92,13 @@ def test_a_run_that_failed_can_go_on() -> None:
 
 def test_a_move_changes_the_fields_it_names_and_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity, "now", lambda: LATER)
-    moved = run().moved_to(RunStatus.AWAITING_CLARIFICATION, questions=(ASKED,))
+    moved = run().move_to(RunStatus.AWAITING_CLARIFICATION, questions=(ASKED,))
     assert moved == run(status="awaiting_clarification", questions=(ASKED,), updated_at=LATER)
 
 
 def test_a_move_leaves_the_old_value_alone() -> None:
     before = run()
-    before.moved_to(RunStatus.PLANNING, result="x")
+    before.move_to(RunStatus.PLANNING, result="x")
     assert before == run()
 
 

@@ -162,7 +162,7 @@ async def asked(store: RunStore) -> StoredRun:
     stored = await store.create(Run(task="do \x00 \u2028 it", status=RunStatus.EXECUTING, user="alice"), history(30))
     stored = await store.save(stored, stored.run.model_copy(update={"questions": (question,)}), history(40))
     await store.record(stored, {"lead:1": "a \x00 reply"})
-    assert await store.post(stored.run.id, [Answer(question_id=question.id, text="Express")])
+    assert await store.enqueue_answers(stored.run.id, [Answer(question_id=question.id, text="Express")])
     await store.note(stored.run.id, "seen", "bob", where="here")
     return stored
 
@@ -178,7 +178,7 @@ async def test_a_run_is_carried_to_another_store(location: str) -> None:
     assert loaded.worker is None
     assert await there.checkpoint(stored.run.id, 1) == history(30)
     assert await there.journal(stored.run.id) == await here.journal(stored.run.id)
-    assert await there.mail(stored.run.id) == await here.mail(stored.run.id)
+    assert await there.queued_answers(stored.run.id) == await here.queued_answers(stored.run.id)
     kinds = [(entry.kind, entry.user) for entry in await there.log(stored.run.id)]
     assert kinds == [*((entry.kind, entry.user) for entry in await here.log(stored.run.id)), ("imported", None)]
     assert (await check(there)).problems == []

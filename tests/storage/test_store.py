@@ -22,22 +22,22 @@ async def test_a_run_comes_back_as_it_was_stored(location: str) -> None:
 async def test_a_write_follows_the_version_it_saw(location: str) -> None:
     store = RunStore(location)
     first = await store.create(Run(task="do it"), FIRST)
-    second = await store.save(first, first.run.moved_to(RunStatus.PLANNING))
+    second = await store.save(first, first.run.move_to(RunStatus.PLANNING))
     assert (second.version, (await store.load(first.run.id)).run.status) == (2, RunStatus.PLANNING)
 
 
 async def test_a_write_that_follows_an_older_version_is_refused_and_changes_nothing(location: str) -> None:
     store = RunStore(location)
     first = await store.create(Run(task="do it"), FIRST)
-    second = await store.save(first, first.run.moved_to(RunStatus.PLANNING))
+    second = await store.save(first, first.run.move_to(RunStatus.PLANNING))
     with pytest.raises(RunConflict, match="nothing was written"):
-        await store.save(first, first.run.moved_to(RunStatus.FAILED), Checkpoint(team_state={"lost": True}))
+        await store.save(first, first.run.move_to(RunStatus.FAILED), Checkpoint(team_state={"lost": True}))
     assert await store.load(first.run.id) == second
 
 
 async def test_of_eight_writers_at_once_one_wins(location: str) -> None:
     first = await RunStore(location).create(Run(task="do it"), FIRST)
-    writes = [RunStore(location).save(first, first.run.moved_to(RunStatus.PLANNING)) for _ in range(8)]
+    writes = [RunStore(location).save(first, first.run.move_to(RunStatus.PLANNING)) for _ in range(8)]
     ended = await asyncio.gather(*writes, return_exceptions=True)
     assert sorted(type(each).__name__ for each in ended) == ["RunConflict"] * 7 + ["StoredRun"]
 
@@ -45,7 +45,7 @@ async def test_of_eight_writers_at_once_one_wins(location: str) -> None:
 async def test_without_a_new_checkpoint_the_last_one_stays(location: str) -> None:
     store = RunStore(location)
     first = await store.create(Run(task="do it"), FIRST)
-    await store.save(first, first.run.moved_to(RunStatus.FAILED, error="no"))
+    await store.save(first, first.run.move_to(RunStatus.FAILED, error="no"))
     assert (await store.load(first.run.id)).checkpoint == FIRST
 
 
@@ -181,7 +181,7 @@ async def test_a_run_that_was_removed_is_said_to_be_gone(location: str) -> None:
     with pytest.raises(RunGone, match="no longer in the store"):
         await store.save(stored, stored.run)
     with pytest.raises(RunGone, match="no longer in the store"):
-        await store.post(stored.run.id, [])
+        await store.enqueue_answers(stored.run.id, [])
 
 
 async def test_a_run_is_claimed_by_what_its_last_write_gave(location: str) -> None:
@@ -202,7 +202,7 @@ async def test_what_is_too_large_is_refused_before_anything_is_written(location:
     with pytest.raises(TooLarge, match=r"has 0\.1 MB, more than the 0\.1 MB|max_state_bytes"):
         await store.save(stored, stored.run, Checkpoint(team_state={"big": "x" * 100_000}))
     with pytest.raises(TooLarge, match="max_state_bytes"):
-        await store.save(stored, stored.run.moved_to(RunStatus.COMPLETED, result="x" * 100_000))
+        await store.save(stored, stored.run.move_to(RunStatus.COMPLETED, result="x" * 100_000))
     with pytest.raises(TooLarge, match="journalled"):
         await store.record(stored, {"reply": "x" * 100_000})
     with pytest.raises(TooLarge, match="max_state_bytes"):

@@ -130,7 +130,7 @@ async def test_whichever_page_is_damaged_nothing_wrong_is_read_and_an_older_stat
     stored = await store.create(Run(task="do it"), history(10))
     large = Checkpoint(team_state={"notes": os.urandom(20_000).hex()})  # It has pages of its own.
     for checkpoint in (history(60), history(61), large):
-        stored = await store.save(stored, stored.run.moved_to(RunStatus.PLANNING), checkpoint)
+        stored = await store.save(stored, stored.run.move_to(RunStatus.PLANNING), checkpoint)
     await store.close()
     good = {1: history(10), 2: history(60), 3: history(61)}
     told: list[str] = []

@@ -19,7 +19,7 @@ from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.runs.run import Run, RunStatus
 from upcall.storage.leases import Worker
-from upcall.storage.store import MailCame, RunStore, StoredRun
+from upcall.storage.store import AnswersQueued, RunStore, StoredRun
 
 WORKER = """
 import asyncio, sys, time
@@ -84,13 +84,13 @@ async def test_a_run_at_work_is_refused_and_at_once_free_when_its_process_was_ki
         store = RunStore(location)
         stored = await store.load("abcdef000000")
         with pytest.raises(RunBusy, match=f"process {child.pid} on .* nothing was written"):
-            await store.claim(stored, stored.run.moved_to(RunStatus.PLANNING))
+            await store.claim(stored, stored.run.move_to(RunStatus.PLANNING))
         assert await store.load("abcdef000000") == stored
         child.send_signal(signal.SIGKILL)  # Nobody has waited for it yet: it is a zombie, and dead all the same.
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        claimed = await store.claim(stored, stored.run.moved_to(RunStatus.PLANNING))
+        claimed = await store.claim(stored, stored.run.move_to(RunStatus.PLANNING))
         assert Worker.load(str(claimed.worker)) is not None
-        await store.beat(claimed)
+        await store.renew_lease(claimed)
     finally:
         child.kill()
         child.communicate()
@@ -105,7 +105,7 @@ async def test_a_worker_elsewhere_keeps_its_run_as_long_as_its_lease_lasts(locat
     execute(location, "update upcall_runs set beat = ?", time.time() - 2)
     claimed = await store.claim(stored, stored.run)
     with pytest.raises(RunConflict):  # It comes back too late.
-        await store.beat(stored)
+        await store.renew_lease(stored)
     with pytest.raises(RunConflict):
         await store.record(stored, {"lead:1": "late"})
     with pytest.raises(RunConflict):
@@ -128,7 +128,7 @@ async def test_a_beat_from_the_future_that_changes_is_a_worker_that_lives(locati
     execute(location, "update upcall_runs set beat = ?", time.time() + 10_000)
     claiming = asyncio.create_task(store.claim(stored, stored.run))
     while not claiming.done():
-        await store.beat(stored)
+        await store.renew_lease(stored)
         await asyncio.sleep(0.05)
     with pytest.raises(RunBusy):
         claiming.result()
@@ -136,7 +136,7 @@ async def test_a_beat_from_the_future_that_changes_is_a_worker_that_lives(locati
 
 async def test_of_four_processes_that_claim_at_once_one_wins(location: str) -> None:
     stored = await RunStore(location).create(Run(id="abcdef000000", task="do it"), FIRST)
-    stored = await RunStore(location).save(stored, stored.run.moved_to(RunStatus.FAILED))
+    stored = await RunStore(location).save(stored, stored.run.move_to(RunStatus.FAILED))
     children = [process(CLAIMS, location) for _ in range(4)]
     assert [says(child) for child in children] == ["ready"] * 4
     for child in children:
@@ -158,10 +158,13 @@ async def asking(location: str) -> tuple[StoredRun, Question]:
 
 async def test_of_eight_answers_at_once_one_stands(location: str) -> None:
     stored, question = await asking(location)
-    posts = [RunStore(location).post(stored.run.id, [Answer(question_id=question.id, text=str(n))]) for n in range(8)]
+    posts = [
+        RunStore(location).enqueue_answers(stored.run.id, [Answer(question_id=question.id, text=str(n))])
+        for n in range(8)
+    ]
     ended = await asyncio.gather(*posts, return_exceptions=True)
     assert [type(each) for each in ended].count(AlreadyAnswered) == 7
-    (kept,) = await RunStore(location).mail(stored.run.id)
+    (kept,) = await RunStore(location).queued_answers(stored.run.id)
     assert ended[int(str(kept.text))] is True
 
 
@@ -171,13 +174,13 @@ async def test_an_answer_that_comes_in_the_moment_of_the_rest_is_never_lost(loca
     one, two = RunStore(location), RunStore(location)
     for _ in range(12):
         stored, question = await asking(location)
-        waiting = stored.run.moved_to(RunStatus.AWAITING_CLARIFICATION)
+        waiting = stored.run.move_to(RunStatus.AWAITING_CLARIFICATION)
         left, rested = await asyncio.gather(
-            two.post(stored.run.id, [Answer(question_id=question.id, text="Express")]),
+            two.enqueue_answers(stored.run.id, [Answer(question_id=question.id, text="Express")]),
             one.save(stored, waiting, history(1)),
             return_exceptions=True,
         )
-        assert (left is True) == isinstance(rested, MailCame), (left, rested)
-        assert len(await one.mail(stored.run.id)) == (left is True)
+        assert (left is True) == isinstance(rested, AnswersQueued), (left, rested)
+        assert len(await one.queued_answers(stored.run.id)) == (left is True)
         ways.add(left)
     assert ways <= {True, False}

@@ -88,7 +88,7 @@ async def test_a_database_that_is_locked_is_said(monkeypatch: pytest.MonkeyPatch
     with sqlite3.connect("runs.db") as other:
         other.execute("begin immediate")
         with pytest.raises(StoreUnavailable, match="database is locked"):
-            await store.save(first, first.run.moved_to(RunStatus.PLANNING))
+            await store.save(first, first.run.move_to(RunStatus.PLANNING))
 
 
 async def test_a_write_that_is_interrupted_keeps_no_lock() -> None:
@@ -186,7 +186,7 @@ async def test_a_forked_process_can_use_the_store_of_its_parent() -> None:
 
     def child() -> None:
         loaded = asyncio.run(store.load(first.run.id))
-        asyncio.run(store.save(loaded, loaded.run.moved_to(RunStatus.PLANNING)))
+        asyncio.run(store.save(loaded, loaded.run.move_to(RunStatus.PLANNING)))
 
     process = multiprocessing.get_context("fork").Process(target=child)
     process.start()

@@ -16,7 +16,7 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffM
 from autogen_core import CancellationToken
 
 from upcall.agents import ResumableAgent
-from upcall.autogen.messages import answering, path_of, questions_in
+from upcall.autogen.messages import answer_message, event_path, message_questions
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 
@@ -38,7 +38,7 @@ class Rest:
     @property
     def questions(self) -> list[Question]:
         """The open questions it ended with."""
-        return questions_in(self.message)
+        return message_questions(self.message)
 
     @property
     def text(self) -> str:
@@ -51,7 +51,7 @@ class Rest:
 
     def paths(self, kind: type[Event]) -> list[str]:
         """Who sent the events of one type."""
-        return ["/".join(path_of(event)) for event in self.told(kind)]
+        return ["/".join(event_path(event)) for event in self.told(kind)]
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def answers(rest: Rest, *given: str | Answer | None) -> HandoffMessage:
         for question, value in zip(rest.questions, given, strict=False)
         if value is not None
     ]
-    return answering(said, target=rest.questions[0].path[0], questions=rest.questions)
+    return answer_message(said, target=rest.questions[0].path[0], questions=rest.questions)
 
 
 async def cancelled_while(

@@ -175,7 +175,7 @@ async def test_an_answer_that_comes_too_late_for_the_team_goes_to_the_next_one_a
         question_id = await soon(asked(stream))
         given = await bench.app(make).answer("a-run", {question_id: "Express"})
         run = await soon(ended(stream))
-        run = run if run.over else await bench.app(make).get("a-run")
+        run = run if run.is_final else await bench.app(make).get("a-run")
     assert (given.status, run.status, run.result) == (RunStatus.EXECUTING, RunStatus.COMPLETED, "Coded.")
 
 
@@ -185,10 +185,10 @@ async def test_the_first_answer_stands(tmp_path: Path) -> None:
         stream = bench.app(bench.nested).start_stream("Build it", run_id="a-run")
         question_id = await soon(asked(stream))
         app = bench.app(bench.nested)
-        await app.store.post("a-run", [Answer(question_id=question_id, text="Express")])
-        await app.store.post("a-run", [Answer(question_id=question_id, text="Express")])
+        await app.store.enqueue_answers("a-run", [Answer(question_id=question_id, text="Express")])
+        await app.store.enqueue_answers("a-run", [Answer(question_id=question_id, text="Express")])
         with pytest.raises(AlreadyAnswered, match="that one stands"):
-            await app.store.post("a-run", [Answer(question_id=question_id, text="Django")])
+            await app.store.enqueue_answers("a-run", [Answer(question_id=question_id, text="Django")])
         bench.searched.set()
         run = await soon(ended(stream))
     assert [answer.text for answer in run.answers] == ["Express"]
@@ -321,7 +321,7 @@ async def test_a_store_that_is_busy_for_a_moment_does_not_end_the_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = 0
-    mail = RunStore.mail
+    mail = RunStore.queued_answers
 
     async def busy(store: RunStore, run_id: str) -> Sequence[Answer]:
         nonlocal looks

@@ -13,11 +13,11 @@ from autogen_agentchat.teams import Swarm
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from upcall import Answer, Outcome, Run, RunStatus, Settings, Upcall
-from upcall.autogen.messages import QUESTIONS, answering, path_of, questions_in
+from upcall.autogen.messages import QUESTIONS, answer_message, event_path, message_questions
 from upcall.execution.demo import demo_model
-from upcall.questions.matching import GivenAnswers, match_answers
+from upcall.questions.matching import AnswersInput, match_answers
 from upcall.questions.question import Question
-from upcall.research.sources.fences import Shown, shown_in
+from upcall.research.sources.fences import FencedText, parse_fenced
 from upcall.runs.outputs import Depth, Intent
 from upcall.teams import TeamOptions, root_team
 from upcall.testing import Call, Calls, Fail, Hang, LoopbackServer, Reply, Request, Script, ScriptedModelClient
@@ -76,7 +76,7 @@ def new_app(client: ScriptedModelClient, **settings: Any) -> Upcall:
     return Upcall(model_client=client, store="runs.db", settings=Settings.read(None, **settings))
 
 
-async def answered(client: ScriptedModelClient, run: Run, answer: GivenAnswers) -> Run:
+async def answered(client: ScriptedModelClient, run: Run, answer: AnswersInput) -> Run:
     """The run's next rest after an answer that a new driver takes."""
     return await new_app(client).answer(run.id, answer)
 
@@ -101,7 +101,7 @@ async def handed_over(client: ScriptedModelClient, task: str = TASK, **settings:
     return [
         f"{item.source} > {item.target}"
         async for item in new_app(client, **settings).start_stream(task)
-        if isinstance(item, HandoffMessage) and path_of(item) == (item.source,)
+        if isinstance(item, HandoffMessage) and event_path(item) == (item.source,)
     ]
 
 
@@ -131,8 +131,8 @@ async def test_a_shallow_question_is_answered_from_the_documents(tmp_path: Path)
         'Germany leads [1].\n\nSources:\n- [1] energy.md, line 2: "Germany: 52 percent wind and solar"\n\n'
         "Citations: 1 checked, 1 hold."
     )
-    said = Shown("documents", "energy.md", "lines 1-2", "# Energy\nGermany: 52 percent wind and solar")
-    shown = {call: shown_in(result) for call, result in client.requests[3].tool_results.items()}
+    said = FencedText("documents", "energy.md", "lines 1-2", "# Energy\nGermany: 52 percent wind and solar")
+    shown = {call: parse_fenced(result) for call, result in client.requests[3].tool_results.items()}
     assert shown == {"call_2_1": [said], "call_3_1": [said]}
 
 
@@ -739,8 +739,8 @@ async def test_a_dumped_team_loads_and_works(tmp_path: Path) -> None:
     made = root_team(lambda agent: ReplayChatCompletionClient(replies.get(agent, [])), options)
     loaded = Swarm.load_component(json.loads(made.dump_component().model_dump_json()))
     asked = (await loaded.run(task=TASK)).messages[-1]
-    questions = questions_in(asked)
-    answer = answering(match_answers("yes", questions), target="planner", questions=questions)
+    questions = message_questions(asked)
+    answer = answer_message(match_answers("yes", questions), target="planner", questions=questions)
     assert "All done." in (await loaded.run(task=answer)).messages[-1].to_text()
 
 

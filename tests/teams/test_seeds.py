@@ -13,8 +13,8 @@ from scenario import upcall
 from seed_texts import AMBIGUITY
 
 from upcall import Run, RunStatus, RunStore, Settings, Upcall
-from upcall.autogen.messages import path_of
-from upcall.questions.matching import GivenAnswers
+from upcall.autogen.messages import event_path
+from upcall.questions.matching import AnswersInput
 from upcall.runs.outputs import Depth, DepthDecision, Intent, IntentResult
 from upcall.runs.plan import ClarifierResult, PlanStatus, ReviewedPlan
 from upcall.testing import Call, Fail, LoopbackServer, Reply, Request, ScriptedModelClient
@@ -81,7 +81,7 @@ def app(client: ScriptedModelClient, **settings: Any) -> Upcall:
     return Upcall(client, store=STORE, settings=Settings.read(None, **settings))
 
 
-async def answered(client: ScriptedModelClient, run: Run, *said: GivenAnswers) -> Run:
+async def answered(client: ScriptedModelClient, run: Run, *said: AnswersInput) -> Run:
     """The run after these answers, one after another; each is taken by a new driver that first reads the file."""
     for each in said:
         run = await app(client).get(run.id)
@@ -255,7 +255,7 @@ async def test_a_comparison_across_the_g7_goes_to_the_clarifier() -> None:
         handed = [
             (item.source, item.target)
             async for item in app(client).start_stream(G7)
-            if isinstance(item, HandoffMessage) and path_of(item) == (item.source,)
+            if isinstance(item, HandoffMessage) and event_path(item) == (item.source,)
         ]
         (run,) = await app(client).list()
     assert handed[0] == ("classifier", "clarifier")

@@ -40,7 +40,7 @@ from shapes import (
 
 from upcall import Run, RunStatus, Upcall
 from upcall.agents import NestedTeam, PausableAgent
-from upcall.autogen.messages import answers_in, asking
+from upcall.autogen.messages import message_answers, question_message
 from upcall.questions.question import Question
 from upcall.testing import Call, Calls, LoopbackServer, ScriptedModelClient
 
@@ -300,11 +300,11 @@ class Keeper(BaseChatAgent):
     produced_message_types = (TextMessage, HandoffMessage)
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        if given := [answer for message in messages for answer in answers_in(message)]:
+        if given := [answer for message in messages for answer in message_answers(message)]:
             assert given[0].opened().text == "hunter2"
             return Response(chat_message=TextMessage(source=self.name, content="Logged in."))
         question = Question(question="What is the password?", secret=True, path=(self.name,))
-        return Response(chat_message=asking([question], source=self.name, user_proxy="user"))
+        return Response(chat_message=question_message([question], source=self.name, user_proxy="user"))
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         pass

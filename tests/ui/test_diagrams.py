@@ -24,13 +24,13 @@ from IPython.core.formatters import DisplayFormatter
 from scenario import TASK, upcall
 from shapes import World
 
-from upcall import Answer, AnsweredBy, Question, Run, RunStatus, Settings, Upcall, keep_turns
+from upcall import Answer, AnsweredBy, Question, Run, RunStatus, Settings, Upcall, make_resumable
 from upcall.agents import NestedTeam, PausableAgent
-from upcall.runs.call_timings import MAX_CALLS, TimedCall, Timings, Worked, read_worked
+from upcall.runs.call_timings import MAX_CALLS, TimedCall, Timings, WorkPeriod, parse_work_period
 from upcall.runs.run import Usage
 from upcall.testing import Call, Fail, Reply, ScriptedModelClient
 from upcall.ui.diagrams import team_mermaid, team_svg, timeline, tree
-from upcall.ui.diagrams.svg import BLUE, FAINT, INK, PAPER, RED, cleaned, fitted, length, width_of
+from upcall.ui.diagrams.svg import BLUE, FAINT, INK, PAPER, RED, clean_text, fit_text, length, width_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 START = datetime(2026, 11, 22, 8, tzinfo=UTC)
@@ -114,14 +114,14 @@ def assert_neat(svg: str) -> ElementTree.Element:
     return picture
 
 
-def made(agents: int, waits: int, *, long: bool = False, seed: int = 0) -> tuple[Run, list[Worked]]:
+def made(agents: int, waits: int, *, long: bool = False, seed: int = 0) -> tuple[Run, list[WorkPeriod]]:
     """A run in which so many agents, nested at random, stopped so often; the last question may be open."""
     random, at = Random(seed), START
     paths: list[tuple[str, ...]] = [("lead",)]
     for number in range(agents - 1):
         above = random.choice(paths) if random.random() < 0.7 else ()
         paths.append((*above, f"agent_{number}{'_and_what_it_is_for' * 5 if long else ''}"))
-    worked, questions, answers = list[Worked](), list[Question](), list[Answer]()
+    worked, questions, answers = list[WorkPeriod](), list[Question](), list[Answer]()
     usage, tools = dict[str, Usage](), dict[str, int]()
     for number in range(waits + 1):
         calls = []
@@ -134,7 +134,7 @@ def made(agents: int, waits: int, *, long: bool = False, seed: int = 0) -> tuple
             if tool:
                 tools["/".join((*path, tool))] = random.randint(1, 9)
         end = max(call.end for call in calls)
-        worked.append(Worked(at, end, tuple(calls)))
+        worked.append(WorkPeriod(at, end, tuple(calls)))
         at = end
         if number < waits:
             path = random.choice(paths)
@@ -224,7 +224,7 @@ def test_what_models_and_users_say_is_text_and_nothing_else(text: str) -> None:
             "tools": {f"lead/{text}/{text}": 2},
         }
     )
-    stretch = Worked(START, START + timedelta(seconds=4), (tool,))
+    stretch = WorkPeriod(START, START + timedelta(seconds=4), (tool,))
     for picture in (timeline(run, [stretch]), timeline(run), tree(run)):
         assert_neat(picture)
         assert "<script" not in picture
@@ -257,7 +257,7 @@ def test_calls_at_the_same_time_are_in_rows_of_their_own() -> None:
     at = [START + timedelta(seconds=each) for each in range(5)]
     calls = [TimedCall(("lead",), at[0], at[3]), TimedCall(("lead",), at[1], at[2]), TimedCall(("lead",), at[3], at[4])]
     run = Run(task=TASK, created_at=START, updated_at=at[4])
-    bars = rects(read(timeline(run, [Worked(at[0], at[4], tuple(calls))])), "model")[2:]
+    bars = rects(read(timeline(run, [WorkPeriod(at[0], at[4], tuple(calls))])), "model")[2:]
     assert len(bars) == 3
     assert not any(one.meets(other) for one, other in combinations(bars, 2))
     assert sorted(bar.top for bar in bars)[0] < sorted(bar.top for bar in bars)[-1]
@@ -269,7 +269,7 @@ def test_a_wait_is_where_its_question_was_asked_and_answered_though_these_are_kn
     question = Question(question="Which?", path=("lead",), asked_at=START)
     answer = Answer(question_id=question.id, text="A", answered_at=START + timedelta(seconds=9))
     run = Run(task=TASK, closed=(question,), answers=(answer,), created_at=START, updated_at=at[3])
-    worked = [Worked(at[0], at[1], calls[:1]), Worked(at[2], at[3], calls[1:])]
+    worked = [WorkPeriod(at[0], at[1], calls[:1]), WorkPeriod(at[2], at[3], calls[1:])]
     for picture in (read(timeline(run, worked)), read(timeline(run))):
         (wait,) = rects(picture, "break")
         waits = [each for each in picture.iter(f"{SVG}polyline") if each.attrib["stroke"] == RED]
@@ -326,11 +326,11 @@ def test_lengths_of_time(seconds: float, told: str) -> None:
 
 
 def test_texts_are_cut_to_their_place() -> None:
-    assert fitted("abcdef", width_of("abcdef", 12), 12) == "abcdef"
-    assert fitted("abcdef", width_of("abcde", 12), 12) == "abcd…"
-    assert fitted("abc", 1, 12) == ""
-    assert fitted("写一个", width_of("写一", 12), 12) == "写…"
-    assert cleaned("a\n\tb\u200bc\ud800") == "a bc"
+    assert fit_text("abcdef", width_of("abcdef", 12), 12) == "abcdef"
+    assert fit_text("abcdef", width_of("abcde", 12), 12) == "abcd…"
+    assert fit_text("abc", 1, 12) == ""
+    assert fit_text("写一个", width_of("写一", 12), 12) == "写…"
+    assert clean_text("a\n\tb\u200bc\ud800") == "a bc"
 
 
 # -- what a run leaves to be drawn ------------------------------------------------------------------------------------
@@ -358,10 +358,10 @@ async def test_the_calls_of_a_run_are_timed_and_its_log_stays_as_it_was() -> Non
     assert run.status is RunStatus.FAILED
     run = await app.resume(run.id)
     assert run.status is RunStatus.COMPLETED
-    first, second, third = await app.worked(run.id)
+    first, second, third = await app.call_timings(run.id)
     lead, coder = ("lead",), ("lead", "coder")
 
-    def seen(worked: Worked) -> list[tuple[tuple[str, ...], str, bool]]:
+    def seen(worked: WorkPeriod) -> list[tuple[tuple[str, ...], str, bool]]:
         return [(call.path, call.tool, call.failed) for call in worked.calls]
 
     assert seen(first) == [(lead, "", False), (coder, "", False)]
@@ -371,7 +371,7 @@ async def test_the_calls_of_a_run_are_timed_and_its_log_stays_as_it_was() -> Non
         assert all(each.start <= call.start <= call.end <= each.end + timedelta(milliseconds=2) for call in each.calls)
     assert "timed" not in {entry.kind for entry in await app.store.log(run.id)}
     assert "timed" not in {entry.kind for entry in await app.audit()}
-    picture = assert_neat(timeline(run, await app.worked(run.id)))
+    picture = assert_neat(timeline(run, await app.call_timings(run.id)))
     assert len(rects(picture, "tool")) == 1 + 1  # One is in the legend.
 
 
@@ -383,7 +383,7 @@ async def test_times_are_not_kept_where_nobody_wants_them() -> None:
 
     app = Upcall(team=make, store="runs.db", settings=Settings(timings=False))
     run = await app.start(TASK)
-    assert (run.status, await app.worked(run.id)) == (RunStatus.COMPLETED, [])
+    assert (run.status, await app.call_timings(run.id)) == (RunStatus.COMPLETED, [])
     assert_neat(timeline(run))
 
 
@@ -408,14 +408,14 @@ def test_times_come_back_from_the_log_as_they_were() -> None:
     kept.note(("lead", "coder"), begun, "write file", failed=True)
     for _ in range(MAX_CALLS):
         kept.note(("lead",), begun, "a:b!")
-    worked = read_worked(json.loads(json.dumps(kept.entry())))
+    worked = parse_work_period(json.loads(json.dumps(kept.entry())))
     assert len(worked.calls) == MAX_CALLS
     assert {(call.path, call.tool, call.failed) for call in worked.calls} == {
         (("lead",), "", False),
         (("lead", "coder"), "write_file", True),
         (("lead",), "a:b!", False),
     }
-    assert not read_worked(Timings().entry()).calls
+    assert not parse_work_period(Timings().entry()).calls
 
 
 # -- teams ------------------------------------------------------------------------------------------------------------
@@ -451,7 +451,7 @@ def stock_teams() -> Iterator[tuple[str, Team, list[str]]]:
     yield "team in team", RoundRobinGroupChat([RoundRobinGroupChat([agent("deep")], name="inner")]), ["inner", "deep"]
     ours = PausableAgent("lead", client, agents=[PausableAgent("coder", client, tools=[search])])
     nested = NestedTeam(RoundRobinGroupChat([agent("deep")]), name="crew")
-    yield "ours", keep_turns(RoundRobinGroupChat([ours, nested])), ["lead", "coder", "crew", "deep", "asks you"]
+    yield "ours", make_resumable(RoundRobinGroupChat([ours, nested])), ["lead", "coder", "crew", "deep", "asks you"]
 
 
 @pytest.mark.parametrize(("team", "there"), [pytest.param(*each, id=name) for name, *each in stock_teams()])

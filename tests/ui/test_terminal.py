@@ -14,7 +14,7 @@ from scenario import ASK, TASK, script, upcall
 
 from upcall.testing import Call, Calls
 from upcall.testing.server import LoopbackServer
-from upcall.text import safe
+from upcall.text import escape_controls
 
 PROMPT = "Your answer: "
 
@@ -161,4 +161,4 @@ def test_detach_does_not_ask_on_a_terminal_either(terminal: Terminal) -> None:
     ],
 )
 def test_control_characters_are_made_visible(text: str, shown: str) -> None:
-    assert safe(text) == shown
+    assert escape_controls(text) == shown

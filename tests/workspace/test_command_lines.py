@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from upcall.workspace.command_lines import Risk, allowed, risks, uses_network
+from upcall.workspace.command_lines import Risk, is_allowed, risks, uses_network
 
 RM, PIP, CURL = Risk("delete", ("rm",)), Risk("network", ("pip", "install")), Risk("network", ("curl",))
 UNKNOWN, OUTSIDE = Risk("command"), Risk("outside")
@@ -194,4 +194,4 @@ def test_which_lines_use_the_network() -> None:
 
 
 def test_a_rule_with_no_words_allows_nothing() -> None:
-    assert not allowed(("rm",), ["", " "])
+    assert not is_allowed(("rm",), ["", " "])

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from upcall.questions.answer import Answer
 
 
-class Mailbox:
+class AnswerQueue:
     """The answers that came in one stretch of a run, for whoever waits for them while others work.
 
     Args:
@@ -38,6 +38,6 @@ class Mailbox:
             await self._came.wait()
 
 
-mailbox: ContextVar[Mailbox | None] = ContextVar("upcall_mailbox", default=None)
+answer_queue: ContextVar[AnswerQueue | None] = ContextVar("upcall_mailbox", default=None)
 """Where the driver puts them before it runs a team, whose tasks inherit it. Without a driver there is none: then an
 answer comes when the team has stopped."""

@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 
-Callers = tuple[tuple[str, str], ...]
+CallPath = tuple[tuple[str, str], ...]
 
-_callers: ContextVar[Callers] = ContextVar("upcall_callers", default=())
+_callers: ContextVar[CallPath] = ContextVar("upcall_callers", default=())
 
 
-def callers() -> Callers:
+def current_path() -> CallPath:
     """The agents that the present one works for, outermost first, each with its tool call (empty for a team)."""
     return _callers.get()
 
 
 @contextmanager
-def below(agent: str, call_id: str) -> Iterator[None]:
+def nested_call(agent: str, call_id: str) -> Iterator[None]:
     """Inside, and in the tasks that are started there, the work is for a tool call of `agent`."""
     token = _callers.set((*_callers.get(), (agent, call_id)))
     try:

@@ -30,7 +30,7 @@ Work: TypeAlias = Callable[[Emit[T]], Coroutine[Any, Any, None]]
 """Work that tells of what it does by calling what it is given."""
 
 
-async def emitted(
+async def merge_streams(
     works: Sequence[Work[T]], more: Callable[[], Coroutine[Any, Any, Sequence[Work[T]]]] | None = None
 ) -> AsyncGenerator[T, None]:
     """What works that run at the same time emit, as it comes. One that fails does not stop the others.
@@ -96,7 +96,7 @@ async def cancellable(work: Coroutine[Any, Any, T], token: CancellationToken) ->
     raise RuntimeError("it cancelled itself")
 
 
-async def whole(work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
+async def run_to_completion(work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
     """The result of `work`, which is done to its end also if the caller is cancelled meanwhile."""
     task = asyncio.ensure_future(work)
     try:

@@ -35,11 +35,19 @@ from autogen_agentchat.teams._group_chat._events import (
 from autogen_agentchat.teams._group_chat._magentic_one._magentic_one_orchestrator import MagenticOneOrchestrator
 from autogen_core import CancellationToken, ComponentModel, DefaultTopicId, MessageContext, event, rpc
 
-from upcall.autogen.answer_queue import Mailbox, mailbox
-from upcall.autogen.call_path import below
+from upcall.autogen.answer_queue import AnswerQueue, answer_queue
+from upcall.autogen.call_path import nested_call
 from upcall.autogen.concurrency import interruptions
-from upcall.autogen.journal import take_back
-from upcall.autogen.messages import ANSWERS, Event, answering, answers_in, asked_by, asking, under
+from upcall.autogen.journal import discard_last_reply
+from upcall.autogen.messages import (
+    ANSWERS,
+    Event,
+    answer_message,
+    extract_questions,
+    message_answers,
+    prefix_path,
+    question_message,
+)
 from upcall.autogen.model_errors import explain
 from upcall.autogen.recording import manager_with_journal, with_journal
 from upcall.errors import AgentFailed, ConfigurationError
@@ -55,14 +63,14 @@ TeamT = TypeVar("TeamT", bound=Team)
 
 
 @dataclass
-class Waiting:
+class PendingQuestions:
     """What a thread tells of its members: the open questions, by id, and who has an answer and has not spoken since."""
 
     questions: dict[str, Question] = field(default_factory=dict)
     answered: list[str] = field(default_factory=list)
 
     @classmethod
-    def in_thread(cls, thread: Sequence[Event], members: Sequence[str], user_proxy: str) -> Waiting:
+    def in_thread(cls, thread: Sequence[Event], members: Sequence[str], user_proxy: str) -> PendingQuestions:
         """Read the thread from its beginning."""
         waiting = cls()
         for message in thread:
@@ -71,14 +79,14 @@ class Waiting:
 
     def take(self, message: Event, members: Sequence[str], user_proxy: str) -> None:
         """Note what one more message tells."""
-        if asked := asked_by(message, user_proxy):
+        if asked := extract_questions(message, user_proxy):
             member = asked[0].path[0]
             self.answered = [each for each in self.answered if each != member]
             teller = _teller(message, asked[0])
             still = {key: each for key, each in self.questions.items() if each.path[: len(teller)] != teller}
             self.questions = still | {each.id: each for each in asked}
         elif isinstance(message, HandoffMessage) and message.source == user_proxy and self.questions:
-            for question_id in [each.question_id for each in answers_in(message)] or [self._first(message.target)]:
+            for question_id in [each.question_id for each in message_answers(message)] or [self._first(message.target)]:
                 question = self.questions.pop(question_id, None)
                 if question is not None and question.path[0] not in self.answered:
                     self.answered.append(question.path[0])
@@ -95,11 +103,11 @@ class Waiting:
         return (own or list(self.questions))[0]
 
 
-class KeepsTurns(BaseGroupChatManager):
+class ResumableGroupChatManager(BaseGroupChatManager):
     """What a group chat's manager needs beside its own class to keep the turn of a member that asks.
 
-    It goes in front of the manager's class (`keep_turns`). With `live` the user proxy is a member, which speaks next;
-    without, the group chat stops with the question, and goes on when it is run with the answer as its task.
+    It goes in front of the manager's class (`make_resumable`). With `live` the user proxy is a member, which speaks
+    next; without, the group chat stops with the question, and goes on when it is run with the answer as its task.
     """
 
     user_proxy: str
@@ -127,10 +135,10 @@ class KeepsTurns(BaseGroupChatManager):
         self.user_proxy, self.live, self._listening = user_proxy, live, None
         self._interrupted, self._given, self._since, self._behind = [], [], 0, False
 
-    def waiting(self) -> Waiting:
+    def waiting(self) -> PendingQuestions:
         """Who waits for what."""
         thread = [message for message in self._message_thread if self._said_here(message)]
-        return Waiting.in_thread(thread, self._participant_names, self.user_proxy)
+        return PendingQuestions.in_thread(thread, self._participant_names, self.user_proxy)
 
     def _said_here(self, message: Event) -> bool:
         """Whether a member said it; a stock agent's turn also holds what the members of its `TeamTool` said."""
@@ -155,14 +163,14 @@ class KeepsTurns(BaseGroupChatManager):
         given = start.messages or []
         known = self._given if self._message_thread else []
         self._given = [each.id for each in given]
-        new = [each for each in given if each.id not in known and not asked_by(each, self.user_proxy)]
+        new = [each for each in given if each.id not in known and not extract_questions(each, self.user_proxy)]
         return GroupChatStart(messages=new or None, output_task_messages=start.output_task_messages)
 
     def _heard(self, message: BaseChatMessage) -> BaseChatMessage:
         """What the thread has of a message from outside. A hand-off of others is a text here: `Swarm` would hand over
         to whom it does not have."""
         questions = self.waiting().questions
-        answers = {each.question_id for each in answers_in(message)}
+        answers = {each.question_id for each in message_answers(message)}
         mine = bool(answers & set(questions)) if answers else bool(questions) and message.source == self.user_proxy
         if mine or not isinstance(message, HandoffMessage) or message.target in self._participant_names:
             return message
@@ -172,14 +180,14 @@ class KeepsTurns(BaseGroupChatManager):
 
     async def validate_group_state(self, messages: list[BaseChatMessage] | None) -> None:
         """A question in the thread goes to a user who is no member; `Swarm` would refuse to go on after it."""
-        if not any(answers_in(message) for message in messages or ()) and not self.waiting().questions:
+        if not any(message_answers(message) for message in messages or ()) and not self.waiting().questions:
             heard = None if messages is None else [self._heard(message) for message in messages]
             await super().validate_group_state(heard)  # type: ignore[safe-super]
 
     async def update_message_thread(self, messages: Sequence[Event]) -> None:
         """A question is not what the next members wait for (`GraphFlow`); an answer goes to who asked (`Swarm`)."""
         waiting = self.waiting()
-        asks = any(asked_by(message, self.user_proxy) for message in messages if self._said_here(message))
+        asks = any(extract_questions(message, self.user_proxy) for message in messages if self._said_here(message))
         added = [self._aimed(message, waiting) for message in messages]
         if asks:
             await BaseGroupChatManager.update_message_thread(self, added)
@@ -189,12 +197,12 @@ class KeepsTurns(BaseGroupChatManager):
 
     def _listen(self) -> None:
         """While others work, an answer goes to its asker as soon as it comes."""
-        box = mailbox.get()
+        box = answer_queue.get()
         if box is not None and len(self._active_speakers) > 1 and self._listening is None:
             self._listening = asyncio.create_task(self._pass_on(box))
             self._token.link_future(self._listening)
 
-    async def _pass_on(self, box: Mailbox) -> None:
+    async def _pass_on(self, box: AnswerQueue) -> None:
         while True:
             answers = await box.answers_to(lambda: self.waiting().questions)
             await self._fifo_lock.acquire()  # As for every message that this manager takes.
@@ -211,17 +219,17 @@ class KeepsTurns(BaseGroupChatManager):
         questions = self.waiting().questions
         asker = questions[answers[0].question_id].path[0]
         asked = [questions[answer.question_id] for answer in answers]
-        message = answering(answers, target=asker, questions=asked, source=self.user_proxy)
+        message = answer_message(answers, target=asker, questions=asked, source=self.user_proxy)
         await self.publish_message(
             GroupChatStart(messages=[message]), topic_id=DefaultTopicId(type=self._group_topic_type)
         )
         await self._output_message_queue.put(message)
         await self.update_message_thread([message])
 
-    async def _told_from_mail(self, waiting: Waiting) -> bool:
+    async def _told_from_mail(self, waiting: PendingQuestions) -> bool:
         """Say what was answered by mail before the group chat would stop for it, if anything was. To stop would be a
         rest, which ends the journal of what followed that answer before the run was cut off."""
-        box = mailbox.get()
+        box = answer_queue.get()
         answers = box.there_for(waiting.questions) if box is not None else []
         if answers:
             await self._tell(answers)
@@ -244,7 +252,7 @@ class KeepsTurns(BaseGroupChatManager):
             self._listening.cancel()
             self._listening = None
 
-    def _aimed(self, message: Event, waiting: Waiting) -> Event:
+    def _aimed(self, message: Event, waiting: PendingQuestions) -> Event:
         """The message, an answer that names nobody here with the target that asked."""
         if isinstance(message, BaseChatMessage) and message.id in self._given:
             message = self._heard(message)
@@ -336,14 +344,14 @@ class KeepsTurns(BaseGroupChatManager):
             self._triggered_activation_groups = {node: set(groups) for node, groups in triggered.items()}
 
 
-class KeepsOrchestratedTurns(KeepsTurns, MagenticOneOrchestrator):  # type: ignore[misc]
-    """`KeepsTurns` for `MagenticOneGroupChat`, whose orchestrator plans anew at every start and selects for itself."""
+class KeepsOrchestratedTurns(ResumableGroupChatManager, MagenticOneOrchestrator):  # type: ignore[misc]
+    """`ResumableGroupChatManager` for `MagenticOneGroupChat`, whose orchestrator plans anew at every start."""
 
     @rpc
     async def handle_start(self, message: GroupChatStart, ctx: MessageContext) -> None:  # type: ignore[override]
         """Go on where an answer came, or nothing new; else plan the new task."""
         message = self._taken(message)
-        goes_on = message.messages is None or any(answers_in(each) for each in message.messages)
+        goes_on = message.messages is None or any(message_answers(each) for each in message.messages)
         if not goes_on or not self._message_thread:
             await MagenticOneOrchestrator.handle_start(self, message, ctx)
         elif message.messages is None and not self._interrupted:
@@ -374,7 +382,7 @@ class KeepsOrchestratedTurns(KeepsTurns, MagenticOneOrchestrator):  # type: igno
                 try:
                     await super()._orchestrate_step(cancellation_token)
                 except Exception:
-                    await take_back(self._name)
+                    await discard_last_reply(self._name)
                     raise
 
 
@@ -397,37 +405,37 @@ def graph_of(team: Team) -> DiGraph | None:
     return team._graph if isinstance(team, GraphFlow) else None
 
 
-def can_read(team: Team, kind: str) -> bool:
+def can_inspect(team: Team, kind: str) -> bool:
     """Whether a group chat knows a type of message, by its name; it breaks at any other when it loads its state."""
     if isinstance(team, InnerTeam):
-        return can_read(team._team, kind)
+        return can_inspect(team._team, kind)
     return not isinstance(team, BaseGroupChat) or kind in team._message_factory._message_types
 
 
-def speakers(team: Team) -> frozenset[str] | None:
+def list_speakers(team: Team) -> frozenset[str] | None:
     """Who speaks in a team: its members, those of teams among them, and what manages it. None where that is not known.
 
     A stock agent's stream also holds what the members of its `TeamTool` say, and nothing tells that apart.
     """
     if isinstance(team, InnerTeam):
-        return speakers(team._team)
+        return list_speakers(team._team)
     if not isinstance(team, BaseGroupChat):
         return None
     names = {team._group_chat_manager_name, *team._participant_names}
     for each in team._participants:
         if isinstance(each, Team):
-            inner = speakers(each)
+            inner = list_speakers(each)
             if inner is None:
                 return None
             names |= inner
     return frozenset(names)
 
 
-def keep_turns(team: TeamT, *, user_proxy: str = "user", live: bool = False) -> TeamT:
+def make_resumable(team: TeamT, *, user_proxy: str = "user", live: bool = False) -> TeamT:
     """Make an AutoGen team, and every team in it, keep the turn of a member that asks. Gives the same team back.
 
     Where a member ends its turn with a hand-off to `user_proxy`, the group chat stops (`TaskResult.stop_reason` says
-    so) and goes on with that member when it is run with the answer (`upcall.autogen.messages.answering`) as its task.
+    so) and goes on with that member when it is run with the answer (`answer_message`) as its task.
     With `live`, a user proxy among the members speaks next instead. `Upcall` and `NestedTeam` do this to their teams
     themselves. Teams that are no group chats of AutoGen's are left as they are; of one that keeps turns already the
     last call says whether it is live: `Upcall` puts questions to whoever answers the run, and to no prompt.
@@ -451,7 +459,7 @@ def keep_turns(team: TeamT, *, user_proxy: str = "user", live: bool = False) -> 
     team._keeps_turns = turns  # type: ignore[attr-defined]
     for place, participant in enumerate(team._participants):
         if isinstance(participant, Team) and not isinstance(participant, InnerTeam):
-            team._participants[place] = InnerTeam(keep_turns(participant, user_proxy=user_proxy), user_proxy)
+            team._participants[place] = InnerTeam(make_resumable(participant, user_proxy=user_proxy), user_proxy)
         elif isinstance(participant, ChatAgent):
             with_journal(participant)
             _hold(participant, turns)
@@ -471,7 +479,7 @@ def keep_turns(team: TeamT, *, user_proxy: str = "user", live: bool = False) -> 
             manager.keep(turns.user_proxy, turns.live)
             turns.manager = manager
             manager.turns = turns
-            manager.speakers = speakers(team)
+            manager.speakers = list_speakers(team)
             return manager  # type: ignore[no-any-return]
 
         return made
@@ -484,7 +492,7 @@ class _Turns:
     """How a team keeps turns, and who of its members has failed: an error ends the group chat for all, so it waits for
     who still works."""
 
-    manager: KeepsTurns | None = None
+    manager: ResumableGroupChatManager | None = None
 
     def __init__(self, user_proxy: str, live: bool) -> None:
         self.user_proxy, self.live = user_proxy, live
@@ -531,7 +539,7 @@ def _hold(agent: ChatAgent, turns: _Turns) -> None:
                 await agent.load_state(before)
             if isinstance(error, Exception):
                 if stock:
-                    await take_back(agent.name)
+                    await discard_last_reply(agent.name)
                 await turns.last(agent.name, cancellation_token)
             if not stock:
                 raise
@@ -560,10 +568,10 @@ def _named(name: str) -> Iterator[None]:
 def _keeping_class(kind: type[BaseGroupChatManager]) -> type[BaseGroupChatManager]:
     if issubclass(kind, MagenticOneOrchestrator):
         return KeepsOrchestratedTurns if kind is MagenticOneOrchestrator else _joined(KeepsOrchestratedTurns, kind)
-    return _joined(KeepsTurns, kind)
+    return _joined(ResumableGroupChatManager, kind)
 
 
-def _joined(ours: type[KeepsTurns], kind: type[BaseGroupChatManager]) -> type[BaseGroupChatManager]:
+def _joined(ours: type[ResumableGroupChatManager], kind: type[BaseGroupChatManager]) -> type[BaseGroupChatManager]:
     return type(f"{ours.__name__}In{kind.__name__}", (ours, kind), {})
 
 
@@ -601,7 +609,7 @@ class InnerTeam(Team):
         which is what the outer group chat goes by."""
         said: list[Event] = []
         try:
-            with below(self.name, ""):
+            with nested_call(self.name, ""):
                 async for item in self._team.run_stream(**given):
                     if isinstance(item, TaskResult):
                         messages = [*self._untold, *(self._raised(message) for message in item.messages)]
@@ -615,11 +623,11 @@ class InnerTeam(Team):
             self._untold += said
 
     def _raised(self, item: Event) -> Event:
-        if asked := asked_by(item, self._user_proxy):
-            raised = [each.raised_through(self.name, "") for each in asked]
-            again = asking(raised, source=item.source, user_proxy=self._user_proxy)
+        if asked := extract_questions(item, self._user_proxy):
+            raised = [each.raise_through(self.name, "") for each in asked]
+            again = question_message(raised, source=item.source, user_proxy=self._user_proxy)
             return again.model_copy(update={"id": item.id, "created_at": item.created_at})
-        return item if isinstance(item, BaseChatMessage) else under(self.name, item, "")
+        return item if isinstance(item, BaseChatMessage) else prefix_path(self.name, item, "")
 
     async def reset(self) -> None:
         """As the team's."""
@@ -657,4 +665,4 @@ def _teller(message: Event, question: Question) -> tuple[str, ...]:
 
 
 def _asks_or_answers(message: Event, user_proxy: str) -> bool:
-    return bool(asked_by(message, user_proxy)) or ANSWERS in message.metadata
+    return bool(extract_questions(message, user_proxy)) or ANSWERS in message.metadata

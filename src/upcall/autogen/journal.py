@@ -22,10 +22,10 @@ from autogen_core.models import CreateResult, LLMMessage
 from pydantic import BaseModel, ValidationError
 
 from upcall.autogen import tracing
-from upcall.autogen.call_path import callers
-from upcall.autogen.concurrency import whole
+from upcall.autogen.call_path import current_path
+from upcall.autogen.concurrency import run_to_completion
 from upcall.errors import SchemaMismatch
-from upcall.questions.question import sendable
+from upcall.questions.question import replace_surrogates
 from upcall.runs.journal_records import ReplyRecord, ToolOutcome, ToolRecord
 
 Write: TypeAlias = Callable[[Mapping[str, str | None]], Awaitable[None]]
@@ -98,7 +98,7 @@ class Journal:
         """Write records, and with them what was noted before."""
         self._check(records)
         self._noted |= records
-        await whole(self._write_noted(always=not records))
+        await run_to_completion(self._write_noted(always=not records))
 
     def _note(self, records: Mapping[str, str | None]) -> None:
         """Have records written by the next write, and soon if there is none."""
@@ -111,7 +111,7 @@ class Journal:
         with suppress(Exception):  # It stays noted: who writes next is told what is wrong.
             while self._noted:
                 await asyncio.sleep(SECONDS_NOTED)
-                await whole(self._write_noted())
+                await run_to_completion(self._write_noted())
         self._timer = None
 
     async def _write_noted(self, *, always: bool = False) -> None:
@@ -127,17 +127,17 @@ class Journal:
                 raise
             self._new |= batch
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         """Write what was noted and is not written yet.
 
         Raises:
             Whatever the writing raises; it stays noted.
         """
-        await self.hold()
+        await self.stop_writing()
         if self._noted:
-            await whole(self._write_noted())
+            await run_to_completion(self._write_noted())
 
-    async def hold(self) -> None:
+    async def stop_writing(self) -> None:
         """Write nothing any more by itself, and wait for what is being written: a checkpoint takes the journal's
         place."""
         timer, self._timer = self._timer, None
@@ -165,14 +165,14 @@ class Journal:
         """
         request = sorted(_digest(message.model_dump_json()) for message in messages)
         key = self._key("model", agent, "", [*request, *options])
-        who = (*callers(), agent)
+        who = (*current_path(), agent)
         self._last.pop(who, None)
         party = _digest(json.dumps([self._epoch, who, *options]))
         if (there := self._recorded(key, party)) is not None:
             self._last[who] = there
             self._taken.add(there)
             return _read(ReplyRecord, self._records[there]).reply
-        await self.settle()
+        await self.flush()
         try:
             reply = await fetch()
         except BaseException:
@@ -201,14 +201,14 @@ class Journal:
     def _behind_the_answer(self, agent: str) -> bool:
         """Whether `agent`, or one that it works for, has left what is recorded: in a branch its calls are others then,
         even where they look the same."""
-        above = callers()
+        above = current_path()
         path = [(*above[:depth], above[depth][0]) for depth in range(len(above))]
         return self._exact and any(who in self._parted for who in [*path, (*above, agent)])
 
-    async def take_back(self, agent: str | None = None) -> bool:
+    async def discard_last_reply(self, agent: str | None = None) -> bool:
         """Forget the last reply to `agent`, or of all: it could not be used, and is fetched anew when the run goes on.
         Where the last call brought no reply, or a tool was called since, there is nothing to forget: False."""
-        who = next(reversed(self._last), None) if agent is None else (*callers(), agent)
+        who = next(reversed(self._last), None) if agent is None else (*current_path(), agent)
         if who in self._last:
             key = self._last.pop(who)
             await self._write({key: None})
@@ -230,14 +230,14 @@ class Journal:
         Raises:
             Whatever `run` raises; the call is in doubt then.
         """
-        self._last.pop((*callers(), agent), None)
+        self._last.pop((*current_path(), agent), None)
         given = json.dumps(arguments, sort_keys=True, default=str)
         key = self._key("tool", agent, call_id, [tool, given])
         if (text := self._records.get(key)) is not None and not self._behind_the_answer(agent):
             record = _read(ToolRecord, text)
             if record.outcome is not None:
                 return record.outcome
-        above = callers()
+        above = current_path()
         begun = ToolRecord(
             path=(*(name for name, _ in above), agent),
             calls=(*(call for _, call in above), call_id),
@@ -277,9 +277,9 @@ class Journal:
         while True:
             token = _begin_by.set(since + SECONDS_WITHOUT_DOUBT)
             try:
-                begin()
+                check_start_time()
                 return await run()
-            except BegunLate:
+            except StartedLate:
                 await self._before_it_runs(key, {})
                 since = time.monotonic()
             finally:
@@ -287,7 +287,7 @@ class Journal:
 
     async def give_up(self, agent: str, call_id: str) -> None:
         """Forget the calls that were begun for a call of `agent` and cut off: nobody waits for them any more."""
-        above = (*callers(), (agent, call_id))
+        above = (*current_path(), (agent, call_id))
         names, calls = tuple(name for name, _ in above), tuple(call for _, call in above)
         lost = [
             key
@@ -313,7 +313,7 @@ class Journal:
 
     def _key(self, kind: str, agent: str, call_id: str, of: Sequence[str]) -> str:
         """A name for this call, the next one of its kind. What is asked for several times is told apart by number."""
-        number, call = 0, [self._epoch, callers(), agent, call_id, *of]
+        number, call = 0, [self._epoch, current_path(), agent, call_id, *of]
         while (key := f"{kind}:{_digest(json.dumps([*call, number]))}") in self._taken:
             number += 1
         self._taken.add(key)
@@ -324,7 +324,7 @@ journal: ContextVar[Journal | None] = ContextVar("upcall_journal", default=None)
 """The driver sets it before it runs a team, and the team's tasks inherit it; a plain AutoGen script has none."""
 
 
-def unfinished(records: Mapping[str, str]) -> dict[str, ToolRecord]:
+def find_unfinished(records: Mapping[str, str]) -> dict[str, ToolRecord]:
     """The tool calls that were begun and have no outcome, by their keys: they are made again, or are in doubt.
 
     Raises:
@@ -334,18 +334,18 @@ def unfinished(records: Mapping[str, str]) -> dict[str, ToolRecord]:
     return {key: record for key, record in read.items() if record.outcome is None}
 
 
-def in_doubt(records: Mapping[str, str]) -> dict[str, ToolRecord]:
+def find_in_doubt(records: Mapping[str, str]) -> dict[str, ToolRecord]:
     """The tool calls that were begun and whose outcome nobody knows, by their keys."""
-    return {key: record for key, record in unfinished(records).items() if record.in_doubt}
+    return {key: record for key, record in find_unfinished(records).items() if record.in_doubt}
 
 
-async def take_back(agent: str) -> None:
+async def discard_last_reply(agent: str) -> None:
     """Forget the last reply to `agent`, which could not be used."""
     if (kept := journal.get()) is not None:
-        await kept.take_back(agent)
+        await kept.discard_last_reply(agent)
 
 
-def question_id(agent: str, call_id: str, text: str) -> dict[str, str]:
+def id_for_question(agent: str, call_id: str, text: str) -> dict[str, str]:
     """The field ``id`` of a question that a tool call asks; nothing without a journal."""
     kept = journal.get()
     return {"id": kept.id_of(agent, call_id, text)} if kept is not None else {}
@@ -389,12 +389,12 @@ _begin_by: ContextVar[float | None] = ContextVar("upcall_begin_by", default=None
 """The moment, by `time.monotonic`, after which a tool's function that has not begun may be another worker's to run."""
 
 
-class BegunLate(BaseException):
+class StartedLate(BaseException):
     """A tool's function got its thread late, since all were taken or the process stood still, and did not run. No
     handler of a tool's errors takes it for one."""
 
 
-def begin() -> None:
+def check_start_time() -> None:
     """To be called in the thread of a tool's function right before it runs.
 
     Raises:
@@ -402,13 +402,13 @@ def begin() -> None:
     """
     by = _begin_by.get()
     if by is not None and time.monotonic() > by:
-        raise BegunLate
+        raise StartedLate
 
 
 _made_again: ContextVar[bool] = ContextVar("upcall_made_again", default=False)
 
 
-def made_again() -> bool:
+def is_repeated_call() -> bool:
     """In a tool that `Upcall` runs: whether the present call was begun before and cut off, so that some of it, or all,
     may be done already."""
     return _made_again.get()
@@ -420,15 +420,15 @@ def _sendable_outcome(outcome: ToolOutcome) -> ToolOutcome:
 
 def _sendable_reply(reply: CreateResult) -> CreateResult:
     if isinstance(reply.content, str):
-        return reply.model_copy(update={"content": sendable(reply.content)})
-    calls = [FunctionCall(call.id, sendable(call.arguments), call.name) for call in reply.content]
+        return reply.model_copy(update={"content": replace_surrogates(reply.content)})
+    calls = [FunctionCall(call.id, replace_surrogates(call.arguments), call.name) for call in reply.content]
     return reply.model_copy(update={"content": calls})
 
 
 def _cleaned(value: Any) -> Any:
     """A JSON value whose texts can be written and sent: a file name may be no UTF-8."""
     if isinstance(value, str):
-        return sendable(value)
+        return replace_surrogates(value)
     if isinstance(value, Mapping):
         return {_cleaned(name): _cleaned(each) for name, each in value.items()}
     return [_cleaned(each) for each in value] if isinstance(value, list) else value

@@ -61,7 +61,7 @@ def _read_answers(text: str) -> tuple[Answer, ...]:
     return tuple(_answers.validate_json(text))
 
 
-def asking(questions: Sequence[Question], *, source: str, user_proxy: str, note: str = "") -> HandoffMessage:
+def question_message(questions: Sequence[Question], *, source: str, user_proxy: str, note: str = "") -> HandoffMessage:
     """The message that ends a turn because `questions` are open. Its content is readable without its metadata."""
     lines = ([note] if note else []) + [question.as_text() for question in questions]
     return HandoffMessage(
@@ -75,7 +75,7 @@ def asking(questions: Sequence[Question], *, source: str, user_proxy: str, note:
     )
 
 
-def questions_in(message: object) -> list[Question]:
+def message_questions(message: object) -> list[Question]:
     """The open questions a message carries; none for any other message."""
     if not isinstance(message, HandoffMessage) or QUESTIONS not in message.metadata:
         return []
@@ -88,14 +88,14 @@ def questions_in(message: object) -> list[Question]:
         ) from error
 
 
-def asked_by(message: object, user_proxy: str) -> list[Question]:
+def extract_questions(message: object, user_proxy: str) -> list[Question]:
     """The questions that a message asks of `user_proxy`, each with the path from who sent it.
 
     A stock agent's hand-off to the user is one too, in its own words; its id is that of the message.
     """
     if not isinstance(message, HandoffMessage) or message.target != user_proxy or message.source == user_proxy:
         return []
-    asked = questions_in(message) or [
+    asked = message_questions(message) or [
         Question(
             id=message.id,
             question=message.content.strip()[:MAX_QUESTION_CHARS] or "What now?",
@@ -105,7 +105,7 @@ def asked_by(message: object, user_proxy: str) -> list[Question]:
     return [each if each.path else each.model_copy(update={"path": (message.source,)}) for each in asked]
 
 
-def answering(
+def answer_message(
     answers: Sequence[Answer], *, target: str, questions: Iterable[Question] = (), source: str = "user"
 ) -> HandoffMessage:
     """The message that brings `answers` back to `target`, the outermost agent of the questions' paths.
@@ -139,7 +139,7 @@ def _short(question: str, limit: int = 500) -> str:
     return question if len(question) <= limit else f"{question[:limit]} ..."
 
 
-def answers_in(message: BaseChatMessage) -> list[Answer]:
+def message_answers(message: BaseChatMessage) -> list[Answer]:
     """The answers a message carries; none for any other message."""
     if ANSWERS not in message.metadata:
         return []
@@ -187,21 +187,21 @@ def answered_event(question: Question, answer: Answer, *, source: str) -> Though
     )
 
 
-def questions_of(event: Event) -> list[Question]:
+def event_questions(event: Event) -> list[Question]:
     """The questions an event tells of, asked or answered."""
     return _questions.validate_json(event.metadata[QUESTIONS]) if QUESTIONS in event.metadata else []
 
 
-def path_of(message: Event) -> tuple[str, ...]:
+def event_path(message: Event) -> tuple[str, ...]:
     """The agents from the outermost down to the one that produced this event."""
     return tuple(message.metadata.get(PATH, message.source).split("/"))
 
 
-def under(parent: str, message: Event, call_id: str) -> Event:
+def prefix_path(parent: str, message: Event, call_id: str) -> Event:
     """The same event one level further up, with `parent` and its tool call in front of its path; that of a question in
     it too."""
-    metadata = {**message.metadata, PATH: "/".join((parent, *path_of(message)))}
+    metadata = {**message.metadata, PATH: "/".join((parent, *event_path(message)))}
     if QUESTIONS in metadata:
-        raised = [each.raised_through(parent, call_id) for each in _questions.validate_json(metadata[QUESTIONS])]
+        raised = [each.raise_through(parent, call_id) for each in _questions.validate_json(metadata[QUESTIONS])]
         metadata[QUESTIONS] = _questions.dump_json(raised, exclude_none=True).decode()
     return message.model_copy(update={"metadata": metadata})

@@ -18,11 +18,11 @@ from autogen_core.tools import ToolSchema
 from pydantic import BaseModel
 
 from upcall.autogen import tracing
-from upcall.autogen.concurrency import Emit, cancellable, emitted
+from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.journal import journal
 from upcall.autogen.model_errors import CutShort, explain_call
 from upcall.errors import UpcallError
-from upcall.questions.question import sendable
+from upcall.questions.question import replace_surrogates
 
 
 async def call_model(
@@ -65,7 +65,7 @@ async def call_model(
         if not stream:
             reply = await cancellable(ask(_unheard), cancellation_token)
         else:
-            async with aclosing(emitted([told])) as items:
+            async with aclosing(merge_streams([told])) as items:
                 async for item in items:
                     if isinstance(item, str):
                         yield item
@@ -94,7 +94,7 @@ async def _streamed(
     whole: CreateResult | None = None
     async for item in client.create_stream(messages, **options, extra_create_args=_usage_in_stream(client)):
         if isinstance(item, str):
-            emit(sendable(item))
+            emit(replace_surrogates(item))
         # A stream that the server cuts short ends like a whole one, with half a text and no finish reason.
         elif item.finish_reason != "unknown":
             whole = item
@@ -109,8 +109,8 @@ def _form(tools: Sequence[ToolSchema], json_output: bool | type[BaseModel] | Non
 
 
 def _sendable(reply: CreateResult) -> CreateResult:
-    content = sendable(reply.content) if isinstance(reply.content, str) else reply.content
-    thought = sendable(reply.thought) if reply.thought else reply.thought
+    content = replace_surrogates(reply.content) if isinstance(reply.content, str) else reply.content
+    thought = replace_surrogates(reply.thought) if reply.thought else reply.thought
     return reply.model_copy(update={"content": content, "thought": thought})
 
 

@@ -24,7 +24,7 @@ from autogen_core.tools import BaseTool, StreamTool, TextResultContent, ToolResu
 from pydantic import BaseModel
 
 from upcall.autogen import tracing
-from upcall.autogen.concurrency import Emit, cancellable, emitted, stopping
+from upcall.autogen.concurrency import Emit, cancellable, merge_streams, stopping
 from upcall.autogen.internals import (
     Wrappers,
     agent_of,
@@ -37,7 +37,7 @@ from upcall.autogen.internals import (
     wrap_manager,
     wrap_parts,
 )
-from upcall.autogen.journal import Journal, begin, is_idempotent, journal
+from upcall.autogen.journal import Journal, check_start_time, is_idempotent, journal
 from upcall.runs.journal_records import ToolOutcome
 
 T = TypeVar("T")
@@ -139,7 +139,7 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
                 if unfinished.reply is not None:
                     emit(unfinished.reply)
 
-        return emitted([work])
+        return merge_streams([work])
 
     async def close(self) -> None:
         """As the client's."""
@@ -226,7 +226,9 @@ class JournaledTool(BaseTool[BaseModel, Any]):
 
         async def run() -> ToolOutcome:
             try:
-                value = await in_this_context(self.inner, begin).run_json(args, cancellation_token, call_id=call_id)
+                value = await in_this_context(self.inner, check_start_time).run_json(
+                    args, cancellation_token, call_id=call_id
+                )
             except Exception as error:  # noqa: BLE001  (raised again below)
                 return ToolOutcome(content=str(error), is_error=True)
             return ToolOutcome(content=self.inner.return_value_as_string(value))
@@ -301,7 +303,7 @@ class JournaledStreamTool(JournaledTool, StreamTool):
 
             emit(await self._result(args, cancellation_token, call_id, run))
 
-        async for item in emitted([work]):
+        async for item in merge_streams([work]):
             yield item
 
 

@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 
 from autogen_core.models import ChatCompletionClient, CreateResult
 
-from upcall.autogen.call_path import callers
+from upcall.autogen.call_path import current_path
 from upcall.errors import ConfigurationError
 from upcall.runs.call_timings import timings
 
@@ -231,7 +231,7 @@ def _span(
     """A span by the conventions, which is the current one inside; an error marks it by its type alone."""
     from opentelemetry.trace import SpanKind
 
-    named = {"gen_ai.operation.name": operation, "upcall.path": "/".join(name for name, _ in callers())}
+    named = {"gen_ai.operation.name": operation, "upcall.path": "/".join(name for name, _ in current_path())}
     with (
         tracer.start_as_current_span(
             f"{operation} {of}".strip(),
@@ -292,7 +292,7 @@ def _in_place_of_autogens(operation: str, name: str) -> Iterator[bool]:
 
 
 def _path(name: str) -> tuple[str, ...]:
-    return (*(above for above, _ in callers()), name)
+    return (*(above for above, _ in current_path()), name)
 
 
 def _get_tracer() -> Tracer:

@@ -8,7 +8,7 @@ from typing import Any
 from autogen_core.tools import ParametersSchema, TextResultContent, ToolResult, ToolSchema, Workbench
 
 from upcall.autogen.journal import idempotent
-from upcall.questions.question import sendable
+from upcall.questions.question import replace_surrogates
 
 MAX_READ_CHARS = 60_000
 """A longer file is cut, and the result says so: it would not fit most models' context."""
@@ -63,4 +63,4 @@ def _or_null(of: dict[str, Any]) -> dict[str, Any]:
 
 def tool_result(name: str, text: str, *, is_error: bool = False) -> ToolResult:
     """A text as a tool's result."""
-    return ToolResult(name=name, result=[TextResultContent(content=sendable(text))], is_error=is_error)
+    return ToolResult(name=name, result=[TextResultContent(content=replace_surrogates(text))], is_error=is_error)

@@ -33,10 +33,10 @@ from upcall.agents.nested_team import NestedTeam
 from upcall.agents.resumable import STATE_VERSION, ResumableAgent
 from upcall.agents.toolset import Toolset
 from upcall.agents.turns import Frame
-from upcall.autogen.group_chats import InnerTeam, Waiting, can_read, graph_of, manager_of, members
+from upcall.autogen.group_chats import InnerTeam, PendingQuestions, can_inspect, graph_of, manager_of, members
 from upcall.autogen.internals import assistant_parts, is_static, parts_of, static_tools
-from upcall.autogen.journal import unfinished
-from upcall.autogen.messages import asked_by
+from upcall.autogen.journal import find_unfinished
+from upcall.autogen.messages import extract_questions
 from upcall.autogen.recording import EXECUTE_CODE, JournaledTool, JournaledWorkbench
 from upcall.autogen.workbenches import FileWorkbench
 from upcall.errors import SchemaMismatch, TeamMismatch, first_line
@@ -44,7 +44,7 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.journal_records import ToolRecord
 
 State: TypeAlias = Mapping[str, Any]
-Path: TypeAlias = tuple[str, ...]
+MemberPath: TypeAlias = tuple[str, ...]
 Tools: TypeAlias = Mapping[str, BaseTool[Any, Any] | None]
 """What can be called, by name, with the tool where it is in this process."""
 
@@ -70,7 +70,7 @@ _HAND_OFF = "transfer_to_"
 
 
 @dataclass(frozen=True)
-class Misfit:
+class Incompatibility:
     """One thing that the rest of a run needs and that the team does not have as it was.
 
     Attributes:
@@ -80,7 +80,7 @@ class Misfit:
         remedy: what to do.
     """
 
-    path: Path
+    path: MemberPath
     what: str
     why: str
     remedy: str
@@ -89,7 +89,7 @@ class Misfit:
         return f"{'/'.join(self.path) or 'the team'}: {self.what}; {self.why}. {self.remedy}"
 
 
-async def fitted(
+async def adapt_checkpoint(
     team: Team,
     run_id: str,
     checkpoint: Checkpoint,
@@ -103,33 +103,33 @@ async def fitted(
         TeamMismatch: the run cannot go on with this team; it lists all that does not fit.
         SchemaMismatch: a record was written by another version of upcall.
     """
-    fitting, begun, state = _Fitting(), [*unfinished(records).values()], checkpoint.team_state
+    fitting, begun, state = _Fitting(), [*find_unfinished(records).values()], checkpoint.team_state
     try:
         if state is not None:
             state = dict(await fitting.team(team, state, (), user_proxy))
         await fitting.begun(team, begun)
-        if state is not None and not fitting.misfits:
+        if state is not None and not fitting.incompatibilities:
             await team.load_state(state)
     except Exception as error:  # A team may raise anything at a state that is not its own.
-        raise TeamMismatch(run_id, [*fitting.misfits, _not_loaded(error)]) from error
-    if fitting.misfits:
-        raise TeamMismatch(run_id, fitting.misfits)
+        raise TeamMismatch(run_id, [*fitting.incompatibilities, _not_loaded(error)]) from error
+    if fitting.incompatibilities:
+        raise TeamMismatch(run_id, fitting.incompatibilities)
     return checkpoint.model_copy(update={"team_state": state})
 
 
-async def misfits(
+async def find_incompatibilities(
     team: Team, checkpoint: Checkpoint, records: Mapping[str, str] = _NOTHING, user_proxy: str = "user"
-) -> Sequence[Misfit]:
+) -> Sequence[Incompatibility]:
     """What does not fit; nothing where the run can go on with `team`, which was built for this look alone."""
     try:
-        await fitted(team, "", checkpoint, records, user_proxy)
+        await adapt_checkpoint(team, "", checkpoint, records, user_proxy)
     except TeamMismatch as found:
         return found.misfits
     return ()
 
 
-def _not_loaded(error: Exception) -> Misfit:
-    return Misfit(
+def _not_loaded(error: Exception) -> Incompatibility:
+    return Incompatibility(
         (), "the stored state cannot be loaded", first_line(error), "Go on with the team that the run was stored with."
     )
 
@@ -168,7 +168,7 @@ class _Chat:
         return thread
 
     @cached_property
-    def waiting(self) -> Waiting:
+    def waiting(self) -> PendingQuestions:
         """Who waits for what. Only who said it counts in a message that is no hand-off."""
         speakers = {*_speakers(self.state), self.user_proxy}
         texts = {name: TextMessage(source=name, content="") for name in speakers}
@@ -177,7 +177,7 @@ class _Chat:
             for message in filter(_was_said, self.thread)
             if message["source"] in speakers
         ]
-        return Waiting.in_thread(thread, [*self.members], self.user_proxy)
+        return PendingQuestions.in_thread(thread, [*self.members], self.user_proxy)
 
     @cached_property
     def needed(self) -> Mapping[str, str]:
@@ -209,7 +209,7 @@ class _Chat:
         """Who has ended a turn and has no other: the nodes of a `GraphFlow` without loops that need not run again."""
         said = [each for each in filter(_was_said, self.thread) if each["type"] != "HandoffMessage"]
         handed = [HandoffMessage.model_validate(each) for each in self.thread if each["type"] == "HandoffMessage"]
-        ended = {each.source for each in handed if not asked_by(each, self.user_proxy)}
+        ended = {each.source for each in handed if not extract_questions(each, self.user_proxy)}
         return ({each["source"] for each in said} | ended) - self.needed.keys()
 
 
@@ -220,7 +220,7 @@ class _Call:
     tool: str
     id: str
     arguments: Mapping[str, Any]
-    path: Path
+    path: MemberPath
     why: str
 
 
@@ -237,23 +237,23 @@ class _Fitting:
     """One look at a stored state, from the outermost team down: collects what does not fit, and gives the state as the
     team can load it."""
 
-    misfits: list[Misfit] = field(default_factory=list)
+    incompatibilities: list[Incompatibility] = field(default_factory=list)
 
-    def _miss(self, path: Path, what: str, why: str, remedy: str) -> None:
+    def _miss(self, path: MemberPath, what: str, why: str, remedy: str) -> None:
         """Once for each thing: what a rest waits for may have gone on since."""
-        if not any(each.path == path and each.what == what for each in self.misfits):
-            self.misfits.append(Misfit(path, what, why, remedy))
+        if not any(each.path == path and each.what == what for each in self.incompatibilities):
+            self.incompatibilities.append(Incompatibility(path, what, why, remedy))
 
-    def _miss_member(self, path: Path, why: str) -> None:
+    def _miss_member(self, path: MemberPath, why: str) -> None:
         self._miss(path, "the team has no such member", why, f"Put {path[-1]!r} into the team again.")
 
-    def _miss_nested(self, path: Path, why: str) -> None:
+    def _miss_nested(self, path: MemberPath, why: str) -> None:
         above, name = path[-2:]
         self._miss(path, f"{above!r} has no such nested agent", why, f"Give {above!r} a nested agent {name!r} again.")
 
     # -- teams --------------------------------------------------------------------------------------------------------
 
-    async def team(self, team: Team, state: State, path: Path, user_proxy: str) -> State:
+    async def team(self, team: Team, state: State, path: MemberPath, user_proxy: str) -> State:
         """A team's state; that of a team which is no group chat of AutoGen's as it is: it must judge itself."""
         here, chat = members(team), _Chat(state, user_proxy)
         if here is None or not chat.manager:
@@ -274,7 +274,7 @@ class _Fitting:
         states = {**chat.members, **taken, chat.manager: self._manager(team, chat, [*here], path)}
         return {**state, "agent_states": {name: _readable(team, each) for name, each in states.items()}}
 
-    async def _member(self, member: ChatAgent | Team, name: str, chat: _Chat, path: Path) -> State:
+    async def _member(self, member: ChatAgent | Team, name: str, chat: _Chat, path: MemberPath) -> State:
         stored = chat.members.get(name)
         if stored is None:
             return await _new(member, chat)
@@ -290,7 +290,7 @@ class _Fitting:
         self._miss((*path, name), problem.what, why, problem.remedy)
         return stored
 
-    def _manager(self, team: Team, chat: _Chat, here: Sequence[str], path: Path) -> State:
+    def _manager(self, team: Team, chat: _Chat, here: Sequence[str], path: MemberPath) -> State:
         """The manager's state, with what it says of its members said of those of now."""
         state = chat.managed
         if chat.next_in_round is not None:
@@ -302,7 +302,7 @@ class _Fitting:
             return self._graph(team, chat, path)
         return state
 
-    def _graph(self, team: Team, chat: _Chat, path: Path) -> State:
+    def _graph(self, team: Team, chat: _Chat, path: MemberPath) -> State:
         """What a `GraphFlow` still waits for, node by node. Of a changed graph this must be what it waits for in the
         graph of now, or nodes would never run."""
         graph, state = graph_of(team), chat.managed
@@ -347,7 +347,7 @@ class _Fitting:
 
     # -- agents -------------------------------------------------------------------------------------------------------
 
-    async def agent(self, agent: ChatAgent | Team, state: State, path: Path, user_proxy: str) -> State:
+    async def agent(self, agent: ChatAgent | Team, state: State, path: MemberPath, user_proxy: str) -> State:
         """The state of an agent, or of a team that is a member of another."""
         if isinstance(agent, Team):
             return await self.team(agent, state, path, user_proxy)
@@ -362,10 +362,12 @@ class _Fitting:
             return {**state, "context": {**state["context"], "frames": frames}}
         return {**state, "frames": await self._frames(toolset, state.get("frames", ()), path, user_proxy)}
 
-    async def _frames(self, toolset: Toolset, frames: Sequence[State], path: Path, user_proxy: str) -> list[State]:
+    async def _frames(
+        self, toolset: Toolset, frames: Sequence[State], path: MemberPath, user_proxy: str
+    ) -> list[State]:
         return [await self._frame(toolset, each, path, user_proxy) for each in frames]
 
-    async def _frame(self, toolset: Toolset, state: State, path: Path, user_proxy: str) -> State:
+    async def _frame(self, toolset: Toolset, state: State, path: MemberPath, user_proxy: str) -> State:
         """A call of the open batch. One that waits for an answer needs nothing else, but where the answer is for its
         tool, which is called again with it."""
         frame = Frame.model_validate(state)
@@ -386,7 +388,7 @@ class _Fitting:
             )
         return state
 
-    async def _nested(self, toolset: Toolset, frame: Frame, path: Path, user_proxy: str) -> State:
+    async def _nested(self, toolset: Toolset, frame: Frame, path: MemberPath, user_proxy: str) -> State:
         assert frame.nested is not None
         name, agent = frame.call.name, toolset.nested.get(frame.call.name)
         asked = ", ".join(question.id for question in frame.questions)
@@ -602,7 +604,7 @@ def _readable(team: Team, state: State) -> State:
     gone."""
     for part in ("message_buffer", "message_thread"):
         kinds = {each["type"] for each in state.get(part, ())}
-        if unknown := {kind for kind in kinds if not can_read(team, kind)}:
+        if unknown := {kind for kind in kinds if not can_inspect(team, kind)}:
             state = {**state, part: [_as_text(each) if each["type"] in unknown else each for each in state[part]]}
     return state
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from upcall import identity
-from upcall.autogen.messages import ANSWERS, answering, answers_in
+from upcall.autogen.messages import ANSWERS, answer_message, message_answers
 from upcall.errors import CallerError, one_line
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.runs.checkpoint import Checkpoint
-from upcall.runs.run import Run, RunStatus, SoFar
-from upcall.runs.unknown_outcomes import is_about_doubt
+from upcall.runs.run import Run, RunProgress, RunStatus
+from upcall.runs.unknown_outcomes import is_about_unknown_outcome
 
 _RESULT_CHARS = 200
 
@@ -91,7 +91,7 @@ class ForkPlan:
         ]
 
 
-def fork_point(
+def find_fork_point(
     run: Run, checkpoints: Sequence[Checkpoint], journal: Mapping[str, str], question_id: str
 ) -> ForkPoint | None:
     """Where a branch with another answer to a question begins; None where what was done before it is not stored with
@@ -109,7 +109,7 @@ def fork_point(
         asked = ", ".join(f"{each.id} ({one_line(each.question)})" for each in run.asked.values()) or "nothing yet"
         raise CallerError(f"Run {run.id} has no question {question_id!r}. It asked: {asked}.")
     answer = _answer_to(run, question_id)
-    if is_about_doubt(question):
+    if is_about_unknown_outcome(question):
         raise CallerError(f"Question {question_id} is about a call in doubt; a fork cannot take back what a call did.")
     if question_id in run.early:
         before = tuple(each for each in run.answers if each.question_id != question_id)
@@ -117,10 +117,10 @@ def fork_point(
     if answer is None:
         return ForkPoint(question, checkpoints[-1], before=_before(run, checkpoints[-1]), how="delivered")
     for checkpoint in checkpoints:
-        if any(question_id in {each.question_id for each in answers_in(message)} for message in checkpoint.inbox):
+        if any(question_id in {each.question_id for each in message_answers(message)} for message in checkpoint.inbox):
             return ForkPoint(question, checkpoint, before=_before(run, checkpoint, question_id), how="replaced")
     place = [each.question_id for each in run.answers].index(question_id)
-    ends = [number for number, each in enumerate(checkpoints) if each.so_far and each.so_far.answered > place]
+    ends = [number for number, each in enumerate(checkpoints) if each.progress and each.progress.answered > place]
     records = checkpoints[ends[0]].journal if ends else journal
     begin = ends[0] - 1 if ends else len(checkpoints) - 1
     if begin < 0 or not records:
@@ -128,9 +128,9 @@ def fork_point(
     return ForkPoint(question, checkpoints[begin], records, before=run.answers[:place])
 
 
-def branch(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: RunStatus) -> tuple[Run, Checkpoint]:
+def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: RunStatus) -> tuple[Run, Checkpoint]:
     """A new run that has all that `run` had before the question, and `answer` to it."""
-    so_far = point.checkpoint.so_far or SoFar()
+    so_far = point.checkpoint.progress or RunProgress()
     answers = (*(each for each in point.before if each.question_id != answer.question_id), answer)
     known = run.asked
     answered = {each.question_id for each in answers}
@@ -139,7 +139,7 @@ def branch(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: RunS
         for each in so_far.open
         if each in known and each not in answered
     ]
-    forked = run.back_to(so_far).model_copy(
+    forked = run.restored_from(so_far).model_copy(
         update={
             "id": new_id,
             "forked_from": run.id,
@@ -163,17 +163,17 @@ def branch(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: RunS
     if point.how == "replaced":
         inbox = [_with_answer(message, answer, known) for message in inbox]
     elif point.how == "delivered":
-        inbox.append(answering([answer], target=point.question.path[0], questions=[point.question]))
+        inbox.append(answer_message([answer], target=point.question.path[0], questions=[point.question]))
     lineage = so_far.lineage or run.id
     begins = point.checkpoint.model_copy(
-        update={"inbox": tuple(inbox), "so_far": so_far.model_copy(update={"lineage": lineage}), "journal": {}}
+        update={"inbox": tuple(inbox), "progress": so_far.model_copy(update={"lineage": lineage}), "journal": {}}
     )
     return forked, begins
 
 
-def fork_plan(run: Run, point: ForkPoint) -> ForkPlan:
+def plan_fork(run: Run, point: ForkPoint) -> ForkPlan:
     """What a fork at `point` keeps, and what of the run may be done anew: at most what was done since its last rest."""
-    then = point.checkpoint.so_far or SoFar()
+    then = point.checkpoint.progress or RunProgress()
     calls = {agent: used.model_calls for agent, used in run.usage.items()}
     before = {agent: used.model_calls for agent, used in then.usage.items()}
     answered = _answer_to(run, point.question.id)
@@ -189,7 +189,7 @@ def fork_plan(run: Run, point: ForkPoint) -> ForkPlan:
     )
 
 
-def copied_workspace(inputs: Mapping[str, Any], old_id: str, new_id: str, given: Path | None) -> dict[str, Any]:
+def copy_workspace(inputs: Mapping[str, Any], old_id: str, new_id: str, given: Path | None) -> dict[str, Any]:
     """The inputs of a branch. Its workspace is a copy of the run's, as that is now: a branch changes no file of
     another. A folder that the user named is shared, unless another is `given`."""
     folder = Path(inputs["workspace"]) if "workspace" in inputs else None
@@ -201,7 +201,7 @@ def copied_workspace(inputs: Mapping[str, Any], old_id: str, new_id: str, given:
     return {**inputs, "workspace": str(target)}
 
 
-def differences(one: Run, other: Run) -> list[str]:
+def compare_runs(one: Run, other: Run) -> list[str]:
     """Where two branches part, and what became of each, a line each."""
     pairs, others = one.clarification_history, other.clarification_history
     alike = 0
@@ -229,19 +229,19 @@ def _answer_to(run: Run, question_id: str) -> Answer | None:
 
 def _before(run: Run, checkpoint: Checkpoint, but: str | None = None) -> tuple[Answer, ...]:
     """The answers that the run had when it went on from a checkpoint: those of before, and those in its inbox."""
-    brought = [each for message in checkpoint.inbox for each in answers_in(message)]
-    counted = run.answers[: checkpoint.so_far.answered if checkpoint.so_far else 0]
+    brought = [each for message in checkpoint.inbox for each in message_answers(message)]
+    counted = run.answers[: checkpoint.progress.answered if checkpoint.progress else 0]
     ids = {each.question_id for each in (*counted, *brought)} - {but}
     return tuple(each for each in run.answers if each.question_id in ids)
 
 
 def _with_answer(message: Any, answer: Answer, known: Mapping[str, Question]) -> Any:
-    answers = answers_in(message)
+    answers = message_answers(message)
     if answer.question_id not in {each.question_id for each in answers}:
         return message
     replaced = [answer if each.question_id == answer.question_id else each for each in answers]
     asked = [known[each.question_id] for each in replaced if each.question_id in known]
-    again = answering(replaced, target=message.target, questions=asked, source=message.source)
+    again = answer_message(replaced, target=message.target, questions=asked, source=message.source)
     return message.model_copy(
         update={"content": again.content, "metadata": {**message.metadata, ANSWERS: again.metadata[ANSWERS]}}
     )

@@ -23,9 +23,9 @@ from autogen_core import CancellationToken
 from upcall import progress
 from upcall.agents.ask_user import ASK_USER
 from upcall.autogen import tracing
-from upcall.autogen.answer_queue import Mailbox, mailbox
-from upcall.autogen.concurrency import interruptions, stopping, whole
-from upcall.autogen.group_chats import Waiting, speakers
+from upcall.autogen.answer_queue import AnswerQueue, answer_queue
+from upcall.autogen.concurrency import interruptions, run_to_completion, stopping
+from upcall.autogen.group_chats import PendingQuestions, list_speakers
 from upcall.autogen.internals import without_tracebacks_of
 from upcall.autogen.journal import Journal, journal
 from upcall.autogen.messages import (
@@ -38,17 +38,17 @@ from upcall.autogen.messages import (
     QUESTIONS,
     USER,
     Event,
+    answer_message,
     answered_event,
-    answering,
-    answers_in,
-    asked_by,
-    path_of,
-    questions_in,
-    questions_of,
+    event_path,
+    event_questions,
+    extract_questions,
+    message_answers,
+    message_questions,
 )
 from upcall.errors import ModelError, StoredStateError, StoreUnavailable, UpcallError, first_line
-from upcall.policy.deadlines import dated, with_deadlines
-from upcall.policy.resolver import Ladder, fanned_out, present
+from upcall.policy.deadlines import attach_deadline, set_deadlines
+from upcall.policy.resolver import AnswerResolver, answer_duplicates, current_resolver
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.runs.call_timings import TIMED, Timings, timings
@@ -56,9 +56,9 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.file_changes import change_log
 from upcall.runs.outputs import Classification
 from upcall.runs.plan import ReviewedPlan
-from upcall.runs.run import Run, RunStatus, counted, recorded_as
+from upcall.runs.run import Run, RunStatus, add_usage, record_act
 from upcall.storage.change_log import StoredChanges
-from upcall.storage.store import MailCame, RunStore, StoredRun
+from upcall.storage.store import AnswersQueued, RunStore, StoredRun
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ SECONDS_TO_STOP = 5.0
 """How long a team that is cut off may take to stop. One that takes longer is left behind, its state unread."""
 
 
-class Stretch:
+class RunSegment:
     """One team at work on one run, from a checkpoint to the next rest.
 
     Args:
@@ -90,7 +90,7 @@ class Stretch:
         store: RunStore,
         phase: Callable[[str], RunStatus],
         *,
-        ladder: Ladder,
+        ladder: AnswerResolver,
         records: Mapping[str, str],
         traced: bool = False,
         timed: bool = True,
@@ -102,8 +102,8 @@ class Stretch:
         self._ladder = ladder
         self._store = store
         self._phase = phase
-        so_far = stored.checkpoint.so_far
-        self._run = stored.run.back_to(so_far) if so_far else stored.run
+        so_far = stored.checkpoint.progress
+        self._run = stored.run.restored_from(so_far) if so_far else stored.run
         self._token = CancellationToken()
         self._rests = so_far.rests if so_far else 0
         lineage = so_far.lineage if so_far and so_far.lineage else stored.run.id
@@ -116,12 +116,12 @@ class Stretch:
             check=lambda new: store.refuse_large(stored.run.id, new),
             exact=lineage != stored.run.id,
         )
-        brought = [answer for message in stored.checkpoint.inbox for answer in answers_in(message)]
+        brought = [answer for message in stored.checkpoint.inbox for answer in message_answers(message)]
         self._answered = (so_far.answered if so_far else 0) + len(brought)
         self._interruptions: list[BaseException] = []
         self._last: BaseChatMessage | None = None
         known = [question for question in stored.run.open_questions if question.id not in stored.run.early]
-        self._waiting = Waiting({question.id: question for question in known})
+        self._waiting = PendingQuestions({question.id: question for question in known})
         self._given = {message.id for message in stored.checkpoint.inbox}
         self._finished = False
         self.started = False
@@ -129,7 +129,7 @@ class Stretch:
         self.held: list[Event] = []
         """Events that tell of a question; nobody hears of one before it is stored."""
         self._settled: set[tuple[tuple[str, ...], str]] = set()
-        self._mailbox = Mailbox(stored.run.answers)
+        self._mailbox = AnswerQueue(stored.run.answers)
         self._untold: list[Answer] = []
         """Answers that the run has, and that who asked is to hear of once they are stored."""
         self._speakers: frozenset[str] | None = None
@@ -155,7 +155,7 @@ class Stretch:
             while not running.done() or not queue.empty():
                 events = [event for event in await _all_there(queue) if event is not None]
                 if self._run.status is not self._stored.run.status:
-                    await whole(self._save_now())
+                    await run_to_completion(self._save_now())
                 await self._put_early(events)
                 for told in chain.from_iterable(map(self._to_tell, events)):
                     yield told
@@ -178,12 +178,12 @@ class Stretch:
                 self.held.append(event)
                 return []
             return [event]
-        asked = questions_of(event)
+        asked = event_questions(event)
         self._settled |= {(each.path, each.calls[-1]) for each in asked if each.calls}
         ids = {each.id for each in asked}
         told = [each for each in self.held if self._is_settled(each)]
         self.held = [each for each in self.held if each not in told and not _requests(each, ids)]
-        return [*told, dated(event, self._run.questions)]
+        return [*told, attach_deadline(event, self._run.questions)]
 
     def _is_put(self, event: Event) -> bool:
         if not isinstance(event, UserInputRequestedEvent):
@@ -192,7 +192,7 @@ class Stretch:
 
     def _is_settled(self, event: Event) -> bool:
         asks = [call.id for call in event.content if call.name == ASK_USER] if _calls(event) else []
-        return bool(asks) and all((path_of(event), call_id) in self._settled for call_id in asks)
+        return bool(asks) and all((event_path(event), call_id) in self._settled for call_id in asks)
 
     # -- questions while others work ----------------------------------------------------------------------------------
 
@@ -201,20 +201,20 @@ class Stretch:
         done."""
         known = {question.id for question in (*self._run.open_questions, *self._run.closed)}
         requests = [event for event in events if isinstance(event, UserInputRequestedEvent)]
-        asked = [question for event in requests for question in questions_of(event) if question.id not in known]
-        new = with_deadlines(self._run, asked)
+        asked = [question for event in requests for question in event_questions(event) if question.id not in known]
+        new = set_deadlines(self._run, asked)
         if not new:
             return
         new = self._ladder.assigned(new)
         open_now = (*self._run.open_questions, *new)
-        not_put = {answer.question_id for answer in self._ladder.without_human(open_now)}
+        not_put = {answer.question_id for answer in self._ladder.answer_without_human(open_now)}
         put = [question for question in open_now if question.id not in not_put]
         shown, repeated = self._ladder.shown(put)
         early = [question for question in new if question.id not in not_put]
         self._ladder.opened(early)
         ids = (*self._run.early, *(question.id for question in early))
-        self._run = self._run.moved_to(self._run.status, questions=shown, repeated=repeated, early=ids)
-        await whole(self._save_now())
+        self._run = self._run.move_to(self._run.status, questions=shown, repeated=repeated, early=ids)
+        await run_to_completion(self._save_now())
 
     async def _watch(self) -> None:
         """Keep the lease, take in the answers that come while the team works, and give them to those who wait for them.
@@ -228,21 +228,21 @@ class Stretch:
             await asyncio.sleep(SECONDS_BETWEEN_MAILS)
             with suppress(StoreUnavailable):  # Busy, or gone for a moment: it is looked at again.
                 if loop.time() - beat > self._store.lease_seconds / BEATS_A_LEASE:
-                    await whole(self._store.beat(self._stored))
+                    await run_to_completion(self._store.renew_lease(self._stored))
                     beat = loop.time()
                 if self._untold:
-                    await whole(self._save_and_tell())
+                    await run_to_completion(self._save_and_tell())
                 if self._run.open_questions:
-                    await whole(self._take_mail())
+                    await run_to_completion(self._take_mail())
 
     async def _take_mail(self) -> None:
-        came = await self._store.mail(self._run.id)
+        came = await self._store.queued_answers(self._run.id)
         asked = {question.id: question for question in self._run.open_questions}
         answers = [answer for answer in came if answer.question_id in asked]
         if not answers:
             return
         if self._run.repeated:
-            answers = fanned_out(answers, self._run.open_questions)
+            answers = answer_duplicates(answers, self._run.open_questions)
         for answer in answers:
             self._ladder.hear(asked[answer.question_id], answer)
         self._run = self._run.answered(self._run.status, answers)
@@ -262,7 +262,7 @@ class Stretch:
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
-    async def rested(self, team: Team) -> Run:
+    async def pause(self, team: Team) -> Run:
         """Store the run at its rest: completed, or waiting for answers."""
         state = dict(await team.save_state())
         return await self._with_mail(lambda: self._rest_once(state))
@@ -271,7 +271,7 @@ class Stretch:
         while True:
             try:
                 return await store()
-            except MailCame:
+            except AnswersQueued:
                 await self._take_mail()
 
     async def _rest_once(self, state: dict[str, Any]) -> Run:
@@ -282,46 +282,44 @@ class Stretch:
         if questions := tuple(self._waiting.questions.values()):
             run, checkpoint = self._put(run, questions, checkpoint)
         elif self._last is not None and (error := self._last.metadata.get(ERROR)):
-            run = run.moved_to(RunStatus.FAILED, error=first_line(error))
-        elif isinstance(self._last, HandoffMessage) and questions_in(self._last):
+            run = run.move_to(RunStatus.FAILED, error=first_line(error))
+        elif isinstance(self._last, HandoffMessage) and message_questions(self._last):
             problem = f"A question was handed to {self._last.target!r}; under Upcall the user proxy is called {USER!r}."
-            return await self._save(run.moved_to(RunStatus.FAILED, error=problem))
+            return await self._save(run.move_to(RunStatus.FAILED, error=problem))
         elif self._last is None or not self._last.to_model_text().strip():
-            again = await self._journal.take_back()
-            run = run.moved_to(
-                RunStatus.FAILED, error="The team stopped without a result. Resume the run to try again."
-            )
+            again = await self._journal.discard_last_reply()
+            run = run.move_to(RunStatus.FAILED, error="The team stopped without a result. Resume the run to try again.")
             if again or not self._journal.records:
                 return await self._save(run)
             # The journal would bring the team to the same end again: it goes on behind it.
         else:
-            run = run.moved_to(
+            run = run.move_to(
                 RunStatus.COMPLETED, result=self._last.to_model_text(), questions=(), repeated=(), error=None
             )
-        so_far = run.so_far(self._rests + 1)
-        return await self._save(run, checkpoint.model_copy(update={"so_far": so_far}))
+        so_far = run.progress(self._rests + 1)
+        return await self._save(run, checkpoint.model_copy(update={"progress": so_far}))
 
     def _put(self, run: Run, questions: tuple[Question, ...], checkpoint: Checkpoint) -> tuple[Run, Checkpoint]:
         """The run waiting for its questions, one of each meaning. Where some of them do not go to the human, or were
         answered too late for the team to hear it, it is to go on at once with that."""
-        questions = with_deadlines(run, self._ladder.assigned(questions))
+        questions = set_deadlines(run, self._ladder.assigned(questions))
         by_id = {question.id: question for question in questions}
         late, left = self._late(questions)
         told = {question.id for question in self._run.questions}
         chosen, _ = self._ladder.shown(sorted(left, key=lambda each: each.id not in told))
         shown = tuple(each for each in left if each in chosen)
         repeated = tuple(each for each in left if each not in chosen)
-        run = run.moved_to(RunStatus.AWAITING_CLARIFICATION, questions=shown, repeated=repeated)
-        answers = self._ladder.without_human(left)
+        run = run.move_to(RunStatus.AWAITING_CLARIFICATION, questions=shown, repeated=repeated)
+        answers = self._ladder.answer_without_human(left)
         held = [each for each in self.held if not _requests(each, {question.id for question in repeated})]
-        self.held = [dated(each, shown) for each in held]
+        self.held = [attach_deadline(each, shown) for each in held]
         if not (late or answers):
             return run, checkpoint
         for answer in answers:
             question = by_id[answer.question_id]
             self.held = [each for each in self.held if not _requests(each, {question.id})]
             self.held.append(_told_by(answered_event(question, answer, source=question.asker), question))
-        checkpoint, target = delivered(checkpoint, [*late, *answers], questions)
+        checkpoint, target = deliver_answers(checkpoint, [*late, *answers], questions)
         return run.answered(self._phase(target), answers), checkpoint
 
     def _late(self, waiting: Sequence[Question]) -> tuple[list[Answer], list[Question]]:
@@ -335,8 +333,8 @@ class Stretch:
         """The run with what was answered in this stretch before the human was asked."""
         given, usage = self._ladder.given, self._run.usage
         for spent in self._ladder.spent:
-            usage = counted(usage, "ledger", spent)
-        return self._run.moved_to(
+            usage = add_usage(usage, "ledger", spent)
+        return self._run.move_to(
             self._run.status,
             answers=(*self._run.answers, *(answer for _, answer in given)),
             closed=(*self._run.closed, *(question for question, _ in given)),
@@ -348,7 +346,7 @@ class Stretch:
         cause = next((each for each in self._interruptions if isinstance(each, UpcallError)), error)
         message = str(cause) if isinstance(cause, UpcallError) else first_line(cause)
         return await self._with_mail(
-            lambda: self._save(self._with_what_was_answered().moved_to(RunStatus.FAILED, error=message))
+            lambda: self._save(self._with_what_was_answered().move_to(RunStatus.FAILED, error=message))
         )
 
     async def interrupted(self, team: Team) -> None:
@@ -356,21 +354,21 @@ class Stretch:
         its rest in that moment, that is stored."""
         with suppress(StoredStateError):
             if self._finished:
-                await self.rested(team)
+                await self.pause(team)
             else:
-                await self._journal.settle()
+                await self._journal.flush()
                 await self._store.release(self._stored)
 
     async def _run_team(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
         interruptions.set(self._interruptions)
-        present.set(self._ladder)
-        mailbox.set(self._mailbox)
+        current_resolver.set(self._ladder)
+        answer_queue.set(self._mailbox)
         journal.set(self._journal)
         change_log.set(StoredChanges(self._store, self._stored.run.id))
         stopping.set(self._token)
         progress.listener.set(_told_to(queue))
         timings.set(self._timings)
-        self._speakers = speakers(team)
+        self._speakers = list_speakers(team)
         if not self._traced:
             await self._take_turns(team, queue)
             return
@@ -393,12 +391,12 @@ class Stretch:
     async def _save(self, run: Run, checkpoint: Checkpoint | None = None) -> Run:
         async with self._saving:
             if checkpoint is None:
-                await self._journal.settle()
+                await self._journal.flush()
             else:
-                await self._journal.hold()
+                await self._journal.stop_writing()
             ends = checkpoint is not None or not run.working
             times = self._timings if ends else None
-            with nullcontext() if times is None else recorded_as(TIMED, None, **times.entry()):
+            with nullcontext() if times is None else record_act(TIMED, None, **times.entry()):
                 self._stored = await self._store.save(self._stored, run, checkpoint)
         return run
 
@@ -406,10 +404,10 @@ class Stretch:
         """Read from an event what it says of the run: tokens, classification, plan, and who has the turn."""
         changes: dict[str, Any] = {}
         if event.models_usage is not None:
-            changes["usage"] = counted(self._run.usage, "/".join(path_of(event)), event.models_usage)
+            changes["usage"] = add_usage(self._run.usage, "/".join(event_path(event)), event.models_usage)
         if isinstance(event, ToolCallExecutionEvent):
             results = [each for each in event.content if each.name != ASK_USER]
-            named = ["/".join((*path_of(event), each.name)) for each in results]
+            named = ["/".join((*event_path(event), each.name)) for each in results]
             failed = [name for name, each in zip(named, results, strict=True) if each.is_error]
             changes["tools"] = dict(Counter(self._run.tools) + Counter(named))
             changes["failed_tools"] = dict(Counter(self._run.failed_tools) + Counter(failed))
@@ -425,22 +423,22 @@ class Stretch:
             if text := event.metadata.get(PLAN):
                 changes["plan"] = ReviewedPlan.model_validate_json(text).after(self._run.plan)
             turns = [event.source]
-            if isinstance(event, HandoffMessage) and not asked_by(event, USER):
+            if isinstance(event, HandoffMessage) and not extract_questions(event, USER):
                 changes["status"] = self._phase(event.target)
                 turns.append(event.target)
             changes["execution_path"] = _with_turns(self._run.execution_path, turns)
         status = changes.pop("status", self._run.status)
         if changes or status is not self._run.status:
-            self._run = self._run.moved_to(status, **changes)
+            self._run = self._run.move_to(status, **changes)
 
 
-def delivered(
+def deliver_answers(
     checkpoint: Checkpoint, answers: Sequence[Answer], questions: Iterable[Question]
 ) -> tuple[Checkpoint, str]:
     """The checkpoint with answers to some of `questions` in its inbox, and the outermost agent that they go to."""
     asked, answered = list(questions), {answer.question_id for answer in answers}
     target = next(question.path[0] for question in asked if question.id in answered)
-    message = answering(answers, target=target, questions=asked, source=USER)
+    message = answer_message(answers, target=target, questions=asked, source=USER)
     return checkpoint.model_copy(update={"inbox": (*checkpoint.inbox, message)}), target
 
 

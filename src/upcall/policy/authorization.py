@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, Protocol
 from upcall.autogen.messages import Event
 from upcall.errors import AlreadyAnswered, ConfigurationError, NotAllowed, StoreUnavailable, UnknownQuestion, UnknownRun
 from upcall.identity import means
-from upcall.policy.resolver import shown_once
+from upcall.policy.resolver import group_duplicates
 from upcall.policy.routing import ROLE
 from upcall.questions.answer import Answer, AnsweredBy
-from upcall.questions.matching import GivenAnswers, full_id
+from upcall.questions.matching import AnswersInput, resolve_id
 from upcall.questions.question import Question
 from upcall.runs.run import Run
 from upcall.storage.store import LogEntry, RunStore, StoredRun
@@ -88,7 +88,7 @@ class AccessSettings(Protocol):
 
 
 @dataclass(frozen=True)
-class Access:
+class Authorization:
     """What one user may do; without a user, everything."""
 
     user: str | None = None
@@ -96,7 +96,7 @@ class Access:
     admins: Collection[str] = ()
 
     @classmethod
-    def of(cls, user: str | None, settings: AccessSettings) -> Access:
+    def of(cls, user: str | None, settings: AccessSettings) -> Authorization:
         """The access of `user`, or of the user of the settings.
 
         Raises:
@@ -225,7 +225,7 @@ class Access:
             )
         return stored
 
-    async def check_answer(self, store: RunStore, run: Run, given: GivenAnswers) -> None:
+    async def check_answer(self, store: RunStore, run: Run, given: AnswersInput) -> None:
         """Check that an answer is only to questions that are the user's to answer. Nothing of it is kept or repeated.
 
         Raises:
@@ -251,7 +251,7 @@ class Access:
             return
         if named and others:
             await self._refused(store, run.id, "answer")  # To this user there is no such question.
-        if taken := self._taken(run, await store.mail(run.id), named):
+        if taken := self._taken(run, await store.queued_answers(run.id), named):
             await self._refused(store, run.id, "answer")
             raise AlreadyAnswered(f"Question {taken} has an answer already; that one stands.")
 
@@ -294,7 +294,7 @@ class Access:
             ConfigurationError: the assignee is empty, or a role that the settings do not have.
         """
         open_questions = {question.id: question for question in run.open_questions}
-        question_id = full_id(named, list(open_questions))
+        question_id = resolve_id(named, list(open_questions))
         if question_id not in open_questions:
             raise UnknownQuestion(named, list(open_questions))
         if question_id in run.doubts:
@@ -309,8 +309,8 @@ class Access:
         now = [
             each.model_copy(update={"assignee": assignee}) if each.id in moved else each for each in run.open_questions
         ]
-        shown, repeated = shown_once(now) if run.repeated else (tuple(now), ())
-        return run.moved_to(run.status, questions=shown, repeated=repeated), question
+        shown, repeated = group_duplicates(now) if run.repeated else (tuple(now), ())
+        return run.move_to(run.status, questions=shown, repeated=repeated), question
 
     def _check_assignee(self, assignee: str | None) -> None:
         if assignee is not None and not assignee.removeprefix(ROLE).strip():
@@ -339,7 +339,7 @@ class Access:
         ]
 
 
-def _named(given: GivenAnswers) -> list[str]:
+def _named(given: AnswersInput) -> list[str]:
     """The questions that an answer names itself."""
     if isinstance(given, Mapping):
         return list(given)
@@ -351,4 +351,4 @@ def _names(named: Iterable[str], question_id: str) -> bool:
 
 
 def _as_one(question: Question, other: Question) -> bool:
-    return bool(shown_once([question, other])[1])
+    return bool(group_duplicates([question, other])[1])

@@ -2,7 +2,7 @@
 
 Nobody has to be running when a time is over, so it is acted on by whoever looks next: `Upcall.expire`, an answer, a
 resume. A time is stored as a moment in UTC. What was recorded once - an answer, an end, that a question is overdue -
-stands whatever the clock says later. Silence approves nothing: `upcall.policy.resolver.when_nobody_answers` says what
+stands whatever the clock says later. Silence approves nothing: `upcall.policy.resolver.answer_by_default` says what
 it comes to. A question about a call in doubt never expires: nobody but the human can know.
 """
 
@@ -20,11 +20,11 @@ from autogen_agentchat.messages import UserInputRequestedEvent
 from upcall import identity
 from upcall.autogen.messages import PATH, Event, answered_event, asked_event
 from upcall.errors import AlreadyAnswered, ConfigurationError, QuestionExpired, RunConflict, RunNotWaiting, TeamMismatch
-from upcall.policy.resolver import when_nobody_answers
+from upcall.policy.resolver import answer_by_default
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.question import Question, moment
+from upcall.questions.question import Question, format_time
 from upcall.runs.run import ANSWERABLE, Run, RunStatus
-from upcall.setting_types import seconds_of
+from upcall.setting_types import parse_seconds
 from upcall.storage.store import RunStore, StoredRun
 
 EXPIRY = "upcall.expiry"
@@ -35,14 +35,14 @@ REMINDED, OVERDUE, EXPIRED = "reminded", "overdue", "expired"
 OnExpiry: TypeAlias = Literal["wait", "assume", "cancel", "fail"]
 """What becomes of a question whose time is over."""
 
-GoOn: TypeAlias = Callable[[StoredRun, Sequence[Answer], Sequence[Event]], AsyncGenerator[Event | Run, None]]
+ResumeWith: TypeAlias = Callable[[StoredRun, Sequence[Answer], Sequence[Event]], AsyncGenerator[Event | Run, None]]
 """Takes a run on with answers; the events are told as soon as the answers are stored."""
 
 _log = logging.getLogger("upcall")
 
 
 @dataclass(frozen=True)
-class Policy:
+class DeadlinePolicy:
     """What a run keeps from its start of how long its questions wait. Times are in seconds; None is for ever, or
     never."""
 
@@ -51,13 +51,13 @@ class Policy:
     remind_after: float | None = None
 
     @classmethod
-    def of(cls, run: Run) -> Policy:
+    def of(cls, run: Run) -> DeadlinePolicy:
         """That of a run; questions of a run that says nothing of it wait for ever."""
         kept = run.inputs.get("team", {})
         return cls(kept.get("expires_after"), kept.get("on_expiry") or "wait", kept.get("remind_after"))
 
 
-def chosen(expires_after: Any, on_expiry: Any) -> dict[str, Any]:
+def parse_policy(expires_after: Any, on_expiry: Any) -> dict[str, Any]:
     """The choices of a start, checked; None where there is none.
 
     Raises:
@@ -66,7 +66,7 @@ def chosen(expires_after: Any, on_expiry: Any) -> dict[str, Any]:
     if on_expiry is not None and on_expiry not in get_args(OnExpiry):
         raise ConfigurationError(f"on_expiry = {on_expiry!r}: it is one of {', '.join(get_args(OnExpiry))}.")
     try:
-        seconds = None if expires_after is None else seconds_of(expires_after)
+        seconds = None if expires_after is None else parse_seconds(expires_after)
     except ValueError as error:
         raise ConfigurationError(f"expires_after = {expires_after!r}: {error}.") from error
     return {"expires_after": seconds, "on_expiry": on_expiry}
@@ -75,11 +75,11 @@ def chosen(expires_after: Any, on_expiry: Any) -> dict[str, Any]:
 # -- what stands in a run ---------------------------------------------------------------------------------------------
 
 
-def with_deadlines(run: Run, questions: Iterable[Question]) -> tuple[Question, ...]:
+def set_deadlines(run: Run, questions: Iterable[Question]) -> tuple[Question, ...]:
     """The questions as they are put now: each waits as long as it said when it was put first, as it says itself, or as
     its run has it."""
     known = {question.id: question.expires_at for question in run.open_questions}
-    after = Policy.of(run).expires_after
+    after = DeadlinePolicy.of(run).expires_after
     common = None if after is None else identity.now() + timedelta(seconds=after)
     return tuple(
         question.model_copy(update={"expires_at": known.get(question.id, question.expires_at or common)})
@@ -87,7 +87,7 @@ def with_deadlines(run: Run, questions: Iterable[Question]) -> tuple[Question, .
     )
 
 
-def dated(event: Event, questions: Iterable[Question]) -> Event:
+def attach_deadline(event: Event, questions: Iterable[Question]) -> Event:
     """The event of a question as it was put; any other event as it is."""
     if not isinstance(event, UserInputRequestedEvent):
         return event
@@ -97,25 +97,27 @@ def dated(event: Event, questions: Iterable[Question]) -> Event:
     return event.model_copy(update={"metadata": event.metadata | asked_event(put, source=event.source).metadata})
 
 
-def nobody_answered(question: Question) -> str:
+def explain_expiry(question: Question) -> str:
     """The reason why a question expired."""
-    return f"Nobody answered by {moment(question.expires_at)}." if question.expires_at else "Nobody answered in time."
+    return (
+        f"Nobody answered by {format_time(question.expires_at)}." if question.expires_at else "Nobody answered in time."
+    )
 
 
 def expired_answers(run: Run, now: datetime | None = None) -> list[Answer]:
     """What the questions come to whose time is over; nothing where they are to wait, or the run with them ends."""
-    if Policy.of(run).on_expiry != "assume":
+    if DeadlinePolicy.of(run).on_expiry != "assume":
         return []
-    return [when_nobody_answers(question, nobody_answered(question)) for question in run.lapsed(now)]
+    return [answer_by_default(question, explain_expiry(question)) for question in run.list_lapsed(now)]
 
 
-def with_expired(run: Run, answers: Sequence[Answer]) -> list[Answer]:
+def add_expired(run: Run, answers: Sequence[Answer]) -> list[Answer]:
     """The answers, and what the other questions come to whose time is over."""
     given = {answer.question_id for answer in answers}
     return [*answers, *(each for each in expired_answers(run) if each.question_id not in given)]
 
 
-def why_over(run: Run) -> str:
+def explain_end(run: Run) -> str:
     """Why a run ended that a question took with it, with a blank before it; empty for any other run, and for who may
     not see why."""
     if run.status is RunStatus.EXPIRED and run.error:
@@ -124,12 +126,12 @@ def why_over(run: Run) -> str:
     return f" {next(reasons, '')}".rstrip()
 
 
-def what_now(run: Run) -> list[str]:
+def explain_lapsed(run: Run) -> list[str]:
     """Lines about the questions whose time is over, for who looks at a waiting run. Who sees only some of its questions
     does not see how the run takes it, and cannot resume it."""
     lines = []
-    for question in run.lapsed() if run.waiting else ():
-        match Policy.of(run).on_expiry:
+    for question in run.list_lapsed() if run.waiting else ():
+        match DeadlinePolicy.of(run).on_expiry:
             case _ if "team" not in run.inputs:
                 now = ""
             case "wait":
@@ -138,29 +140,29 @@ def what_now(run: Run) -> list[str]:
                 now = f" {_assumed(question)} Go on with: upcall resume {run.id}"
             case how:
                 now = f" The run ends ({how}) with: upcall expire"
-        lines.append(f"The time of question {question.id} is over. {nobody_answered(question)}{now}")
+        lines.append(f"The time of question {question.id} is over. {explain_expiry(question)}{now}")
     return lines
 
 
 def _refused(question: Question) -> str:
-    return f"Question {question.id} expired; the answer is refused. {nobody_answered(question)}"
+    return f"Question {question.id} expired; the answer is refused. {explain_expiry(question)}"
 
 
 def _assumed(question: Question) -> str:
-    answer = when_nobody_answers(question, "")
+    answer = answer_by_default(question, "")
     return f"What is assumed instead: {answer.text}." if answer.outcome is Outcome.ASSUMED else "Nothing is assumed."
 
 
 def _ended(run: Run, now: datetime | None) -> Run:
     """The run that ends because nobody answered in time: cancelled, or expired with an error that says what did."""
-    lapsed = {question.id: question for question in run.lapsed(now)}
-    failed = Policy.of(run).on_expiry == "fail"
+    lapsed = {question.id: question for question in run.list_lapsed(now)}
+    failed = DeadlinePolicy.of(run).on_expiry == "fail"
     answers = [
         Answer(
             question_id=question.id,
             outcome=Outcome.EXPIRED if failed and question.id in lapsed else Outcome.CANCELLED,
             by=AnsweredBy.POLICY,
-            reason=nobody_answered(question) if question.id in lapsed else None,
+            reason=explain_expiry(question) if question.id in lapsed else None,
         )
         for question in run.open_questions
     ]
@@ -168,7 +170,7 @@ def _ended(run: Run, now: datetime | None) -> Run:
         return run.answered(RunStatus.CANCELLED, answers).model_copy(update={"error": None})
     first = next(iter(lapsed.values()))
     error = (
-        f"Question {first.id} of {' > '.join(first.path)} expired: {nobody_answered(first)} The run is over; start it "
+        f"Question {first.id} of {' > '.join(first.path)} expired: {explain_expiry(first)} The run is over; start it "
         "anew, with more time (expires_after) or another on_expiry."
     )
     return run.answered(RunStatus.EXPIRED, answers).model_copy(update={"error": error})
@@ -177,8 +179,8 @@ def _ended(run: Run, now: datetime | None) -> Run:
 def _noted(run: Run, now: datetime) -> tuple[Run, list[Event]]:
     """The run with what is to be noted now - which questions are overdue, and of which the human is reminded - and the
     events that tell so. One reminder a look: what was missed is not made up for."""
-    overdue = [question for question in run.lapsed(now) if question.id not in run.overdue]
-    every = Policy.of(run).remind_after
+    overdue = [question for question in run.list_lapsed(now) if question.id not in run.overdue]
+    every = DeadlinePolicy.of(run).remind_after
     reminded: dict[str, int] = {}
     for question in run.questions if every else ():
         due = int((now - question.asked_at).total_seconds() // every) if every else 0
@@ -210,13 +212,13 @@ def _expired_events(run: Run, answers: Iterable[Answer]) -> list[Event]:
 # -- what is done about it --------------------------------------------------------------------------------------------
 
 
-class Expiry:
+class DeadlineWatcher:
     """Looks at stored runs, and acts where the time of a question is over or its human is to be reminded.
 
     Every act is a write that names the version it follows, so that of two who look at once one acts.
     """
 
-    def __init__(self, store: RunStore, go_on: GoOn) -> None:
+    def __init__(self, store: RunStore, go_on: ResumeWith) -> None:
         self._store = store
         self._go_on = go_on
 
@@ -228,7 +230,7 @@ class Expiry:
             if stored.run.working:
                 async for event in self._left(stored.run, now):
                     yield event
-            elif stored.run.waiting and acts(stored.run, now):
+            elif stored.run.waiting and is_due(stored.run, now):
                 try:
                     async with aclosing(self.act(stored, now)) as items:
                         async for item in items:
@@ -267,12 +269,12 @@ class Expiry:
             RunNotWaiting: the run has ended now, with a question that they do not see.
         """
         run = stored.run
-        if not acts(run):
+        if not is_due(run):
             return
-        given, how = {answer.question_id for answer in answers}, Policy.of(run).on_expiry
+        given, how = {answer.question_id for answer in answers}, DeadlinePolicy.of(run).on_expiry
         ends = run.waiting and how in ("cancel", "fail")
         shown = {question.id for question in seen.open_questions}
-        late = next((each for each in run.lapsed() if each.id in (shown if ends else given)), None)
+        late = next((each for each in run.list_lapsed() if each.id in (shown if ends else given)), None)
         if ends:
             ended = (await self._store.save(stored, _ended(run, None))).run
             if late is None:
@@ -296,7 +298,7 @@ class Expiry:
 
     async def _cannot(self, stored: StoredRun, now: datetime, error: Exception) -> AsyncGenerator[Event, None]:
         """A run that cannot go on here stays as it is; that is told once, not at every look."""
-        if any(question.id not in stored.run.overdue for question in stored.run.lapsed(now)):
+        if any(question.id not in stored.run.overdue for question in stored.run.list_lapsed(now)):
             _log.warning("Run %s has expired questions and cannot go on here: %s", stored.run.id, error)
         async for event in self._note(stored, now):
             yield event
@@ -304,20 +306,20 @@ class Expiry:
     async def _left(self, run: Run, now: datetime) -> AsyncGenerator[Event, None]:
         """What questions of a team at work come to is left for it, like an answer of the human. One that takes its run
         with it does so when that rests."""
-        there = {answer.question_id for answer in await self._store.mail(run.id)}
+        there = {answer.question_id for answer in await self._store.queued_answers(run.id)}
         for answer in expired_answers(run, now):
             with suppress(AlreadyAnswered):
-                if answer.question_id not in there and await self._store.post(run.id, [answer]):
+                if answer.question_id not in there and await self._store.enqueue_answers(run.id, [answer]):
                     for event in _expired_events(run, [answer]):
                         yield event
 
 
-def acts(run: Run, now: datetime | None = None) -> bool:
+def is_due(run: Run, now: datetime | None = None) -> bool:
     """Whether the time of a question is over and something follows from that."""
-    return Policy.of(run).on_expiry != "wait" and bool(run.lapsed(now))
+    return DeadlinePolicy.of(run).on_expiry != "wait" and bool(run.list_lapsed(now))
 
 
-async def looked_at(store: RunStore, now: datetime) -> list[str]:
+async def find_due(store: RunStore, now: datetime) -> list[str]:
     """The ids of the runs that have something to be done about their questions now, oldest first."""
     runs = await store.list(statuses=ANSWERABLE)
-    return [run.id for run in reversed(runs) if acts(run, now) or (run.waiting and _noted(run, now)[1])]
+    return [run.id for run in reversed(runs) if is_due(run, now) or (run.waiting and _noted(run, now)[1])]

@@ -9,9 +9,9 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
 
-from upcall.config_source import Given, shown
+from upcall.config_source import ConfigSource, render_value
 from upcall.errors import ConfigurationError
-from upcall.policy.same_question import content_words, meaning, negated
+from upcall.policy.same_question import content_words, negated, question_key
 from upcall.questions.question import MAX_QUESTION_CHARS, Question
 
 THIS_RUN = "this run"
@@ -45,7 +45,7 @@ class Fact(BaseModel):
     def answers(self, question: Question) -> bool:
         """Whether the question asks for just this: all words of the fact are in it, and all its words are those of the
         fact, of the fact's answer, or of its own options. What turns a question round has to be in the fact."""
-        asked, key = meaning(question.question), set(meaning(self.asked).words)
+        asked, key = question_key(question.question), set(question_key(self.asked).words)
         words, said = set(asked.words), set(content_words(self.answer))
         options = {word for option in question.options for word in (*content_words(option.label), "or")}
         extra = words - key
@@ -59,7 +59,7 @@ class Fact(BaseModel):
         return bool(question.options) or kind == "bare" or yes_or_no == (kind == "polar") or named
 
 
-def read_facts(given: Mapping[str, Any], place: Callable[[str], str]) -> tuple[Fact, ...]:
+def parse_facts(given: Mapping[str, Any], place: Callable[[str], str]) -> tuple[Fact, ...]:
     """Facts as a mapping gives them: what is asked, and the answer. `place` says where one stands.
 
     Raises:
@@ -68,7 +68,7 @@ def read_facts(given: Mapping[str, Any], place: Callable[[str], str]) -> tuple[F
     facts: list[Fact] = []
     for asked, value in given.items():
         where = place(str(asked))
-        if not isinstance(asked, str) or not meaning(asked).words:
+        if not isinstance(asked, str) or not question_key(asked).words:
             raise ConfigurationError(
                 f"{where}: the fact {asked!r} has no word to know a question by; write what is asked, like: "
                 "framework: Express"
@@ -77,16 +77,16 @@ def read_facts(given: Mapping[str, Any], place: Callable[[str], str]) -> tuple[F
             facts.append(Fact(asked=asked, answer=_as_text(value), where=where))
         except PydanticCustomError as error:
             raise ConfigurationError(
-                f"{where}: the fact {asked!r} = {shown(value)} is wrong: {error.message()}."
+                f"{where}: the fact {asked!r} = {render_value(value)} is wrong: {error.message()}."
             ) from error
     return tuple(facts)
 
 
-def facts_file(path: Path) -> tuple[Fact, ...]:
+def read_facts_file(path: Path) -> tuple[Fact, ...]:
     """The facts of a YAML file.
 
     Raises:
         ConfigurationError: it cannot be read, or a fact in it is wrong; with its line.
     """
-    given = Given.read(path)
-    return read_facts(given.data, given.at)
+    given = ConfigSource.read(path)
+    return parse_facts(given.data, given.at)

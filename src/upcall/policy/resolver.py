@@ -1,7 +1,7 @@
 """The answer ladder: who answers a question before the human is asked, in which order, and what nobody answers.
 
 Rungs: what was answered in this run already (ledger), what stands in the project's or the run's facts, what the
-delegating agent knows (`upcall.agents.answering`), the human, and what a question says is assumed without one. An
+delegating agent knows (`upcall.agents.answer_message`), the human, and what a question says is assumed without one. An
 answer from a rung says who gave it and why. A risk confirmation takes the human's own choice: no rung answers it.
 """
 
@@ -14,19 +14,19 @@ from typing import TypeAlias
 
 from autogen_core.models import RequestUsage
 
-from upcall.autogen.call_path import below, callers
+from upcall.autogen.call_path import current_path, nested_call
 from upcall.errors import AnswerRefused, ConfigurationError
 from upcall.policy.facts import Fact
-from upcall.policy.routing import AssignRule, assignee_by_rule
-from upcall.policy.same_question import Meaning, meaning, same_meaning
+from upcall.policy.routing import AssignRule, find_assignee
+from upcall.policy.same_question import QuestionKey, is_same_question, question_key
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.matching import OwnWords, read_answer, read_plainly
+from upcall.questions.matching import OwnWords, parse_answer, parse_unsealed
 from upcall.questions.question import ClarificationType, Question
 from upcall.questions.secrets import NO_KEY, can_seal
 
 Answered: TypeAlias = tuple[Question, Answer]
 
-Judge: TypeAlias = Callable[[Question, Sequence[Answered]], Awaitable[tuple[int | None, RequestUsage | None]]]
+Matcher: TypeAlias = Callable[[Question, Sequence[Answered]], Awaitable[tuple[int | None, RequestUsage | None]]]
 """Which of the answered questions means the same as a new one, by its position, and the tokens spent on that."""
 
 NOBODY_THERE = "Nobody was there to answer."
@@ -40,7 +40,7 @@ _WORDS_OF_A_STAGE = frozenset({"skip", "done", "exit", "quit", "proceed", "conti
 
 
 @dataclass(frozen=True)
-class Rules:
+class ResolutionRules:
     """Which rungs there are. ``max_questions_run`` counts the questions of tool calls that reach the human (X4): what
     clarifier and planner may ask has limits of its own. ``assign`` says which human a question is for."""
 
@@ -50,7 +50,7 @@ class Rules:
     assign: tuple[AssignRule, ...] = ()
 
 
-class Ladder:
+class AnswerResolver:
     """What is known in one stretch of a run to answer questions with.
 
     Args:
@@ -64,11 +64,11 @@ class Ladder:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: ResolutionRules,
         answered: Iterable[Answered] = (),
         open_questions: Iterable[Question] = (),
         facts: Sequence[Sequence[Fact]] = (),
-        judge: Judge | None = None,
+        judge: Matcher | None = None,
         early: Collection[str] = (),
     ) -> None:
         self._rules = rules
@@ -100,9 +100,9 @@ class Ladder:
 
     def _assignee(self, question: Question) -> str | None:
         known = self._open.get(question.id)
-        return known.assignee if known is not None else assignee_by_rule(question, self._rules.assign)
+        return known.assignee if known is not None else find_assignee(question, self._rules.assign)
 
-    def without_human(self, questions: Sequence[Question]) -> list[Answer]:
+    def answer_without_human(self, questions: Sequence[Question]) -> list[Answer]:
         """The answers to those of the open questions that do not go to the human: nobody is there, or too many did."""
         answers: list[Answer] = []
         waiting = [question for question in questions if question.id in self._open]
@@ -112,7 +112,7 @@ class Ladder:
             if (reason := self._why_not_put(question, waiting)) is None:
                 waiting.append(question)
             else:
-                answers.append(when_nobody_answers(question, reason))
+                answers.append(answer_by_default(question, reason))
         return answers
 
     def note(self, question: Question, answer: Answer) -> Answer:
@@ -136,7 +136,7 @@ class Ladder:
 
     def shown(self, questions: Sequence[Question]) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
         """The questions to show, one of each meaning, and those that the answers to these answer too."""
-        return shown_once(questions) if self._rules.ledger else (tuple(questions), ())
+        return group_duplicates(questions) if self._rules.ledger else (tuple(questions), ())
 
     def _why_not_put(self, question: Question, waiting: Sequence[Question]) -> str | None:
         if question.secret and not can_seal():
@@ -149,7 +149,7 @@ class Ladder:
         put = sum(answer.by is AnsweredBy.HUMAN and _by_call(each) for each, answer in self._answered)
         if put + len(waiting) < limit or not _by_call(question) or any(_shared(question, each) for each in waiting):
             return None
-        if put + len(shown_once([each for each in waiting if _by_call(each)])[0]) < limit:
+        if put + len(group_duplicates([each for each in waiting if _by_call(each)])[0]) < limit:
             return None
         return f"This was not put to the user: {limit} questions of this run were, the limit."
 
@@ -158,7 +158,7 @@ class Ladder:
             return None
         earlier = [each for each in reversed(self._answered) if _may_be_repeated(*each, question)]
         for asked, answer in earlier:
-            if same_meaning(asked, question) and (again := _given_again(asked, answer, question)):
+            if is_same_question(asked, question) and (again := _given_again(asked, answer, question)):
                 return again
         if self._judge is None or not earlier:
             return None
@@ -183,26 +183,26 @@ def is_risk(question: Question) -> bool:
     return question.clarification_type is ClarificationType.RISK_CONFIRMATION
 
 
-def when_nobody_answers(question: Question, reason: str) -> Answer:
+def answer_by_default(question: Question, reason: str) -> Answer:
     """What a question comes to that no human answers: its own default, recorded as an assumption, else `expired`. That
     is never consent, and a risk confirmation has no default."""
     answer = Answer(question_id=question.id, outcome=Outcome.EXPIRED, by=AnsweredBy.POLICY, reason=reason)
     if question.default is None or not question.default.strip() or is_risk(question):
         return answer
     try:
-        assumed = read_plainly(question, question.default)
+        assumed = parse_unsealed(question, question.default)
     except AnswerRefused:
         return answer
     return answer.model_copy(update={"outcome": Outcome.ASSUMED, "text": assumed.text, "selected": assumed.selected})
 
 
-def shown_once(questions: Sequence[Question]) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
+def group_duplicates(questions: Sequence[Question]) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
     """One question of each meaning, the first, and the others."""
-    by_meaning: dict[Meaning, list[Question]] = {}
+    by_meaning: dict[QuestionKey, list[Question]] = {}
     shown: list[Question] = []
     repeated: list[Question] = []
     for question in questions:
-        alike = by_meaning.setdefault(meaning(question.question), [])
+        alike = by_meaning.setdefault(question_key(question.question), [])
         if any(_shared(question, each) for each in alike):
             repeated.append(question)
         else:
@@ -211,7 +211,7 @@ def shown_once(questions: Sequence[Question]) -> tuple[tuple[Question, ...], tup
     return tuple(shown), tuple(repeated)
 
 
-def fanned_out(answers: Sequence[Answer], open_questions: Sequence[Question]) -> list[Answer]:
+def answer_duplicates(answers: Sequence[Answer], open_questions: Sequence[Question]) -> list[Answer]:
     """The answers, and the same ones to the other open questions of the same meaning, as far as these accept them."""
     by_id = {question.id: question for question in open_questions}
     given = {answer.question_id: answer for answer in answers}
@@ -229,42 +229,42 @@ def fanned_out(answers: Sequence[Answer], open_questions: Sequence[Question]) ->
 
 # -- where agents consult it ------------------------------------------------------------------------------------------
 
-present: ContextVar[Ladder | None] = ContextVar("upcall_ladder", default=None)
+current_resolver: ContextVar[AnswerResolver | None] = ContextVar("upcall_ladder", default=None)
 """The ladder of the run. The driver sets it before it runs a team, and the team's tasks inherit it; in a plain AutoGen
 script there is none, and every question goes to the human."""
 
 
-async def consult(question: Question) -> Answer | None:
+async def resolve_question(question: Question) -> Answer | None:
     """The answer of a rung to a question that the present agent asks; None where it goes up."""
-    ladder = present.get()
+    ladder = current_resolver.get()
     if ladder is None:
         return None
     raised = _raised(question)
-    with below(question.asker, question.calls[-1] if question.calls else ""):  # For the calls of a judge.
+    with nested_call(question.asker, question.calls[-1] if question.calls else ""):  # For the calls of a judge.
         return await ladder.answer_to(raised)
 
 
-def answered_in_run() -> Sequence[Answered]:
+def list_answered() -> Sequence[Answered]:
     """The questions of the run and their answers; none in a plain AutoGen script."""
-    ladder = present.get()
+    ladder = current_resolver.get()
     return ladder.answered if ladder is not None else ()
 
 
 def is_assigned(question: Question) -> bool:
     """Whether a question that the present agent hears of is for somebody in particular."""
-    ladder = present.get()
+    ladder = current_resolver.get()
     return ladder is not None and ladder.assigned([_raised(question)])[0].assignee is not None
 
 
-def record(question: Question, answer: Answer) -> None:
+def record_parent_answer(question: Question, answer: Answer) -> None:
     """Record what the present agent answered to a nested agent's question."""
-    if (ladder := present.get()) is not None:
+    if (ladder := current_resolver.get()) is not None:
         ladder.note(_raised(question), answer)
 
 
 def _raised(question: Question) -> Question:
-    for agent, call_id in reversed(callers()):
-        question = question.raised_through(agent, call_id)
+    for agent, call_id in reversed(current_path()):
+        question = question.raise_through(agent, call_id)
     return question
 
 
@@ -279,7 +279,7 @@ def _by_call(question: Question) -> bool:
 def _shared(one: Question, other: Question) -> bool:
     """Whether one answer serves both: what is secret is for its asker alone, what is assigned is for one to answer."""
     kept_apart = is_risk(one) or is_risk(other) or _secret_of_another(one, other)
-    return not kept_apart and one.assignee == other.assignee and same_meaning(one, other)
+    return not kept_apart and one.assignee == other.assignee and is_same_question(one, other)
 
 
 def _secret_of_another(one: Question, other: Question) -> bool:
@@ -313,7 +313,7 @@ def _given_again(asked: Question, answer: Answer, question: Question) -> Answer 
     try:
         opened = answer.opened().model_copy(update={"question_id": question.id})
         own = opened.outcome is Outcome.ANSWERED and not opened.selected
-        again = read_answer(question, OwnWords(opened.text) if own else opened)
+        again = parse_answer(question, OwnWords(opened.text) if own else opened)
     except (AnswerRefused, ConfigurationError):
         return None
     reason = f"{by} answered {' > '.join(asked.path) or 'another agent'} the same: {asked.id}"
@@ -323,7 +323,7 @@ def _given_again(asked: Question, answer: Answer, question: Question) -> Answer 
 def _by_fact(fact: Fact, question: Question) -> Answer | None:
     """The fact as an answer. Where there are options it must name them: a number would be that of an option."""
     try:
-        answer = read_answer(question, fact.answer)
+        answer = parse_answer(question, fact.answer)
     except AnswerRefused:
         return None
     if question.options and (not answer.selected or answer.text.casefold() != fact.answer.casefold()):

@@ -38,11 +38,11 @@ class AssignRule(BaseModel):
         return self.words is None or set(content_words(self.words)) <= set(content_words(question.question))
 
 
-def read_rules(given: Iterable[Any]) -> tuple[AssignRule, ...]:
+def parse_rules(given: Iterable[Any]) -> tuple[AssignRule, ...]:
     """The rules as settings or a stored run hold them."""
     return tuple(AssignRule.model_validate(each) for each in given)
 
 
-def assignee_by_rule(question: Question, rules: Iterable[AssignRule]) -> str | None:
+def find_assignee(question: Question, rules: Iterable[AssignRule]) -> str | None:
     """Whom the first rule that fits names."""
     return next((rule.to for rule in rules if rule.fits(question)), None)

@@ -85,7 +85,7 @@ _SIBILANT_E = re.compile(r"(ch|sh|x|z)e$")
 
 
 @dataclass(frozen=True)
-class Meaning:
+class QuestionKey:
     """What a text asks: its kind (``wh``, ``polar`` or ``bare``) and its content words, in order."""
 
     kind: str
@@ -98,7 +98,7 @@ class Meaning:
 
 
 @lru_cache(maxsize=2_000)
-def meaning(text: str) -> Meaning:
+def question_key(text: str) -> QuestionKey:
     """What a text asks."""
     plain = unicodedata.normalize("NFKC", text).casefold()
     for short, long in _SHORT_FORMS:
@@ -109,7 +109,7 @@ def meaning(text: str) -> Meaning:
     told = _TOLD_TO_CHOOSE.match(plain)
     kind = "wh" if told or _WH.search(plain) else "polar" if _BEGINS_POLAR.match(plain) else "bare"
     plain = _ASKED_FOR.sub(" ", _TOLD_TO_CHOOSE.sub(" ", plain))
-    return Meaning(kind, content_words(plain))
+    return QuestionKey(kind, content_words(plain))
 
 
 def content_words(text: str) -> tuple[str, ...]:
@@ -124,9 +124,9 @@ def negated(words: Collection[str]) -> bool:
     return not _NEGATIONS.isdisjoint(words)
 
 
-def same_meaning(one: Question, other: Question) -> bool:
+def is_same_question(one: Question, other: Question) -> bool:
     """Whether an answer to one question is the answer to the other."""
-    first, second = meaning(one.question), meaning(other.question)
+    first, second = question_key(one.question), question_key(other.question)
     return first == second and first.stands_alone and _same_form(one, other)
 
 

@@ -18,7 +18,7 @@ from upcall.questions.secrets import HIDDEN, seal
 AnswerValue: TypeAlias = str | Sequence[str] | Answer
 """An option (label, number or id), several of them, free text, or a whole `Answer` (to skip or decline)."""
 
-GivenAnswers: TypeAlias = AnswerValue | Mapping[str, AnswerValue]
+AnswersInput: TypeAlias = AnswerValue | Mapping[str, AnswerValue]
 """One value where one question is open, or one value for each question id."""
 
 
@@ -30,7 +30,7 @@ _COMMA = re.compile("[,，、]")
 
 
 def match_answers(
-    given: GivenAnswers,
+    given: AnswersInput,
     open_questions: Sequence[Question],
     answered: Sequence[Answer] = (),
     user: str | None = None,
@@ -54,9 +54,9 @@ def match_answers(
     earlier = {answer.question_id: answer for answer in answered}
     new: dict[str, Answer] = {}
     for named, value in by_id.items():
-        question_id = full_id(named, [*open_by_id, *earlier])
+        question_id = resolve_id(named, [*open_by_id, *earlier])
         if question_id in open_by_id:
-            answer = read_plainly(open_by_id[question_id], value, user)
+            answer = parse_unsealed(open_by_id[question_id], value, user)
             if question_id in new and not new[question_id].says_the_same(answer):
                 raise AnswerRefused(f"Question {question_id} was given two different answers at once; give one.")
             new[question_id] = answer
@@ -76,19 +76,19 @@ def is_text(value: str) -> bool:
     return True
 
 
-def read_answer(question: Question, value: AnswerValue, user: str | None = None) -> Answer:
+def parse_answer(question: Question, value: AnswerValue, user: str | None = None) -> Answer:
     """The answer that `value` gives to `question`, recorded as the human's, whatever a whole `Answer` says of itself;
     sealed, if the question is secret.
 
     Raises:
-        AnswerRefused: as `read_plainly`.
+        AnswerRefused: as `parse_unsealed`.
         ConfigurationError: the question is secret, and there is no key to seal its answer with.
     """
-    return _sealed(question, read_plainly(question, value, user))
+    return _sealed(question, parse_unsealed(question, value, user))
 
 
-def read_plainly(question: Question, value: AnswerValue, user: str | None = None) -> Answer:
-    """As `read_answer`, but in clear also where the question is secret: to check it, never to keep it.
+def parse_unsealed(question: Question, value: AnswerValue, user: str | None = None) -> Answer:
+    """As `parse_answer`, but in clear also where the question is secret: to check it, never to keep it.
 
     Raises:
         AnswerRefused: no text or an empty one, something that is not an option where only options count, several
@@ -138,7 +138,7 @@ def _read_outcome(question: Question, answer: Answer, user: str | None) -> Answe
         raise AnswerRefused(f"This answers question {answer.question_id}, not {question.id}; give it to that one.")
     match answer.outcome:
         case Outcome.ANSWERED:
-            return read_plainly(question, _said(answer), user or answer.user)
+            return parse_unsealed(question, _said(answer), user or answer.user)
         case Outcome.SKIPPED if question.required:
             raise AnswerRefused(f"Question {question.id} is required and cannot be skipped; answer it or decline it.")
         case Outcome.SKIPPED | Outcome.DECLINED:
@@ -171,7 +171,7 @@ def _named(given: AnswerValue, open_questions: Sequence[Question]) -> str:
     )
 
 
-def full_id(named: str, known: Sequence[str]) -> str:
+def resolve_id(named: str, known: Sequence[str]) -> str:
     """The one known id that starts with `named`, or `named` itself where none or several do."""
     meant = [known_id for known_id in known if means(named, known_id)]
     return meant[0] if len(meant) == 1 else named
@@ -195,7 +195,7 @@ def _says_again(earlier: Answer, value: AnswerValue, question: Question | None) 
         return earlier.says_the_same(value)
     if question is not None:
         try:
-            value = read_plainly(question, value).text
+            value = parse_unsealed(question, value).text
         except AnswerRefused:
             return False
     secret = question is not None and question.secret

@@ -90,20 +90,22 @@ def _words_for(question: str) -> _Words:
     return _CHINESE if len(_HAN.findall(question)) > len(_OTHER_WORDS.findall(question)) else _ENGLISH
 
 
-def moment(at: datetime) -> str:
+def format_time(at: datetime) -> str:
     """A time as people read it: ``2026-01-31 12:00 UTC``, with seconds where it has some."""
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M{':%S' if at.second else ''}} UTC"
 
 
-def sendable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text with a question mark for each half of a surrogate pair: no HTTP client sends one, so that a single one
     in the context (a file name in another encoding, a broken emoji) would make every further model call fail."""
     return text.encode(errors="replace").decode()
 
 
-def visible(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """The text with what cannot be seen written out, as ``\\u202e``: a human is to see what a command holds."""
-    return "".join(char if char in "\n\t" or char.isprintable() else _escaped(char) for char in sendable(text))
+    return "".join(
+        char if char in "\n\t" or char.isprintable() else _escaped(char) for char in replace_surrogates(text)
+    )
 
 
 def _escaped(char: str) -> str:
@@ -114,7 +116,7 @@ def _visible(value: Any) -> Any:
     return _UNSEEN.sub("", value) if isinstance(value, str) else value
 
 
-Shown = Annotated[str, BeforeValidator(_visible)]
+VisibleText = Annotated[str, BeforeValidator(_visible)]
 """Text from a model that a human is shown."""
 
 
@@ -147,8 +149,8 @@ class Option(BaseModel):
 
     model_config = ConfigDict(frozen=True, str_strip_whitespace=True)
 
-    label: Annotated[Shown, Field(min_length=1, max_length=MAX_LABEL_CHARS)]
-    description: Annotated[Shown, Field(max_length=MAX_QUESTION_CHARS)] | None = None
+    label: Annotated[VisibleText, Field(min_length=1, max_length=MAX_LABEL_CHARS)]
+    description: Annotated[VisibleText, Field(max_length=MAX_QUESTION_CHARS)] | None = None
     id: str | None = None
 
     @model_validator(mode="before")
@@ -198,15 +200,15 @@ class Question(BaseModel):
     )
 
     id: Annotated[str, Field(min_length=1)] = Field(default_factory=lambda: identity.new_id())
-    question: Annotated[Shown, Field(min_length=1, max_length=MAX_QUESTION_CHARS)]
-    header: Annotated[Shown, Field(max_length=80)] | None = None
+    question: Annotated[VisibleText, Field(min_length=1, max_length=MAX_QUESTION_CHARS)]
+    header: Annotated[VisibleText, Field(max_length=80)] | None = None
     clarification_type: ClarificationType = ClarificationType.MISSING_INFO
-    context: Annotated[Shown, Field(max_length=MAX_QUESTION_CHARS)] | None = None
+    context: Annotated[VisibleText, Field(max_length=MAX_QUESTION_CHARS)] | None = None
     options: Annotated[tuple[Option, ...], Field(max_length=MAX_OPTIONS)] = ()
     allow_free_text: bool = True
     multi_select: bool = False
     required: bool = True
-    default: Annotated[Shown, Field(max_length=MAX_QUESTION_CHARS)] | None = None
+    default: Annotated[VisibleText, Field(max_length=MAX_QUESTION_CHARS)] | None = None
     secret: bool = False
     tool: str | None = None
     path: tuple[str, ...] = ()
@@ -253,7 +255,7 @@ class Question(BaseModel):
         """The name of the agent that asks."""
         return self.path[-1] if self.path else "agent"
 
-    def raised_through(self, agent: str, call_id: str) -> Question:
+    def raise_through(self, agent: str, call_id: str) -> Question:
         """The same question one level further up: asked on behalf of `agent`'s tool call `call_id`."""
         return self.model_copy(update={"path": (agent, *self.path), "calls": (call_id, *self.calls)})
 
@@ -291,7 +293,7 @@ class Question(BaseModel):
         if self.default:
             lines.append(f"  {words.default}{self.default}")
         if self.expires_at:
-            lines.append(f"  {words.until.format(moment(self.expires_at))}")
+            lines.append(f"  {words.until.format(format_time(self.expires_at))}")
         if self.secret:
             lines.append(f"  {words.secret_tool.format(self.tool) if self.tool else words.secret}")
         return lines

@@ -11,7 +11,7 @@ import unicodedata
 from enum import StrEnum
 
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.question import sendable
+from upcall.questions.question import replace_surrogates
 
 SKIP_WORDS = frozenset({"skip", "done", "exit", "quit", "proceed", "continue", "no", "n", ""})
 """End the clarification (S0-61)."""
@@ -36,7 +36,7 @@ class Verdict(StrEnum):
     FEEDBACK = "feedback"
 
 
-def unwrapped(reply: str) -> str:
+def unwrap_reply(reply: str) -> str:
     """The reply itself where a chat front end sends it as ``{"query": "..."}`` (S0-60), trimmed.
 
     What stands in the JSON may hold half a surrogate pair, which could be neither stored nor sent.
@@ -46,7 +46,7 @@ def unwrapped(reply: str) -> str:
     except (ValueError, RecursionError):
         return reply.strip()
     query = value.get("query") if isinstance(value, dict) else None
-    return sendable(query).strip() if isinstance(query, str) else reply.strip()
+    return replace_surrogates(query).strip() if isinstance(query, str) else reply.strip()
 
 
 def ends_clarification(answer: Answer | None) -> bool:
@@ -57,7 +57,7 @@ def ends_clarification(answer: Answer | None) -> bool:
     return answer.by is AnsweredBy.HUMAN and not answer.selected and _word(answer.text) in SKIP_WORDS
 
 
-def verdict(answer: Answer | None) -> Verdict:
+def read_verdict(answer: Answer | None) -> Verdict:
     """What an answer at plan review says. Only the human's own words approve; silence, expiry, a refusal to answer and
     what anybody else says reject (decision X7), and everything that is neither is feedback."""
     if answer is None or answer.outcome is not Outcome.ANSWERED or answer.by is not AnsweredBy.HUMAN:
@@ -70,5 +70,5 @@ def verdict(answer: Answer | None) -> Verdict:
 
 def _word(reply: str) -> str:
     """The whole reply as the lists have it: any case, any width, in quotes or with a full stop."""
-    text = unicodedata.normalize("NFKC", unwrapped(reply)).casefold()
+    text = unicodedata.normalize("NFKC", unwrap_reply(reply)).casefold()
     return " ".join(text.strip(_AROUND).split())

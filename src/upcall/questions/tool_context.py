@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from upcall.errors import UserInputRequired
 from upcall.questions.answer import Answer
-from upcall.questions.question import ClarificationType, Option, Question, sendable
+from upcall.questions.question import ClarificationType, Option, Question, replace_surrogates
 from upcall.questions.secrets import HIDDEN
 
 _LEAST_HIDDEN = 4
@@ -27,7 +27,7 @@ _secrets: ContextVar[Sequence[str]] = ContextVar("upcall_secrets", default=())
 
 
 @contextmanager
-def given(answers: Mapping[str, Answer]) -> Iterator[None]:
+def tool_context(answers: Mapping[str, Answer]) -> Iterator[None]:
     """Inside, and in the tasks that are started there, a tool call has the answers to its questions, by their names.
 
     Raises:
@@ -42,7 +42,7 @@ def given(answers: Mapping[str, Answer]) -> Iterator[None]:
         _secrets.reset(tokens[1])
 
 
-def name_of_question(question: Question) -> str:
+def name_question(question: Question) -> str:
     """A name for a tool's question, made of all that the human reads of it: an answer counts for these words only."""
     options = [(each.label, each.description) for each in question.options]
     return blake2b(json.dumps([question.question, question.context, options]).encode(), digest_size=16).hexdigest()
@@ -51,8 +51,8 @@ def name_of_question(question: Question) -> str:
 def _name(asked: UserInputRequired) -> str:
     """The name that its question will have; none where it cannot be put."""
     try:
-        fields = {"question": sendable(asked.question), "context": asked.context, "options": asked.options}
-        return name_of_question(Question.model_validate(fields))
+        fields = {"question": replace_surrogates(asked.question), "context": asked.context, "options": asked.options}
+        return name_question(Question.model_validate(fields))
     except ValidationError:
         return ""
 
@@ -101,7 +101,7 @@ def ask_secret(question: str, options: Sequence[str] | None = None) -> str:
     return known.text
 
 
-def hidden(text: str) -> str:
+def redact_secrets(text: str) -> str:
     """The text, a result or an error of the tool call that runs, without the secrets that the call was given."""
     for secret in sorted(_secrets.get(), key=len, reverse=True):
         if len(secret) >= _LEAST_HIDDEN:
@@ -109,7 +109,7 @@ def hidden(text: str) -> str:
     return text
 
 
-def asked_of(needed: UserInputRequired, tool: str) -> dict[str, Any]:
+def question_fields(needed: UserInputRequired, tool: str) -> dict[str, Any]:
     """What a tool asks, as plain JSON for the journal: the fields of its question, and for which ``tool`` the answer
     is, where that goes on with it."""
     options = [each.model_dump(exclude_none=True) if isinstance(each, Option) else each for each in needed.options]

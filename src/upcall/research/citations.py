@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from upcall.errors import one_line, shortened
-from upcall.research.markdown import UNVERIFIED, Claimed, bare, markers, plain_links, renumbered
-from upcall.research.quotes import MIN_WORDS, UNSEEN, Found, Match, Text, find_in, says_enough
+from upcall.errors import one_line, shorten
+from upcall.research.markdown import UNVERIFIED, Claimed, bare, markers, plain_links, renumber
+from upcall.research.quotes import MIN_WORDS, UNSEEN, FoundQuote, Match, Text, find_in, says_enough
 
 _NUMBER = re.compile(r"\d{1,9}")
 
@@ -26,7 +26,7 @@ SHOWN_QUOTE_CHARS = 300
 """How much of a quote the source list shows."""
 
 
-class Read(NamedTuple):
+class ReadText(NamedTuple):
     """A text that was read: its source's ref, and where in it that text stands as far as the tool said so."""
 
     ref: str
@@ -44,7 +44,7 @@ class Library:
         read: texts in the order in which they were read.
     """
 
-    def __init__(self, read: Iterable[Read]) -> None:
+    def __init__(self, read: Iterable[ReadText]) -> None:
         self._texts: dict[str, list[Text]] = {}
         for each in read:
             self._texts.setdefault(each.ref, []).append(Text(each.text, each.place))
@@ -67,7 +67,7 @@ class Library:
         within = sorted((ref for ref in self._texts if _named_in(ref, name)), key=len)
         return within[-1] if within else None
 
-    def find(self, quote: str, ref: str) -> Found | None:
+    def find(self, quote: str, ref: str) -> FoundQuote | None:
         """The quote in one source."""
         return find_in(quote, self._texts[ref])
 
@@ -242,7 +242,7 @@ def cite(
             return None
         return order.setdefault(held[old].ref, len(order) + 1)
 
-    numbered, lost = renumbered(plain_links(text, {each.ref for each in held.values()}), number_of)
+    numbered, lost = renumber(plain_links(text, {each.ref for each in held.values()}), number_of)
     listed = [each for each in held.values() if unused or not order or each.ref in order]
     for source in listed:
         number = order.setdefault(source.ref, len(order) + 1)
@@ -263,9 +263,9 @@ def _counted(sources: Sequence[CitedSource], **lost: int) -> Counts:
     return Counts(checked=held + not_verified + lost["removed"], held=held, not_verified=not_verified, **lost)
 
 
-def with_numbers(text: str, sources: Mapping[int, CitedSource]) -> str:
+def replace_numbers(text: str, sources: Mapping[int, CitedSource]) -> str:
     """A checked text with other numbers: those of the `sources` that its own numbers stand for."""
-    return renumbered(text, lambda old: sources[old].number if old in sources else None)[0]
+    return renumber(text, lambda old: sources[old].number if old in sources else None)[0]
 
 
 def _checked(citation: Claimed, library: Library) -> tuple[CitedSource | None, str]:
@@ -294,4 +294,4 @@ def _shown(quotation: Quotation) -> str:
 
 def _one_line(text: str, limit: int = 200) -> str:
     """What somebody else wrote, as part of a line of ours: no line breaks, no links or images."""
-    return shortened(plain_links(one_line(UNSEEN.sub("", text)), ()), limit)
+    return shorten(plain_links(one_line(UNSEEN.sub("", text)), ()), limit)

@@ -52,7 +52,7 @@ def markers(text: str) -> list[int]:
     return [number for found in _markers(text) for number in _numbers(found[1])]
 
 
-def renumbered(text: str, number_of: Callable[[int], int | None]) -> tuple[str, Lost]:
+def renumber(text: str, number_of: Callable[[int], int | None]) -> tuple[str, Lost]:
     """The text with the numbers that `number_of` gives for those in it, and those that it gives None for."""
     lost, groups = Lost([]), list[_Group]()
     for found in _markers(text):
@@ -194,7 +194,7 @@ _PLACE = re.compile(
 )
 
 
-def without_source_list(text: str) -> tuple[str, list[Claimed]]:
+def split_source_list(text: str) -> tuple[str, list[Claimed]]:
     """A report's text without the source list that a model wrote at its end, and what this list cites. The list that
     stands there in the end is made by code."""
     lines = text.rstrip().split("\n")

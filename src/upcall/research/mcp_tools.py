@@ -26,7 +26,7 @@ from upcall.autogen.journal import idempotent
 from upcall.autogen.workbenches import StatelessWorkbench, tool_result
 from upcall.errors import first_line
 from upcall.research.mcp_server import McpServer
-from upcall.research.sources.fences import DATA, MAX_TEXT_CHARS, cut, fenced
+from upcall.research.sources.fences import DATA, MAX_TEXT_CHARS, cut_text, fence
 
 if TYPE_CHECKING:
     from mcp import ClientSession
@@ -100,10 +100,10 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
             said = f"The MCP server {self.name} did not answer within {self._server.timeout:g} seconds."
             return tool_result(name, f"{said} Go on without it, and say so.", is_error=True)
         except Exception as error:  # noqa: BLE001  (the server's errors, and those of the way to it)
-            text = fenced(self.name, tool.name, "", first_line(error) or type(error).__name__)
+            text = fence(self.name, tool.name, "", first_line(error) or type(error).__name__)
             return tool_result(name, f"The call failed.\n{DATA}\n\n{text}", is_error=True)
-        text = cut(_text(result), MAX_TEXT_CHARS)
-        return tool_result(name, f"{DATA}\n\n{fenced(self.name, tool.name, '', text)}", is_error=bool(result.isError))
+        text = cut_text(_text(result), MAX_TEXT_CHARS)
+        return tool_result(name, f"{DATA}\n\n{fence(self.name, tool.name, '', text)}", is_error=bool(result.isError))
 
     async def stop(self) -> None:
         """End the session and with it a server of our own."""
@@ -202,7 +202,7 @@ def _schema(name: str, tool: Tool) -> ToolSchema:
     given = tool.inputSchema
     return ToolSchema(
         name=name,
-        description=cut(tool.description or "", MAX_DESCRIPTION_CHARS),
+        description=cut_text(tool.description or "", MAX_DESCRIPTION_CHARS),
         parameters=ParametersSchema(
             type="object",
             properties=given.get("properties", {}),

@@ -56,10 +56,10 @@ _DENYING = re.compile(
     "nur|außer|ausser|kaum|selten|nicht|nie|kein(?:e[nrsm]?)?|ohne|weder|seulement|sauf|non|pas|jamais|sans|ni|"
     "s[oó]lo|excepto|nunca|sin|nessun|mai|senza|[不没無无未非]"
 )
-"""What turns the meaning of a sentence, in a text that was `normalised`."""
+"""What turns the meaning of a sentence, in a text that was `normalise`."""
 
 
-def normalised(text: str) -> str:
+def normalise(text: str) -> str:
     """The text without what differs between two writings of the same words: width, ligatures, case, white space,
     quotation marks, dashes, hyphens within words and at line ends, markdown, characters that are not seen."""
     text = unicodedata.normalize("NFKC", UNSEEN.sub("", text)).casefold()
@@ -76,7 +76,7 @@ class Match(StrEnum):
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundQuote:
     """That a quote was found, how, how similar it is (100 where all of its words are the same), and the place that the
     text is from."""
 
@@ -93,11 +93,11 @@ class Text:
 
     @cached_property
     def normalised(self) -> str:
-        """As `normalised` has it."""
-        return normalised(self.raw)
+        """As `normalise` has it."""
+        return normalise(self.raw)
 
 
-def find_quote(quote: str, text: str) -> Found | None:
+def find_quote(quote: str, text: str) -> FoundQuote | None:
     """Where `quote` stands in `text`: as it is, else normalised, else similar enough, with the same numbers and
     negations.
 
@@ -113,7 +113,7 @@ def says_enough(quote: str) -> bool:
     return sum(map(_words, parts)) >= MIN_WORDS and all(_words(part) >= shortest for part in parts)
 
 
-def find_in(quote: str, texts: Sequence[Text]) -> Found | None:
+def find_in(quote: str, texts: Sequence[Text]) -> FoundQuote | None:
     """As `find_quote`, in several texts of a source: words on both sides of a gap between two of them are no quote."""
     whole = _best(quote, texts, fuzzy=False)
     if whole is not None:
@@ -125,8 +125,8 @@ def find_in(quote: str, texts: Sequence[Text]) -> Found | None:
     return replace(min(held, key=_strength), place=held[0].place)
 
 
-def _best(quote: str, texts: Sequence[Text], *, fuzzy: bool = True) -> Found | None:
-    best: Found | None = None
+def _best(quote: str, texts: Sequence[Text], *, fuzzy: bool = True) -> FoundQuote | None:
+    best: FoundQuote | None = None
     for text in texts:
         found = _find_part(quote, text, fuzzy=fuzzy)
         if found is not None and (best is None or _strength(found) > _strength(best)):
@@ -136,19 +136,19 @@ def _best(quote: str, texts: Sequence[Text], *, fuzzy: bool = True) -> Found | N
     return best
 
 
-def _strength(found: Found) -> tuple[float, int]:
+def _strength(found: FoundQuote) -> tuple[float, int]:
     return found.score, -list(Match).index(found.match)
 
 
-def _find_part(quote: str, text: Text, *, fuzzy: bool = True) -> Found | None:
+def _find_part(quote: str, text: Text, *, fuzzy: bool = True) -> FoundQuote | None:
     quote = quote.strip()
     if not quote:
         return None
     if _stands_in(quote, text.raw):
-        return Found(Match.EXACT)
-    wanted = normalised(quote).strip(" .,;:")
+        return FoundQuote(Match.EXACT)
+    wanted = normalise(quote).strip(" .,;:")
     if wanted and _stands_in(wanted, text.normalised):
-        return Found(Match.NORMALISED)
+        return FoundQuote(Match.NORMALISED)
     return _similar(wanted, text.normalised) if fuzzy and MIN_FUZZY_CHARS <= len(wanted) <= MAX_FUZZY_CHARS else None
 
 
@@ -161,7 +161,7 @@ def _stands_in(quote: str, text: str) -> bool:
     return re.search(before + re.escape(quote) + after, text) is not None
 
 
-def _similar(quote: str, text: str) -> Found | None:
+def _similar(quote: str, text: str) -> FoundQuote | None:
     if len(text) < len(quote) / 2:
         return None  # `partial_ratio` looks for the shorter in the longer.
     found = partial_ratio_alignment(quote, text, score_cutoff=MIN_SCORE)
@@ -169,7 +169,7 @@ def _similar(quote: str, text: str) -> Found | None:
         return None
     room = _ROOM + len(quote) // 8  # The window is as long as the quote; where a word was left out, it ends too early.
     around = text[max(found.dest_start - room, 0) : found.dest_end + room]
-    return Found(Match.FUZZY, round(found.score, 1)) if _says_the_same(quote, around) else None
+    return FoundQuote(Match.FUZZY, round(found.score, 1)) if _says_the_same(quote, around) else None
 
 
 def _says_the_same(quote: str, around: str) -> bool:
@@ -219,7 +219,7 @@ def _too_many(word: str, theirs: Sequence[str]) -> bool:
 
 
 def _negations(words: Sequence[str]) -> Counter[str]:
-    """Those of a text that was `normalised`, where "don't" is "dont"; what is short for "not" is that."""
+    """Those of a text that was `normalise`, where "don't" is "dont"; what is short for "not" is that."""
     denying = [word for word in words if _DENYING.fullmatch(word)]
     return Counter("not" if word.endswith(("nt", "not")) else word for word in denying)
 

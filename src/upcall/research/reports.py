@@ -12,10 +12,10 @@ from pydantic import Field, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from upcall.errors import one_line
-from upcall.questions.question import Shown
-from upcall.research.citations import Checked, CitedSource, Counts, Library, Read, check, with_numbers
-from upcall.research.markdown import Claimed, markers, without_source_list
-from upcall.research.sources.fences import shown_in
+from upcall.questions.question import VisibleText
+from upcall.research.citations import Checked, CitedSource, Counts, Library, ReadText, check, replace_numbers
+from upcall.research.markdown import Claimed, markers, split_source_list
+from upcall.research.sources.fences import parse_fenced
 from upcall.runs.outputs import Reply, _also
 
 _NOT_READ = frozenset(
@@ -38,16 +38,16 @@ class MadeCall:
     of_source: bool = False
 
 
-def read_in(call: MadeCall) -> Iterator[Read]:
+def extract_read_texts(call: MadeCall) -> Iterator[ReadText]:
     """What a call gave its agent to read.
 
     The result of a tool that is none of ours is a source by the name of the tool.
     """
     if call.of_source:
-        for shown in shown_in(call.result):
-            yield Read(shown.ref, shown.text, shown.place)
+        for shown in parse_fenced(call.result):
+            yield ReadText(shown.ref, shown.text, shown.place)
     elif call.name not in _NOT_READ:
-        yield Read(call.name, call.result)
+        yield ReadText(call.name, call.result)
 
 
 class Report(Reply):
@@ -62,7 +62,7 @@ class Report(Reply):
         """The fallback where a model will not answer in JSON: its words are the summary."""
         return cls(summary=text)
 
-    def backed_by(self, made: Sequence[MadeCall]) -> Report:
+    def verify_against(self, made: Sequence[MadeCall]) -> Report:
         """The report without the claims that `made`, all calls of its agent that did not fail, does not bear out; what
         falls away is listed as left open."""
         return self
@@ -89,7 +89,7 @@ class CodingReport(Report):
     commands: tuple[str, ...] = Field(default=(), description="The shell commands that mattered, exactly as run.")
     tests: tuple[str, ...] = Field(default=(), description="The shell commands that ran tests, exactly as run.")
 
-    def backed_by(self, made: Sequence[MadeCall]) -> Self:
+    def verify_against(self, made: Sequence[MadeCall]) -> Self:
         """A file counts if it was changed by a tool, a command if ``run_command`` ran it. To a test command the outcome
         of its last run is added, which is not the model's to say."""
         written = {normpath(path) for call in made for path in _changed_by(call)}
@@ -142,17 +142,17 @@ _PATCHED = re.compile(r"^(?:--- (?:a/)?|\+\+\+ (?:b/)?)")
 class Citation(Reply):
     """A place that a report cites: the source's name as the tools give it, where in it, and its words."""
 
-    ref: Shown = Field(
+    ref: VisibleText = Field(
         default="",
         description="the source's name, as your tools gave it",
         validation_alias=_also("ref", "source", "document", "file", "name", "title", "url"),
     )
-    place: Shown = Field(
+    place: VisibleText = Field(
         default="",
         description="page or lines",
         validation_alias=_also("place", "page", "pages", "line", "lines", "section"),
     )
-    quote: Shown = Field(
+    quote: VisibleText = Field(
         default="",
         description="its own words, copied",
         validation_alias=_also("quote", "text", "excerpt", "passage", "content"),
@@ -191,17 +191,17 @@ class ResearchReport(Report):
         listed = list(named) if isinstance(named, list | tuple) else [named]
         return {**value, "citations": [each for each in listed if isinstance(each, str | dict | Citation)]}
 
-    def backed_by(self, made: Sequence[MadeCall]) -> Report:
+    def verify_against(self, made: Sequence[MadeCall]) -> Report:
         """Each citation is looked up in what `made` gave the agent to read. A report that rests on nothing and claims
         nothing stays as it is."""
-        summary, listed = without_source_list(self.summary)
+        summary, listed = split_source_list(self.summary)
         claimed = [
             Claimed(each.number or number, each.ref, each.place, each.quote)
             for number, each in enumerate(self.citations, start=1)
         ] or listed
         if not (claimed or markers(summary) or any(call.of_source for call in made)):
             return self
-        library = Library(read for call in made for read in read_in(call))
+        library = Library(read for call in made for read in extract_read_texts(call))
         return CheckedReport.of(self, check(summary, claimed, library), not_found=self.not_found)
 
     def _lists(self) -> list[str]:
@@ -231,7 +231,7 @@ class CheckedReport(Report):
         """The same report with the numbers that its sources have in another list, by ref."""
         cited = tuple(each.model_copy(update={"number": numbers[each.ref]}) for each in self.cited)
         held = {before.number: after for before, after in zip(self.cited, cited, strict=True)}
-        return self.model_copy(update={"cited": cited, "summary": with_numbers(self.summary, held)})
+        return self.model_copy(update={"cited": cited, "summary": replace_numbers(self.summary, held)})
 
     def outcome(self) -> str:
         """What it says of its work, without what it quotes."""

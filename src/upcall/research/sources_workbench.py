@@ -12,7 +12,7 @@ from autogen_core.tools import ToolResult, ToolSchema
 from upcall.autogen.workbenches import FileWorkbench, tool_result, tool_schema
 from upcall.research.sources.base import Source, SourceUnavailable
 from upcall.research.sources.documents import Documents
-from upcall.research.sources.fences import hits_text, passage_text, quoted
+from upcall.research.sources.fences import hits_text, passage_text, quote
 
 MAX_HITS = 10
 
@@ -105,7 +105,7 @@ async def _search(source: Source, words: str) -> str:
     hits = await source.search(words, MAX_HITS)
     remarks = await source.remarks() if isinstance(source, Documents) else ""
     if not hits:
-        return f"Nothing found for {quoted(words)} in {source.description}. {remarks}".rstrip()
+        return f"Nothing found for {quote(words)} in {source.description}. {remarks}".rstrip()
     return hits_text(hits) + (f"\n\n{remarks}" if "Not readable" in remarks else "")
 
 

@@ -40,7 +40,7 @@ class TimedCall:
 
 
 @dataclass(frozen=True)
-class Worked:
+class WorkPeriod:
     """A time in which a team was at work on a run without a stop.
 
     Attributes:
@@ -78,12 +78,12 @@ class Timings:
         return {"end": round(time.time() * 1000), "ms": _ms(time.monotonic() - self._start), "calls": calls}
 
 
-def read_worked(detail: Mapping[str, Any]) -> Worked:
+def parse_work_period(detail: Mapping[str, Any]) -> WorkPeriod:
     """What an entry of the log holds."""
     end = datetime.fromtimestamp(detail["end"] / 1000, UTC)
     start = end - timedelta(milliseconds=detail["ms"])
     calls = [_read(call, path, start) for path, made in detail["calls"].items() for call in made.split(" ")]
-    return Worked(start, end, tuple(sorted(calls, key=lambda call: call.start)))
+    return WorkPeriod(start, end, tuple(sorted(calls, key=lambda call: call.start)))
 
 
 def _read(text: str, path: str, start: datetime) -> TimedCall:

@@ -10,7 +10,7 @@ from autogen_agentchat.messages import ChatMessage
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from upcall.errors import SchemaMismatch
-from upcall.runs.run import SoFar
+from upcall.runs.run import RunProgress
 
 CHECKPOINT_VERSION: Literal[1] = 1
 
@@ -19,7 +19,7 @@ class Checkpoint(BaseModel):
     """What a team needs to go on: its state, and the messages it has not yet been given.
 
     ``team_state`` is AutoGen's own (`Team.save_state`), None before the first turn. ``inbox`` holds the task of a new
-    run, or the answers that were taken since the team stopped. ``so_far`` is what the run was told by
+    run, or the answers that were taken since the team stopped. ``progress`` is what the run was told by
     then; a checkpoint of the first versions of upcall has none. ``journal`` is what was done on the way here from the
     checkpoint before, where a question was answered on that way: a fork begins there.
     """
@@ -29,7 +29,7 @@ class Checkpoint(BaseModel):
     version: Literal[1] = CHECKPOINT_VERSION
     team_state: dict[str, Any] | None = None
     inbox: tuple[Annotated[ChatMessage, Field(discriminator="type")], ...] = ()
-    so_far: SoFar | None = None
+    progress: RunProgress | None = None
     journal: dict[str, str] = {}
 
     def thread(self) -> list[Mapping[str, Any]]:

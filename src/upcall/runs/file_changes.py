@@ -15,7 +15,7 @@ from typing import Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from upcall import identity
-from upcall.questions.question import sendable
+from upcall.questions.question import replace_surrogates
 from upcall.storage import packing
 
 MAX_DIFF_CHARS = 20_000
@@ -113,19 +113,19 @@ change_log: ContextVar[ChangeLog | None] = ContextVar("upcall_changes", default=
 """The driver sets it before it runs a team, and the team's tasks inherit it; a plain AutoGen script has none."""
 
 
-def standing(changes: Iterable[Change]) -> list[Change]:
+def list_standing(changes: Iterable[Change]) -> list[Change]:
     """The changes that were not undone, oldest first, without the undoing."""
     made = list(changes)
     undone = {each for change in made for each in change.undoes}
     return [change for change in made if not change.undoes and change.id not in undone]
 
 
-def digest_of(data: bytes) -> str:
+def digest(data: bytes) -> str:
     """The name under which a content is kept: the hash of the store's blobs."""
     return packing.digest(packing.Node(data, ())).hex()
 
 
-def diff_of(path: str, before: bytes | None, after: bytes | None, *, limit: int = MAX_DIFF_CHARS) -> str:
+def make_diff(path: str, before: bytes | None, after: bytes | None, *, limit: int = MAX_DIFF_CHARS) -> str:
     """A unified diff of a file's contents, None for no file. It is cut at `limit` characters, and says so."""
     old, new = _lines(before), _lines(after)
     if old is None or new is None:
@@ -137,12 +137,12 @@ def diff_of(path: str, before: bytes | None, after: bytes | None, *, limit: int 
     for line in difflib.unified_diff(old, new, *names):
         size += len(line)
         if size > limit:
-            return sendable("".join(lines)) + "[cut: the diff is longer]\n"
+            return replace_surrogates("".join(lines)) + "[cut: the diff is longer]\n"
         lines.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
-    return sendable("".join(lines))
+    return replace_surrogates("".join(lines))
 
 
-def counts_of(diff: str) -> str:
+def count_lines(diff: str) -> str:
     """How many lines a diff adds and removes, as ``+2 -1``."""
     body = diff.split("\n")[2:]  # As the diff was made: other ends of lines are characters in them.
     added, removed = (sum(line.startswith(sign) for line in body) for sign in "+-")

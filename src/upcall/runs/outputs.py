@@ -29,7 +29,7 @@ from upcall.questions.question import (
     ClarificationType,
     Option,
     Question,
-    Shown,
+    VisibleText,
 )
 
 _NOT_STRICT = ("default", "minLength", "maxLength", "minItems", "maxItems")
@@ -118,7 +118,9 @@ class Classification(Reply):
     """The classifier's reply (S2-04). An unknown intent counts as research, an unknown depth as shallow (S2-39)."""
 
     intent: Annotated[Intent, _member(Intent, Intent.RESEARCH)]
-    meta_response: Shown | None = Field(default=None, description="The reply to the user, only where intent is meta.")
+    meta_response: VisibleText | None = Field(
+        default=None, description="The reply to the user, only where intent is meta."
+    )
     research_depth: Annotated[Depth | None, _member(Depth, Depth.SHALLOW)] = Field(
         default=None, description="Only where intent is research or coding."
     )
@@ -146,7 +148,7 @@ def _labels(value: object) -> object:
     return [each for each in read if each is not None]
 
 
-Labels = Annotated[tuple[Shown, ...], BeforeValidator(_labels)]
+Labels = Annotated[tuple[VisibleText, ...], BeforeValidator(_labels)]
 """Likely answers to a question."""
 
 
@@ -177,8 +179,8 @@ class ClarificationResponse(Reply):
     # The fields come in the order in which a model is to work them out: one that is asked for the decision first says
     # "clear" to nearly everything (benchmarks/ask_well.py).
 
-    clarification_question: Shown | None = Field(default=None, description="The one question most worth asking.")
-    answer: Shown = Field(
+    clarification_question: VisibleText | None = Field(default=None, description="The one question most worth asking.")
+    answer: VisibleText = Field(
         default="", description="What the request says about it, or the ordinary default, or unknown."
     )
     known_from: Annotated[KnownFrom | None, _member(KnownFrom), _one_of(KnownFrom)] = Field(
@@ -189,7 +191,7 @@ class ClarificationResponse(Reply):
     )
     needs_clarification: bool = Field(description="Whether only the user can answer, and it matters.")
     options: Labels = Field(default=(), description="Likely answers, at most five; empty where open.")
-    reason: SkipJsonSchema[Shown | None] = None
+    reason: SkipJsonSchema[VisibleText | None] = None
 
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
@@ -225,7 +227,7 @@ class FoundIn(StrEnum):
 class QuestionCheck(Reply):
     """The reply to a second look at a question."""
 
-    my_answer: Shown = Field(default="", description="Your own answer to the question, or: cannot know.")
+    my_answer: VisibleText = Field(default="", description="Your own answer to the question, or: cannot know.")
     found_in: Annotated[FoundIn | None, _member(FoundIn), _one_of(FoundIn)] = Field(
         default=None, description="Where the answer is to be found."
     )
@@ -251,7 +253,9 @@ class NestedAnswer(Reply):
 
     # In this order for the same reason as in `ClarificationResponse`.
 
-    quote: Shown = Field(default="", description="The words that answer it, as you were given them; empty if none do.")
+    quote: VisibleText = Field(
+        default="", description="The words that answer it, as you were given them; empty if none do."
+    )
     known_from: Annotated[KnownTo, _member(KnownTo, KnownTo.NOWHERE), _one_of(KnownTo)] = Field(
         default=KnownTo.NOWHERE, description="Where these words stand."
     )
@@ -259,7 +263,9 @@ class NestedAnswer(Reply):
         default=Weight.HIGH, description="How much of the work a wrong answer would spoil."
     )
     user_must_choose: bool = Field(default=True, description="Whether the choice is the user's own to make.")
-    answer: Shown = Field(default="", description="The answer: an option's label if there are options; else short.")
+    answer: VisibleText = Field(
+        default="", description="The answer: an option's label if there are options; else short."
+    )
 
     @property
     def answers(self) -> bool:
@@ -272,8 +278,8 @@ class NestedAnswer(Reply):
 class SameQuestion(Reply):
     """Which of the questions that were answered asks the same as a new one."""
 
-    new_asks: Shown = Field(default="", description="What the new question asks, in a few words.")
-    nearest_asks: Shown = Field(default="", description="What the listed question nearest to it asks.")
+    new_asks: VisibleText = Field(default="", description="What the new question asks, in a few words.")
+    nearest_asks: VisibleText = Field(default="", description="What the listed question nearest to it asks.")
     number: int | None = Field(
         default=None, description="The number of the listed question that asks the same; null if none does."
     )
@@ -282,9 +288,9 @@ class SameQuestion(Reply):
 class Ambiguity(Reply):
     """One unclear aspect of a request (S3-09 to S3-12)."""
 
-    aspect: Shown
-    description: Shown = ""
-    clarification_question: Annotated[Shown, Field(min_length=1)]
+    aspect: VisibleText
+    description: VisibleText = ""
+    clarification_question: Annotated[VisibleText, Field(min_length=1)]
     possible_options: Labels = ()
 
     def question(self, path: tuple[str, ...]) -> Question:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from upcall.errors import one_line
-from upcall.questions.question import Shown
+from upcall.questions.question import VisibleText
 from upcall.runs.outputs import Reply
 
 MAX_STEPS = 50
@@ -35,7 +35,7 @@ class PlanStep(Reply):
     """
 
     step_id: Annotated[str, Field(min_length=1)]
-    description: Annotated[Shown, Field(min_length=1)]
+    description: Annotated[VisibleText, Field(min_length=1)]
     type: Literal["handler", "tool"] = Field(default="handler", description="Whether name is an agent or a tool.")
     name: Annotated[str, Field(min_length=1)] = Field(default="lead", description="The agent or the tool.")
     inputs: tuple[str, ...] = ()
@@ -81,8 +81,8 @@ class PlanStep(Reply):
 class PlanOutline(Reply):
     """The title and the sections of a plan: what the result consists of."""
 
-    title: Annotated[Shown, Field(min_length=1)]
-    sections: Annotated[tuple[Shown, ...], Field(min_length=1, max_length=MAX_STEPS)]
+    title: Annotated[VisibleText, Field(min_length=1)]
+    sections: Annotated[tuple[VisibleText, ...], Field(min_length=1, max_length=MAX_STEPS)]
 
     @field_validator("sections", mode="before")
     @classmethod

@@ -14,7 +14,7 @@ from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ConfigDict, Field
 
 from upcall import identity
-from upcall.policy.resolver import shown_once
+from upcall.policy.resolver import group_duplicates
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.question import Question
 from upcall.runs.outputs import Classification
@@ -97,13 +97,13 @@ class Usage(BaseModel):
         )
 
 
-def counted(usage: Mapping[str, Usage], path: str, spent: RequestUsage) -> dict[str, Usage]:
+def add_usage(usage: Mapping[str, Usage], path: str, spent: RequestUsage) -> dict[str, Usage]:
     """The usage of all agents after one more model call of the agent at `path`."""
     used = usage.get(path, Usage()).plus(spent.prompt_tokens, spent.completion_tokens)
     return {**usage, path: used}
 
 
-class SoFar(BaseModel):
+class RunProgress(BaseModel):
     """What a team's work had told of its run when a checkpoint was taken. A run that goes on from there again begins
     with this.
 
@@ -192,7 +192,7 @@ class Run(BaseModel):
     updated_at: datetime = Field(default_factory=lambda: identity.now())
 
     @property
-    def over(self) -> bool:
+    def is_final(self) -> bool:
         """Whether nothing can follow."""
         return not TRANSITIONS[self.status]
 
@@ -221,16 +221,16 @@ class Run(BaseModel):
         """All that was asked, answered or open, by id."""
         return {question.id: question for question in (*self.closed, *self.open_questions)}
 
-    def lapsed(self, now: datetime | None = None) -> tuple[Question, ...]:
+    def list_lapsed(self, now: datetime | None = None) -> tuple[Question, ...]:
         """The open questions whose time is over, by the clock or as it was recorded; never those about calls in
         doubt."""
         at = now or identity.now()
         timed = [each for each in self.open_questions if each.expires_at is not None and each.id not in self.doubts]
         return tuple(each for each in timed if each.id in self.overdue or (each.expires_at and each.expires_at <= at))
 
-    def also_waiting(self, question: Question) -> list[Question]:
+    def list_also_waiting(self, question: Question) -> list[Question]:
         """The open questions whose askers wait for the answer to `question` too."""
-        return [each for each in self.repeated if shown_once([question, each])[1]]
+        return [each for each in self.repeated if group_duplicates([question, each])[1]]
 
     @property
     def assumptions(self) -> list[tuple[Question, Answer]]:
@@ -258,17 +258,17 @@ class Run(BaseModel):
         """How many questions were answered (S3-39)."""
         return len(self.clarification_history)
 
-    def so_far(self, rests: int) -> SoFar:
+    def progress(self, rests: int) -> RunProgress:
         """What the team's work has told of it."""
         still_open = tuple(question.id for question in self.open_questions)
         told = {name: getattr(self, name) for name in _TOLD}
-        return SoFar(rests=rests, answered=len(self.answers), open=still_open, **told)
+        return RunProgress(rests=rests, answered=len(self.answers), open=still_open, **told)
 
-    def back_to(self, so_far: SoFar) -> Run:
+    def restored_from(self, so_far: RunProgress) -> Run:
         """The run with what the team's work had told of it when its checkpoint was taken."""
         return self.model_copy(update={name: getattr(so_far, name) for name in _TOLD})
 
-    def moved_to(self, status: RunStatus, **changes: Any) -> Run:
+    def move_to(self, status: RunStatus, **changes: Any) -> Run:
         """The run in its next status, with `changes` to its other fields.
 
         Raises:
@@ -282,8 +282,8 @@ class Run(BaseModel):
         """The run in its next status, with these answers to open questions."""
         ids = {answer.question_id for answer in answers}
         left = [question for question in self.open_questions if question.id not in ids]
-        shown, repeated = shown_once(left) if self.repeated else (tuple(left), ())
-        return self.moved_to(
+        shown, repeated = group_duplicates(left) if self.repeated else (tuple(left), ())
+        return self.move_to(
             status,
             questions=shown,
             repeated=repeated,
@@ -340,7 +340,7 @@ _act: ContextVar[tuple[str, str | None, dict[str, Any]] | None] = ContextVar("up
 
 
 @contextmanager
-def recorded_as(kind: str, user: str | None, **detail: Any) -> Iterator[None]:
+def record_act(kind: str, user: str | None, **detail: Any) -> Iterator[None]:
     """Inside, a write of a run is logged as what `user` did, in the same transaction: an act and its entry are stored
     both or not at all. For one write."""
     token = _act.set((kind, user, detail))
@@ -350,7 +350,7 @@ def recorded_as(kind: str, user: str | None, **detail: Any) -> Iterator[None]:
         _act.reset(token)
 
 
-def changes(before: Run | None, after: Run) -> list[tuple[str, str | None, dict[str, Any]]]:
+def log_changes(before: Run | None, after: Run) -> list[tuple[str, str | None, dict[str, Any]]]:
     """What a log says of a run that was moved on: kind, user, detail. What was asked or answered is not in it."""
     act = _act.get()
     found: list[tuple[str, str | None, dict[str, Any]]] = [act] if act is not None else []

@@ -23,24 +23,24 @@ _OPTIONS = (
 _HOW_TO = "If you know what it came to, answer with that: it becomes the result of the call."
 
 
-def with_doubts(run: Run, in_doubt: Mapping[str, ToolRecord]) -> Run:
+def ask_about_unknown_outcomes(run: Run, in_doubt: Mapping[str, ToolRecord]) -> Run:
     """The run as it is; where calls are in doubt it waits, with a question about each, before anything else is done."""
     if not in_doubt:
         return run
     asked = {key: _question(record) for key, record in in_doubt.items()}
-    return run.moved_to(
+    return run.move_to(
         RunStatus.AWAITING_CLARIFICATION,
         questions=(*run.questions, *asked.values()),
         doubts={question.id: key for key, question in asked.items()},
     )
 
 
-def is_about_doubt(question: Question) -> bool:
+def is_about_unknown_outcome(question: Question) -> bool:
     """Whether it is a question of ours about a call in doubt."""
     return question.options == _OPTIONS
 
 
-def settled_by(answer: Answer, record: str) -> str | None:
+def resolve_record(answer: Answer, record: str) -> str | None:
     """The record of a call in doubt, with what the human says that it came to; None where it is to be made again."""
     if answer.outcome is Outcome.ANSWERED and answer.selected == (RUN_AGAIN,):
         return None

@@ -61,7 +61,7 @@ class Database(Protocol):
         thread do it."""
 
     async def inspect(self, work: Work[T]) -> T:
-        """As `read`, whatever the schema: for looking at what may be damaged."""
+        """As `read_prompt`, whatever the schema: for looking at what may be damaged."""
 
     async def shrink(self) -> None:
         """Give the room of what was removed back to the disk, where the database does not by itself."""

@@ -81,11 +81,11 @@ _STATE = (
     '"model_calls":1}}},"message_buffer":[]},"user":{"type":"ChatAgentContainerState","version":"1.0.0","agent_state":{'
     '"type":"BaseState","version":"1.0.0"},"message_buffer":[{"$":0},{"$":0}]},"SwarmGroupChatManager":{"type":'
     '"SwarmManagerState","version":"1.0.0","message_thread":[{"$":[[{"$":0}],{"$":0}]},{"$":0}],"current_turn":0,'
-    '"current_speaker":"lead","upcall":{"speaking":[],"given":["-4d75-"],"since":0}}}},"inbox":[],"so_far":{"rests":1,"answered":0,"open":["'
+    '"current_speaker":"lead","upcall":{"speaking":[],"given":["-4d75-"],"since":0}}}},"inbox":[],"progress":{"rests":1,"answered":0,"open":["'
     '"],"lineage":null,"classification":null,"clarifier_log":"","plan":null,"execution_path":["lead"],"usage":{"lead":{'
     '"prompt_tokens":89,"completion_tokens":1,"model_calls":1}},"tools":{}},"journal":{}}',
     '{"version":1,"team_state":null,"inbox":[{"id":"-4c27-","source":"user","models_usage":{"prompt_tokens":1,'
-    '"completion_tokens":1},"metadata":{},"created_at":"2026-11-22T08:28:34.960148Z","content":"","type":"TextMessage"}],"so_far":{"rests":0,"answered":0,'
+    '"completion_tokens":1},"metadata":{},"created_at":"2026-11-22T08:28:34.960148Z","content":"","type":"TextMessage"}],"progress":{"rests":0,"answered":0,'
     '"open":[],"lineage":null,"classification":null,"clarifier_log":"","plan":null,"execution_path":[],"usage":{},'
     '"tools":{}},"journal":{}}',
 )

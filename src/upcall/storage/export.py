@@ -17,7 +17,7 @@ from upcall import identity
 from upcall.errors import ConfigurationError, SchemaMismatch, UnknownRun
 from upcall.questions.answer import Answer
 from upcall.runs.checkpoint import Checkpoint
-from upcall.runs.run import Run, SoFar
+from upcall.runs.run import Run, RunProgress
 from upcall.storage import packing
 from upcall.storage import store as stores
 from upcall.storage.blobs import insert_missing
@@ -95,8 +95,8 @@ def _in_a_sandbox(run: Run) -> Run:
 
 def _of_lineage(state: Checkpoint, run_id: str) -> Checkpoint:
     """The checkpoint under another run's id: its journal is looked up under the id it was written with."""
-    so_far = state.so_far or SoFar()
-    return state.model_copy(update={"so_far": so_far.model_copy(update={"lineage": so_far.lineage or run_id})})
+    so_far = state.progress or RunProgress()
+    return state.model_copy(update={"progress": so_far.model_copy(update={"lineage": so_far.lineage or run_id})})
 
 
 def _import(

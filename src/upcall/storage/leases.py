@@ -59,7 +59,7 @@ _AT_WORK: dict[str, asyncio.Task[Any] | None] = {}
 """The workers of this process, by id: the task that took the run up, None once the work has begun."""
 
 
-def taken_up(worker: Worker) -> Worker:
+def take_lease(worker: Worker) -> Worker:
     """The worker, who is about to get a lease: gone if the present task ends before the work begins."""
     _AT_WORK[worker.id] = task = asyncio.current_task()
 
@@ -73,7 +73,7 @@ def taken_up(worker: Worker) -> Worker:
 
 
 @contextmanager
-def at_work(worker: str | None) -> Iterator[None]:
+def hold_lease(worker: str | None) -> Iterator[None]:
     """Inside, the worker that a lease names is at work in this process, whatever task that is in; afterwards it is
     gone."""
     known = Worker.load(worker) if worker is not None else None

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from upcall import identity
-from upcall.autogen.group_chats import Waiting
+from upcall.autogen.group_chats import PendingQuestions
 from upcall.autogen.messages import USER
 from upcall.errors import SchemaMismatch, UnknownRun, first_line
 from upcall.runs.checkpoint import Checkpoint
@@ -328,10 +328,10 @@ def _restore(connection: Connection, *, store: RunStore, run_id: str) -> Run:
 def _as_it_was(connection: Connection, checkpoint: Checkpoint, record: bytes, run_id: str) -> Run:
     """The run as far as its checkpoint tells: waiting for what the team had asked, or to be resumed."""
     run, _ = stores.run_of(connection, record, run_id)
-    if checkpoint.so_far is not None:
-        run = run.back_to(checkpoint.so_far)
+    if checkpoint.progress is not None:
+        run = run.restored_from(checkpoint.progress)
     messages = [_message.validate_python(each) for each in checkpoint.thread() if each["type"] in _SAID]
-    asked = {} if checkpoint.inbox else Waiting.in_thread(messages, (), USER).questions
+    asked = {} if checkpoint.inbox else PendingQuestions.in_thread(messages, (), USER).questions
     # Not by its table of transitions: a run that was over is to go on from there as well.
     return run.model_copy(
         update={
@@ -400,7 +400,7 @@ def _prune(
         run.id
         for run in found
         if not run.working
-        and (run.status in statuses if statuses else run.over)
+        and (run.status in statuses if statuses else run.is_final)
         and (before is None or run.updated_at < before)
     ]
     states = connection.execute(

@@ -30,14 +30,14 @@ from upcall.errors import (
     UnknownRun,
 )
 from upcall.questions.answer import Answer
-from upcall.runs.call_timings import TIMED, Worked, read_worked
+from upcall.runs.call_timings import TIMED, WorkPeriod, parse_work_period
 from upcall.runs.checkpoint import Checkpoint
-from upcall.runs.run import Run, RunStatus, changes
+from upcall.runs.run import Run, RunStatus, log_changes
 from upcall.storage import packing
 from upcall.storage import statements as sql
 from upcall.storage.blobs import Nodes, insert_missing
 from upcall.storage.databases import Database, database
-from upcall.storage.leases import Worker, taken_up
+from upcall.storage.leases import Worker, take_lease
 from upcall.storage.packing import DamagedNode, Node, Packed
 from upcall.storage.tables import log, runs
 
@@ -46,7 +46,7 @@ SMALL_CHARS = 64_000
 """What has less is written without a thread: to compress it takes a millisecond at most."""
 
 
-class MailCame(Exception):
+class AnswersQueued(Exception):
     """A run that is to stand still has got an answer in the very moment: take it in, then store it."""
 
 
@@ -155,9 +155,9 @@ class RunStore:
             ConfigurationError: there is a run with this id.
             TooLarge: the run or the checkpoint is larger than the store takes.
         """
-        worker = taken_up(Worker()).dump() if run.working else None
+        worker = take_lease(Worker()).dump() if run.working else None
         record, state = self.packed_record(run), self.packed_state(run, checkpoint)
-        entries = changes(None, run)
+        entries = log_changes(None, run)
 
         def work(connection: Connection) -> Mapping[str, bytes]:
             row = {"version": 1, "worker": worker, "beat": time.time(), **columns_of(run, record)}
@@ -217,7 +217,7 @@ class RunStore:
         worker = stored.worker if run.working else None
 
         def after(connection: Connection) -> Mapping[str, bytes]:
-            if checkpoint is None and not run.over:
+            if checkpoint is None and not run.is_final:
                 return stored.journal
             connection.execute(sql.DELETE_JOURNAL, {"of_run": run.id})
             return {}
@@ -240,7 +240,7 @@ class RunStore:
         """
         self.refuse_large(run.id, records or {})
         await self._lease_ended(stored)
-        worker = taken_up(Worker()).dump() if run.working else None
+        worker = take_lease(Worker()).dump() if run.working else None
 
         def after(connection: Connection) -> Mapping[str, bytes]:
             if _journal(connection, run.id) != stored.journal:
@@ -261,7 +261,7 @@ class RunStore:
         version = stored.version + 1
         record = self.packed_record(run)
         state = None if checkpoint is None else self.packed_state(run, checkpoint)
-        entries = changes(stored.run, run)
+        entries = log_changes(stored.run, run)
         known = stored.record_nodes | stored.checkpoint_nodes
         needed = {**record.nodes, **(state.nodes if state else {})}
         new = {each: node for each, node in needed.items() if each not in known}
@@ -299,7 +299,7 @@ class RunStore:
 
     # -- the lease ----------------------------------------------------------------------------------------------------
 
-    async def beat(self, stored: StoredRun) -> None:
+    async def renew_lease(self, stored: StoredRun) -> None:
         """Renew the lease.
 
         Raises:
@@ -401,10 +401,10 @@ class RunStore:
         told = select(log).where(log.c.run_id == run_id, log.c.id > after, log.c.kind != TIMED)
         return await self.database.read(partial(_entries, told))
 
-    async def worked(self, run_id: str) -> Sequence[Worked]:
+    async def call_timings(self, run_id: str) -> Sequence[WorkPeriod]:
         """When teams were at work on a run, and the calls that they made, oldest first."""
         timed = select(log).where(log.c.run_id == run_id, log.c.kind == TIMED)
-        return [read_worked(each.detail) for each in await self.database.read(partial(_entries, timed))]
+        return [parse_work_period(each.detail) for each in await self.database.read(partial(_entries, timed))]
 
     async def trail(self, after: int = 0) -> Sequence[LogEntry]:
         """The logs of all runs in one, oldest first, from the entry that follows the one with the id `after`."""
@@ -414,7 +414,7 @@ class RunStore:
 
     # -- mail ---------------------------------------------------------------------------------------------------------
 
-    async def post(self, run_id: str, answers: Sequence[Answer]) -> bool:
+    async def enqueue_answers(self, run_id: str, answers: Sequence[Answer]) -> bool:
         """Leave answers for whoever works on the run. False, and nothing left, where nobody is at work on it, or a
         question is no longer open.
 
@@ -423,7 +423,7 @@ class RunStore:
         """
         return await self.database.write(partial(_post, run_id=run_id, answers=answers, name=self.name))
 
-    async def mail(self, run_id: str) -> Sequence[Answer]:
+    async def queued_answers(self, run_id: str) -> Sequence[Answer]:
         """The answers that were left for whoever works on the run."""
         return await self.database.read(partial(mail_of, run_id=run_id))
 
@@ -544,9 +544,9 @@ def _take_mail(connection: Connection, before: Run, after: Run) -> None:
     asked = {question.id for question in before.open_questions} - known
     new = {answer.question_id for answer in mail_of(connection, after.id)} & asked
     dropped = new - {question.id for question in after.open_questions}
-    if (dropped and not after.over) or (new and after.waiting):
-        raise MailCame
-    if after.over or not new:
+    if (dropped and not after.is_final) or (new and after.waiting):
+        raise AnswersQueued
+    if after.is_final or not new:
         connection.execute(sql.DELETE_MAIL, {"of_run": after.id})
 
 
@@ -629,7 +629,7 @@ def add_to_log(
 
 
 def mail_of(connection: Connection, run_id: str) -> Sequence[Answer]:
-    """See `RunStore.mail`."""
+    """See `RunStore.queued_answers`."""
     rows = connection.execute(sql.SELECT_MAIL, {"of_run": run_id})
     return [Answer.model_validate_json(row.answer) for row in rows]
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Protocol
 from upcall.errors import AnswerRefused
 from upcall.policy.resolver import is_risk
 from upcall.questions.answer import Answer, Outcome
-from upcall.questions.matching import AnswerValue, OwnWords, read_answer, read_plainly
+from upcall.questions.matching import AnswerValue, OwnWords, parse_answer, parse_unsealed
 from upcall.questions.question import Question
 from upcall.questions.secrets import HIDDEN
 from upcall.runs.run import Run
-from upcall.text import safe, short
+from upcall.text import escape_controls, shorten
 
 if TYPE_CHECKING:
     from upcall.ui.terminal.dialogs import Row
@@ -92,7 +92,7 @@ def ask_all(run: Run, asker: Asker) -> Mapping[str, AnswerValue]:
     questions, given, at = run.questions, dict[str, AnswerValue](), 0
     while at < len(questions):
         question = questions[at]
-        place = Place(question, at + 1, len(questions), run.also_waiting(question), given.get(question.id))
+        place = Place(question, at + 1, len(questions), run.list_also_waiting(question), given.get(question.id))
         answer = asker.ask(place)
         if isinstance(answer, Back):
             at = max(at - 1, 0)
@@ -119,7 +119,7 @@ def read(question: Question, text: str) -> AnswerValue:
         value = Answer(question_id=question.id, outcome=Outcome.SKIPPED)
     else:
         value = meant(question, text)
-    read_answer(question, value)
+    parse_answer(question, value)
     return value
 
 
@@ -205,7 +205,10 @@ class DialogAsker:
 
         self._screen.note("\nThese are your answers:", "bold")
         rows = [
-            Row(str(place), safe(f"{place + 1}. {short(question.question, 60)} - {_told(question, answer)}"))
+            Row(
+                str(place),
+                escape_controls(f"{place + 1}. {shorten(question.question, 60)} - {_told(question, answer)}"),
+            )
             for place, (question, answer) in enumerate(given)
         ]
         rows.append(Row(_SEND, "Send them"))
@@ -247,7 +250,7 @@ class DialogAsker:
             labels = [question.options[int(key)].label for key in ticked if key != _OTHER]
             if chosen.key is not None and chosen.key != _OTHER and _OTHER not in ticked:
                 answer = labels if question.multi_select else question.options[int(chosen.key)].label
-                read_answer(question, answer)
+                parse_answer(question, answer)
                 return answer
             said = self._own_words(question, draft.text, labels)
             if said is not None:
@@ -267,7 +270,7 @@ class DialogAsker:
                     return read(question, text)
                 said = OwnWords(text)
                 value = [*labels, said] if labels else said
-                read_answer(question, value)
+                parse_answer(question, value)
             except AnswerRefused as refusal:
                 self._screen.note(str(refusal), "yellow")
             else:
@@ -320,13 +323,13 @@ def _rows(place: Place) -> list[Row]:
     from upcall.ui.terminal.dialogs import Row
 
     question, several = place.question, place.question.multi_select
-    lines = [safe(f"{number}. {each.as_line()}") for number, each in enumerate(question.options, start=1)]
+    lines = [escape_controls(f"{number}. {each.as_line()}") for number, each in enumerate(question.options, start=1)]
     rows = [Row(str(at), line, tickable=several) for at, line in enumerate(lines)]
     if question.allow_free_text:
         rows.append(Row(_OTHER, f"{len(lines) + 1}. Other: in your own words", tickable=several))
     if not question.required:
-        rows.append(Row(_SKIPPED, f"Skip: {safe(question.asker)} goes on with its best judgement"))
-    rows.append(Row(_DECLINED, f"Decline: {safe(question.asker)} is to do without an answer"))
+        rows.append(Row(_SKIPPED, f"Skip: {escape_controls(question.asker)} goes on with its best judgement"))
+    rows.append(Row(_DECLINED, f"Decline: {escape_controls(question.asker)} is to do without an answer"))
     if not place.first:
         rows.append(Row(_STEP_BACK, "Back to the question before"))
     return rows
@@ -344,7 +347,7 @@ def _told(question: Question, answer: AnswerValue) -> str:
         return f"({answer.outcome.value})"
     if question.secret:
         return HIDDEN
-    return short(read_plainly(question, answer).text, 60)
+    return shorten(parse_unsealed(question, answer).text, 60)
 
 
 def _forget_typed_keys() -> None:

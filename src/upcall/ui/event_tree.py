@@ -20,13 +20,13 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.text import Text
 
-from upcall.autogen.messages import ANSWERS, ERROR, PLAN, QUESTIONS, Event, answers_in, path_of
+from upcall.autogen.messages import ANSWERS, ERROR, PLAN, QUESTIONS, Event, event_path, message_answers
 from upcall.progress import PROGRESS
 from upcall.questions.answer import AnsweredBy
 from upcall.runs.plan import Plan, PlanStep, ReviewedPlan
 from upcall.runs.run import Run
-from upcall.text import SHOWN_CHARS, cut, safe, short, wrapped
-from upcall.ui.plan_ticks import calls_by_name, done_steps, ticked
+from upcall.text import SHOWN_CHARS, cut_to_width, escape_controls, shorten, wrap_lines
+from upcall.ui.plan_ticks import calls_by_name, done_steps, tick_steps
 
 _INDENT = "  "
 _BESIDE_TICK = " " * 6
@@ -78,17 +78,17 @@ class EventTree:
     def show(self, event: Event) -> None:
         """Print an event; nothing where it says nothing to a reader."""
         if self._live and isinstance(event, ThoughtEvent) and PROGRESS in event.metadata:
-            self._draw(short(event.content))
+            self._draw(shorten(event.content))
             return
-        path, cost = path_of(event), self._cost(event)
+        path, cost = event_path(event), self._cost(event)
         if said := _said(event):
             self.settle()
             self._line(path, said, cost)
         for step, done in self._steps(event):
             self.settle()
-            line = safe(ticked(step, done=done))
+            line = escape_controls(tick_steps(step, done=done))
             for part in (
-                wrapped(line, self._console.width - 1, _INDENT, _BESIDE_TICK) if self._live else [_INDENT + line]
+                wrap_lines(line, self._console.width - 1, _INDENT, _BESIDE_TICK) if self._live else [_INDENT + line]
             ):
                 self._console.print(Text(part, style="dim"))
 
@@ -107,23 +107,27 @@ class EventTree:
 
     def _over(self, text: str) -> None:
         """In place of the line that the cursor is in."""
-        self._console.file.write(f"\r\x1b[2K{cut(safe(text), self._console.width - 1)}")
+        self._console.file.write(f"\r\x1b[2K{cut_to_width(escape_controls(text), self._console.width - 1)}")
         self._console.file.flush()
 
     def _line(self, path: tuple[str, ...], said: str, cost: str) -> None:
         if not self._live:
             tail = f"  ({cost})" if cost else ""
-            self._console.print(Text.assemble((safe(" > ".join(path)), "cyan"), "  ", safe(said), (tail, "dim")))
+            self._console.print(
+                Text.assemble((escape_controls(" > ".join(path)), "cyan"), "  ", escape_controls(said), (tail, "dim"))
+            )
             return
         for depth in range(len(path) - 1):  # A line below that of another agent's agent would seem to be that one's.
             if self._above[: depth + 1] != path[: depth + 1]:
-                above = cut(f"{_INDENT * depth}{safe(path[depth])}", self._console.width - 1)
+                above = cut_to_width(f"{_INDENT * depth}{escape_controls(path[depth])}", self._console.width - 1)
                 self._console.print(Text(above, style="dim cyan"))
         self._above = path
-        indent, who = _INDENT * min(len(path) - 1, self._console.width // 8), safe(path[-1])
+        indent, who = _INDENT * min(len(path) - 1, self._console.width // 8), escape_controls(path[-1])
         room = self._console.width - 1
         shown_cost = cost if cost and room >= _COST_FROM else ""
-        left = cut(f"{indent}{who}  {safe(said)}", room - (len(shown_cost) + 2 if shown_cost else 0))
+        left = cut_to_width(
+            f"{indent}{who}  {escape_controls(said)}", room - (len(shown_cost) + 2 if shown_cost else 0)
+        )
         line = Text(left)
         line.stylize("cyan", len(indent), len(indent) + len(who))
         if shown_cost:
@@ -133,7 +137,7 @@ class EventTree:
 
     def _cost(self, event: Event) -> str:
         """How long it took, and the tokens of its model call: ``1.2 s  310+12 tok``."""
-        path, at = path_of(event), event.created_at
+        path, at = event_path(event), event.created_at
         since = self._last_at.get(path) or self._last_at.get(path[:-1]) or self._last_at.get(())
         self._last_at[path] = at
         if len(path) == 1:
@@ -172,30 +176,30 @@ class EventTree:
 def _said(event: BaseAgentEvent | BaseChatMessage) -> str:
     match event:
         case ThoughtEvent() if ANSWERS in event.metadata:
-            return f"has its answer: {short(event.content)}"
+            return f"has its answer: {shorten(event.content)}"
         case ThoughtEvent() if PROGRESS in event.metadata:
-            return short(event.content)
+            return shorten(event.content)
         case _ if QUESTIONS in event.metadata or isinstance(event, ModelClientStreamingChunkEvent):
             return ""
         case ToolCallRequestEvent():
             asked = (call for call in event.content if call.name != "ask_user")
-            calls = [f"{short(call.name, _NAME_CHARS)}({short(call.arguments, 60)})" for call in asked]
+            calls = [f"{shorten(call.name, _NAME_CHARS)}({shorten(call.arguments, 60)})" for call in asked]
             return f"calls {', '.join(calls)}" if calls else ""
         case ToolCallExecutionEvent():
-            results = [f"{short(each.name, _NAME_CHARS)}: {short(each.content)}" for each in event.content]
+            results = [f"{shorten(each.name, _NAME_CHARS)}: {shorten(each.content)}" for each in event.content]
             return "; ".join(results)
         case HandoffMessage():
             plan = " with the plan" if PLAN in event.metadata else ""
             if event.source == "user":
-                if {answer.by for answer in answers_in(event)} == {AnsweredBy.POLICY}:
+                if {answer.by for answer in message_answers(event)} == {AnsweredBy.POLICY}:
                     return ""  # The asker's own line tells it.
                 long = len(event.content) > SHOWN_CHARS  # A plan that was reviewed would hide what was said of it.
-                said = "; ".join(answer.as_text() for answer in answers_in(event)) if long else event.content
-                return f"answers: {short(said)}"
+                said = "; ".join(answer.as_text() for answer in message_answers(event)) if long else event.content
+                return f"answers: {shorten(said)}"
             return f"hands over to {event.target}{plan}"
         case TextMessage() if ERROR in event.metadata:
             return ""  # It is told as the run's error.
         case TextMessage():
-            return "" if event.source == "user" else f"reports: {short(event.content)}"
+            return "" if event.source == "user" else f"reports: {shorten(event.content)}"
         case _:
             return ""

@@ -29,6 +29,6 @@ def done_steps(plan: Plan, came_back: Mapping[str, int]) -> list[str]:
     return done
 
 
-def ticked(step: PlanStep, *, done: bool) -> str:
+def tick_steps(step: PlanStep, *, done: bool) -> str:
     """The step in a line, with its tick: ``[x] 1. [coder] Write the tests``."""
     return f"[{'x' if done else ' '}] {step.as_line()}"

@@ -17,8 +17,8 @@ from upcall.runs.plan import ReviewedPlan
 from upcall.runs.run import Run, RunStatus, Usage
 from upcall.settings import Price, Settings
 from upcall.storage.store import LogEntry
-from upcall.text import cut, short, wrapped
-from upcall.ui.plan_ticks import calls_by_name, done_steps, ticked
+from upcall.text import cut_to_width, shorten, wrap_lines
+from upcall.ui.plan_ticks import calls_by_name, done_steps, tick_steps
 
 _LABEL = 9
 _LABELS = frozenset(
@@ -79,7 +79,7 @@ def report(run: Run, log: Sequence[LogEntry], prices: Prices, width: int | None 
 def assumptions(run: Run) -> list[str]:
     """What was assumed because nobody answered, if anything was."""
     lines = [
-        f"- {short(question.question)} {one_line(answer.text)} ({' > '.join(question.path)})"
+        f"- {shorten(question.question)} {one_line(answer.text)} ({' > '.join(question.path)})"
         for question, answer in run.assumptions
     ]
     return ["Assumed, since nobody answered:", *lines] if lines else []
@@ -93,7 +93,7 @@ def _fitted(line: str, width: int) -> list[str]:
         hanging = " " * _LABEL
     elif line.startswith(("[x] ", "[ ] ")):
         hanging = " " * len("[x] ")
-    return wrapped(line[len(indent) :], width, indent, hanging)
+    return wrap_lines(line[len(indent) :], width, indent, hanging)
 
 
 def _labelled(label: str, text: str) -> list[str]:
@@ -122,7 +122,7 @@ def _plan(run: Run) -> list[str]:
     lines = [f"# {one_line(plan.title)}", "", *(f"- {one_line(section)}" for section in plan.sections)]
     if plan.steps:
         done = steps_done(run, plan)
-        lines += ["", "## Steps", "", *(ticked(step, done=step.step_id in done) for step in plan.steps)]
+        lines += ["", "## Steps", "", *(tick_steps(step, done=step.step_id in done) for step in plan.steps)]
     lines += ["", f"Plan     {plan.status}, version {len(plan.history) + 1}"]
     return lines + (_labelled("Remark", plan.remark) if plan.remark else [])
 
@@ -179,7 +179,7 @@ def _happened(entry: LogEntry, asked: Mapping[str, Question]) -> str:
     detail = entry.detail
     by = f" by {entry.user}" if entry.user else ""
     question = asked.get(str(detail.get("question", "")))
-    about = f": {short(question.question, 60)}" if question else ""
+    about = f": {shorten(question.question, 60)}" if question else ""
     match entry.kind:
         case "status":
             return f"{detail.get('from')} -> {detail.get('to')}"
@@ -190,9 +190,9 @@ def _happened(entry: LogEntry, asked: Mapping[str, Question]) -> str:
             return f"{detail.get('outcome', 'answered')} by {who}{about}"
         case "changed":
             files = ", ".join(str(file.get("path")) for file in detail.get("files", ()))
-            return f"changed {short(files, 60)}{by}"
+            return f"changed {shorten(files, 60)}{by}"
         case _:
-            said = " ".join(f"{name}={short(str(value), 40)}" for name, value in detail.items() if name != "question")
+            said = " ".join(f"{name}={shorten(str(value), 40)}" for name, value in detail.items() if name != "question")
             return f"{entry.kind}{by}{about}" + (f" {said}" if said and entry.kind != "started" else "")
 
 
@@ -210,7 +210,7 @@ def _cost(usage: Mapping[str, Usage], prices: Prices, width: int | None) -> list
     known = [cost for cost in costs.values() if cost is not None]
     partly = " (without agents whose model has no price)" if priced and len(known) < len(costs) else ""
     lines.append(_row(total, f"in all{partly}", sum(known), priced=priced))
-    return lines if width is None else [cut(line, width) for line in lines]
+    return lines if width is None else [cut_to_width(line, width) for line in lines]
 
 
 def _row(used: Usage, agent: str, cost: float | None, *, priced: bool) -> str:

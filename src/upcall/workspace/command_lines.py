@@ -122,7 +122,7 @@ def risks(line: str, folder: Path, *, isolated: bool, rules: Sequence[str] = ())
     for command in commands:
         if not isolated:
             found |= dict.fromkeys(Risk(OUTSIDE) for each in command.files if _leaves(each, folder))
-        if not allowed(command.words, rules) or (command.sets and not isolated):
+        if not is_allowed(command.words, rules) or (command.sets and not isolated):
             found |= dict.fromkeys(_risks_of(command, folder, isolated))
     return list(found)
 
@@ -135,7 +135,7 @@ def uses_network(line: str) -> bool:
         return False
 
 
-def allowed(words: Sequence[str | None], rules: Sequence[str]) -> bool:
+def is_allowed(words: Sequence[str | None], rules: Sequence[str]) -> bool:
     """Whether a rule names the program of a command, and where the rule has more words, its first words too."""
     return any(tuple(words[: len(rule)]) == tuple(rule) for rule in (each.split() for each in rules) if rule)
 

@@ -13,7 +13,7 @@ from autogen_core.tools import ParametersSchema, ToolResult, ToolSchema
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from upcall.autogen.workbenches import StatelessWorkbench, tool_result
-from upcall.questions.question import sendable
+from upcall.questions.question import replace_surrogates
 from upcall.workspace.consent import Consent, Denied
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import Execution, Executor, ExecutorUnavailable
@@ -102,7 +102,7 @@ class ExecutionWorkbench(StatelessWorkbench):
         except OSError as error:
             text = f"It could not be started ({error.strerror or type(error).__name__})."
             return tool_result(name, text, is_error=True)
-        return tool_result(name, said_of(execution, self._limits))
+        return tool_result(name, describe_result(execution, self._limits))
 
     async def _run(self, name: str, given: Mapping[str, Any]) -> Execution:
         if isinstance(self._executor, Unavailable):  # The human is not asked about what cannot be run.
@@ -110,14 +110,14 @@ class ExecutionWorkbench(StatelessWorkbench):
         self._folder.mkdir(parents=True, exist_ok=True)
         if name == RUN_COMMAND:
             asked = _CommandArguments.model_validate(given)
-            network = self.consent.to_command(sendable(asked.command), network=asked.network)
+            network = self.consent.to_command(replace_surrogates(asked.command), network=asked.network)
             async with self._around(name):
-                return await self._execute(sendable(asked.command), asked, network)
+                return await self._execute(replace_surrogates(asked.command), asked, network)
         if name == RUN_PYTHON:
             code = _PythonArguments.model_validate(given)
-            network = self.consent.to_python(sendable(code.code), network=code.network)
+            network = self.consent.to_python(replace_surrogates(code.code), network=code.network)
             async with self._around(name):
-                return await self._execute(["python3", "-"], code, network, stdin=f"{sendable(code.code)}\n")
+                return await self._execute(["python3", "-"], code, network, stdin=f"{replace_surrogates(code.code)}\n")
         raise ExecutorUnavailable(f"there is no tool {name!r}")
 
     async def _execute(self, command: str | list[str], asked: _Arguments, network: bool, stdin: str = "") -> Execution:
@@ -140,7 +140,7 @@ def consent_for(folder: Path, executor: Executor, rules: Sequence[str] = ()) -> 
     return Consent(folder, isolated=executor.isolated, network=executor.gives_network, rules=rules)
 
 
-def said_of(execution: Execution, limits: Limits) -> str:
+def describe_result(execution: Execution, limits: Limits) -> str:
     """What the model is told of a command: how it ended, then what it wrote."""
     taken = f"after {execution.seconds:.1f} s"
     if execution.stopped is None:

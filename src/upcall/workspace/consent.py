@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
-from upcall.policy.resolver import Answered, answered_in_run, is_risk
+from upcall.policy.resolver import Answered, is_risk, list_answered
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.question import ClarificationType, Option, visible
+from upcall.questions.question import ClarificationType, Option, escape_invisible
 from upcall.questions.tool_context import ask
-from upcall.workspace.command_lines import COMMAND, DELETE, NETWORK, Risk, allowed, risks, uses_network
+from upcall.workspace.command_lines import COMMAND, DELETE, NETWORK, Risk, is_allowed, risks, uses_network
 
 ALLOW_ONCE, ALLOW_KIND, DENY = "Allow once", "Allow this kind in this run", "Do not allow"
 
@@ -65,7 +65,7 @@ class Consent:
 
     def to_python(self, code: str, *, network: bool = False) -> bool:
         """Have consent to run Python code, as `to_command`."""
-        found = [] if self._isolated or allowed(("python",), self._rules) else [Risk(COMMAND, ("python",))]
+        found = [] if self._isolated or is_allowed(("python",), self._rules) else [Risk(COMMAND, ("python",))]
         if network and self._network:
             found.append(Risk(NETWORK, ("any program",)))
         self._have("Run this Python code?", code, found)
@@ -80,11 +80,11 @@ class Consent:
             UserInputRequired: the question is to be put.
         """
         risk = Risk(kind, ("rm",) if kind == DELETE else (kind,))
-        if not allowed(risk.words, self._rules):
+        if not is_allowed(risk.words, self._rules):
             self._have(f"{kind.capitalize()} this?", subject, [risk], detail)
 
     def _have(self, question: str, subject: str, found: Sequence[Risk], detail: str = "") -> None:
-        left = [risk for risk in found if risk not in granted(answered_in_run())]
+        left = [risk for risk in found if risk not in granted(list_answered())]
         if not left:
             return
         shown = _quoted(subject)
@@ -151,7 +151,7 @@ def _refusal(answer: Answer) -> str:
 
 def _quoted(text: str) -> str:
     """The text as a human is shown it: each line marked, so that none passes for ours, and nothing that is unseen."""
-    return "\n".join(f"| {line}" for line in visible(text).split("\n"))
+    return "\n".join(f"| {line}" for line in escape_invisible(text).split("\n"))
 
 
 def _cut(text: str) -> str:

@@ -14,7 +14,7 @@ MAX_LINE_SHOWN = 200
 _NUMBERED = re.compile(r"^\s*\d+(?:\t|: ?)", re.MULTILINE)
 
 
-def replaced(text: str, old: str, new: str, *, everywhere: bool, name: str) -> tuple[str, int]:
+def replace_text(text: str, old: str, new: str, *, everywhere: bool, name: str) -> tuple[str, int]:
     """The text with `old` replaced by `new`, and how many times. Where the lines of the text end in CRLF, and those of
     `old` do not, they are taken as if they did.
 
@@ -26,7 +26,7 @@ def replaced(text: str, old: str, new: str, *, everywhere: bool, name: str) -> t
     if old == new:
         raise ValueError("'old' and 'new' are the same; nothing was changed.")
     if has_crlf(text) and "\r" not in old:
-        old, new = with_crlf(old), with_crlf(new)
+        old, new = to_crlf(old), to_crlf(new)
     count = text.count(old)
     if count == 0:
         raise ValueError(f"'old' does not occur in {name!r}; nothing was changed. {_why_not(text, old)}")
@@ -44,12 +44,12 @@ def has_crlf(text: str) -> bool:
     return "\r\n" in text and text.count("\r\n") == text.count("\n")
 
 
-def with_crlf(text: str) -> str:
+def to_crlf(text: str) -> str:
     """The text with its lines ending in CRLF."""
     return text.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
-def numbered(lines: Sequence[str], first: int) -> str:
+def number_lines(lines: Sequence[str], first: int) -> str:
     """Lines with their numbers and a tab before each."""
     return "\n".join(f"{number}\t{line[:MAX_LINE_SHOWN]}" for number, line in enumerate(lines, start=first))
 
@@ -75,7 +75,7 @@ def near(lines: Sequence[str], wanted: Sequence[str]) -> str:
 
     best = max(max(sorted(starts), key=alike), 0)
     first = max(best - AROUND, 0)
-    return numbered(lines[first : min(best + len(sought) + AROUND, first + MAX_SHOWN)], first + 1)
+    return number_lines(lines[first : min(best + len(sought) + AROUND, first + MAX_SHOWN)], first + 1)
 
 
 def _why_not(text: str, old: str) -> str:
@@ -86,7 +86,7 @@ def _why_not(text: str, old: str) -> str:
     known, sought = [line.split() for line in lines], [line.split() for line in wanted]
     for at in range(min(len(known), MAX_COMPARED) - len(sought) + 1):
         if sought and known[at : at + len(sought)] == sought:
-            shown = numbered(lines[at : at + min(len(sought), MAX_SHOWN)], at + 1)
+            shown = number_lines(lines[at : at + min(len(sought), MAX_SHOWN)], at + 1)
             return f"It does but for white space; the lines there are (number, tab, text):\n{shown}"
     shown = near(lines, wanted)
     return f"Most like it is (number, tab, text):\n{shown}" if shown else "Nothing in it is like that; read the file."

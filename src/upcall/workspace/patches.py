@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from unidiff.errors import UnidiffParseError
 from unidiff.patch import Hunk, PatchedFile, PatchSet
 
-from upcall.workspace.patch_matching import has_crlf, near, with_crlf
+from upcall.workspace.patch_matching import has_crlf, near, to_crlf
 
 _NOTHING = "/dev/null"
 _HEADER = re.compile(r"^@@(?: -(\d+)(?:,\d+)?(?: \+(\d+)(?:,\d+)?)?)?(?:.*)$")
@@ -57,7 +57,7 @@ class FilePatch:
         whole = "\n".join(lines) + ("\n" if ended or not text else "")
         if not text and self.hunks and self.hunks[-1].ended is False:
             whole = whole.removesuffix("\n")
-        return with_crlf(whole) if crlf else whole
+        return to_crlf(whole) if crlf else whole
 
     def _place(self, hunk: _Hunk, number: int, lines: Sequence[str], done: int, shift: int) -> int:
         """Where the old lines of a hunk begin, counted from 0; `done` are the lines that hunks before it have taken."""

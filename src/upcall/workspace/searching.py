@@ -94,7 +94,7 @@ def visible_files(folder: Folder, under: str = "", glob: str | None = None) -> l
 
 
 @dataclass
-class Found:
+class SearchHit:
     """What a search found: ``path:line: text``. ``more`` says that there is more than is listed."""
 
     hits: list[str] = field(default_factory=list)
@@ -111,7 +111,7 @@ class Found:
         return not self.more
 
 
-def search(folder: Folder, pattern: str, paths: Sequence[str], *, ripgrep: str | None = None) -> Found:
+def search(folder: Folder, pattern: str, paths: Sequence[str], *, ripgrep: str | None = None) -> SearchHit:
     """The lines of these files that match a regular expression, file by file. `ripgrep` is its program, looked for if
     not given; empty for the Python equal. What only that one understands (look-around) is searched by it.
 
@@ -119,15 +119,15 @@ def search(folder: Folder, pattern: str, paths: Sequence[str], *, ripgrep: str |
         ValueError: the pattern is none, or takes too long.
     """
     program = shutil.which("rg") if ripgrep is None else ripgrep
-    found = Found()
+    found = SearchHit()
     if program and CAN_SHARE_FILES and _ripgrep(program, folder, pattern, paths, found):
         return found
-    found = Found()
+    found = SearchHit()
     _python(folder, pattern, paths, found)
     return found
 
 
-def _opened(folder: Folder, paths: Sequence[str], found: Found, stack: ExitStack) -> Iterator[tuple[str, BinaryIO]]:
+def _opened(folder: Folder, paths: Sequence[str], found: SearchHit, stack: ExitStack) -> Iterator[tuple[str, BinaryIO]]:
     """The text files among these that can be read. Links are passed over: what they lead to has a name of its own."""
     for path in paths:
         try:
@@ -143,7 +143,7 @@ def _opened(folder: Folder, paths: Sequence[str], found: Found, stack: ExitStack
         file.close()
 
 
-def _ripgrep(program: str, folder: Folder, pattern: str, paths: Sequence[str], found: Found) -> bool:
+def _ripgrep(program: str, folder: Folder, pattern: str, paths: Sequence[str], found: SearchHit) -> bool:
     """Search with ripgrep. False where it does not understand the pattern."""
     deadline = time.monotonic() + SECONDS
     options = [
@@ -197,7 +197,7 @@ def _text(given: dict[str, Any]) -> str:
     return text if text is not None else base64.b64decode(given["bytes"]).decode("utf-8", "replace")
 
 
-def _python(folder: Folder, pattern: str, paths: Sequence[str], found: Found) -> None:
+def _python(folder: Folder, pattern: str, paths: Sequence[str], found: SearchHit) -> None:
     try:
         compiled = regex.compile(pattern)
     except (regex.error, OverflowError, RecursionError) as error:

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from upcall.autogen.concurrency import whole
-from upcall.runs.file_changes import Change, ChangeLog, FileChange, diff_of, digest_of
+from upcall.autogen.concurrency import run_to_completion
+from upcall.runs.file_changes import Change, ChangeLog, FileChange, digest, make_diff
 from upcall.workspace.folder import ChangedMeanwhile, Content, Folder, Write
 
 
@@ -41,7 +41,7 @@ async def commit(
             await log.drop(change)
             raise
 
-    await whole(work())
+    await run_to_completion(work())
     return change
 
 
@@ -51,7 +51,7 @@ async def finish(folder: Folder, log: ChangeLog, change: Change) -> bool:
     writes = []
     for file in change.files:
         now = await asyncio.to_thread(folder.read, file.path)
-        there = digest_of(now.data) if now else None
+        there = digest(now.data) if now else None
         if there == file.after:
             continue
         if there != file.before:
@@ -59,7 +59,7 @@ async def finish(folder: Folder, log: ChangeLog, change: Change) -> bool:
         after = None if file.after is None else Content(await log.content(file.after), file.mode or 0)
         writes.append(Write(file.path, now, after))
     with suppress(ChangedMeanwhile):
-        await whole(asyncio.to_thread(folder.write, writes))
+        await run_to_completion(asyncio.to_thread(folder.write, writes))
         return True
     return False
 
@@ -68,13 +68,13 @@ def _recorded(write: Write) -> FileChange:
     before, after = (each.data if each else None for each in (write.before, write.after))
     return FileChange(
         path=write.path,
-        before=None if before is None else digest_of(before),
-        after=None if after is None else digest_of(after),
+        before=None if before is None else digest(before),
+        after=None if after is None else digest(after),
         mode=write.before.mode if write.before else None,
-        diff=diff_of(write.path, before, after),
+        diff=make_diff(write.path, before, after),
     )
 
 
 def _contents(writes: Iterable[Write]) -> Mapping[str, bytes]:
     found = [each.data for write in writes for each in (write.before, write.after) if each is not None]
-    return {digest_of(data): data for data in found}
+    return {digest(data): data for data in found}

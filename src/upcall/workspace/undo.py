@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from upcall.errors import CallerError, first_line
-from upcall.runs.file_changes import Change, ChangeLog, FileChange, digest_of, standing
+from upcall.runs.file_changes import Change, ChangeLog, FileChange, digest, list_standing
 from upcall.workspace.folder import Content, Folder, Write
 from upcall.workspace.staging import commit
 
@@ -23,7 +23,7 @@ async def undo(log: ChangeLog, run_id: str, change_id: str | None = None) -> lis
     Raises:
         CallerError: there is no such change, or a file was changed since by somebody else; nothing was changed.
     """
-    changes = _chosen(standing(await log.made()), run_id, change_id)
+    changes = _chosen(list_standing(await log.made()), run_id, change_id)
     undone = []
     by_folder: dict[str, list[Change]] = {}
     for change in changes:
@@ -67,7 +67,7 @@ async def _writes(log: ChangeLog, run_id: str, place: str, changes: Sequence[Cha
             now = await asyncio.to_thread(folder.read, path)
         except (OSError, ValueError) as error:
             raise CallerError(f"Run {run_id} cannot be undone: {path}: {first_line(error)}") from error
-        there = digest_of(now.data) if now else None
+        there = digest(now.data) if now else None
         if there == first.before:
             continue
         steps = pairwise(made)

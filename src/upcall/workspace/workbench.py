@@ -19,8 +19,8 @@ from autogen_core import CancellationToken, Component
 from autogen_core.tools import ToolResult, ToolSchema
 from pydantic import BaseModel
 
-from upcall.autogen.concurrency import Locks, whole
-from upcall.autogen.journal import idempotency_key, made_again
+from upcall.autogen.concurrency import Locks, run_to_completion
+from upcall.autogen.journal import idempotency_key, is_repeated_call
 from upcall.autogen.workbenches import MAX_READ_CHARS, FileWorkbench, tool_result, tool_schema
 from upcall.runs.file_changes import (
     Change,
@@ -28,13 +28,13 @@ from upcall.runs.file_changes import (
     FileChange,
     MemoryChanges,
     change_log,
-    counts_of,
-    diff_of,
-    standing,
+    count_lines,
+    list_standing,
+    make_diff,
 )
 from upcall.workspace.consent import Consent
 from upcall.workspace.folder import MAX_BYTES, Content, Folder, Write
-from upcall.workspace.patch_matching import replaced
+from upcall.workspace.patch_matching import replace_text
 from upcall.workspace.patches import read_patch
 from upcall.workspace.paths import OutsideWorkspace
 from upcall.workspace.searching import MAX_HITS, search, visible_files
@@ -291,7 +291,7 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
     async def _show_diff(self, path: str | None) -> str:
         first: dict[str, FileChange] = {}
         folder = self._root()
-        for change in standing(await self.changes.made()):
+        for change in list_standing(await self.changes.made()):
             if change.folder == str(folder.root):
                 for file in change.files:
                     first.setdefault(file.path, file)
@@ -303,7 +303,7 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
             digest = first[each].before
             before = None if digest is None else await self.changes.content(digest)
             now = await asyncio.to_thread(folder.read, each)
-            diff = diff_of(each, before, now.data if now else None, limit=max(room, 0))
+            diff = make_diff(each, before, now.data if now else None, limit=max(room, 0))
             room -= len(diff)
             shown += [diff] if diff else []
         return "".join(shown) or "Nothing was changed."
@@ -314,8 +314,8 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
         """Work out, have confirmed, record and make a change; one at a time, so that calls at the same time find what
         those before them left."""
         prepare, log, call = self._prepares[name], self.changes, _call()
-        if call is not None and made_again():
-            done = [each for each in standing(await log.made()) if each.call == call and each.tool == name]
+        if call is not None and is_repeated_call():
+            done = [each for each in list_standing(await log.made()) if each.call == call and each.tool == name]
             if done and await finish(self._root(), log, done[-1]):
                 return _told(name, given, done[-1])
         confirmed = {}
@@ -341,7 +341,7 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
         place, before = self._there(path)
         if before is None:
             raise self._no_file(path)
-        text, _ = replaced(_decoded(before, path), old, new, everywhere=bool(all), name=path)
+        text, _ = replace_text(_decoded(before, path), old, new, everywhere=bool(all), name=path)
         return [Write(place, before, Content(_encoded(text, "'new'"), before.mode))]
 
     def _delete_file(self, path: str) -> list[Write]:
@@ -420,7 +420,7 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
             try:
                 yield
             finally:
-                await whole(_note(folder, log, before, tool))
+                await run_to_completion(_note(folder, log, before, tool))
 
     def _to_config(self) -> WorkspaceConfig:
         return WorkspaceConfig(folder=str(self.folder))
@@ -510,7 +510,7 @@ def _told(name: str, given: Mapping[str, Any], change: Change) -> str:
         return f"Wrote {given['path']} ({len(given['content'])} characters)."
     if name == "delete_file":
         return f"Deleted {given['path']}."
-    files = [f"{each.path} ({'deleted' if each.after is None else counts_of(each.diff)})" for each in change.files]
+    files = [f"{each.path} ({'deleted' if each.after is None else count_lines(each.diff)})" for each in change.files]
     if name == "edit_file":
         diff = change.files[0].diff
         return f"Edited {files[0]}:\n{diff}" if len(diff) <= MAX_ECHO else f"Edited {files[0]}."
@@ -518,7 +518,7 @@ def _told(name: str, given: Mapping[str, Any], change: Change) -> str:
 
 
 def _diff(write: Write) -> str:
-    return diff_of(write.path, *(each.data if each else None for each in (write.before, write.after)))
+    return make_diff(write.path, *(each.data if each else None for each in (write.before, write.after)))
 
 
 def _decoded(content: Content, path: str) -> str:

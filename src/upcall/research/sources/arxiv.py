@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from upcall.research.sources.base import Hit, Passage, SourceUnavailable
-from upcall.research.sources.http import Reply, fetched, missing
+from upcall.research.sources.http import Reply, fetch, missing
 from upcall.research.sources.passages import passage_of
 from upcall.research.sources.readers import INSTALL, Text
 from upcall.research.sources.web import bounded, page_text
@@ -49,7 +49,7 @@ class Arxiv:
             raise ValueError("Give at least one word to look for.")
         search = " AND ".join(f"all:{word}" for word in words)
         params = {"search_query": search, "max_results": str(max(1, min(limit, 20))), "sortBy": "relevance"}
-        found = _entries(await fetched("arXiv", self._api, params=params))
+        found = _entries(await fetch("arXiv", self._api, params=params))
         return [replace(hit, score=-float(rank)) for rank, hit in enumerate(found)]
 
     async def read(self, ref: str, start: int = 1) -> Passage:
@@ -61,14 +61,14 @@ class Arxiv:
         if paper in self._papers:
             return passage_of(ARXIV, ref, self._papers[paper], start)
         try:
-            reply = await fetched("arXiv", f"{self._pdf}/{paper}")
+            reply = await fetch("arXiv", f"{self._pdf}/{paper}")
             self._papers[paper] = await asyncio.to_thread(page_text, replace(reply, content_type="application/pdf"))
         except (SourceUnavailable, ValueError) as error:
             return await self._abstract(ref, paper, str(error))
         return passage_of(ARXIV, ref, self._papers[paper], start)
 
     async def _abstract(self, ref: str, paper: str, why: str) -> Passage:
-        hits = _entries(await fetched("arXiv", self._api, params={"id_list": paper, "max_results": "1"}))
+        hits = _entries(await fetch("arXiv", self._api, params={"id_list": paper, "max_results": "1"}))
         if not hits:
             raise ValueError(f"There is no paper {paper!r} on arXiv. Search for it first.")
         note = f"Only the abstract can be had. {why}"

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from upcall.errors import ConfigurationError
-from upcall.questions.question import sendable
+from upcall.questions.question import replace_surrogates
 from upcall.research.sources.base import Hit, Passage
-from upcall.research.sources.index import Damaged, DocumentIndex, Found, Known
-from upcall.research.sources.passages import Part, passage_of
+from upcall.research.sources.index import Damaged, DocumentIndex, IndexHit, Known
+from upcall.research.sources.passages import TextPart, passage_of
 from upcall.research.sources.readers import SUFFIXES, NotReadable, Text
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class Documents:
 
     @property
     def names(self) -> list[str]:
-        """The names of all documents, which are what `read` takes."""
+        """The names of all documents, which are what `read_prompt` takes."""
         return list(self._files)
 
     def listed(self, limit: int = MAX_LISTED) -> list[Listed]:
@@ -214,7 +214,7 @@ def _split(word: str) -> Iterator[str]:
 # -- hits and passages ------------------------------------------------------------------------------------------------
 
 
-def _closeness(terms: Sequence[str], part: Part) -> float:
+def _closeness(terms: Sequence[str], part: TextPart) -> float:
     """From 1, where the terms stand apart, to 2, where all of them stand close together: what BM25 does not see."""
     starts = tuple(term[: max(4, len(term) - 3)] for term in terms)
     if len(starts) < 2:
@@ -236,7 +236,7 @@ def _closeness(terms: Sequence[str], part: Part) -> float:
     return 1.0 + max(0, best - 1) / (len(starts) - 1)
 
 
-def _spread(found: Sequence[Found]) -> list[Found]:
+def _spread(found: Sequence[IndexHit]) -> list[IndexHit]:
     """Those of a document that has enough better ones come last."""
     number = Counter[Path]()
     crowding: list[bool] = []
@@ -246,9 +246,9 @@ def _spread(found: Sequence[Found]) -> list[Found]:
     return [each for _, each in sorted(zip(crowding, found, strict=True), key=lambda pair: pair[0])]
 
 
-def _folded(found: Sequence[Found], names: Mapping[Path, str], limit: int) -> list[tuple[Found, list[str]]]:
+def _folded(found: Sequence[IndexHit], names: Mapping[Path, str], limit: int) -> list[tuple[IndexHit, list[str]]]:
     """The hits, each with the names and places of those that say nearly the same."""
-    kept: list[tuple[Found, list[str], frozenset[object]]] = []
+    kept: list[tuple[IndexHit, list[str], frozenset[object]]] = []
     for each in found:
         rows = _rows_of_words(each.part.text)
         twin = next((also for _, also, other in kept if _alike(rows, other)), None)
@@ -269,14 +269,14 @@ def _alike(one: frozenset[object], other: frozenset[object]) -> bool:
     return len(one & other) >= SAME * max(1, len(one | other))
 
 
-def _where(found: Found, names: Mapping[Path, str]) -> str:
+def _where(found: IndexHit, names: Mapping[Path, str]) -> str:
     name = next(names[path] for path in found.paths if path in names)
     return f"{name}, {Text(found.unit, []).place(found.part.first, found.part.last)}"
 
 
-def _hit(found: Found, names: Mapping[Path, str], also: Sequence[str]) -> Hit:
+def _hit(found: IndexHit, names: Mapping[Path, str], also: Sequence[str]) -> Hit:
     name = next(names[path] for path in found.paths if path in names)
-    part: Part = found.part
+    part: TextPart = found.part
     return Hit(
         source=DOCUMENTS,
         ref=name,
@@ -361,7 +361,7 @@ def _one_line(name: str) -> str:
     """A name as it can be shown and given back: what does not print in it could be taken for more than a name."""
     if name.isascii() and name.isprintable():
         return name[-MAX_NAME_CHARS:]
-    shown = "".join(char if char.isprintable() else "?" for char in sendable(name))
+    shown = "".join(char if char.isprintable() else "?" for char in replace_surrogates(name))
     return shown[-MAX_NAME_CHARS:]
 
 

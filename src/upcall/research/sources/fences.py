@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from upcall.questions.question import sendable
+from upcall.questions.question import replace_surrogates
 from upcall.research.sources.base import Hit, Passage
 
 MAX_HIT_CHARS = 1_500
@@ -31,7 +31,7 @@ _BLOCK = re.compile(
 
 
 @dataclass(frozen=True)
-class Shown:
+class FencedText:
     """A text that a result of a source's tool showed: its source's id, its reference, the place in it, the text."""
 
     source: str
@@ -40,13 +40,13 @@ class Shown:
     text: str
 
 
-def shown_in(result: str) -> list[Shown]:
+def parse_fenced(result: str) -> list[FencedText]:
     """The texts in a tool's result that `hits_text` or `passage_text` made, in order; none in any other text.
 
     What looks like such a text within one is part of it.
     """
     return [
-        Shown(found["source"], json.loads(found["ref"]), found["place"] or "", found["text"])
+        FencedText(found["source"], json.loads(found["ref"]), found["place"] or "", found["text"])
         for found in _BLOCK.finditer(result)
     ]
 
@@ -56,37 +56,41 @@ def hits_text(hits: Sequence[Hit]) -> str:
     blocks, room = [DATA], MAX_TEXT_CHARS
     for hit in hits:
         text = hit.text if hit.title in ("", hit.ref) or hit.text.startswith(hit.title) else f"{hit.title}\n{hit.text}"
-        text = cut(text, MAX_HIT_CHARS)
+        text = cut_text(text, MAX_HIT_CHARS)
         if len(text) > room:
             break
         room -= len(text)
-        also = [f"Nearly the same: {'; '.join(map(quoted, hit.also))}"] if hit.also else []
-        blocks.append("\n".join([fenced(hit.source, hit.ref, hit.place, text), *also]))
+        also = [f"Nearly the same: {'; '.join(map(quote, hit.also))}"] if hit.also else []
+        blocks.append("\n".join([fence(hit.source, hit.ref, hit.place, text), *also]))
     return "\n\n".join(blocks)
 
 
 def passage_text(passage: Passage) -> str:
     """A passage, and how to read on."""
-    text = cut(passage.text, MAX_TEXT_CHARS)
+    text = cut_text(passage.text, MAX_TEXT_CHARS)
     more = [f"Read on with start={passage.next}."] if passage.next is not None else []
     notes = [" ".join([*([passage.note] if passage.note else []), *more])] if passage.note or more else []
-    return "\n".join([DATA, "", fenced(passage.source, passage.ref, passage.place, text), *notes])
+    return "\n".join([DATA, "", fence(passage.source, passage.ref, passage.place, text), *notes])
 
 
-def fenced(source: str, ref: str, place: str, text: str) -> str:
+def fence(source: str, ref: str, place: str, text: str) -> str:
     """A text between markers that it does not hold, below the line that says where it is from."""
-    text = sendable(text)
+    text = replace_surrogates(text)
     marker = _marker(text)
-    where = f"[{source}] {quoted(ref)}" + (f", {place}" if place else "")
+    where = f"[{source}] {quote(ref)}" + (f", {place}" if place else "")
     return f"{where}\n<<<data {marker}\n{text}\n>>>data {marker}"
 
 
-def quoted(ref: str) -> str:
+def quote(ref: str) -> str:
     """A reference as one line, whatever it holds."""
-    return json.dumps(sendable(ref), ensure_ascii=False).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return (
+        json.dumps(replace_surrogates(ref), ensure_ascii=False)
+        .replace("\u2028", "\\u2028")
+        .replace("\u2029", "\\u2029")
+    )
 
 
-def cut(text: str, limit: int) -> str:
+def cut_text(text: str, limit: int) -> str:
     """The beginning of a text that is too long, which says so."""
     return text if len(text) <= limit else f"{text[:limit]} [cut: {len(text) - limit} more characters]"
 

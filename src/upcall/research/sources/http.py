@@ -52,7 +52,7 @@ def missing() -> str | None:
     return None if importlib.util.find_spec("httpx") else INSTALL
 
 
-async def fetched(
+async def fetch(
     who: str,
     url: str,
     *,
@@ -110,7 +110,7 @@ def _refuse_error(who: str, status: int) -> None:
         raise ValueError(f"{who} has nothing there (HTTP {status}).")
 
 
-def guarded(private_hosts: Sequence[str] = (), resolve: Resolve | None = None) -> httpx.AsyncBaseTransport:
+def guard_url(private_hosts: Sequence[str] = (), resolve: Resolve | None = None) -> httpx.AsyncBaseTransport:
     """A transport that connects to public addresses alone, and to the hosts named in `private_hosts` (``wiki.corp`` or
     ``127.0.0.1:8000``). It raises `Refused` for any other."""
     import httpx

@@ -24,7 +24,7 @@ from pathlib import Path
 from upcall import progress
 from upcall.research.sources.base import SourceUnavailable
 from upcall.research.sources.isolated import SECONDS_A_FILE, IsolatedReader
-from upcall.research.sources.passages import Part, parts_of
+from upcall.research.sources.passages import TextPart, parts_of
 from upcall.research.sources.readers import INSTALL, MAX_FILE_BYTES, NotReadable, Text, is_isolated, read_file
 
 VERSION = 1
@@ -79,11 +79,11 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Found:
+class IndexHit:
     """A passage that a search found, the better the higher its score, and the files that hold it."""
 
     paths: tuple[Path, ...]
-    part: Part
+    part: TextPart
     unit: str
     score: float
 
@@ -224,7 +224,7 @@ class DocumentIndex:
             raise NotReadable(problem)
         return Text(unit, json.loads(zlib.decompress(units)), title)
 
-    def search(self, terms: Iterable[str], limit: int, of_one: int) -> list[Found]:
+    def search(self, terms: Iterable[str], limit: int, of_one: int) -> list[IndexHit]:
         """The passages that hold some of the terms, best first; those of a document that has `of_one` better ones come
         last. A term is a word, or several that stand together."""
         query = " OR ".join(f'"{_apart(term).replace(chr(34), " ")}"' for term in terms)
@@ -242,9 +242,9 @@ class DocumentIndex:
         with self._mended(), self._opened() as db:
             found = db.execute(rows, (query, CANDIDATES, of_one, limit)).fetchall()
         return [
-            Found(
+            IndexHit(
                 paths=tuple(Path(os.fsdecode(bytes.fromhex(path))) for path in json.loads(paths)),
-                part=Part(first, last, body.replace(_APART, ""), title.replace(_APART, "")),
+                part=TextPart(first, last, body.replace(_APART, ""), title.replace(_APART, "")),
                 unit=unit,
                 score=-score,
             )

@@ -19,7 +19,7 @@ _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 
 
 @dataclass(frozen=True)
-class Part:
+class TextPart:
     """The units `first` to `last` of a document, or a part of one, and the heading above them."""
 
     first: int
@@ -28,7 +28,7 @@ class Part:
     heading: str = ""
 
 
-def parts_of(text: Text) -> Iterator[Part]:
+def parts_of(text: Text) -> Iterator[TextPart]:
     """The passages of a document in order. A heading begins a new one, a blank line ends one that is long enough."""
     lines: list[str] = []
     begun, length, heading = 1, 0, ""
@@ -36,7 +36,7 @@ def parts_of(text: Text) -> Iterator[Part]:
         blank, new_heading = not unit.strip(), _heading(unit) if text.unit == "line" else ""
         full = length + len(unit) > PASSAGE_CHARS or (blank and length > PASSAGE_CHARS // 2)
         if lines and (full or new_heading or text.unit == "page"):
-            yield Part(begun, number - 1, "\n".join(lines), heading)
+            yield TextPart(begun, number - 1, "\n".join(lines), heading)
             lines, length = [], 0
         heading = new_heading or heading
         if blank and not lines:
@@ -44,14 +44,14 @@ def parts_of(text: Text) -> Iterator[Part]:
         if not lines:
             begun = number
         if len(unit) > PASSAGE_CHARS:
-            yield from (Part(number, number, piece, heading) for piece in _pieces(unit))
+            yield from (TextPart(number, number, piece, heading) for piece in _pieces(unit))
             continue
         lines.append(unit)
         length += len(unit) + 1
     while lines and not lines[-1].strip():
         lines.pop()
     if lines:
-        yield Part(begun, begun + len(lines) - 1, "\n".join(lines), heading)
+        yield TextPart(begun, begun + len(lines) - 1, "\n".join(lines), heading)
 
 
 def passage_of(source: str, ref: str, text: Text, start: int) -> Passage:

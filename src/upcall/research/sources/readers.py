@@ -85,7 +85,7 @@ def is_isolated(path: Path) -> bool:
     return path.suffix.lower() in (".pdf", ".docx", ".html", ".htm")
 
 
-def decoded(data: bytes) -> str:
+def decode(data: bytes) -> str:
     """Bytes as text: UTF-8, UTF-16 or UTF-32 with their mark, or the encoding that they look like.
 
     Raises:
@@ -124,12 +124,12 @@ def _guessed(data: bytes) -> str:
 
 
 def _lines(data: bytes) -> Text:
-    return Text("line", decoded(data).splitlines())
+    return Text("line", decode(data).splitlines())
 
 
 def _rows(data: bytes) -> Text:
     """Each row with the names of its columns, so that it says something by itself. Number 1 is the header."""
-    text = decoded(data)
+    text = decode(data)
     try:
         dialect: Any = csv.Sniffer().sniff(text[:20_000], delimiters=",;\t|")
     except csv.Error:
@@ -199,7 +199,7 @@ def _block(block: Any) -> Iterator[str]:
 
 
 def _html(data: bytes) -> Text:
-    return html_text(decoded(data))
+    return html_text(decode(data))
 
 
 def html_text(page: str) -> Text:

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from upcall.errors import first_line
 from upcall.research.sources.base import Hit, Passage, SourceUnavailable
-from upcall.research.sources.http import Reply, Resolve, fetched, guarded, missing
+from upcall.research.sources.http import Reply, Resolve, fetch, guard_url, missing
 from upcall.research.sources.isolated import IsolatedReader
 from upcall.research.sources.passages import passage_of
 from upcall.research.sources.readers import INSTALL, NotReadable, Text
@@ -52,7 +52,7 @@ class Tavily:
 
     async def search(self, query: str, limit: int) -> list[tuple[str, str, str]]:
         """At most 20 pages."""
-        reply = await fetched(
+        reply = await fetch(
             "Tavily",
             f"{self._base}/search",
             method="POST",
@@ -76,7 +76,7 @@ class Brave:
 
     async def search(self, query: str, limit: int) -> list[tuple[str, str, str]]:
         """At most 20 pages."""
-        reply = await fetched(
+        reply = await fetch(
             "Brave",
             f"{self._base}/res/v1/web/search",
             redirects=0,
@@ -147,8 +147,8 @@ class Web:
     async def read(self, ref: str, start: int = 1) -> Passage:
         """A page or a PDF on the web from a line or page on. It is fetched once in a while of reading."""
         if ref not in self._pages:
-            reply = await fetched(
-                "The page", ref, transport=guarded(self._private_hosts, self._resolve), seconds=SECONDS_A_PAGE
+            reply = await fetch(
+                "The page", ref, transport=guard_url(self._private_hosts, self._resolve), seconds=SECONDS_A_PAGE
             )
             page = await asyncio.to_thread(page_text, reply)
             if len(self._pages) >= KEPT_PAGES:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from upcall.research.sources.base import Hit, Passage
-from upcall.research.sources.http import fetched, missing
+from upcall.research.sources.http import fetch, missing
 from upcall.research.sources.passages import passage_of
 from upcall.research.sources.readers import Text
 from upcall.research.sources.web import bounded, entries, text
@@ -31,7 +31,7 @@ class Wikipedia:
 
     async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
         """Articles, each with the words around what was found."""
-        reply = await fetched(
+        reply = await fetch(
             "Wikipedia",
             self._api,
             params={
@@ -59,7 +59,7 @@ class Wikipedia:
     async def read(self, ref: str, start: int = 1) -> Passage:
         """An article's text from a line on; a redirect is followed."""
         title = bounded(ref)
-        reply = await fetched(
+        reply = await fetch(
             "Wikipedia",
             self._api,
             params={

@@ -184,7 +184,7 @@ class _Command(Command):
             self.screen.note(f"Run {rest.id} is {rest.status}.")
         if rest.error is not None:
             if not self.as_json:
-                go_on = "" if rest.over else f" Go on with: {self.program} resume {rest.id}{self.store_option}"
+                go_on = "" if rest.is_final else f" Go on with: {self.program} resume {rest.id}{self.store_option}"
                 self.screen.error(f"{rest.error}{go_on}")
             raise typer.Exit(FAILED)
 
@@ -202,10 +202,10 @@ class _Command(Command):
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 
     async def _expire(self) -> list[Run]:
-        from upcall.policy.deadlines import looked_at
+        from upcall.policy.deadlines import find_due
 
         settings, rests = self.app.settings, []
-        for run_id in await looked_at(self.app.store, identity.now()):
+        for run_id in await find_due(self.app.store, identity.now()):
             await self._use_model_of(run_id)
             rests += await self._expired(run_id)
             self._use(settings, self.app.store)
@@ -321,7 +321,7 @@ class _Command(Command):
         self.screen.note("")
         stored = interrupts.run(self._stored())
         if stored is not None:
-            verb = "answer" if stored.waiting else "show" if stored.over else "resume"
+            verb = "answer" if stored.waiting else "show" if stored.is_final else "resume"
             self.screen.note(f"Stopped. Run {stored.id} is stored; go on with:", "default")
             self.screen.note(f"  {self.program} {verb} {stored.id}{self.store_option}", "default")
         elif self._run_id is None or self.watching:  # At a list of runs, or before one was named.
@@ -568,16 +568,18 @@ def show(
         else:
             from upcall.ui.run_report import Prices
 
-            log = interrupts.run(command.app.seen_log(run_id))
+            log = interrupts.run(command.app.visible_log(run_id))
             command.screen.whole(found, log, Prices.of(command.app.settings, found))
-            if found.questions and not found.over:
+            if found.questions and not found.is_final:
                 command.screen.waiting(found, command.program, command.store_option, command.screen.out)
 
 
 def _run_drawn(command: _Command, found: Run, *, tree: bool) -> str:
     from upcall.ui import diagrams as pictures
 
-    return pictures.tree(found) if tree else pictures.timeline(found, interrupts.run(command.app.worked(found.id)))
+    return (
+        pictures.tree(found) if tree else pictures.timeline(found, interrupts.run(command.app.call_timings(found.id)))
+    )
 
 
 def _write_picture(command: _Command, picture: str, file: Path) -> None:
@@ -636,7 +638,7 @@ def undo(
 ) -> None:
     """Undo what a run changed in files. Nothing is undone where somebody else changed a file since."""
     with command:
-        from upcall.runs.file_changes import standing
+        from upcall.runs.file_changes import list_standing
 
         done = interrupts.run(command.app.undo(run_id, change))
         if command.as_json:
@@ -644,7 +646,7 @@ def undo(
         for each in () if command.as_json else done:
             command.screen.note(f"Undone: {', '.join(each.undoes)} in {each.folder}.")
             command.screen.result("".join(file.diff for file in each.files).rstrip())
-        left = [] if command.as_json else standing(interrupts.run(command.app.changes(run_id)))
+        left = [] if command.as_json else list_standing(interrupts.run(command.app.changes(run_id)))
         if left:
             earlier = f"{len(left)} earlier changes stand" if len(left) > 1 else "One earlier change stands"
             command.screen.note(f"{earlier}. To undo all of them:")
@@ -679,13 +681,13 @@ _LIKE_AN_ID = re.compile(r"[0-9a-f]{12}")
 
 
 def _told_entry(entry: LogEntry, with_diff: bool) -> list[str]:
-    from upcall.runs.file_changes import Change, counts_of
+    from upcall.runs.file_changes import Change, count_lines
     from upcall.storage.change_log import CHANGED
 
     detail, diffs = entry.detail, list[str]()
     if entry.kind == CHANGED:
         change = Change.model_validate(detail)
-        files = ", ".join(f"{file.path} ({counts_of(file.diff)})" for file in change.files)
+        files = ", ".join(f"{file.path} ({count_lines(file.diff)})" for file in change.files)
         detail = {"change": change.id, "tool": change.tool, "files": files}
         detail |= {"undoes": list(change.undoes)} if change.undoes else {}
         lines = [line for file in change.files for line in file.diff.removesuffix("\n").split("\n") if with_diff]

@@ -202,10 +202,10 @@ def _told_prune(found: Pruned, dry_run: bool) -> str:
 
 
 def _age(text: str) -> timedelta:
-    from upcall.setting_types import seconds_of
+    from upcall.setting_types import parse_seconds
 
     try:
-        return timedelta(seconds=seconds_of(text))
+        return timedelta(seconds=parse_seconds(text))
     except ValueError as error:
         raise ConfigurationError(f"--older-than {text!r} is no age: {error}.") from error
 

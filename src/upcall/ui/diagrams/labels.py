@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.question import Question
 from upcall.runs.run import Run
-from upcall.ui.diagrams.svg import MAX_CHARS, counted, length
+from upcall.ui.diagrams.svg import MAX_CHARS, count_phrase, length
 
-Path = tuple[str, ...]
+AgentPath = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -42,32 +42,36 @@ class Asked:
         return f"{word} by {by}" + (f": {said}" if said else "")
 
 
-def asked_in(run: Run) -> list[Asked]:
+def list_asked(run: Run) -> list[Asked]:
     """The questions of a run, oldest first."""
     answers = {answer.question_id: answer for answer in run.answers}
     questions = sorted(run.asked.values(), key=lambda each: each.asked_at)
     return [Asked(number, each, answers.get(each.id)) for number, each in enumerate(questions, 1)]
 
 
-def agents_of(run: Run, more: Iterable[Path] = ()) -> list[Path]:
+def agents_of(run: Run, more: Iterable[AgentPath] = ()) -> list[AgentPath]:
     """The agents that took part, each behind the one that it works for, in the order in which they are known."""
-    known: dict[Path, None] = dict.fromkeys((name,) for name in run.execution_path)
+    known: dict[AgentPath, None] = dict.fromkeys((name,) for name in run.execution_path)
     paths = [*more, *(tuple(each.split("/")) for each in run.usage), *(each.path for each in run.asked.values())]
     paths += [tuple(each.split("/"))[:-1] for each in run.tools]
     for path in paths:
         known |= dict.fromkeys(path[:depth] for depth in range(1, len(path) + 1))
     known.pop(("ledger",), None)  # Not an agent: the model that tells which questions mean the same.
 
-    def below(path: Path) -> list[Path]:
+    def below(path: AgentPath) -> list[AgentPath]:
         inner = [each for each in known if len(each) == len(path) + 1 and each[: len(path)] == path]
         return [one for each in inner for one in (each, *below(each))]
 
     return below(())
 
 
-def summary(run: Run, agents: Sequence[Path], asked: Sequence[Asked]) -> str:
+def summary(run: Run, agents: Sequence[AgentPath], asked: Sequence[Asked]) -> str:
     """One sentence that says what took part in a run."""
     used = run.total_usage
     tools = sum(run.tools.values())
-    parts = [counted(len(agents), "agent"), counted(used.model_calls, "model call"), counted(used.tokens, "token")]
-    return ", ".join([*parts, counted(tools, "tool call"), counted(len(asked), "question")])
+    parts = [
+        count_phrase(len(agents), "agent"),
+        count_phrase(used.model_calls, "model call"),
+        count_phrase(used.tokens, "token"),
+    ]
+    return ", ".join([*parts, count_phrase(tools, "tool call"), count_phrase(len(asked), "question")])

@@ -27,7 +27,7 @@ INK, FAINT, LINE, PAPER, SHADE = "#1b1f24", "#525a64", "#9aa3ad", "#ffffff", "#f
 BLUE, ORANGE, RED, GREEN = "#0072b2", "#e69f00", "#c04a00", "#00694a"
 
 
-def cleaned(text: str) -> str:
+def clean_text(text: str) -> str:
     """The text as one line of characters that XML and a reader can take: no control characters, no marks that turn the
     direction of what follows, no piles of accents."""
     line: list[str] = []
@@ -47,10 +47,10 @@ def width_of(text: str, size: float) -> float:
     return sum(map(_cells, text)) * ADVANCE * size
 
 
-def fitted(text: str, width: float, size: float) -> str:
+def fit_text(text: str, width: float, size: float) -> str:
     """The text, cleaned, and cut where it is wider than `width`; empty where not one character fits."""
     room, used, last = width / (ADVANCE * size) + 1e-6, 0, 0
-    text = cleaned(text[:MAX_CHARS])
+    text = clean_text(text[:MAX_CHARS])
     for place, char in enumerate(text):
         used += _cells(char)
         if used > room:
@@ -74,7 +74,7 @@ def length(seconds: float) -> str:
     return f"{minutes} min"
 
 
-def counted(number: int, one: str) -> str:
+def count_phrase(number: int, one: str) -> str:
     """``1 call``, ``2 calls``."""
     return f"{number:,} {one}{'' if number == 1 else 's'}"
 
@@ -83,7 +83,7 @@ class Drawing:
     """An SVG in the making. ``name`` makes its ids its own where several pictures are in one page."""
 
     def __init__(self, title: str, description: str, name: str) -> None:
-        self._title, self._description = cleaned(title), cleaned(description)
+        self._title, self._description = clean_text(title), clean_text(description)
         self.id = f"upcall-{blake2b(name.encode(errors='replace'), digest_size=6).hexdigest()}"
         self._parts: list[str] = []
 
@@ -100,7 +100,7 @@ class Drawing:
         anchor: str = "start",
     ) -> None:
         """A line of text, its baseline at `y`, cut to `width`."""
-        if not (line := fitted(text, width, size)):
+        if not (line := fit_text(text, width, size)):
             return
         weight = ' font-weight="bold"' if bold else ""
         at = f' text-anchor="{anchor}"' if anchor != "start" else ""
@@ -128,7 +128,7 @@ class Drawing:
         more += f' rx="{_n(radius)}"' if radius else ""
         more += f' class="{kind}"' if kind else ""
         shape = f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" fill="{fill}"{more}'
-        self._parts.append(f"{shape}><title>{_escaped(cleaned(tip))}</title></rect>" if tip else f"{shape}/>")
+        self._parts.append(f"{shape}><title>{_escaped(clean_text(tip))}</title></rect>" if tip else f"{shape}/>")
 
     def line(self, points: Sequence[tuple[float, float]], *, stroke: str = LINE, width: float = 1) -> None:
         """A line through the points."""
@@ -139,7 +139,7 @@ class Drawing:
         """A closed shape with these corners."""
         corners = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
         shape = f'<polygon points="{corners}" fill="{fill}" stroke="{stroke}"'
-        self._parts.append(f"{shape}><title>{_escaped(cleaned(tip))}</title></polygon>" if tip else f"{shape}/>")
+        self._parts.append(f"{shape}><title>{_escaped(clean_text(tip))}</title></polygon>" if tip else f"{shape}/>")
 
     def diamond(self, x: float, y: float, radius: float = 5, *, tip: str = "") -> None:
         """What stands for a question."""

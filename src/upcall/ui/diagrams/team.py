@@ -31,8 +31,8 @@ from upcall.ui.diagrams.svg import (
     SHADE,
     WIDTH,
     Drawing,
-    cleaned,
-    counted,
+    clean_text,
+    count_phrase,
     width_of,
 )
 from upcall.workspace.commands import ExecutionWorkbench
@@ -184,7 +184,7 @@ class _Flowchart:
 def _quoted(text: str) -> str:
     """A text in a Mermaid label: what it would read as its own, or as HTML, as its codes."""
     codes = {"#": "#35;", "%": "#37;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;", "`": "#96;", "\\": "#92;"}
-    return "".join(codes.get(char, char) for char in cleaned(text))
+    return "".join(codes.get(char, char) for char in clean_text(text))
 
 
 # -- SVG --------------------------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ def team_svg(team: Team) -> Picture:
     root = read_team(team)
     everybody = list(_all(root))
     agents = [each for each in everybody if each.role == "agent"]
-    told = f"{counted(len(agents), 'agent')}. " + " ".join(map(_sentence, everybody))
+    told = f"{count_phrase(len(agents), 'agent')}. " + " ".join(map(_sentence, everybody))
     drawing = Drawing(f"Team {_named(root)}", told, f"team {everybody}")
     box = _Box(root, WIDTH - 2 * MARGIN)
     box.draw(drawing, MARGIN, MARGIN)
@@ -311,7 +311,7 @@ def _rows(member: Member, width: float, *, named: bool) -> Iterator[str]:
 def _wrapped(first: str, words: Sequence[str], width: float) -> Iterator[str]:
     line = first
     for number, word in enumerate(words):
-        piece = cleaned(word) + ("," if number + 1 < len(words) else "")
+        piece = clean_text(word) + ("," if number + 1 < len(words) else "")
         if line.strip() and line != first and width_of(f"{line} {piece}", 11) > width:
             yield line
             line = piece

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from upcall.questions.answer import AnsweredBy
-from upcall.runs.call_timings import TimedCall, Worked
+from upcall.runs.call_timings import TimedCall, WorkPeriod
 from upcall.runs.run import Run
 from upcall.ui.diagrams.diagram import Picture
-from upcall.ui.diagrams.labels import Asked, Path, agents_of, asked_in, summary
+from upcall.ui.diagrams.labels import AgentPath, Asked, agents_of, list_asked, summary
 from upcall.ui.diagrams.svg import (
     BLUE,
     FAINT,
@@ -23,7 +23,7 @@ from upcall.ui.diagrams.svg import (
     SHADE,
     WIDTH,
     Drawing,
-    counted,
+    count_phrase,
     length,
     width_of,
 )
@@ -41,7 +41,7 @@ NO_GAP = timedelta(seconds=0.25)
 
 
 @dataclass(frozen=True)
-class Part:
+class TimelinePart:
     """A part of the time that a run took: work, drawn to scale, or a break, which has a width of its own."""
 
     start: datetime
@@ -56,13 +56,13 @@ class Part:
         return max(0.0, (self.end - self.start).total_seconds())
 
 
-def timeline(run: Run, worked: Sequence[Worked] = ()) -> Picture:
+def timeline(run: Run, worked: Sequence[WorkPeriod] = ()) -> Picture:
     """A run as an SVG.
 
-    `worked` says when its teams were at work and what they called (`Upcall.worked`); without it the picture has the
+    `worked` says when its teams were at work and what they called (`Upcall.call_timings`); without it the picture has the
     agents, the questions and the waits, but no calls.
     """
-    asked = asked_in(run)
+    asked = list_asked(run)
     calls = [call for each in worked for call in each.calls]
     agents = agents_of(run, (call.path for call in calls))
     shown = agents[:MAX_LANES]
@@ -75,12 +75,12 @@ def timeline(run: Run, worked: Sequence[Worked] = ()) -> Picture:
     lanes.draw(drawing, asked)
     bottom = _axis(drawing, scale, lanes.bottom)
     if len(agents) > len(shown):
-        drawing.text(MARGIN, bottom + 14, f"and {counted(len(agents) - len(shown), 'more agent')}", colour=FAINT)
+        drawing.text(MARGIN, bottom + 14, f"and {count_phrase(len(agents) - len(shown), 'more agent')}", colour=FAINT)
         bottom += 18
-    return drawing.done(listed(drawing, asked, bottom + 8) + MARGIN)
+    return drawing.done(list_entries(drawing, asked, bottom + 8) + MARGIN)
 
 
-def listed(drawing: Drawing, asked: Sequence[Asked], top: float) -> float:
+def list_entries(drawing: Drawing, asked: Sequence[Asked], top: float) -> float:
     """The questions with their answers, below `top`. Gives where they end."""
     for each in asked[:MAX_LISTED]:
         drawing.diamond(MARGIN + 5, top + 12)
@@ -89,12 +89,12 @@ def listed(drawing: Drawing, asked: Sequence[Asked], top: float) -> float:
         drawing.text(MARGIN + 40, top + 32, each.outcome, width=WIDTH - 2 * MARGIN - 40, size=11, colour=FAINT)
         top += 38
     if len(asked) > MAX_LISTED:
-        drawing.text(MARGIN, top + 14, f"and {counted(len(asked) - MAX_LISTED, 'more question')}", colour=FAINT)
+        drawing.text(MARGIN, top + 14, f"and {count_phrase(len(asked) - MAX_LISTED, 'more question')}", colour=FAINT)
         top += 18
     return top
 
 
-def _description(run: Run, agents: Sequence[Path], asked: Sequence[Asked]) -> str:
+def _description(run: Run, agents: Sequence[AgentPath], asked: Sequence[Asked]) -> str:
     told = [f"{each.number}. {each.who} asked: {each.question.question} ({each.outcome})." for each in asked[:20]]
     return " ".join([f"{summary(run, agents, asked)}.", *told])
 
@@ -133,7 +133,7 @@ def _bar(drawing: Drawing, x: float, y: float, width: float, tool: bool, failed:
         drawing.line([(x, top), (x + width, top + height)], stroke=RED)
 
 
-def _parts(run: Run, worked: Sequence[Worked], asked: Sequence[Asked]) -> list[Part]:
+def _parts(run: Run, worked: Sequence[WorkPeriod], asked: Sequence[Asked]) -> list[TimelinePart]:
     """The time of a run, in turns of work and breaks."""
     last = max([run.created_at, *(each.end for each in worked)])
     spans = [(each.start, each.end) for each in worked] or _between(run, asked)
@@ -145,17 +145,17 @@ def _parts(run: Run, worked: Sequence[Worked], asked: Sequence[Asked]) -> list[P
         else:
             merged.append((start, max(start, end)))
     left = [each for each in asked if each.answer]
-    parts: list[Part] = []
+    parts: list[TimelinePart] = []
     for start, end in merged:
         if parts:
             before = parts[-1].end
             waited = tuple(each for each in left if _waited(each, before, start))
             left = [each for each in left if each not in waited]
-            parts.append(Part(before, start, False, waited))
-        parts.append(Part(start, end, True))
+            parts.append(TimelinePart(before, start, False, waited))
+        parts.append(TimelinePart(start, end, True))
     if still := tuple(each for each in asked if each.answer is None):
         end = parts[-1].end if parts else last
-        parts.append(Part(end, max(end, run.updated_at), False, still, open=True))
+        parts.append(TimelinePart(end, max(end, run.updated_at), False, still, open=True))
     return parts
 
 
@@ -185,7 +185,7 @@ def _waited(asked: Asked, start: datetime, end: datetime) -> bool:
 class _Scale:
     """Where a moment is. Breaks have a width of their own, however long they were; work has the rest, to scale."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[TimelinePart]) -> None:
         room = float(RIGHT - LEFT)
         breaks = sum(not part.work for part in parts)
         works = [part for part in parts if part.work]
@@ -194,7 +194,7 @@ class _Scale:
         left_over = room - breaks * each - len(works) * least
         in_all = sum(part.seconds for part in works) or 1.0
         at = float(LEFT)
-        self.columns: list[tuple[Part, float, float]] = []
+        self.columns: list[tuple[TimelinePart, float, float]] = []
         for part in parts:
             share = part.seconds / in_all if sum(one.seconds for one in works) else 1 / max(1, len(works))
             width = least + left_over * share if part.work else each
@@ -214,7 +214,7 @@ class _Scale:
 
 @dataclass(frozen=True)
 class _Lane:
-    path: Path
+    path: AgentPath
     top: float
     height: float
     rows: tuple[tuple[TimedCall, ...], ...]
@@ -223,7 +223,7 @@ class _Lane:
 class _Lanes:
     """The agents, one below the other."""
 
-    def __init__(self, agents: Sequence[Path], calls: Sequence[TimedCall], scale: _Scale, top: float) -> None:
+    def __init__(self, agents: Sequence[AgentPath], calls: Sequence[TimedCall], scale: _Scale, top: float) -> None:
         self.top, self._scale = top, scale
         self.lanes: list[_Lane] = []
         for path in agents:
@@ -288,7 +288,7 @@ def _rows(calls: Sequence[TimedCall]) -> tuple[tuple[TimedCall, ...], ...]:
     return tuple(map(tuple, rows))
 
 
-def _column(drawing: Drawing, part: Part, left: float, width: float, lanes: _Lanes) -> None:
+def _column(drawing: Drawing, part: TimelinePart, left: float, width: float, lanes: _Lanes) -> None:
     """A break, through all lanes, its questions' numbers and its length above; or how long a part of the work took."""
     middle, top, height = left + width / 2, lanes.top, lanes.bottom - lanes.top
     if part.work:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from upcall.runs.run import Run, Usage
 from upcall.ui.diagrams.diagram import Picture
-from upcall.ui.diagrams.labels import Asked, Path, agents_of, asked_in, summary
-from upcall.ui.diagrams.svg import FAINT, LINE, MARGIN, WIDTH, Drawing, counted, width_of
+from upcall.ui.diagrams.labels import AgentPath, Asked, agents_of, list_asked, summary
+from upcall.ui.diagrams.svg import FAINT, LINE, MARGIN, WIDTH, Drawing, count_phrase, width_of
 
 STEP, MAX_DEPTH = 22, 12
 """How far to the right of its parent a node is, and to which depth: what is deeper stays below."""
@@ -28,7 +28,7 @@ class _Node:
 def tree(run: Run) -> Picture:
     """A run as an SVG: its agents below those that they work for, with their tokens and tools, and the questions that
     they asked, with the answers."""
-    asked = asked_in(run)
+    asked = list_asked(run)
     agents = agents_of(run)
     told = f"{summary(run, agents, asked)}."
     drawing = Drawing(f"Agents and questions of run {run.id}, {run.status}", told, f"{run.id} tree")
@@ -52,7 +52,7 @@ def tree(run: Run) -> Picture:
     return drawing.done(y + MARGIN)
 
 
-def _nodes(run: Run, agents: list[Path], asked: list[Asked]) -> Iterator[_Node]:
+def _nodes(run: Run, agents: list[AgentPath], asked: list[Asked]) -> Iterator[_Node]:
     for path in agents:
         yield _Node(len(path), path[-1], _spent(run.usage.get("/".join(path))), _tools(run, path))
         for each in asked:
@@ -80,10 +80,10 @@ def _draw(drawing: Drawing, node: _Node, x: float, y: float) -> None:
 def _spent(usage: Usage | None) -> str:
     if usage is None:
         return ""
-    return f"{counted(usage.model_calls, 'call')}, {usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
+    return f"{count_phrase(usage.model_calls, 'call')}, {usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
 
 
-def _tools(run: Run, path: Path) -> str:
+def _tools(run: Run, path: AgentPath) -> str:
     prefix = "/".join(path) + "/"
     used = {
         name.removeprefix(prefix): count

@@ -19,15 +19,15 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from upcall.errors import one_line
-from upcall.policy.deadlines import what_now
+from upcall.policy.deadlines import explain_lapsed
 from upcall.policy.resolver import is_risk
-from upcall.questions.question import Question, sendable, visible
+from upcall.questions.question import Question, escape_invisible, replace_surrogates
 from upcall.questions.secrets import HIDDEN
-from upcall.runs.call_timings import Worked
+from upcall.runs.call_timings import WorkPeriod
 from upcall.runs.run import Run, RunStatus
-from upcall.text import MARK, safe, short
+from upcall.text import MARK, escape_controls, shorten
 from upcall.ui import diagrams as pictures
-from upcall.ui.plan_ticks import ticked
+from upcall.ui.plan_ticks import tick_steps
 from upcall.ui.run_report import Prices, assumptions, report, steps_done
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ _SOURCE_LINE = re.compile(r"^(?:[-*] )?\[(\d{1,3})\] (.+)$", re.MULTILINE)
 _SAFE_LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 
 
-def hidden(name: str) -> str:
+def hide(name: str) -> str:
     """The style that hides what has this class, and the output that it is in."""
     return f"<style>.{name}, .jp-OutputArea-child:has(.{name}) {{ display: none }}</style>"
 
@@ -92,7 +92,7 @@ def run_bundle(run: Run) -> dict[str, str]:
 def inbox_bundle(entries: Sequence[InboxEntry]) -> dict[str, str]:
     """Open questions of several runs by MIME type."""
     texts = [
-        f"{entry.question.as_text()}\nRun {entry.run_id}{f': {short(entry.task)}' if entry.task else ''}\n"
+        f"{entry.question.as_text()}\nRun {entry.run_id}{f': {shorten(entry.task)}' if entry.task else ''}\n"
         f"Answer with: {_how_to(entry.run_id, [entry.question])}"
         for entry in entries
     ]
@@ -101,7 +101,7 @@ def inbox_bundle(entries: Sequence[InboxEntry]) -> dict[str, str]:
     ]
     nothing = "No question waits for you."
     return {
-        "text/plain": safe(_clean("\n\n".join(texts))) if texts else nothing,
+        "text/plain": escape_controls(_clean("\n\n".join(texts))) if texts else nothing,
         "text/html": "".join(map(_box, parts)) if parts else _box(f"<div>{nothing}</div>"),
     }
 
@@ -112,7 +112,7 @@ def as_written(text: str) -> str:
 
 
 def _of_task(entry: InboxEntry) -> str:
-    return f'<div style="opacity:.7">{_escaped(short(entry.task))}</div>' if entry.task else ""
+    return f'<div style="opacity:.7">{_escaped(shorten(entry.task))}</div>' if entry.task else ""
 
 
 def run_text(run: Run) -> str:
@@ -120,16 +120,16 @@ def run_text(run: Run) -> str:
     lines = report(run, (), Prices())
     for question in run.questions:
         lines += ["", question.as_text()]
-    lines += what_now(run)
+    lines += explain_lapsed(run)
     if how := _next_step(run):
         lines += ["", how]
-    return safe(_clean("\n".join(lines)))
+    return escape_controls(_clean("\n".join(lines)))
 
 
 def run_html(run: Run) -> str:
     """A run as HTML: status, open questions and how to answer them, plan with ticks, answers, result."""
-    questions = "".join(question_html(each, run.also_waiting(each)) for each in run.questions)
-    late = "".join(f"<div>{_escaped(line)}</div>" for line in what_now(run))
+    questions = "".join(question_html(each, run.list_also_waiting(each)) for each in run.questions)
+    late = "".join(f"<div>{_escaped(line)}</div>" for line in explain_lapsed(run))
     return _box(f"{head_html(run)}{questions}{late}{_next_step_html(run)}{known_html(run)}")
 
 
@@ -145,7 +145,7 @@ def head_html(run: Run) -> str:
     )
     whose = f" &middot; {_escaped(run.user)}" if run.user else ""
     told = f'<span style="opacity:.7">run {_escaped(run.id)}{whose}</span>'
-    return f"<div>{badge} <b>{_escaped(short(run.task))}</b> {told}</div>{_error(run)}"
+    return f"<div>{badge} <b>{_escaped(shorten(run.task))}</b> {told}</div>{_error(run)}"
 
 
 def question_html(question: Question, also: Sequence[Question] = (), *, in_form: bool = False) -> str:
@@ -183,7 +183,7 @@ def log_html(lines: Iterable[str], *, folded: bool = False) -> str:
     return _folded("Events", field) if folded else field
 
 
-def pictures_html(run: Run, worked: Sequence[Worked]) -> str:
+def pictures_html(run: Run, worked: Sequence[WorkPeriod]) -> str:
     """A run's timeline and tree, each behind a click; as images, so that nothing in them is part of the page."""
     drawn = {"Timeline": pictures.timeline(run, worked), "Agents and questions": pictures.tree(run)}
     return "".join(_folded(title, _image(svg, title)) for title, svg in drawn.items())
@@ -207,7 +207,7 @@ def markdown_html(text: str) -> str:
     """Markdown of a model as HTML. Raw HTML is shown as text, images are left out (they would tell their server that
     somebody looks), links lead to the web or to mail only, and a number that cites has its source as a tooltip."""
     text = _clean(text)
-    sources = {number: short(line, 400) for number, line in _SOURCE_LINE.findall(text)}
+    sources = {number: shorten(line, 400) for number, line in _SOURCE_LINE.findall(text)}
     rendered: str = _markdown().render(text, {"sources": sources})
     return rendered
 
@@ -246,7 +246,7 @@ def _plan(run: Run) -> str:
     if plan is None or any(plan.title in each.question for each in run.questions):
         return ""  # Where the planner asks about it, the question holds it.
     done = steps_done(run, plan)
-    steps = [ticked(step, done=step.step_id in done) for step in plan.steps]
+    steps = [tick_steps(step, done=step.step_id in done) for step in plan.steps]
     lines = [*(f"- {section}" for section in plan.sections), *steps]
     lines += [f"Remark: {plan.remark}"] if plan.remark else []
     told = f'<span style="opacity:.7">plan {plan.status.value}, version {len(plan.history) + 1}</span>'
@@ -258,7 +258,7 @@ def _answers(run: Run) -> str:
     for question, answer in run.clarification_history:
         said = HIDDEN if answer.sealed else answer.text or answer.outcome.value
         who = answer.user or answer.by.value
-        lines.append(f"{short(question.question)} {said} ({who})")
+        lines.append(f"{shorten(question.question)} {said} ({who})")
     return _headed("<b>Answered</b>", [f"- {line}" for line in lines]) if lines else ""
 
 
@@ -319,7 +319,7 @@ def _example(question: Question) -> str:
 
 
 def _clean(text: str) -> str:
-    return _REPAINTS.sub(lambda found: visible(found[0]), sendable(text).replace("\r\n", "\n"))
+    return _REPAINTS.sub(lambda found: escape_invisible(found[0]), replace_surrogates(text).replace("\r\n", "\n"))
 
 
 def _escaped(text: str) -> str:

@@ -31,7 +31,7 @@ from upcall.ui.notebook.bundles import (
     as_written,
     error_html,
     head_html,
-    hidden,
+    hide,
     known_html,
     log_html,
     pictures_html,
@@ -97,7 +97,7 @@ class Form:
         self.widget.add_class("upcall-form")
         self._page: DisplayHandle | None = None
         self._page_class = f"upcall-page-{self.widget.model_id}"
-        style.value = STYLE + hidden(self._page_class)
+        style.value = STYLE + hide(self._page_class)
         if isinstance(run, Run):
             self._show(run)
         elif isinstance(run, str):
@@ -227,7 +227,7 @@ class Form:
         rows: list[Any] = []
         for question in open_now:
             if question.id not in mine:
-                rows.append(widgets.HTML(question_html(question, run.also_waiting(question))))
+                rows.append(widgets.HTML(question_html(question, run.list_also_waiting(question))))
                 continue
             # What was typed into the other fields stays there when one is answered.
             field = before.pop(question.id, None) or self._field(run, question)
@@ -240,7 +240,7 @@ class Form:
         self._enable()
 
     def _field(self, run: Run, question: Question) -> _Field:
-        field = _Field(question, run.also_waiting(question))
+        field = _Field(question, run.list_also_waiting(question))
         self._on_click(field.answer, lambda: self._send(run.id, [field]))
         for outcome, button in field.outcomes.items():
             without = Answer(question_id=question.id, outcome=outcome)
@@ -255,7 +255,7 @@ class Form:
             buttons.append(self._on_click(every, lambda: self._send(run.id, [*self._fields.values()])))
         if run.status is RunStatus.FAILED:
             buttons.append(self._on_click(widgets.Button(description="Resume"), partial(self._resume, run.id)))
-        if not run.over and not (run.working and self._following):
+        if not run.is_final and not (run.working and self._following):
             buttons.append(self._on_click(widgets.Button(description="Look again"), lambda: self._load(run.id)))
         return buttons
 
@@ -277,7 +277,7 @@ class Form:
     async def _draw(self, run: Run) -> None:
         """Show the pictures of a run at rest. Who sees only questions of it has none."""
         with suppress(UpcallError):
-            worked = await self._app.worked(run.id, user=self._user)
+            worked = await self._app.call_timings(run.id, user=self._user)
             self._pictures.value = pictures_html(run, worked)
 
 

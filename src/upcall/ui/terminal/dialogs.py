@@ -23,7 +23,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
 from upcall import signals as interrupts
-from upcall.text import wrapped
+from upcall.text import wrap_lines
 
 BACK = "back"
 """The key of a choice to go back."""
@@ -135,7 +135,7 @@ class ListDialog:
     def _below(self) -> Window:
         def text() -> StyleAndTextTuples:
             style, said = ("class:note", self._note) if self._note else ("class:hint", self._hint)
-            return [(style, "\n".join(wrapped(said, _columns(), "  ")))]
+            return [(style, "\n".join(wrap_lines(said, _columns(), "  ")))]
 
         return Window(FormattedTextControl(text), dont_extend_height=True)
 
@@ -147,7 +147,7 @@ class ListDialog:
             begins = f"{'>' if here else ' '} {box if self._several else ''}"
             hanging = " " * (len(begins) + (3 if row.label[:1].isdecimal() else 0))
             style = "class:at" if here else ""
-            for number, line in enumerate(wrapped(row.label, _columns(), begins, hanging)):
+            for number, line in enumerate(wrap_lines(row.label, _columns(), begins, hanging)):
                 if here and not number:
                     drawn.append(("[SetCursorPosition]", ""))
                 drawn.append((style, f"{line}\n"))

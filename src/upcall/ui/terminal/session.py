@@ -16,15 +16,15 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ThoughtE
 from rich.console import Console
 from rich.text import Text
 
-from upcall.autogen.messages import questions_of
+from upcall.autogen.messages import event_questions
 from upcall.errors import one_line
-from upcall.policy.deadlines import EXPIRED, EXPIRY, what_now
+from upcall.policy.deadlines import EXPIRED, EXPIRY, explain_lapsed
 from upcall.policy.resolver import is_risk
 from upcall.questions.matching import AnswerValue
-from upcall.questions.question import Question, moment
+from upcall.questions.question import Question, format_time
 from upcall.runs.run import Run, RunStatus
 from upcall.storage.store import LogEntry
-from upcall.text import MARK, safe, short, wrapped
+from upcall.text import MARK, escape_controls, shorten, wrap_lines
 from upcall.ui.answer_input import DialogAsker, PlainAsker, ask_all, read_line
 from upcall.ui.event_tree import EventTree
 from upcall.ui.run_report import Prices, assumptions, report
@@ -64,7 +64,7 @@ class Screen:
     def error(self, text: str) -> None:
         """The one line that says what went wrong."""
         self.events.settle()
-        self.err.print(Text.assemble(("error: ", "bold red"), safe(one_line(text))))
+        self.err.print(Text.assemble(("error: ", "bold red"), escape_controls(one_line(text))))
 
     def result(self, text: str) -> None:
         """What the user asked for."""
@@ -73,9 +73,9 @@ class Screen:
 
     def _print(self, console: Console, text: str, style: str = "") -> None:
         """Broken between words where it is read on a terminal; commands and code, which are indented, never are."""
-        for line in safe(text).split("\n"):
+        for line in escape_controls(text).split("\n"):
             whole = line.startswith("  ") or not (self.live and console.is_terminal)
-            for part in [line] if whole else wrapped(line, console.width - 1):
+            for part in [line] if whole else wrap_lines(line, console.width - 1):
                 console.print(Text(part, style=style))
 
     def prompt(self, text: str) -> None:
@@ -111,8 +111,8 @@ class Screen:
         head = f"{number}{question.asked_by()}: "
         asked = "bold red" if is_risk(question) else "bold yellow"
         lines = _broken(f"{head}{question.question}", width)
-        first = Text(safe(lines[0]), style=asked)
-        first.stylize("not bold" if asked == "bold" else "bold default", 0, len(safe(head)))
+        first = Text(escape_controls(lines[0]), style=asked)
+        first.stylize("not bold" if asked == "bold" else "bold default", 0, len(escape_controls(head)))
         console.print(first)
         for line in lines[1:]:
             console.print(_quoted(line, asked))
@@ -139,10 +139,10 @@ class Screen:
     def expiry(self, run_id: str, event: BaseAgentEvent | BaseChatMessage) -> None:
         """One line about a question that waited too long or long enough for a reminder; nothing for other events."""
         what = event.metadata.get(EXPIRY)
-        for question in questions_of(event) if what else ():
+        for question in event_questions(event) if what else ():
             text = event.content if isinstance(event, ThoughtEvent) else question.question
-            until = f", until {moment(question.expires_at)}" if question.expires_at and what != EXPIRED else ""
-            self.result(f"{run_id}  {what}{until}  {question.asker_for_whom()}: {short(text)}")
+            until = f", until {format_time(question.expires_at)}" if question.expires_at and what != EXPIRED else ""
+            self.result(f"{run_id}  {what}{until}  {question.asker_for_whom()}: {shorten(text)}")
 
     def show_log(self, *, verbose: bool) -> None:
         """Show what the library logs: warnings, and with `verbose` the model's replies."""
@@ -155,12 +155,12 @@ class Screen:
         """The open questions and how to answer them later, by `program` with `options` at the end."""
         console = console or self.err
         for question in run.questions:
-            self.question(question, also=run.also_waiting(question), console=console)
-        for line in what_now(run):
-            console.print(Text(safe(f"\n{line}"), style="yellow"))
+            self.question(question, also=run.list_also_waiting(question), console=console)
+        for line in explain_lapsed(run):
+            console.print(Text(escape_controls(f"\n{line}"), style="yellow"))
         if run.own_team:
             told = f"Run {run.id} waits for the answer. Give it in the program that started it: its team is its own."
-            console.print(Text(safe(f"\n{told}")))
+            console.print(Text(escape_controls(f"\n{told}")))
             return
         several = len(run.questions) > 1
         secret = any(question.secret for question in run.questions)
@@ -180,7 +180,7 @@ class Screen:
             lines.append(f"  {program} answer {run.id}" + (f"{options} -- {given}" if behind else f" {given}{options}"))
         if secret:
             lines.append("For - the answer is read from standard input; on a terminal it is not shown.")
-        console.print(Text(safe("\n".join(lines))))
+        console.print(Text(escape_controls("\n".join(lines))))
 
 
 def _broken(text: str, width: int | None) -> list[str]:
@@ -190,14 +190,14 @@ def _broken(text: str, width: int | None) -> list[str]:
     lines = []
     for line in text.split("\n"):
         indent = line[: len(line) - len(line.lstrip(" "))]
-        lines += wrapped(line.lstrip(" "), width, indent, indent or "  ")
+        lines += wrap_lines(line.lstrip(" "), width, indent, indent or "  ")
     return lines
 
 
 def _quoted(line: str, style: str = "") -> Text:
     """A line below the question; what a diff in it adds and takes away is in the usual colours."""
     begins = line.lstrip().removeprefix(MARK)[:1] if line.lstrip().startswith(MARK) else ""
-    return Text(safe(line), style={"+": "green", "-": "red"}.get(begins, style))
+    return Text(escape_controls(line), style={"+": "green", "-": "red"}.get(begins, style))
 
 
 class _LogLines(logging.Handler):
@@ -215,14 +215,14 @@ def table(runs: Sequence[Run]) -> str:
     """One line a run: id, status, time, task."""
     wide = max(len(status) for status in RunStatus)
     return "\n".join(
-        f"{run.id}  {run.status:<{wide}}  {run.updated_at:%Y-%m-%d %H:%M}  {short(run.task)}" for run in runs
+        f"{run.id}  {run.status:<{wide}}  {run.updated_at:%Y-%m-%d %H:%M}  {shorten(run.task)}" for run in runs
     )
 
 
 def audit_table(entries: Sequence[LogEntry]) -> str:
     """One line an entry: number, time, run, who, what, and its details."""
     return "\n".join(
-        f"{entry.id:>5}  {entry.at}  {entry.run_id or '-':<12}  {short(entry.user or '-', 40):<12}  {entry.kind:<9}  "
-        + " ".join(f"{name}={short(str(value))}" for name, value in entry.detail.items())
+        f"{entry.id:>5}  {entry.at}  {entry.run_id or '-':<12}  {shorten(entry.user or '-', 40):<12}  {entry.kind:<9}  "
+        + " ".join(f"{name}={shorten(str(value))}" for name, value in entry.detail.items())
         for entry in entries
     )

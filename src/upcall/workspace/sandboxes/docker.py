@@ -12,7 +12,7 @@ from typing import Any
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
-from upcall.autogen.concurrency import whole
+from upcall.autogen.concurrency import run_to_completion
 from upcall.errors import first_line
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import MEGABYTE, Command, Execution, ExecutorUnavailable, Output
@@ -73,7 +73,7 @@ class Docker:
                 status, text = _TIMED_OUT, ""
                 await self._stop()
             except BaseException:
-                await whole(self._stop())
+                await run_to_completion(self._stop())
                 raise
         output = Output(limits.output_chars)
         output.write(text.encode(errors="replace"))

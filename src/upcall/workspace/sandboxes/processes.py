@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from upcall.autogen.concurrency import whole
+from upcall.autogen.concurrency import run_to_completion
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import MEGABYTE, Execution, Output
 
@@ -58,7 +58,7 @@ class Watch:
         self._family, self._folder, self._limits = family, folder, limits
         self._free, self._shared = _free(folder), _shared()
 
-    def over(self) -> str | None:
+    def is_final(self) -> str | None:
         """The limit that they are over now."""
         pids = self._family.members(self._limits.processes + 2)
         if len(pids) > self._limits.processes:
@@ -121,7 +121,7 @@ async def _run(start: Start, family: Family, limits: Limits, seconds: float, giv
     finally:
         family.kill()
         leaving.cancel()
-        await whole(_settled(family, tasks))
+        await run_to_completion(_settled(family, tasks))
     status = process.returncode if process.returncode is not None else -signal.SIGKILL
     text, left_out = output.text()
     execution = Execution(
@@ -173,7 +173,7 @@ async def _over(watch: Watch, output: Output, limits: Limits, deadline: float) -
         return "time"
     if output.size > limits.max_output_mb * MEGABYTE:
         return "output"
-    return await asyncio.to_thread(watch.over)
+    return await asyncio.to_thread(watch.is_final)
 
 
 async def _feed(process: asyncio.subprocess.Process, text: str) -> None:
