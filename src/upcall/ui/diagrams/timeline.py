@@ -59,8 +59,8 @@ class TimelinePart:
 def timeline(run: Run, worked: Sequence[WorkPeriod] = ()) -> Picture:
     """A run as an SVG.
 
-    `worked` says when its teams were at work and what they called (`Upcall.call_timings`); without it the picture has the
-    agents, the questions and the waits, but no calls.
+    `worked` says when its teams were at work and what they called (`Upcall.call_timings`);
+    without it the picture has the agents, the questions and the waits, but no calls.
     """
     asked = list_asked(run)
     calls = [call for each in worked for call in each.calls]
