@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from autogen_agentchat.base import ChatAgent, Team
+from autogen_agentchat.base import Team
 from autogen_agentchat.messages import TextMessage, UserInputRequestedEvent
 from autogen_core.models import ChatCompletionClient
-from autogen_core.tools import BaseTool
 
 from upcall import identity
-from upcall.agents.answering import same_question_judge
-from upcall.agents.coder import Execution
-from upcall.agents.toolset import Tool, as_tool
+from upcall.agents.toolset import Tool
 from upcall.autogen import tracing
 from upcall.autogen.concurrency import run_to_completion
-from upcall.autogen.group_chats import make_resumable
 from upcall.autogen.journal import find_in_doubt
 from upcall.autogen.messages import RUN, USER, Event, asked_event
 from upcall.errors import (
@@ -32,8 +27,6 @@ from upcall.errors import (
     RunBusy,
     RunNotWaiting,
     StoredStateError,
-    UpcallError,
-    first_line,
 )
 from upcall.execution.compatibility import Incompatibility, adapt_checkpoint, find_incompatibilities
 from upcall.execution.forks import (
@@ -45,15 +38,13 @@ from upcall.execution.forks import (
     fork_run,
     plan_fork,
 )
-from upcall.execution.model_clients import ModelClients, uses_demo
-from upcall.execution.network_sources import network_sources
 from upcall.execution.segment import RunSegment, deliver_answers
+from upcall.execution.team_factory import BuiltTeam, MakeTeam, TeamFactory, make_absolute
 from upcall.policy.authorization import Authorization, InboxEntry
 from upcall.policy.deadlines import DeadlineWatcher, OnExpiry, add_expired, explain_end, find_due, is_due, parse_policy
 from upcall.policy.facts import THIS_RUN, Fact, parse_facts
-from upcall.policy.resolver import AnswerResolver, Matcher, ResolutionRules, answer_duplicates
+from upcall.policy.resolver import AnswerResolver, ResolutionRules, answer_duplicates
 from upcall.policy.routing import parse_rules
-from upcall.prompts import PROMPTS, Prompts
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.matching import AnswersInput, is_text, match_answers
 from upcall.questions.question import Question
@@ -62,56 +53,19 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.file_changes import Change
 from upcall.runs.run import ANSWERABLE, Run, RunStatus, record_act
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes, resolve_record
-from upcall.settings import DEMO, Settings
+from upcall.settings import Settings
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.leases import hold_lease
 from upcall.storage.store import AnswersQueued, LogEntry, RunStore, StoredRun
-from upcall.teams import PHASES, TeamOptions, root_team
-from upcall.workspace.sandboxes import executor_for
 from upcall.workspace.undo import undo
 
 if TYPE_CHECKING:
     from upcall.ui.notebook.forms import Form
 
-MakeTeam: TypeAlias = Callable[[], Team]
-
 EARLIER = "earlier_assistant"
 """Who said what the user did not say in the conversation before a run."""
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-
-RUNGS = (
-    "ledger",
-    "ledger_model",
-    "unattended",
-    "max_questions_run",
-    "assign",
-    "expires_after",
-    "on_expiry",
-    "remind_after",
-)
-"""The settings of who answers before the human is asked, of which human is, and how long, whatever the team."""
-
-KEPT = (
-    *RUNGS,
-    "parent_answers",
-    "enable_clarifier",
-    "enable_escalation",
-    "skip_ambiguity_check",
-    "check_questions",
-    "enable_plan_approval",
-    "max_plan_iterations",
-    "at_plan_limit",
-    "max_turns",
-    "max_clarifications",
-    "user_info",
-    "data_sources",
-    "sources",
-    "prompts",
-    "executor",
-    "unsafe_local",
-)
-"""The settings that a run keeps from its start: who takes part, what the user is asked, and in which words."""
 
 
 class Upcall:
@@ -151,14 +105,6 @@ class Upcall:
         tools: Sequence[Tool] = (),
         settings: Settings | None = None,
     ) -> None:
-        for name, given in (("model_client", model_client is not None), ("tools", bool(tools))):
-            if team is not None and given:
-                raise ConfigurationError(f"Give Upcall {name} or a team, not both: a team has its own.")
-        if team is not None and not callable(team):
-            raise ConfigurationError(
-                f"team must be a function that builds a team, not {type(team).__name__}: each stretch of a run needs a "
-                "new one. Say team=make_team, or team=lambda: ..."
-            )
         self.settings = settings or Settings.read()
         if not isinstance(store, RunStore):
             store = RunStore(
@@ -167,9 +113,7 @@ class Upcall:
                 max_state_bytes=self.settings.max_state_bytes,
             )
         self.store = store
-        self._make_team = team
-        self._model_client = model_client
-        self._tools = tuple(tools)
+        self._teams = TeamFactory(self.settings, store.file, make_team=team, model_client=model_client, tools=tools)
         self._expiry = DeadlineWatcher(self.store, self._go_on)
         if self.settings.tracing:
             tracing.turn_on()
@@ -177,11 +121,7 @@ class Upcall:
     @property
     def notes(self) -> tuple[str, ...]:
         """What in the settings has no effect, and why, a line each. It is no error, but perhaps a slip."""
-        given = {as_tool(tool).name for tool in (*self._tools, *_components(self.settings.tools))}
-        missing = sorted({name for named in _shown_tools(self.settings).values() for name in named} - given)
-        there = f"there is: {', '.join(sorted(given))}" if given else "none is given"
-        lost = [f"No tool is called {name!r}; {there}. Describe it under tools, or leave it out." for name in missing]
-        return (*self.settings.notes, *lost)
+        return (*self.settings.notes, *self._teams.notes)
 
     @property
     def execution(self) -> str | None:
@@ -190,8 +130,7 @@ class Upcall:
         Raises:
             ConfigurationError: the settings contradict each other.
         """
-        execution = _execution(self.settings) if self._make_team is None else None
-        return None if execution is None else f"commands run {execution.executor.description}"
+        return self._teams.execution
 
     def team(self) -> Team:
         """A team like those that work on runs, to look at (`upcall.ui.diagrams.team_svg`): no run has it.
@@ -199,8 +138,7 @@ class Upcall:
         Raises:
             ConfigurationError: it cannot be built.
         """
-        inputs = self._inputs("RUN", None, (), {}, ())
-        return self._crew(Run(task="", inputs=inputs)).team
+        return self._teams.preview()
 
     # -- what a caller does -------------------------------------------------------------------------------------------
 
@@ -256,22 +194,21 @@ class Upcall:
             raise ConfigurationError(
                 "The task, its history, user_info or facts hold bytes that are no text in UTF-8. Say it in plain text."
             )
-        status = RunStatus.EXECUTING if self._make_team else RunStatus.INITIALIZING
         owner = self._access(user).user
-        run = Run(task=task, status=status, user=owner, **({"id": run_id} if run_id else {}))
-        kept = {
+        run = Run(task=task, status=self._teams.first_status, user=owner, **({"id": run_id} if run_id else {}))
+        chosen = {
             "user_info": None if user_info is None else dict(user_info),
             "data_sources": None if data_sources is None else list(data_sources),
             "unattended": unattended,
             **parse_policy(expires_after, on_expiry),
         }
-        inputs = self._inputs(run.id, workspace, documents, kept, standing)
+        inputs = self._teams.pin(run.id, workspace=workspace, documents=documents, chosen=chosen, facts=standing)
         run = run.model_copy(update={"inputs": inputs | (tracing.start(run.id) if self.settings.tracing else {})})
-        crew = await self._manned(run)
+        built = await self._teams.build(run)
         first = TextMessage(source=USER, content=task)
         inbox = (*map(_said_before, history), first)
         stored = await self.store.create(run, Checkpoint(inbox=inbox, progress=run.progress(0)))
-        async with aclosing(self._advance(stored, crew)) as items:
+        async with aclosing(self._advance(stored, built)) as items:
             async for item in items:
                 yield item
 
@@ -347,12 +284,12 @@ class Upcall:
         self, stored: StoredRun, answers: Sequence[Answer], told: Sequence[Event] = ()
     ) -> AsyncGenerator[Event | Run, None]:
         """Store answers to open questions of a waiting run, tell `told`, and take the run to its next rest."""
-        stored, crew = await self._checked(stored)
-        async with crew.closed_on_error():
+        stored, built = await self._checked(stored)
+        async with built.close_on_error():
             claim = await self._claim_with(stored, answers)
             for event in told:
                 yield event
-        async with aclosing(self._advance(claim, crew, claim.records)) as items:
+        async with aclosing(self._advance(claim, built, claim.records)) as items:
             async for item in items:
                 yield item
 
@@ -396,20 +333,20 @@ class Upcall:
         given = answer if isinstance(answer, Mapping) else {question_id: answer}
         (chosen,) = match_answers(given, (point.question,), (), access.user, ())
         forked_id = new_id or identity.new_id()
-        status = self._phase(point.question.path[0] if point.question.path else "")
+        status = self._teams.phase(point.question.path[0] if point.question.path else "")
         forked, checkpoint = fork_run(run, point, chosen, forked_id, status)
-        stored, crew = await self._checked(StoredRun(forked, checkpoint, 0))
-        async with crew.closed_on_error():
-            inputs = copy_workspace(run.inputs, run.id, forked_id, _absolute(workspace) if workspace else None)
+        stored, built = await self._checked(StoredRun(forked, checkpoint, 0))
+        async with built.close_on_error():
+            inputs = copy_workspace(run.inputs, run.id, forked_id, make_absolute(workspace) if workspace else None)
             link = inputs.pop(tracing.TRACEPARENT, None)
             inputs |= tracing.start(forked_id, link=link) if self.settings.tracing else {}
             forked = ask_about_unknown_outcomes(
                 forked.model_copy(update={"inputs": inputs}), find_in_doubt(point.records)
             )
-        await crew.close()
+        await built.close()
         with record_act("forked", access.user, run=run.id, question=question_id):
             stored = await self.store.create(forked, stored.checkpoint, point.records)
-        async with aclosing(self._advance(stored, await self._manned(forked), point.records)) as items:
+        async with aclosing(self._advance(stored, await self._teams.build(forked), point.records)) as items:
             async for item in items:
                 yield item
 
@@ -474,9 +411,9 @@ class Upcall:
             raise RunNotWaiting(f"Run {run.id} waits for an answer to {ids}. Answer it with: upcall answer {run.id}")
         if run.is_final:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to resume.")
-        stored, crew = await self._checked(stored)
+        stored, built = await self._checked(stored)
         claim: StoredRun | None = None
-        async with crew.closed_on_error():
+        async with built.close_on_error():
             doubtful = find_in_doubt(stored.records)
             while claim is None:
                 with suppress(AnswersQueued), record_act("resumed", user):
@@ -484,7 +421,7 @@ class Upcall:
                     claim = await self.store.claim(stored, ask_about_unknown_outcomes(going_on, doubtful), checkpoint)
         for question in claim.run.questions if claim.run.waiting else ():
             yield asked_event(question, source=question.asker)
-        async with aclosing(self._advance(claim, crew, claim.records)) as items:
+        async with aclosing(self._advance(claim, built, claim.records)) as items:
             async for item in items:
                 yield item
 
@@ -494,10 +431,10 @@ class Upcall:
         run, checkpoint = stored.run, stored.checkpoint
         settled = [answer for answer in answers if answer.question_id in run.doubts]
         others = [answer for answer in answers if answer.question_id not in run.doubts]
-        status = self._phase_reached(run)
+        status = self._teams.phase_reached(run)
         if heard := [answer for answer in others if answer.question_id not in run.early]:
             checkpoint, target = deliver_answers(checkpoint, heard, run.open_questions)
-            status = self._phase(target)
+            status = self._teams.phase(target)
         records = stored.records
         decided: dict[str, str | None] = {}
         for answer in settled:
@@ -518,7 +455,7 @@ class Upcall:
         heard = [answer for answer in answers if answer.question_id not in run.early]
         if heard:
             checkpoint, _ = deliver_answers(checkpoint, heard, run.open_questions)
-        claimed = run.move_to(self._phase_reached(run), error=None)
+        claimed = run.move_to(self._teams.phase_reached(run), error=None)
         return claimed.answered(claimed.status, answers), checkpoint
 
     async def expire(self, now: datetime | None = None) -> list[Run]:
@@ -608,11 +545,11 @@ class Upcall:
         stored = await self._access(user).load_whole(self.store, run_id, "check")
         if stored.run.is_final:
             return ()
-        crew = await self._manned(stored.run)
+        built = await self._teams.build(stored.run)
         try:
-            return await find_incompatibilities(crew.team, stored.checkpoint, await self.store.journal(stored.run.id))
+            return await find_incompatibilities(built.team, stored.checkpoint, await self.store.journal(stored.run.id))
         finally:
-            await crew.close()
+            await built.close()
 
     async def list(self, user: str | None = None) -> list[Run]:
         """All runs, or those that a user sees, newest first."""
@@ -719,47 +656,47 @@ class Upcall:
     # -- one stretch of a run -----------------------------------------------------------------------------------------
 
     async def _advance(
-        self, stored: StoredRun, crew: _Crew, records: Mapping[str, str] = _NOTHING
+        self, stored: StoredRun, built: BuiltTeam, records: Mapping[str, str] = _NOTHING
     ) -> AsyncGenerator[Event | Run, None]:
         """The events of a run up to its next rest, then the `Run`; nothing but the run where it rests already. Where a
         stretch ends with questions that do not go to the human, what these come to is stored, and a new team goes on
         with that."""
         with hold_lease(stored.worker):
-            async with aclosing(self._stretches(stored, crew, records)) as items:
+            async with aclosing(self._stretches(stored, built, records)) as items:
                 async for item in items:
                     yield _of_run(item, stored.run.id)
 
     async def _stretches(
-        self, stored: StoredRun, crew: _Crew, records: Mapping[str, str]
+        self, stored: StoredRun, built: BuiltTeam, records: Mapping[str, str]
     ) -> AsyncGenerator[Event | Run, None]:
         while stored.run.working:
-            ladder, traced = self._ladder(stored.run, crew), self.settings.tracing
+            ladder, traced = self._ladder(stored.run, built), self.settings.tracing
             stretch = RunSegment(
                 stored,
                 self.store,
-                self._phase,
+                self._teams.phase,
                 ladder=ladder,
                 records=records,
                 traced=traced,
                 timed=self.settings.timings,
             )
-            async with aclosing(self._work(stretch, stored, crew)) as events:
+            async with aclosing(self._work(stretch, stored, built)) as events:
                 async for event in events:
                     yield event
             stored, records = stretch.stored, {}
             if stored.run.working:
-                crew = await self._manned(stored.run)
-        await crew.close()
+                built = await self._teams.build(stored.run)
+        await built.close()
         yield stored.run
 
-    async def _work(self, stretch: RunSegment, stored: StoredRun, crew: _Crew) -> AsyncGenerator[Event, None]:
+    async def _work(self, stretch: RunSegment, stored: StoredRun, built: BuiltTeam) -> AsyncGenerator[Event, None]:
         """Run a team from its checkpoint to its next rest, store that, then tell of it.
 
         Where this is cut off (Ctrl-C, the caller leaves), the run is stored as it stands and can be resumed.
         """
-        team = crew.team
+        team = built.team
         try:
-            if not crew.loaded:
+            if not built.loaded:
                 await adapt_checkpoint(team, stored.run.id, stored.checkpoint)
             async with aclosing(stretch.events(team)) as events:
                 async for event in events:
@@ -775,12 +712,12 @@ class Upcall:
         except Exception as error:  # noqa: BLE001  (whatever a team raises, its run is stored as failed)
             await run_to_completion(stretch.failed(error))
         finally:
-            await crew.close()
+            await built.close()
         for event in stretch.held:
             yield event
 
-    def _ladder(self, run: Run, crew: _Crew) -> AnswerResolver:
-        settings = self._settings_of(run)
+    def _ladder(self, run: Run, built: BuiltTeam) -> AnswerResolver:
+        settings = self._teams.settings_of(run)
         rules = ResolutionRules(
             ledger=settings.ledger,
             unattended=settings.unattended,
@@ -788,254 +725,22 @@ class Upcall:
             assign=parse_rules(settings.assign),
         )
         facts = [[Fact.model_validate(each) for each in level] for level in run.inputs.get("facts", ())]
-        return AnswerResolver(rules, run.clarification_history, run.open_questions, facts, crew.judge, run.early)
+        return AnswerResolver(rules, run.clarification_history, run.open_questions, facts, built.matcher, run.early)
 
-    def _settings_of(self, run: Run) -> Settings:
-        return self.settings.model_copy(update=self.kept(run))
+    def pinned_settings(self, run: Run) -> dict[str, Any]:
+        """The settings that a run keeps from its start."""
+        return self._teams.pinned_settings(run)
 
-    def kept(self, run: Run) -> dict[str, Any]:
-        """The settings that a run keeps from its start. Consent to do without a sandbox is one account's, for itself,
-        and says nothing where another one goes on."""
-        team = dict(run.inputs.get("team", {}))
-        if team.get("unsafe_local") and run.inputs.get("account") != identity.account():
-            team["unsafe_local"] = self.settings.unsafe_local
-        return team
-
-    async def _checked(self, stored: StoredRun) -> tuple[StoredRun, _Crew]:
+    async def _checked(self, stored: StoredRun) -> tuple[StoredRun, BuiltTeam]:
         """The run as its team can go on with it, and the team, which has loaded it.
 
         Raises:
             TeamMismatch: it cannot go on with this team.
         """
-        crew = await self._manned(stored.run)
-        async with crew.closed_on_error():
-            checkpoint = await adapt_checkpoint(crew.team, stored.run.id, stored.checkpoint, stored.records)
-        return replace(stored, checkpoint=checkpoint), replace(crew, loaded=True)
-
-    async def _manned(self, run: Run) -> _Crew:
-        """The crew of a run. To list its documents they are read, which takes seconds: not in the event loop."""
-        if self._make_team is None and run.inputs.get("documents"):
-            return await asyncio.to_thread(self._crew, run)
-        return self._crew(run)
-
-    @tracing.unseen
-    def _crew(self, run: Run) -> _Crew:
-        if self._make_team is not None:
-            team, judging = make_resumable(_built(self._make_team), user_proxy=USER), self._clients_to_judge(run)
-            return _Crew(team, judging, same_question_judge(judging("clarifier")) if judging else None)
-        if run.own_team:
-            raise ConfigurationError(
-                f"Run {run.id} has a team of its own: go on with it in the program that started it, Upcall(team=...)."
-            )
-        settings, workspace = self._settings_of(run), Path(run.inputs["workspace"])
-        _refuse_unsafe(workspace, self.store)
-        options = TeamOptions(
-            workspace=workspace,
-            execution=_execution(settings),
-            documents=run.inputs.get("documents", ()),
-            tools=[*self._tools, *_components(settings.tools)],
-            shown_tools=_shown_tools(settings),
-            document_index=settings.document_index,
-            sources=network_sources(settings),
-            mcp_servers=settings.mcp_servers,
-            data_sources=settings.data_sources,
-            user_info=settings.user_info,
-            enable_clarifier=settings.enable_clarifier,
-            enable_escalation=settings.enable_escalation,
-            skip_ambiguity_check=settings.skip_ambiguity_check,
-            check_questions=settings.check_questions,
-            parent_answers=settings.parent_answers,
-            enable_plan_approval=settings.enable_plan_approval,
-            max_plan_iterations=settings.max_plan_iterations,
-            at_plan_limit=settings.at_plan_limit,
-            max_turns=settings.max_turns,
-            max_clarifications=settings.max_clarifications,
-            max_rounds=settings.max_rounds,
-            max_history=settings.max_history,
-            max_context_chars=settings.max_context_chars,
-            timeout=settings.llm_timeout,
-            stream=settings.stream,
-            verbose=settings.verbose,
-            log_response_max_chars=settings.log_response_max_chars,
-            prompts=Prompts(settings.prompts) if settings.prompts else PROMPTS,
-        )
-        if (given := self._model_client) is not None:
-            judge = same_question_judge(given, options.prompts) if settings.ledger_model else None
-            return _Crew(root_team(lambda agent: given, options), judge=judge)
-        clients = ModelClients(settings if settings.names_a_model else settings.started_with(run.inputs))
-        judge = same_question_judge(clients("clarifier"), options.prompts) if settings.ledger_model else None
-        return _Crew(root_team(clients, options), clients, judge)
-
-    def _clients_to_judge(self, run: Run) -> ModelClients | None:
-        """The model that tells which questions mean the same, for a team that brings its own models."""
-        settings = self._settings_of(run)
-        if not settings.ledger_model:
-            return None
-        if uses_demo(settings):
-            raise ConfigurationError(
-                "ledger_model is true, but no model is set that could tell which questions mean the same: set model, "
-                "or leave ledger_model out."
-            )
-        return ModelClients(settings)
-
-    def _phase(self, agent: str) -> RunStatus:
-        return RunStatus.EXECUTING if self._make_team else PHASES.get(agent, RunStatus.EXECUTING)
-
-    def _phase_reached(self, run: Run) -> RunStatus:
-        """How far a run has come, whatever its status says of how it stopped."""
-        if run.working:
-            return run.status
-        if self._make_team is not None:
-            return RunStatus.EXECUTING
-        return self._phase(run.execution_path[-1]) if run.execution_path else RunStatus.INITIALIZING
-
-    def _inputs(
-        self,
-        run_id: str,
-        workspace: str | Path | None,
-        documents: Sequence[str | Path],
-        chosen: Mapping[str, Any],
-        facts: Sequence[Fact],
-    ) -> dict[str, Any]:
-        """What a run keeps from its start, so that it goes on the same in another folder or process; never a key. Its
-        own facts come before those of the settings."""
-        team = {name: getattr(self.settings, name) for name in (RUNGS if self._make_team is not None else KEPT)}
-        team["assign"] = [rule.model_dump(mode="json", exclude_none=True) for rule in self.settings.assign]
-        team |= {name: value for name, value in chosen.items() if value is not None}
-        levels = [[fact.model_dump() for fact in level] for level in (facts, self.settings.standing_facts())]
-        if self._make_team is not None:
-            return {"team": team, "facts": levels, "own_team": True}
-        folder = _absolute(workspace or self.settings.workspace or Path("upcall-work") / run_id)
-        _refuse_unusable(folder)
-        named = [*documents] or [*self.settings.documents]
-        kept: dict[str, Any] = {
-            "workspace": str(folder),
-            "documents": [str(_absolute(each)) for each in named],
-            "facts": levels,
-        }
-        if team["prompts"] is not None:
-            team["prompts"] = str(_absolute(team["prompts"]))
-        kept["team"] = team
-        if team["unsafe_local"]:
-            kept["account"] = identity.account()
-        address = self.settings.base_url
-        # An address may hold a password; then the run goes on with what the settings say.
-        if self._model_client is None and self.settings.model_client is None and "@" not in (address or ""):
-            kept["model"] = DEMO if uses_demo(self.settings) else self.settings.model
-            kept["base_url"] = address
-        return kept
-
-
-@dataclass(frozen=True)
-class _Crew:
-    """A team, and the model clients that were made for it; a caller's own clients stay the caller's. ``loaded``: it has
-    the state of its run."""
-
-    team: Team
-    clients: ModelClients | None = None
-    judge: Matcher | None = None
-    loaded: bool = False
-
-    async def close(self) -> None:
-        if self.clients is not None:
-            await self.clients.close()
-
-    @asynccontextmanager
-    async def closed_on_error(self) -> AsyncIterator[None]:
-        try:
-            yield
-        except BaseException:
-            await self.close()
-            raise
-
-
-def _built(make_team: MakeTeam) -> Team:
-    """The team that a function builds.
-
-    Raises:
-        ConfigurationError: it fails, or gives something else.
-    """
-    try:
-        team: object = make_team()
-    except UpcallError:
-        raise
-    except Exception as error:
-        raise ConfigurationError(f"The team cannot be built: {type(error).__name__}: {first_line(error)}") from error
-    if isinstance(team, Team):
-        return team
-    if asyncio.iscoroutine(team):
-        team.close()
-    hint = " Say: RoundRobinGroupChat([agent], max_turns=1)." if isinstance(team, ChatAgent) else ""
-    raise ConfigurationError(
-        f"The function that builds the team gave {type(team).__name__}; it must give a team.{hint}"
-    )
-
-
-def _execution(settings: Settings) -> Execution | None:
-    executor = executor_for(
-        settings.executor,
-        unsafe_local=settings.unsafe_local,
-        image=settings.docker_image,
-        readable=settings.readable,
-    )
-    return None if executor is None else Execution(executor, settings.limits, settings.allow_commands)
-
-
-def _components(tools: Sequence[dict[str, Any]]) -> list[BaseTool[Any, Any]]:
-    """The tools that the settings describe.
-
-    Raises:
-        ConfigurationError: one of them cannot be loaded.
-    """
-    loaded: list[BaseTool[Any, Any]] = []
-    for component in tools:
-        try:
-            loaded.append(BaseTool.load_component(component))
-        except Exception as error:
-            named = component.get("provider", "no provider")
-            raise ConfigurationError(
-                f"The tool {named} cannot be loaded ({type(error).__name__}). Check its provider and config."
-            ) from error
-    return loaded
-
-
-def _shown_tools(settings: Settings) -> dict[str, Sequence[str]]:
-    """The tools that a block of the settings names for an agent."""
-    agents: tuple[Literal["classifier", "clarifier"], ...] = ("classifier", "clarifier")
-    return {agent: named for agent in agents if (named := settings.tools_for(agent)) is not None}
-
-
-def _absolute(path: str | Path) -> Path:
-    return Path(os.path.abspath(Path(path).expanduser()))
-
-
-def _refuse_unusable(folder: Path) -> None:
-    """A workspace is made when the first file is written; that it can be is checked before any work is done."""
-    there = next(each for each in (folder, *folder.parents) if each.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        why = "it is no folder" if not there.is_dir() else "it cannot be written"
-        raise ConfigurationError(f"The workspace {folder} cannot be used: {there}: {why}. Name another --workspace.")
-
-
-def _refuse_unsafe(folder: Path, store: RunStore) -> None:
-    """The coder's commands can change all that is in the workspace: not the store, whose answers are what they may do,
-    nor what runs when the user logs in.
-
-    Raises:
-        ConfigurationError: it holds one of them.
-    """
-    real = Path(os.path.realpath(folder))
-    if store.file is not None and real in Path(os.path.realpath(store.file)).parents:
-        raise ConfigurationError(
-            f"The store {store.file} is in the workspace {folder}, where the coder's commands could change it. Name a "
-            f"--store outside of it, such as {real.parent / f'{real.name}-runs.db'}, or another --workspace."
-        )
-    home = Path(os.path.realpath(Path.home()))
-    if real == home or real in home.parents:
-        raise ConfigurationError(
-            f"The workspace {folder} holds your home folder, with its keys and what runs when you log in. Name a "
-            "folder in it with --workspace."
-        )
+        built = await self._teams.build(stored.run)
+        async with built.close_on_error():
+            checkpoint = await adapt_checkpoint(built.team, stored.run.id, stored.checkpoint, stored.records)
+        return replace(stored, checkpoint=checkpoint), replace(built, loaded=True)
 
 
 async def _last(stream: AsyncGenerator[Event | Run, None]) -> Run:

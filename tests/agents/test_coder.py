@@ -190,10 +190,10 @@ async def test_who_goes_on_with_another_one_s_run_does_not_run_its_commands_with
     app = Upcall(ScriptedModelClient(script), store="x.db", settings=Settings.read(None, unsafe_local=True))
     run = await app.start("Do it", workspace=shop)
     other = Upcall(ScriptedModelClient(script), store="x.db", settings=Settings.read(None))
-    assert other.kept(run)["unsafe_local"] is True
+    assert other.pinned_settings(run)["unsafe_local"] is True
     monkeypatch.setattr("platform.node", lambda: "elsewhere")
-    assert other.kept(run)["unsafe_local"] is False
-    assert app.kept(run)["unsafe_local"] is True
+    assert other.pinned_settings(run)["unsafe_local"] is False
+    assert app.pinned_settings(run)["unsafe_local"] is True
 
 
 @pytest.mark.parametrize("home", ["", "sub/home"])

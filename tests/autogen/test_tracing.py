@@ -28,7 +28,7 @@ from scenario import TASK, upcall
 
 from upcall import Settings, Upcall
 from upcall.agents import PausableAgent
-from upcall.app import MakeTeam
+from upcall.execution.team_factory import MakeTeam
 from upcall.runs.run import RunStatus
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
 

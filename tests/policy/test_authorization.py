@@ -165,7 +165,7 @@ async def test_a_refusal_that_cannot_be_recorded_reads_the_same() -> None:
         async def note(self, run_id: str, kind: str, user: str | None = None, **detail: Any) -> None:
             await RunStore("no-such-folder/runs.db").note(run_id, kind, user, **detail)
 
-    other = Upcall(team=app._make_team, store=ReadOnly("runs.db"), settings=app.settings)
+    other = Upcall(team=app._teams._make_team, store=ReadOnly("runs.db"), settings=app.settings)
     for act in actions(other, "mallory"):
         assert await refusal(act, run.id) == await refusal(act, "0" * 12)
 
@@ -564,7 +564,7 @@ async def test_an_act_that_was_not_done_is_not_in_the_trail() -> None:
             await app.assign(run_id, stored.run.questions[0].id, "dave", user="alice")
             return stored
 
-    late = Upcall(team=app._make_team, store=Overtaken("runs.db"), settings=app.settings)
+    late = Upcall(team=app._teams._make_team, store=Overtaken("runs.db"), settings=app.settings)
     with pytest.raises(UpcallError, match="moved on by another process"):
         await late.cancel(run.id, user="root")
     assert acts(await app.audit(run.id)) == [("started", "alice"), ("assigned", "alice")]

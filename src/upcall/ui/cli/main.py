@@ -117,7 +117,7 @@ class _Command(Command):
         """Go on with the executor of the run, and with its model where the command line names none; whoever sees how
         much of the run."""
         found = (await self.app.store.load(run_id)).run
-        kept = self.app.kept(found)
+        kept = self.app.pinned_settings(found)
         known = {name: kept[name] for name in ("executor", "unsafe_local") if kept.get(name) is not None}
         settings = self.app.settings.model_copy(update=known)
         if self._explicit.get("model") is None:

@@ -1,0 +1,379 @@
+"""Build the team of a run: the root team as its settings say, or the caller's own, with the model clients for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from autogen_agentchat.base import ChatAgent, Team
+from autogen_core.models import ChatCompletionClient
+from autogen_core.tools import BaseTool
+
+from upcall import identity
+from upcall.agents.answering import same_question_judge
+from upcall.agents.coder import Execution
+from upcall.agents.toolset import Tool, as_tool
+from upcall.autogen import tracing
+from upcall.autogen.group_chats import make_resumable
+from upcall.autogen.messages import USER
+from upcall.errors import ConfigurationError, UpcallError, first_line
+from upcall.execution.model_clients import ModelClients, uses_demo
+from upcall.execution.network_sources import network_sources
+from upcall.policy.facts import Fact
+from upcall.policy.resolver import Matcher
+from upcall.prompts import PROMPTS, Prompts
+from upcall.runs.run import Run, RunStatus
+from upcall.settings import DEMO, Settings
+from upcall.teams import PHASES, TeamOptions, root_team
+from upcall.workspace.sandboxes import executor_for
+
+MakeTeam: TypeAlias = Callable[[], Team]
+
+RESOLUTION_SETTINGS = (
+    "ledger",
+    "ledger_model",
+    "unattended",
+    "max_questions_run",
+    "assign",
+    "expires_after",
+    "on_expiry",
+    "remind_after",
+)
+"""The settings of who answers before the human is asked, of which human is, and how long, whatever the team."""
+
+PINNED_SETTINGS = (
+    *RESOLUTION_SETTINGS,
+    "parent_answers",
+    "enable_clarifier",
+    "enable_escalation",
+    "skip_ambiguity_check",
+    "check_questions",
+    "enable_plan_approval",
+    "max_plan_iterations",
+    "at_plan_limit",
+    "max_turns",
+    "max_clarifications",
+    "user_info",
+    "data_sources",
+    "sources",
+    "prompts",
+    "executor",
+    "unsafe_local",
+)
+"""The settings that a run keeps from its start: who takes part, what the user is asked, and in which words."""
+
+
+@dataclass(frozen=True)
+class BuiltTeam:
+    """A team, and the model clients that were made for it; a caller's own clients stay the caller's. ``loaded``: it has
+    the state of its run."""
+
+    team: Team
+    clients: ModelClients | None = None
+    matcher: Matcher | None = None
+    loaded: bool = False
+
+    async def close(self) -> None:
+        """Close the clients that were made for it."""
+        if self.clients is not None:
+            await self.clients.close()
+
+    @asynccontextmanager
+    async def close_on_error(self) -> AsyncIterator[None]:
+        """Close it where the block ends with an error."""
+        try:
+            yield
+        except BaseException:
+            await self.close()
+            raise
+
+
+class TeamFactory:
+    """Builds a new team for every segment of a run: after an exception an AutoGen team is broken for good.
+
+    Args:
+        settings: those of the program; what a run pinned at its start stands above them.
+        store_file: the file of the store, which no workspace may hold.
+        make_team: the caller's own team in place of the root team.
+        model_client: the model of all agents of the root team.
+        tools: those of the program, before those of the settings.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store_file: Path | None,
+        *,
+        make_team: MakeTeam | None = None,
+        model_client: ChatCompletionClient | None = None,
+        tools: Sequence[Tool] = (),
+    ) -> None:
+        for name, given in (("model_client", model_client is not None), ("tools", bool(tools))):
+            if make_team is not None and given:
+                raise ConfigurationError(f"Give Upcall {name} or a team, not both: a team has its own.")
+        if make_team is not None and not callable(make_team):
+            raise ConfigurationError(
+                f"team must be a function that builds a team, not {type(make_team).__name__}: each segment of a run "
+                "needs a new one. Say team=make_team, or team=lambda: ..."
+            )
+        self._settings = settings
+        self._store_file = store_file
+        self._make_team = make_team
+        self._model_client = model_client
+        self._tools = tuple(tools)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The tools that the settings name and nobody gives, a line each."""
+        names = {as_tool(tool).name for tool in (*self._tools, *_load_tools(self._settings.tools))}
+        missing = sorted({name for named in _shown_tools(self._settings).values() for name in named} - names)
+        there = f"there is: {', '.join(sorted(names))}" if names else "none is given"
+        return tuple(
+            f"No tool is called {name!r}; {there}. Describe it under tools, or leave it out." for name in missing
+        )
+
+    @property
+    def execution(self) -> str | None:
+        """How the coder's commands run, in one line; None where none do, or the team is the caller's."""
+        execution = None if self._make_team is not None else _execution(self._settings)
+        return None if execution is None else f"commands run {execution.executor.description}"
+
+    # -- phases -------------------------------------------------------------------------------------------------------
+
+    @property
+    def first_status(self) -> RunStatus:
+        """The status of a run that starts."""
+        return RunStatus.EXECUTING if self._make_team is not None else RunStatus.INITIALIZING
+
+    def phase(self, agent: str) -> RunStatus:
+        """The status of a run while an agent has the turn."""
+        return RunStatus.EXECUTING if self._make_team is not None else PHASES.get(agent, RunStatus.EXECUTING)
+
+    def phase_reached(self, run: Run) -> RunStatus:
+        """How far a run has come, whatever its status says of how it stopped."""
+        if run.working:
+            return run.status
+        return self.phase(run.execution_path[-1]) if run.execution_path else self.first_status
+
+    # -- what a run pins ----------------------------------------------------------------------------------------------
+
+    def pin(
+        self,
+        run_id: str,
+        *,
+        workspace: str | Path | None = None,
+        documents: Sequence[str | Path] = (),
+        chosen: Mapping[str, Any] | None = None,
+        facts: Sequence[Fact] = (),
+    ) -> dict[str, Any]:
+        """What a run keeps from its start, so that it resumes the same in another folder or process; never a key. Its
+        own facts come before those of the settings."""
+        settings = self._settings
+        own_team = self._make_team is not None
+        team = {name: getattr(settings, name) for name in (RESOLUTION_SETTINGS if own_team else PINNED_SETTINGS)}
+        team["assign"] = [rule.model_dump(mode="json", exclude_none=True) for rule in settings.assign]
+        team |= {name: value for name, value in (chosen or {}).items() if value is not None}
+        levels = [[fact.model_dump() for fact in level] for level in (facts, settings.standing_facts())]
+        if own_team:
+            return {"team": team, "facts": levels, "own_team": True}
+        folder = make_absolute(workspace or settings.workspace or Path("upcall-work") / run_id)
+        _refuse_unusable(folder)
+        pinned: dict[str, Any] = {
+            "workspace": str(folder),
+            "documents": [str(make_absolute(each)) for each in ([*documents] or [*settings.documents])],
+            "facts": levels,
+        }
+        if team["prompts"] is not None:
+            team["prompts"] = str(make_absolute(team["prompts"]))
+        pinned["team"] = team
+        if team["unsafe_local"]:
+            pinned["account"] = identity.account()
+        address = settings.base_url
+        # An address may hold a password; then the run resumes with what the settings say.
+        if self._model_client is None and settings.model_client is None and "@" not in (address or ""):
+            pinned["model"] = DEMO if uses_demo(settings) else settings.model
+            pinned["base_url"] = address
+        return pinned
+
+    def settings_of(self, run: Run) -> Settings:
+        """The settings with what a run pinned."""
+        return self._settings.model_copy(update=self.pinned_settings(run))
+
+    def pinned_settings(self, run: Run) -> dict[str, Any]:
+        """The settings that a run keeps from its start. Consent to do without a sandbox is one account's, for itself,
+        and says nothing where another one resumes the run."""
+        team = dict(run.inputs.get("team", {}))
+        if team.get("unsafe_local") and run.inputs.get("account") != identity.account():
+            team["unsafe_local"] = self._settings.unsafe_local
+        return team
+
+    # -- the team -----------------------------------------------------------------------------------------------------
+
+    def preview(self) -> Team:
+        """Build a team that no run has."""
+        return self._build(Run(task="", inputs=self.pin("RUN"))).team
+
+    async def build(self, run: Run) -> BuiltTeam:
+        """Build the team of a run. To list its documents they are read, which takes seconds: not in the event loop.
+
+        Raises:
+            ConfigurationError: it cannot be built.
+        """
+        if self._make_team is None and run.inputs.get("documents"):
+            return await asyncio.to_thread(self._build, run)
+        return self._build(run)
+
+    @tracing.unseen
+    def _build(self, run: Run) -> BuiltTeam:
+        if self._make_team is not None:
+            team, clients = make_resumable(_call(self._make_team), user_proxy=USER), self._matcher_clients(run)
+            return BuiltTeam(team, clients, same_question_judge(clients("clarifier")) if clients else None)
+        if run.own_team:
+            raise ConfigurationError(
+                f"Run {run.id} has a team of its own: resume it in the program that started it, Upcall(team=...)."
+            )
+        settings, workspace = self.settings_of(run), Path(run.inputs["workspace"])
+        _refuse_unsafe(workspace, self._store_file)
+        options = TeamOptions(
+            workspace=workspace,
+            execution=_execution(settings),
+            documents=run.inputs.get("documents", ()),
+            tools=[*self._tools, *_load_tools(settings.tools)],
+            shown_tools=_shown_tools(settings),
+            document_index=settings.document_index,
+            sources=network_sources(settings),
+            mcp_servers=settings.mcp_servers,
+            data_sources=settings.data_sources,
+            user_info=settings.user_info,
+            enable_clarifier=settings.enable_clarifier,
+            enable_escalation=settings.enable_escalation,
+            skip_ambiguity_check=settings.skip_ambiguity_check,
+            check_questions=settings.check_questions,
+            parent_answers=settings.parent_answers,
+            enable_plan_approval=settings.enable_plan_approval,
+            max_plan_iterations=settings.max_plan_iterations,
+            at_plan_limit=settings.at_plan_limit,
+            max_turns=settings.max_turns,
+            max_clarifications=settings.max_clarifications,
+            max_rounds=settings.max_rounds,
+            max_history=settings.max_history,
+            max_context_chars=settings.max_context_chars,
+            timeout=settings.llm_timeout,
+            stream=settings.stream,
+            verbose=settings.verbose,
+            log_response_max_chars=settings.log_response_max_chars,
+            prompts=Prompts(settings.prompts) if settings.prompts else PROMPTS,
+        )
+        if (common := self._model_client) is not None:
+            matcher = same_question_judge(common, options.prompts) if settings.ledger_model else None
+            return BuiltTeam(root_team(lambda agent: common, options), matcher=matcher)
+        clients = ModelClients(settings if settings.names_a_model else settings.started_with(run.inputs))
+        matcher = same_question_judge(clients("clarifier"), options.prompts) if settings.ledger_model else None
+        return BuiltTeam(root_team(clients, options), clients, matcher)
+
+    def _matcher_clients(self, run: Run) -> ModelClients | None:
+        """The model that says which questions mean the same, for a team that brings its own models."""
+        settings = self.settings_of(run)
+        if not settings.ledger_model:
+            return None
+        if uses_demo(settings):
+            raise ConfigurationError(
+                "ledger_model is true, but no model is set that could tell which questions mean the same: set model, "
+                "or leave ledger_model out."
+            )
+        return ModelClients(settings)
+
+
+def _call(make_team: MakeTeam) -> Team:
+    """The team that a function builds.
+
+    Raises:
+        ConfigurationError: it fails, or gives something else.
+    """
+    try:
+        team: object = make_team()
+    except UpcallError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(f"The team cannot be built: {type(error).__name__}: {first_line(error)}") from error
+    if isinstance(team, Team):
+        return team
+    if asyncio.iscoroutine(team):
+        team.close()
+    hint = " Say: RoundRobinGroupChat([agent], max_turns=1)." if isinstance(team, ChatAgent) else ""
+    raise ConfigurationError(
+        f"The function that builds the team gave {type(team).__name__}; it must give a team.{hint}"
+    )
+
+
+def _execution(settings: Settings) -> Execution | None:
+    executor = executor_for(
+        settings.executor,
+        unsafe_local=settings.unsafe_local,
+        image=settings.docker_image,
+        readable=settings.readable,
+    )
+    return None if executor is None else Execution(executor, settings.limits, settings.allow_commands)
+
+
+def _load_tools(tools: Sequence[dict[str, Any]]) -> list[BaseTool[Any, Any]]:
+    """The tools that the settings describe.
+
+    Raises:
+        ConfigurationError: one of them cannot be loaded.
+    """
+    loaded: list[BaseTool[Any, Any]] = []
+    for component in tools:
+        try:
+            loaded.append(BaseTool.load_component(component))
+        except Exception as error:
+            named = component.get("provider", "no provider")
+            raise ConfigurationError(
+                f"The tool {named} cannot be loaded ({type(error).__name__}). Check its provider and config."
+            ) from error
+    return loaded
+
+
+def _shown_tools(settings: Settings) -> dict[str, Sequence[str]]:
+    """The tools that a block of the settings names for an agent."""
+    agents: tuple[Literal["classifier", "clarifier"], ...] = ("classifier", "clarifier")
+    return {agent: named for agent in agents if (named := settings.tools_for(agent)) is not None}
+
+
+def make_absolute(path: str | Path) -> Path:
+    """A path as it is from any folder. A link in it stays one."""
+    return Path(os.path.abspath(Path(path).expanduser()))
+
+
+def _refuse_unusable(folder: Path) -> None:
+    """A workspace is made when the first file is written; that it can be is checked before any work is done."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = "it is no folder" if not there.is_dir() else "it cannot be written"
+        raise ConfigurationError(f"The workspace {folder} cannot be used: {there}: {why}. Name another --workspace.")
+
+
+def _refuse_unsafe(folder: Path, store_file: Path | None) -> None:
+    """The coder's commands can change all that is in the workspace: not the store, whose answers are what they may do,
+    nor what runs when the user logs in.
+
+    Raises:
+        ConfigurationError: it holds one of them.
+    """
+    real = Path(os.path.realpath(folder))
+    if store_file is not None and real in Path(os.path.realpath(store_file)).parents:
+        raise ConfigurationError(
+            f"The store {store_file} is in the workspace {folder}, where the coder's commands could change it. Name a "
+            f"--store outside of it, such as {real.parent / f'{real.name}-runs.db'}, or another --workspace."
+        )
+    home = Path(os.path.realpath(Path.home()))
+    if real == home or real in home.parents:
+        raise ConfigurationError(
+            f"The workspace {folder} holds your home folder, with its keys and what runs when you log in. Name a "
+            "folder in it with --workspace."
+        )
