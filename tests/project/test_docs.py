@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from doc_session import Session, blocks_of
-from places import ROOT
+from places import ROOT, SUPPORT
 
 import upcall.testing
 import upcall.ui.diagrams
@@ -61,7 +61,7 @@ def test_every_block_of_a_page_does_what_the_page_says(
 ) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
-    session = [sys.executable, ROOT / "tests" / "doc_session.py", page]
+    session = [sys.executable, SUPPORT / "doc_session.py", page]
     done = subprocess.run(session, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -85,7 +85,7 @@ def test_every_public_name_is_in_the_reference() -> None:
     described = set(re.findall(r"^::: (\S+)$", pages, re.MULTILINE))
     public = {f"{module.__name__}.{name}" for module in (upcall, upcall.testing) for name in module.__all__}
     assert public - described == set()
-    pictures = {f"upcall.pictures.{_home(getattr(upcall.pictures, name))}" for name in upcall.ui.diagrams.__all__}
+    pictures = {f"upcall.ui.diagrams.{_home(getattr(upcall.ui.diagrams, name))}" for name in upcall.ui.diagrams.__all__}
     assert pictures - described == set()
 
 

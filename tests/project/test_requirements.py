@@ -31,7 +31,7 @@ INTRO = """\
 
 Five documents describe what the system does. Here they are taken apart into items, each with the tests that show it: a
 test names the items in its docstring or in the id of a parameter. Written by
-`UPCALL_UPDATE_DOCS=1 pytest tests/test_requirements.py`; an item without a test fails there,
+`UPCALL_UPDATE_DOCS=1 pytest tests/project/test_requirements.py`; an item without a test fails there,
 unless it stands under "Not obligatory yet".
 """
 LATER = """\
@@ -100,7 +100,7 @@ def shown_in(source: str, name: str) -> dict[str, list[str]]:
 def shown() -> dict[str, list[str]]:
     """All tests by the items that they name."""
     found = dict[str, list[str]]()
-    for file in sorted(TESTS.glob("test_*.py")):
+    for file in sorted(TESTS.rglob("test_*.py")):
         for claim, tests in shown_in(file.read_text(), file.name).items():
             found.setdefault(claim, []).extend(tests)
     return found
@@ -138,7 +138,7 @@ def test_the_page_says_what_the_tests_show(shown: Mapping[str, Sequence[str]]) -
     if os.environ.get("UPCALL_UPDATE_DOCS"):
         PAGE.write_text(wanted)
     written = PAGE.read_text() if PAGE.exists() else ""
-    assert written == wanted, "UPCALL_UPDATE_DOCS=1 pytest tests/test_requirements.py writes the page"
+    assert written == wanted, "UPCALL_UPDATE_DOCS=1 pytest tests/project/test_requirements.py writes the page"
 
 
 @pytest.mark.parametrize(

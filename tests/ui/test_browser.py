@@ -39,7 +39,7 @@ inbox
 """
 FORM_AFTER_RESTART = "app.form(inbox[0].run_id, user='alice')"
 RESULT = "server.js"
-PICTURE = "from upcall.pictures import tree\ntree(run)"
+PICTURE = "from upcall.ui.diagrams import tree\ntree(run)"
 FRONT_ENDS = ["lab/tree", "notebooks"]
 
 
