@@ -1,17 +1,17 @@
 """The agents, one a file. `pausable` is the tool loop that lead, coder and researcher share."""
 
-from upcall.agents.citing import CitingAgent
 from upcall.agents.clarifier import Clarifier
 from upcall.agents.classifier import Classifier
 from upcall.agents.coder import coder
-from upcall.agents.escalating import EscalatingAgent
 from upcall.agents.human import HumanProxyAgent
 from upcall.agents.lead import lead
 from upcall.agents.nested_team import NestedTeam
-from upcall.agents.pausable import PausableAgent
 from upcall.agents.planner import Planner
 from upcall.agents.researcher import ShallowResearcher, researcher
 from upcall.agents.resumable import ResumableAgent
+from upcall.agents.tool_loop.citing import CitingAgent
+from upcall.agents.tool_loop.escalating import EscalatingAgent
+from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.agents.wrapping import with_questions
 from upcall.research.documents_workbench import DocumentsWorkbench
 from upcall.research.mcp_tools import McpTools

@@ -12,9 +12,7 @@ from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from autogen_core.tools import BaseTool, ToolSchema, Workbench
 
-from upcall.agents.merging import cut, holds_most_of, merge_messages
-from upcall.agents.parse_output import UnreadableReply
-from upcall.agents.structured import (
+from upcall.agents.structured.agent import (
     Ask,
     HandOver,
     Step,
@@ -26,8 +24,10 @@ from upcall.agents.structured import (
     Wait,
     example_turns,
 )
+from upcall.agents.structured.merging import cut, holds_most_of, merge_messages
+from upcall.agents.structured.parse_output import UnreadableReply
+from upcall.agents.tool_loop.turn import Turn
 from upcall.agents.toolset import Tool, Toolset
-from upcall.agents.turns import Turn
 from upcall.autogen.concurrency import cancellable, merge_streams
 from upcall.autogen.messages import CLARIFIER_LOG
 from upcall.errors import shorten

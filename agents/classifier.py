@@ -14,8 +14,16 @@ from autogen_core import CancellationToken, Component
 from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 
 from upcall import identity
-from upcall.agents.merging import cut
-from upcall.agents.structured import HandOver, Say, Step, StructuredAgent, StructuredConfig, StructuredOptions, Thread
+from upcall.agents.structured.agent import (
+    HandOver,
+    Say,
+    Step,
+    StructuredAgent,
+    StructuredConfig,
+    StructuredOptions,
+    Thread,
+)
+from upcall.agents.structured.merging import cut
 from upcall.autogen.messages import CLASSIFICATION, ERROR
 from upcall.errors import ModelError, UpcallError
 from upcall.prompts import ClassifierContext, ToolInfo

@@ -9,8 +9,8 @@ from pathlib import Path
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import Workbench
 
-from upcall.agents.escalating import EscalatingAgent
-from upcall.agents.pausable import PausableAgent
+from upcall.agents.tool_loop.escalating import EscalatingAgent
+from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.prompts import PROMPTS, CoderContext, Prompts
 from upcall.research.reports import CodingReport
 from upcall.workspace.commands import ExecutionWorkbench, consent_for

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from autogen_agentchat.base import ChatAgent
 from autogen_core.models import ChatCompletionClient
 
-from upcall.agents.citing import CitingAgent
-from upcall.agents.pausable import PausableAgent
+from upcall.agents.tool_loop.citing import CitingAgent
+from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.prompts import PROMPTS, LeadContext, Prompts, ToolInfo
 from upcall.research.reports import Report
 

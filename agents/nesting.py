@@ -17,7 +17,7 @@ from autogen_agentchat.messages import (
 from autogen_core import CancellationToken
 
 from upcall.agents.resumable import ResumableAgent
-from upcall.agents.turns import Frame
+from upcall.agents.tool_loop.turn import Frame
 from upcall.autogen import tracing
 from upcall.autogen.call_path import nested_call
 from upcall.autogen.concurrency import Emit, Locks, cancellable, interruptions

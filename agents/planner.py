@@ -11,9 +11,7 @@ from autogen_core import CancellationToken, Component
 from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from pydantic import BaseModel
 
-from upcall.agents.merging import cut, merge_messages
-from upcall.agents.parse_output import UnreadableReply, parse_reply
-from upcall.agents.structured import (
+from upcall.agents.structured.agent import (
     Ask,
     HandOver,
     Say,
@@ -23,6 +21,8 @@ from upcall.agents.structured import (
     StructuredOptions,
     Thread,
 )
+from upcall.agents.structured.merging import cut, merge_messages
+from upcall.agents.structured.parse_output import UnreadableReply, parse_reply
 from upcall.autogen.messages import PLAN
 from upcall.errors import ModelError
 from upcall.prompts import AmbiguityContext, PlanContext, ToolInfo

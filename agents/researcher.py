@@ -10,8 +10,8 @@ from autogen_agentchat.messages import TextMessage
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import Workbench
 
-from upcall.agents.escalating import EscalatingAgent
-from upcall.agents.pausable import PausableAgent
+from upcall.agents.tool_loop.escalating import EscalatingAgent
+from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.agents.toolset import Tool
 from upcall.autogen.messages import CHECKED, OUTCOME
 from upcall.prompts import PROMPTS, Prompts, ResearcherContext

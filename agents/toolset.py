@@ -12,9 +12,9 @@ from autogen_agentchat.messages import BaseAgentEvent
 from autogen_core import CancellationToken
 from autogen_core.tools import BaseTool, FunctionTool, ParametersSchema, ToolSchema, Workbench
 
-from upcall.agents.ask_user import ASK_USER, InvalidQuestion, ask_user_schema, parse_question
 from upcall.agents.nested_team import NestedTeam
-from upcall.agents.turns import Frame
+from upcall.agents.tool_loop.ask_user import ASK_USER, InvalidQuestion, ask_user_schema, parse_question
+from upcall.agents.tool_loop.turn import Frame
 from upcall.autogen.concurrency import Emit, cancellable
 from upcall.autogen.internals import agent_of, function_of, in_this_context, static_tools, team_of
 from upcall.autogen.journal import check_start_time, is_idempotent, journal

@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 from autogen_agentchat.agents import AssistantAgent
 from autogen_core.tools import Workbench
 
-from upcall.agents.pausable import PausableAgent
+from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.autogen.internals import agent_of, assistant_parts, static_tools, with_agent, with_tools
 from upcall.errors import ConfigurationError
 

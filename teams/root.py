@@ -19,7 +19,7 @@ from autogen_core.tools import BaseTool
 from upcall.agents import Clarifier, Classifier, DocumentsWorkbench, HumanProxyAgent, Planner, coder, lead, researcher
 from upcall.agents.coder import Execution
 from upcall.agents.planner import AtLimit
-from upcall.agents.structured import StructuredOptions
+from upcall.agents.structured.agent import StructuredOptions
 from upcall.agents.toolset import Tool, as_tool
 from upcall.autogen.messages import USER
 from upcall.errors import ConfigurationError

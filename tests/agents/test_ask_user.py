@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from upcall.agents.ask_user import ASK_USER, HINT, InvalidQuestion, ask_user_schema, parse_question
+from upcall.agents.tool_loop.ask_user import ASK_USER, HINT, InvalidQuestion, ask_user_schema, parse_question
 from upcall.questions.question import MAX_OPTIONS, MAX_QUESTION_CHARS, ClarificationType, Option, Question
 
 

@@ -14,8 +14,8 @@ from conversation import Rest, answers, carried, say
 
 from upcall import Run, RunStatus, Settings, Upcall
 from upcall.agents import EscalatingAgent, coder, researcher
-from upcall.agents.escalating import falls_short
 from upcall.agents.researcher import SHALLOW_ROUNDS
+from upcall.agents.tool_loop.escalating import falls_short
 from upcall.autogen.messages import OUTPUT
 from upcall.errors import ModelReplyInvalid
 from upcall.runs.outputs import Depth
@@ -150,7 +150,7 @@ async def test_what_was_found_goes_along() -> None:
 
 async def test_a_turn_that_ends_at_its_limit_does_not_escalate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The work done so far stands, and the text says how to let it go on; whatever its words are, they are ours."""
-    monkeypatch.setattr("upcall.agents.escalating.FALLS_SHORT", ("without finishing",))
+    monkeypatch.setattr("upcall.agents.tool_loop.escalating.FALLS_SHORT", ("without finishing",))
     with ScriptedModelClient([Call("missing")] * 2) as client:
         rest = await say(coder(client, tmp_path, escalates_to="clarifier", max_rounds=2), "unable to find it")
     assert isinstance(rest.message, TextMessage)

@@ -32,8 +32,8 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from conversation import answers, cancelled_while, carried, impatient, nothing_left_behind, say
 
 from upcall.agents import PausableAgent
-from upcall.agents.context import drop_unpaired, with_system_message
-from upcall.agents.turns import Turn
+from upcall.agents.tool_loop.model_view import drop_unpaired, with_system_message
+from upcall.agents.tool_loop.turn import Turn
 from upcall.errors import AgentFailed, ConfigurationError, ModelUnavailable, UpcallError
 from upcall.testing import Call, Calls, Fail, Reply, Request, ScriptedModelClient
 from upcall.testing.model import MODEL_INFO

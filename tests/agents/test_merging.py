@@ -9,7 +9,7 @@ import string
 
 import pytest
 
-from upcall.agents.merging import SHORTEST, cut, holds_most_of, merge_messages
+from upcall.agents.structured.merging import SHORTEST, cut, holds_most_of, merge_messages
 
 MARK = re.compile(r"\n\[\.\.\. (\d+) of (\d+) characters are left out here \.\.\.\]\n")
 LEFT_OUT = re.compile(r"^\[the (\d+) oldest clarifications are left out here: room is for (\d+) characters\]$", re.M)

@@ -16,7 +16,7 @@ from odd_replies import ODD, READ, UNREADABLE, Odd
 
 from upcall.agents import Clarifier, Classifier, Planner
 from upcall.agents.planner import FALLBACK_SECTIONS
-from upcall.agents.structured import StructuredAgent
+from upcall.agents.structured.agent import StructuredAgent
 from upcall.autogen.messages import CLASSIFICATION, PLAN
 from upcall.execution.model_clients import ModelClients
 from upcall.prompts import ToolInfo

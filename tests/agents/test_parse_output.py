@@ -11,7 +11,7 @@ import pytest
 from conversation import HANG_GUARD
 from pydantic import BaseModel
 
-from upcall.agents.parse_output import UnreadableReply, parse_reply, schema_text
+from upcall.agents.structured.parse_output import UnreadableReply, parse_reply, schema_text
 from upcall.research.reports import Report
 from upcall.runs.outputs import AmbiguityCheck, Classification
 from upcall.runs.plan import Plan

@@ -42,9 +42,9 @@ from PIL import Image as Picture
 from pydantic import BaseModel
 
 from upcall.agents import PausableAgent
-from upcall.agents.ask_user import HINT
-from upcall.agents.structured import Thread
-from upcall.agents.turns import Turn
+from upcall.agents.structured.agent import Thread
+from upcall.agents.tool_loop.ask_user import HINT
+from upcall.agents.tool_loop.turn import Turn
 from upcall.autogen.messages import OUTCOME, OUTPUT, answer_message, message_questions
 from upcall.errors import (
     AgentFailed,

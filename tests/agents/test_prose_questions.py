@@ -12,8 +12,8 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from conversation import answers, carried, say
 
 from upcall.agents import PausableAgent
-from upcall.agents.prose_questions import question_in_prose
-from upcall.agents.turns import Turn
+from upcall.agents.tool_loop.prose_questions import question_in_prose
+from upcall.agents.tool_loop.turn import Turn
 from upcall.questions.question import MAX_LABEL_CHARS, MAX_QUESTION_CHARS
 from upcall.research.reports import Report
 from upcall.testing import Call, Calls, Reply, ScriptedModelClient

@@ -13,7 +13,7 @@ from scenario import DEEP_CODING, PLAN, TASK, script
 
 from upcall import RunStatus, Settings, Upcall
 from upcall.agents import Clarifier, Planner
-from upcall.agents.structured import StructuredAgent
+from upcall.agents.structured.agent import StructuredAgent
 from upcall.prompts.contexts import Document
 from upcall.prompts.examples import CHECKED_EXAMPLES, EXAMPLES
 from upcall.runs.outputs import QuestionCheck

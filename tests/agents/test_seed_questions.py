@@ -24,7 +24,7 @@ from openai.types.beta.threads.run import RequiredAction
 from places import ROOT
 
 from upcall import HumanProxyAgent, PausableAgent, Run, RunStatus, Settings, Upcall, UserInputRequired
-from upcall.agents.ask_user import ASK_USER, HINT
+from upcall.agents.tool_loop.ask_user import ASK_USER, HINT
 from upcall.autogen.messages import CLARIFICATIONS, answer_message, event_path, event_questions, message_questions
 from upcall.errors import AnswerRefused
 from upcall.questions.answer import Answer, AnsweredBy, Outcome

@@ -13,7 +13,7 @@ from autogen_core.models import ChatCompletionClient
 from conversation import answers, carried, say
 
 from upcall.agents import Clarifier, Classifier, Planner
-from upcall.agents.structured import StructuredAgent
+from upcall.agents.structured.agent import StructuredAgent
 from upcall.autogen.messages import CLASSIFICATION, ERROR
 from upcall.errors import ModelError
 from upcall.execution.model_clients import ModelClients

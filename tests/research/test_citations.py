@@ -13,7 +13,7 @@ from conversation import Rest, answers, carried, say
 from places import TEST_DATA
 
 from upcall.agents import DocumentsWorkbench, lead, researcher
-from upcall.agents.citing import CitingAgent
+from upcall.agents.tool_loop.citing import CitingAgent
 from upcall.autogen.messages import CHECKED, OUTPUT
 from upcall.errors import ModelError
 from upcall.progress import PROGRESS

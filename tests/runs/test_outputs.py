@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 from seed_texts import AMBIGUITY
 
-from upcall.agents.parse_output import parse_reply
+from upcall.agents.structured.parse_output import parse_reply
 from upcall.questions.question import MAX_LABEL_CHARS, MAX_OPTIONS, MAX_QUESTION_CHARS, ClarificationType
 from upcall.research.reports import CheckedReport, CodingReport, MadeCall, Report, ResearchReport
 from upcall.research.sources.fences import fence

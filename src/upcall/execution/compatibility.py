@@ -31,8 +31,8 @@ from pydantic import ValidationError
 
 from upcall.agents.nested_team import NestedTeam
 from upcall.agents.resumable import STATE_VERSION, ResumableAgent
+from upcall.agents.tool_loop.turn import Frame
 from upcall.agents.toolset import Toolset
-from upcall.agents.turns import Frame
 from upcall.autogen.group_chats import InnerTeam, PendingQuestions, can_inspect, graph_of, manager_of, members
 from upcall.autogen.internals import assistant_parts, is_static, parts_of, static_tools
 from upcall.autogen.journal import find_unfinished

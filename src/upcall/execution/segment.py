@@ -21,7 +21,7 @@ from autogen_agentchat.messages import (
 from autogen_core import CancellationToken
 
 from upcall import progress
-from upcall.agents.ask_user import ASK_USER
+from upcall.agents.tool_loop.ask_user import ASK_USER
 from upcall.autogen import tracing
 from upcall.autogen.answer_queue import AnswerQueue, answer_queue
 from upcall.autogen.concurrency import interruptions, run_to_completion, stopping

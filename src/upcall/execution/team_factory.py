@@ -15,8 +15,8 @@ from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool
 
 from upcall import identity
-from upcall.agents.answering import same_question_judge
 from upcall.agents.coder import Execution
+from upcall.agents.tool_loop.nested_answers import same_question_judge
 from upcall.agents.toolset import Tool, as_tool
 from upcall.autogen import tracing
 from upcall.autogen.group_chats import make_resumable

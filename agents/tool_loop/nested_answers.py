@@ -12,9 +12,9 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage, UserMessage
 from pydantic import BaseModel
 
-from upcall.agents.merging import holds_most_of
-from upcall.agents.parse_output import UnreadableReply, parse_reply, schema_text
-from upcall.agents.structured import JsonForm, in_strongest_form, json_forms
+from upcall.agents.structured.agent import JsonForm, in_strongest_form, json_forms
+from upcall.agents.structured.merging import holds_most_of
+from upcall.agents.structured.parse_output import UnreadableReply, parse_reply, schema_text
 from upcall.autogen.model_calls import call_model, result_of
 from upcall.errors import AnswerRefused, ModelError
 from upcall.policy.resolver import Answered, Matcher, is_assigned, is_risk

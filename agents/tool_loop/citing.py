@@ -8,9 +8,9 @@ from autogen_agentchat.messages import ThoughtEvent
 from autogen_core import CancellationToken
 from pydantic import BaseModel
 
-from upcall.agents.parse_output import UnreadableReply
-from upcall.agents.pausable import PausableAgent
-from upcall.agents.turns import Frame, Turn
+from upcall.agents.structured.parse_output import UnreadableReply
+from upcall.agents.tool_loop.pausable import PausableAgent
+from upcall.agents.tool_loop.turn import Frame, Turn
 from upcall.autogen.concurrency import Emit
 from upcall.autogen.messages import Event
 from upcall.progress import PROGRESS

@@ -34,15 +34,15 @@ from autogen_core.tools import BaseTool, Workbench
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
-from upcall.agents.answering import answer_nested, may_answer
-from upcall.agents.ask_user import ASK_USER, InvalidQuestion, parse_question
-from upcall.agents.context import add_memories, view_messages, with_system_message
 from upcall.agents.nesting import Caller, serve_nested
-from upcall.agents.parse_output import UnreadableReply, parse_reply, shape_text
-from upcall.agents.prose_questions import question_in_prose
 from upcall.agents.resumable import ResumableAgent, answers_from
+from upcall.agents.structured.parse_output import UnreadableReply, parse_reply, shape_text
+from upcall.agents.tool_loop.ask_user import ASK_USER, InvalidQuestion, parse_question
+from upcall.agents.tool_loop.model_view import add_memories, view_messages, with_system_message
+from upcall.agents.tool_loop.nested_answers import answer_nested, may_answer
+from upcall.agents.tool_loop.prose_questions import question_in_prose
+from upcall.agents.tool_loop.turn import Frame, Turn
 from upcall.agents.toolset import Tool, Toolset, question_call
-from upcall.agents.turns import Frame, Turn
 from upcall.autogen.answer_queue import AnswerQueue, answer_queue
 from upcall.autogen.call_path import nested_call
 from upcall.autogen.concurrency import Emit, Work, cancellable, merge_streams

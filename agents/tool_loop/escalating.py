@@ -11,9 +11,9 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffM
 from autogen_core import CancellationToken
 from pydantic import BaseModel, ConfigDict, Field
 
-from upcall.agents.merging import cut
-from upcall.agents.parse_output import UnreadableReply, parse_reply
-from upcall.agents.pausable import PausableAgent
+from upcall.agents.structured.merging import cut
+from upcall.agents.structured.parse_output import UnreadableReply, parse_reply
+from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.autogen.messages import CHECKED, OUTCOME, OUTPUT
 from upcall.research.reports import CheckedReport
 

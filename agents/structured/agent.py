@@ -36,9 +36,9 @@ from autogen_core.models import (
 from autogen_core.tools import ToolSchema
 from pydantic import BaseModel, Field
 
-from upcall.agents.merging import cut
-from upcall.agents.parse_output import UnreadableReply, construct_unchecked, parse_reply, schema_text
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
+from upcall.agents.structured.merging import cut
+from upcall.agents.structured.parse_output import UnreadableReply, construct_unchecked, parse_reply, schema_text
 from upcall.autogen.concurrency import cancellable
 from upcall.autogen.messages import (
     CLARIFIER_LOG,

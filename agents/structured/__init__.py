@@ -1,0 +1,1 @@
+"""What the agents that answer in one JSON object share."""

@@ -1,0 +1,1 @@
+"""The tool loop of `PausableAgent`, and what belongs to it."""
