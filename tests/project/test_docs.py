@@ -32,7 +32,7 @@ def transitions_as_markdown() -> str:
     return "\n".join(["| status | may be followed by |", "|---|---|", *rows])
 
 
-@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/reference/shapes.md"])
+@pytest.mark.parametrize("page", ["docs/architecture/a-run.md", "docs/reference/shapes.md"])
 def test_the_states_in_the_documentation_are_those_of_the_table(page: str) -> None:
     """Set UPCALL_UPDATE_DOCS=1 to write them."""
     text = (ROOT / page).read_text()

@@ -61,7 +61,7 @@ TRANSITIONS: dict[RunStatus, set[RunStatus]] = {
     RunStatus.CANCELLED: set(),
     RunStatus.EXPIRED: set(),
 }
-"""Which status may follow which. `docs/architecture.md` shows the same table as a picture."""
+"""Which status may follow which. `docs/architecture/a-run.md` shows the same table as a picture."""
 
 
 class Usage(BaseModel):
