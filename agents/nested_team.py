@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Self
 
 from autogen_agentchat.base import Response, TaskResult, Team
@@ -15,7 +16,7 @@ from pydantic import BaseModel, Field
 from upcall.agents.nesting import registered
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
 from upcall.autogen.call_path import nested_call
-from upcall.autogen.concurrency import SECONDS_TO_LET_GO, interruptions
+from upcall.autogen.concurrency import SECONDS_TO_LET_GO
 from upcall.autogen.group_chats import PendingQuestions, list_speakers, make_resumable
 from upcall.autogen.messages import (
     PATH,
@@ -28,6 +29,7 @@ from upcall.autogen.messages import (
     prefix_path,
     question_message,
 )
+from upcall.autogen.scope import current_scope, enter_scope
 from upcall.errors import AgentFailed, SchemaMismatch, UpcallError, first_line
 from upcall.questions.question import Question
 
@@ -207,11 +209,10 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
     async def _pump(
         self, events: asyncio.Queue[Event | None], token: CancellationToken, cut_off: list[BaseException]
     ) -> None:
-        interruptions.set(cut_off)
         given = {message.id for message in self._state.inbox}
         task = list(self._state.inbox) or None
         stream = self._shared.team.run_stream(task=task, cancellation_token=token, output_task_messages=False)
-        with nested_call(self.name, ""):
+        with enter_scope(replace(current_scope(), interruptions=cut_off)), nested_call(self.name, ""):
             async for item in stream:
                 if not isinstance(item, TaskResult) and item.id not in given:  # MagenticOneGroupChat repeats its task.
                     events.put_nowait(item)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from autogen_agentchat.base import ChatAgent, Response
@@ -20,10 +20,10 @@ from upcall.agents.resumable import ResumableAgent
 from upcall.agents.tool_loop.turn import Frame
 from upcall.autogen import tracing
 from upcall.autogen.call_path import nested_call
-from upcall.autogen.concurrency import Emit, Locks, cancellable, interruptions
-from upcall.autogen.journal import discard_last_reply, journal
+from upcall.autogen.concurrency import Emit, Locks, cancellable
 from upcall.autogen.messages import CHECKED, OUTPUT, Event, answer_message, message_questions
 from upcall.autogen.model_errors import explain
+from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope
 from upcall.errors import UpcallError
 
 _REGISTERED = get_args(get_args(ChatMessage)[0]) + get_args(get_args(AgentEvent)[0])
@@ -57,13 +57,16 @@ async def serve_nested(
     if not isinstance(task, str) or not task.strip():
         frame.finish(f"Error: call {frame.call.name} with its task, a non-empty text.", is_error=True)
         return
-    outer, own = interruptions.get(), list[BaseException]()
-    interruptions.set(own)  # This call's, whose task is its own: one that is given up interrupts nothing.
+    scope, own = current_scope(), list[BaseException]()  # This call's own: one that is given up interrupts nothing.
     limit = asyncio.timeout(caller.timeout)
     message = TextMessage(source=caller.name, content=task)
     try:
         async with limit:
-            with nested_call(caller.name, frame.call.id), tracing.agent(agent.name):
+            with (
+                enter_scope(replace(scope, interruptions=own)),
+                nested_call(caller.name, frame.call.id),
+                tracing.agent(agent.name),
+            ):
                 if isinstance(agent, ResumableAgent):
                     await _serve_ours(frame, agent, message, caller, token, emit)
                 else:
@@ -72,17 +75,16 @@ async def serve_nested(
         if not limit.expired():
             raise
         own.clear()
-        if (kept := journal.get()) is not None:
-            await kept.give_up(caller.name, frame.call.id)
+        if scope.journal is not None:
+            await scope.journal.abandon_calls(caller.name, frame.call.id)
         frame.finish(
             f"Error: {agent.name} did not finish within {caller.timeout:g} seconds and was stopped; its work is "
             "dropped, what it changed by then stands. Call it with a smaller task, or do without it.",
             is_error=True,
         )
     finally:
-        interruptions.set(outer)
-        if outer is not None:
-            outer += own
+        if scope.interruptions is not None:
+            scope.interruptions.extend(own)
 
 
 async def _serve_ours(

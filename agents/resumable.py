@@ -14,8 +14,8 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffM
 from autogen_core import CancellationToken
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from upcall.autogen.concurrency import interruptions
 from upcall.autogen.messages import ERROR, message_answers
+from upcall.autogen.scope import note_interruption
 from upcall.errors import AnswerRefused, SchemaMismatch
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import parse_answer
@@ -89,9 +89,7 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
                 async for item in turn:
                     yield item
         except BaseException as error:
-            kept = interruptions.get()
-            if kept is not None:
-                kept.append(error)
+            note_interruption(error)
             raise
 
     def waiting_for(self) -> set[str]:

@@ -17,9 +17,10 @@ from upcall.agents.tool_loop.ask_user import ASK_USER, InvalidQuestion, ask_user
 from upcall.agents.tool_loop.turn import Frame
 from upcall.autogen.concurrency import Emit, cancellable
 from upcall.autogen.internals import agent_of, function_of, in_this_context, static_tools, team_of
-from upcall.autogen.journal import check_start_time, is_idempotent, journal
+from upcall.autogen.journal import check_start_time, is_idempotent
 from upcall.autogen.messages import answered_event, asked_event
 from upcall.autogen.recording import with_journal
+from upcall.autogen.scope import current_scope
 from upcall.errors import AgentFailed, ConfigurationError, UserInputRequired
 from upcall.policy.resolver import resolve_question
 from upcall.questions.secrets import NO_KEY, can_seal
@@ -133,11 +134,11 @@ class Toolset:
                     content=redact_secrets(f"Error: {str(error) or type(error).__name__}"), is_error=True
                 )
 
-        kept = journal.get()
-        if kept is None:
+        journal = current_scope().journal
+        if journal is None:
             return await run()
         declared = is_idempotent(home, function_of(home))
-        return await kept.outcome(self._agent, call_id, name, arguments, run, idempotent=declared)
+        return await journal.replay_or_run(self._agent, call_id, name, arguments, run, idempotent=declared)
 
     async def _home(self, name: str) -> BaseTool[Any, Any] | Workbench | None:
         """What makes a call: a tool, or the workbench that it is in."""

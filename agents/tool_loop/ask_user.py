@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from autogen_core.tools import ParametersSchema, ToolSchema
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from upcall.autogen.journal import id_for_question
+from upcall.autogen.scope import id_for_question
 from upcall.questions.question import ClarificationType, Question
 
 ASK_USER = "ask_user"

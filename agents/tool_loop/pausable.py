@@ -43,10 +43,9 @@ from upcall.agents.tool_loop.nested_answers import answer_nested, may_answer
 from upcall.agents.tool_loop.prose_questions import question_in_prose
 from upcall.agents.tool_loop.turn import Frame, Turn
 from upcall.agents.toolset import Tool, Toolset, question_call
-from upcall.autogen.answer_queue import AnswerQueue, answer_queue
+from upcall.autogen.answer_queue import AnswerQueue
 from upcall.autogen.call_path import nested_call
 from upcall.autogen.concurrency import Emit, Work, cancellable, merge_streams
-from upcall.autogen.journal import discard_last_reply, journal
 from upcall.autogen.messages import (
     CHECKED,
     OUTCOME,
@@ -61,6 +60,7 @@ from upcall.autogen.messages import (
     question_message,
 )
 from upcall.autogen.model_calls import call_model
+from upcall.autogen.scope import current_scope, discard_last_reply
 from upcall.errors import ModelReplyInvalid, SchemaMismatch
 from upcall.policy.resolver import record_parent_answer
 from upcall.prompts import PROMPTS, AskRuleContext, Prompts, RepairContext, ReplyFormatContext
@@ -483,7 +483,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     def _act(self, token: CancellationToken) -> AsyncGenerator[Event, None]:
         """Work on every call that can go on, all at the same time. One that fails does not stop the others, and one
         that waits for an answer goes on when it comes, without waiting for them."""
-        box, busy = answer_queue.get(), set[str]()
+        scope, busy = current_scope(), set[str]()
+        box = scope.answers
 
         async def serve(frame: Frame, emit: Emit[Event]) -> None:
             try:
@@ -502,8 +503,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
         async def answered(came_in: AnswerQueue) -> list[Work[Event]]:
             answers = await came_in.answers_to(waiting)
-            if (kept := journal.get()) is not None:
-                await kept.heard([answer.question_id for answer in answers])
+            if scope.journal is not None:
+                await scope.journal.record_delivery([answer.question_id for answer in answers])
             self._state.deliver(answers)
             return started()
 
@@ -512,10 +513,11 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     def _heard_before(self) -> bool:
         """Take in the answers that came in the middle of this turn before it was cut off: its calls end in another
         order now, and to pause would tell the others what they were not told then."""
-        box, kept = answer_queue.get(), journal.get()
-        if box is None or kept is None:
+        scope = current_scope()
+        box, journal = scope.answers, scope.journal
+        if box is None or journal is None:
             return False
-        answers = box.there_for([each.id for each in self._state.open_questions() if kept.was_heard(each.id)])
+        answers = box.there_for([each.id for each in self._state.open_questions() if journal.was_delivered(each.id)])
         self._state.deliver(answers)
         return bool(answers)
 

@@ -32,8 +32,8 @@ from conversation import answers, cancelled_while, carried, impatient, nothing_l
 from pydantic import BaseModel
 
 from upcall.agents import PausableAgent
-from upcall.autogen.concurrency import interruptions
 from upcall.autogen.messages import OUTCOME, event_path
+from upcall.autogen.scope import RunScope, enter_scope
 from upcall.errors import (
     AgentFailed,
     ConfigurationError,
@@ -886,8 +886,10 @@ async def test_a_real_team_with_a_stock_user_proxy_asks_live() -> None:
 
 async def test_a_real_team_goes_on_after_a_failure_in_a_new_team_with_its_state() -> None:
     tool, causes = Counted(), list[BaseException]()
-    interruptions.set(causes)
-    with script(lead=[call("coder"), "done"], coder=[Call("note"), Fail(429), "coded"]) as client:
+    with (
+        enter_scope(RunScope(interruptions=causes)),
+        script(lead=[call("coder"), "done"], coder=[Call("note"), Fail(429), "coded"]) as client,
+    ):
         first = swarm(agent("lead", client, agent("coder", client, tools=[tool.note])))
         with pytest.raises(RuntimeError):
             await run(first, "Build it")

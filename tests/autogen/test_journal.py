@@ -35,7 +35,7 @@ from places import SUPPORT
 from upcall import Answer, Outcome, Run, RunStatus, Upcall, UserInputRequired, idempotency_key, idempotent
 from upcall.agents import PausableAgent
 from upcall.autogen.group_chats import make_resumable
-from upcall.autogen.journal import SECONDS_NOTED, SECONDS_WITHOUT_DOUBT, Journal
+from upcall.autogen.journal import SECONDS_BUFFERED, SECONDS_WITHOUT_DOUBT, Journal
 from upcall.errors import RunConflict, SchemaMismatch, StoreUnavailable
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.journal_records import ToolOutcome
@@ -462,14 +462,14 @@ async def test_no_reply_is_written_behind_the_checkpoint_that_ends_its_journal(t
     for passes in range(8):
         stored = [await store.create(Run(task="Build it"), Checkpoint())]
         kept = Journal(stored[0].run.id, "0", {}, lambda new, stored=stored: store.record(stored[0], new))
-        await kept.reply("solo", [], [], fetch)
+        await kept.replay_or_request("solo", [], [], fetch)
         await asyncio.sleep(0)
-        time.sleep(2 * SECONDS_NOTED)  # Its time to be written comes in the next passes of the loop.
+        time.sleep(2 * SECONDS_BUFFERED)  # Its time to be written comes in the next passes of the loop.
         for _ in range(passes):
             await asyncio.sleep(0)
         await kept.stop_writing()
         stored[0] = await store.save(stored[0], stored[0].run, Checkpoint())
-        await asyncio.sleep(2 * SECONDS_NOTED)
+        await asyncio.sleep(2 * SECONDS_BUFFERED)
         assert await store.journal(stored[0].run.id) == {}, passes
 
 
@@ -492,9 +492,9 @@ async def test_a_reply_that_comes_while_another_is_written_is_written_too(tmp_pa
         return DONE
 
     kept = Journal(stored.run.id, "0", {}, write)
-    other = asyncio.create_task(kept.reply("other", [], [], second))
+    other = asyncio.create_task(kept.replay_or_request("other", [], [], second))
     await asking.wait()
-    await kept.reply("solo", [], [], first)
+    await kept.replay_or_request("solo", [], [], first)
     await soon(other)
     go_on.set()
     while len(await store.journal(stored.run.id)) < 2:
@@ -617,5 +617,5 @@ async def test_a_late_call_that_cannot_be_looked_after_did_not_run_and_is_not_in
 
     journal = Journal("run", "run/0", {}, write)
     with pytest.raises(StoreUnavailable):
-        await journal.outcome("clerk", "call_1", "stamp", {}, run, idempotent=False)
+        await journal.replay_or_run("clerk", "call_1", "stamp", {}, run, idempotent=False)
     assert [*kept.values()] == [None]

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from files_to_read import pdf, word, zip_bomb
 
-from upcall import progress
+from upcall.autogen.scope import RunScope, enter_scope
+from upcall.progress import Progress
 from upcall.research.sources.documents import MAX_LISTED, Documents, terms_of
 from upcall.research.sources.index import DocumentIndex
 
@@ -327,14 +328,14 @@ def test_a_query_is_its_telling_words(query: str, terms: list[str]) -> None:
 
 
 async def test_indexing_says_how_far_it_is_and_says_nothing_where_nothing_is_new(folder: Path) -> None:
-    told: list[progress.Progress] = []
-    progress.listener.set(told.append)
+    told: list[Progress] = []
     documents = Documents([folder])
-    await documents.search("wind")
-    assert told == [progress.Progress("files indexed", 3, 3)]
-    assert told[0].to_text() == "files indexed: 3 of 3"
-    await documents.search("sun")
-    assert len(told) == 1
+    with enter_scope(RunScope(progress=told.append)):
+        await documents.search("wind")
+        assert told == [Progress("files indexed", 3, 3)]
+        assert told[0].to_text() == "files indexed: 3 of 3"
+        await documents.search("sun")
+        assert len(told) == 1
 
 
 async def test_a_search_that_is_given_up_does_not_index_all_the_rest(folder: Path) -> None:
@@ -354,12 +355,9 @@ async def test_a_search_that_is_given_up_does_not_index_all_the_rest(folder: Pat
 
 
 def test_how_far_indexing_came_is_told_as_it_is(folder: Path) -> None:
-    told: list[progress.Progress] = []
+    told: list[Progress] = []
     given_up = threading.Event()
     given_up.set()
-    token = progress.listener.set(told.append)
-    try:
+    with enter_scope(RunScope(progress=told.append)):
         assert index_of(folder).refresh(folder.iterdir(), given_up=given_up) == 0
-    finally:
-        progress.listener.reset(token)
     assert told == []

@@ -13,8 +13,9 @@ import pytest
 from files_to_read import pdf, word
 from web_servers import Sent, serving
 
-from upcall import RunStatus, Settings, Upcall, progress
+from upcall import RunStatus, Settings, Upcall
 from upcall.agents import DocumentsWorkbench
+from upcall.autogen.scope import RunScope, enter_scope
 from upcall.progress import PROGRESS
 from upcall.research.sources import Hit, Passage
 from upcall.research.sources.fences import MAX_HIT_CHARS, MAX_TEXT_CHARS, fence, hits_text, parse_fenced, passage_text
@@ -167,12 +168,9 @@ async def test_documents_are_not_read_in_the_event_loop_to_be_listed(tmp_path: P
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("Wind grew.")
     reading: set[str] = set()
-    token = progress.listener.set(lambda _: reading.add(threading.current_thread().name))
-    try:
-        with ScriptedModelClient([CLASSIFIED, '{"summary": "Wind grew."}']) as client:
-            await Upcall(client, store="runs.db").start("Did wind grow?", documents=[tmp_path / "docs"])
-    finally:
-        progress.listener.reset(token)
+    listening = RunScope(progress=lambda _: reading.add(threading.current_thread().name))
+    with enter_scope(listening), ScriptedModelClient([CLASSIFIED, '{"summary": "Wind grew."}']) as client:
+        await Upcall(client, store="runs.db").start("Did wind grow?", documents=[tmp_path / "docs"])
     assert reading
     assert threading.main_thread().name not in reading
 

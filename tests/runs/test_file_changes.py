@@ -16,13 +16,13 @@ from stores import execute
 
 from upcall import Run, RunStatus, Upcall
 from upcall.agents import PausableAgent, WorkspaceWorkbench
+from upcall.autogen.scope import RunScope, enter_scope
 from upcall.errors import CallerError, NotAllowed, SchemaMismatch
 from upcall.runs.file_changes import (
     Change,
     ChangeLog,
     FileChange,
     MemoryChanges,
-    change_log,
     count_lines,
     list_standing,
     make_diff,
@@ -333,16 +333,13 @@ async def _journalled(stored: Any, store: RunStore, bench: Bench, call: Call) ->
 
     records = await store.journal(stored.run.id)
     journal = Journal(stored.run.id, "0", records, lambda new: store.record(stored, new))
-    token = change_log.set(StoredChanges(store, stored.run.id))
 
     async def run() -> ToolOutcome:
         result = await bench.call_tool(call.name, call.arguments)
         return ToolOutcome(content=result.to_text(), is_error=result.is_error)
 
-    try:
-        return await journal.outcome("coder", "call_1", call.name, call.arguments, run, idempotent=True)
-    finally:
-        change_log.reset(token)
+    with enter_scope(RunScope(changes=StoredChanges(store, stored.run.id))):
+        return await journal.replay_or_run("coder", "call_1", call.name, call.arguments, run, idempotent=True)
 
 
 async def _call_cut_off(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextvars import ContextVar
 
 from upcall.questions.answer import Answer
 
@@ -36,8 +35,3 @@ class AnswerQueue:
             if found := self.there_for(waiting_for()):
                 return found
             await self._came.wait()
-
-
-answer_queue: ContextVar[AnswerQueue | None] = ContextVar("upcall_mailbox", default=None)
-"""Where the driver puts them before it runs a team, whose tasks inherit it. Without a driver there is none: then an
-answer comes when the team has stopped."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from contextvars import ContextVar
 from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -16,15 +15,6 @@ Emit: TypeAlias = Callable[[T], None]
 
 SECONDS_TO_LET_GO = 1.0
 """How long work that is cancelled may take to end before it is left to itself."""
-
-interruptions: ContextVar[list[BaseException] | None] = ContextVar("upcall_interruptions", default=None)
-"""Where a turn that is cut off leaves its cause. AutoGen's group chat turns any exception into a `RuntimeError` of text
-(autogen-agentchat 0.7.5); the driver sets a list before it runs a team, and the team's tasks inherit it. An entry also
-says that the team's state can be gone on from."""
-
-stopping: ContextVar[CancellationToken | None] = ContextVar("upcall_stopping", default=None)
-"""The token that ends the present stretch. AutoGen gives some of its model calls none, as that with which a
-`CodeExecutorAgent` reflects on its results (autogen-agentchat 0.7.5)."""
 
 Work: TypeAlias = Callable[[Emit[T]], Coroutine[Any, Any, None]]
 """Work that tells of what it does by calling what it is given."""

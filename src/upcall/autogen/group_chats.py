@@ -35,10 +35,8 @@ from autogen_agentchat.teams._group_chat._events import (
 from autogen_agentchat.teams._group_chat._magentic_one._magentic_one_orchestrator import MagenticOneOrchestrator
 from autogen_core import CancellationToken, ComponentModel, DefaultTopicId, MessageContext, event, rpc
 
-from upcall.autogen.answer_queue import AnswerQueue, answer_queue
+from upcall.autogen.answer_queue import AnswerQueue
 from upcall.autogen.call_path import nested_call
-from upcall.autogen.concurrency import interruptions
-from upcall.autogen.journal import discard_last_reply
 from upcall.autogen.messages import (
     ANSWERS,
     Event,
@@ -50,6 +48,7 @@ from upcall.autogen.messages import (
 )
 from upcall.autogen.model_errors import explain
 from upcall.autogen.recording import manager_with_journal, with_journal
+from upcall.autogen.scope import current_scope, discard_last_reply, note_interruption
 from upcall.errors import AgentFailed, ConfigurationError
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
@@ -197,7 +196,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
 
     def _listen(self) -> None:
         """While others work, an answer goes to its asker as soon as it comes."""
-        box = answer_queue.get()
+        box = current_scope().answers
         if box is not None and len(self._active_speakers) > 1 and self._listening is None:
             self._listening = asyncio.create_task(self._pass_on(box))
             self._token.link_future(self._listening)
@@ -229,7 +228,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
     async def _told_from_mail(self, waiting: PendingQuestions) -> bool:
         """Say what was answered by mail before the group chat would stop for it, if anything was. To stop would be a
         rest, which ends the journal of what followed that answer before the run was cut off."""
-        box = answer_queue.get()
+        box = current_scope().answers
         answers = box.there_for(waiting.questions) if box is not None else []
         if answers:
             await self._tell(answers)
@@ -557,9 +556,7 @@ def _named(name: str) -> Iterator[None]:
     except (Exception, asyncio.CancelledError) as error:
         scripted = isinstance(error, AssertionError)  # A test must see it as it is.
         cause = explain(error, name) if isinstance(error, Exception) and not scripted else error
-        kept = interruptions.get()
-        if kept is not None:
-            kept.append(cause)
+        note_interruption(cause)
         if cause is error:
             raise
         raise cause from error

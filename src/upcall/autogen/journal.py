@@ -1,8 +1,8 @@
-"""The journal: what a team did since its last rest, so that nothing of it is done again after a kill or a failure.
+"""The journal: what a team did since its last checkpoint, so that none of it is done again after a kill or a failure.
 
-A run that was cut off begins again at its last rest. Each model call and each tool call is then looked up by who makes
-it (the path, with the tool call at each level) and by what it is; what was recorded is taken from there. Before a tool
-runs, that it will is recorded: a call with no result is in doubt, and nobody but the human can say what became of it.
+A run that was cut off starts again from its last checkpoint. Each model call and each tool call is then looked up by
+who makes it (the path, with the tool call at each level) and by what it is; what was recorded is replayed. The intent
+is recorded before a tool runs: a call without a result is in doubt, and only the human can say what became of it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from typing import Any, TypeAlias, TypeVar
@@ -35,12 +36,12 @@ Check: TypeAlias = Callable[[Mapping[str, str | None]], None]
 """Raises where records can never be written."""
 
 SECONDS_WITHOUT_DOUBT = 0.2
-"""A worker that took longer from recording that a tool will run to running it looks whether the run is still its."""
+"""A worker that takes longer from recording an intent to running the tool checks whether the run is still its own."""
 
-SECONDS_NOTED = 0.02
-"""How long a model's reply waits for a write that takes it along: that of the call that it asks for, most often."""
+SECONDS_BUFFERED = 0.02
+"""How long a model's reply waits for a write that takes it along: most often that of the tool call it asks for."""
 
-MAX_NOTED = 100_000
+MAX_BUFFERED = 100_000
 """A longer reply does not wait, in characters."""
 
 ToolT = TypeVar("ToolT")
@@ -50,15 +51,15 @@ _IDEMPOTENT = "upcall_idempotent"
 
 
 class Journal:
-    """The journal of one stretch of a run.
+    """The journal of one segment of a run.
 
     Args:
         run_id: the run, for idempotency keys.
-        epoch: names the last rest; a branch of a run has that of the run.
-        records: what was recorded since that rest, by key.
-        write: where new records go; it raises where they cannot be kept, and then nothing more may be done.
-        check: raises where records can never be kept: they are refused to who brings them, and keep no others back.
-        exact: whether a reply is given to the very same request alone, as in a branch, where an answer is another.
+        epoch: names the last checkpoint; a fork of a run has that of the run.
+        records: what was recorded since that checkpoint, by key.
+        write: stores new records; it raises where they cannot be kept, and then nothing more may be done.
+        check: raises for records that can never be kept: their caller gets the error, and no others are held up.
+        exact: whether a reply is replayed for the very same request only, as in a fork, where an answer is another.
     """
 
     def __init__(
@@ -73,11 +74,11 @@ class Journal:
     ) -> None:
         self._run_id, self._epoch, self._records, self._write_to, self._check = run_id, epoch, records, write, check
         self._new: dict[str, str | None] = {}
-        self._noted: dict[str, str | None] = {}
+        self._buffer: dict[str, str | None] = {}
         self._writing = asyncio.Lock()
         self._timer: asyncio.Task[None] | None = None
         self._taken: set[str] = set()
-        self._begun: dict[str, ToolRecord] = {}
+        self._started: dict[str, ToolRecord] = {}
         self._last: dict[tuple[Any, ...], str] = {}
         self._replies: dict[str, list[tuple[int, str]]] = {}
         for key, text in records.items():
@@ -86,60 +87,59 @@ class Journal:
                 self._replies.setdefault(known.who, []).append((known.number, key))
         self._counts = {who: len(known) for who, known in self._replies.items()}
         self._exact = exact
-        self._parted: set[tuple[Any, ...]] = set()
+        self._diverged: set[tuple[Any, ...]] = set()
 
     @property
     def records(self) -> dict[str, str]:
-        """All that was recorded since the last rest."""
-        known = {**self._records, **self._new, **self._noted}
+        """All that was recorded since the last checkpoint."""
+        known = {**self._records, **self._new, **self._buffer}
         return {key: text for key, text in known.items() if text is not None}
 
     async def _write(self, records: Mapping[str, str | None]) -> None:
-        """Write records, and with them what was noted before."""
+        """Write records, and with them those that were to be written later."""
         self._check(records)
-        self._noted |= records
-        await run_to_completion(self._write_noted(always=not records))
+        self._buffer |= records
+        await run_to_completion(self._write_buffer(always=not records))
 
-    def _note(self, records: Mapping[str, str | None]) -> None:
-        """Have records written by the next write, and soon if there is none."""
+    def _write_later(self, records: Mapping[str, str | None]) -> None:
+        """Have the next write take records along, and write them soon if there is none."""
         self._check(records)
-        self._noted |= records
+        self._buffer |= records
         if self._timer is None:
             self._timer = asyncio.create_task(self._write_soon())
 
     async def _write_soon(self) -> None:
-        with suppress(Exception):  # It stays noted: who writes next is told what is wrong.
-            while self._noted:
-                await asyncio.sleep(SECONDS_NOTED)
-                await run_to_completion(self._write_noted())
+        with suppress(Exception):  # It stays in the buffer: the next writer gets the error.
+            while self._buffer:
+                await asyncio.sleep(SECONDS_BUFFERED)
+                await run_to_completion(self._write_buffer())
         self._timer = None
 
-    async def _write_noted(self, *, always: bool = False) -> None:
-        """Write what was noted, of all agents at once. What cannot be written stays noted."""
+    async def _write_buffer(self, *, always: bool = False) -> None:
+        """Write the buffer, of all agents at once. What cannot be written stays in it."""
         async with self._writing:
-            batch, self._noted = self._noted, {}
+            batch, self._buffer = self._buffer, {}
             if not batch and not always:
                 return
             try:
                 await self._write_to(batch)
             except BaseException:
-                self._noted = batch | self._noted
+                self._buffer = batch | self._buffer
                 raise
             self._new |= batch
 
     async def flush(self) -> None:
-        """Write what was noted and is not written yet.
+        """Write what is still to be written.
 
         Raises:
-            Whatever the writing raises; it stays noted.
+            Whatever the writing raises; the records stay in the buffer.
         """
         await self.stop_writing()
-        if self._noted:
-            await run_to_completion(self._write_noted())
+        if self._buffer:
+            await run_to_completion(self._write_buffer())
 
     async def stop_writing(self) -> None:
-        """Write nothing any more by itself, and wait for what is being written: a checkpoint takes the journal's
-        place."""
+        """Start no more writes, and wait for the one under way: a checkpoint takes the journal's place."""
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()
@@ -147,28 +147,31 @@ class Journal:
         async with self._writing:
             pass
 
-    async def reply(
+    async def replay_or_request(
         self,
         agent: str,
         messages: Sequence[LLMMessage],
         options: Sequence[str],
         fetch: Callable[[], Awaitable[CreateResult]],
     ) -> CreateResult:
-        """The reply to a model call of `agent`: the recorded one, or what `fetch` gives, recorded.
+        """Return the recorded reply to a model call of `agent`, or request one with `fetch` and record it.
 
-        The call is told by its messages, in any order, and its `options`. Members that work at the same time may have
-        heard more or less of each other when they are gone through again: a request that is not there gets the next
-        reply to the same agent that nobody has got.
+        The call is identified by its messages, in any order, and its `options`. Members that work at the same time may
+        have received more or less of each other when they are replayed: a request without a record gets the next
+        unused reply to the same agent.
 
-        A new reply is noted, and written with what is done with it, or soon: a kill in between costs this one call.
-        What it is asked for with is written before.
+        A new reply is written with what is done with it, or soon: a kill in between costs this one call. Everything
+        that led to the request is written before it.
+
+        Raises:
+            ModelReplyInvalid: the reply cannot be stored, so that nobody could go on from it.
         """
         request = sorted(_digest(message.model_dump_json()) for message in messages)
         key = self._key("model", agent, "", [*request, *options])
         who = (*current_path(), agent)
         self._last.pop(who, None)
-        party = _digest(json.dumps([self._epoch, who, *options]))
-        if (there := self._recorded(key, party)) is not None:
+        asker = _digest(json.dumps([self._epoch, who, *options]))
+        if (there := self._recorded(key, asker)) is not None:
             self._last[who] = there
             self._taken.add(there)
             return _read(ReplyRecord, self._records[there]).reply
@@ -178,36 +181,38 @@ class Journal:
         except BaseException:
             self._taken.discard(key)
             raise
-        self._parted.add(who)
+        self._diverged.add(who)
         reply = _sendable_reply(reply)
-        number = self._counts.get(party, 0)
-        self._counts[party] = number + 1
-        record = ReplyRecord(who=party, number=number, reply=reply)
+        number = self._counts.get(asker, 0)
+        self._counts[asker] = number + 1
+        record = ReplyRecord(who=asker, number=number, reply=reply)
         text = record.model_dump_json(exclude_none=True)
-        if len(text) > MAX_NOTED:
+        if len(text) > MAX_BUFFERED:
             await self._write({key: text})
         else:
-            self._note({key: text})
+            self._write_later({key: text})
         self._last[who] = key
         return reply
 
-    def _recorded(self, key: str, party: str) -> str | None:
-        """The key of the recorded reply to a call: the very same, else the next of this agent that was not given."""
+    def _recorded(self, key: str, asker: str) -> str | None:
+        """Return the key of the recorded reply to a call: the very same, else the next unused one of this agent."""
         if key in self._records:
             return key
-        left = [] if self._exact else sorted(self._replies.get(party, ()))
+        left = [] if self._exact else sorted(self._replies.get(asker, ()))
         return next((each for _, each in left if each not in self._taken), None)
 
-    def _behind_the_answer(self, agent: str) -> bool:
-        """Whether `agent`, or one that it works for, has left what is recorded: in a branch its calls are others then,
+    def _has_diverged(self, agent: str) -> bool:
+        """Whether `agent`, or one that it works for, has left what is recorded: in a fork its calls are others then,
         even where they look the same."""
         above = current_path()
         path = [(*above[:depth], above[depth][0]) for depth in range(len(above))]
-        return self._exact and any(who in self._parted for who in [*path, (*above, agent)])
+        return self._exact and any(who in self._diverged for who in [*path, (*above, agent)])
 
     async def discard_last_reply(self, agent: str | None = None) -> bool:
-        """Forget the last reply to `agent`, or of all: it could not be used, and is fetched anew when the run goes on.
-        Where the last call brought no reply, or a tool was called since, there is nothing to forget: False."""
+        """Discard the last reply to `agent`, or of all, which could not be used: the next attempt requests a new one.
+
+        Returns False where there is nothing to discard: the last call brought no reply, or a tool was called since.
+        """
         who = next(reversed(self._last), None) if agent is None else (*current_path(), agent)
         if who in self._last:
             key = self._last.pop(who)
@@ -215,7 +220,7 @@ class Journal:
             return True
         return False
 
-    async def outcome(
+    async def replay_or_run(
         self,
         agent: str,
         call_id: str,
@@ -225,7 +230,7 @@ class Journal:
         *,
         idempotent: bool,
     ) -> ToolOutcome:
-        """The outcome of a tool call of `agent`: the recorded one, or what `run` gives, recorded.
+        """Return the recorded outcome of a tool call of `agent`, or run the tool with `run` and record what came of it.
 
         Raises:
             Whatever `run` raises; the call is in doubt then.
@@ -233,37 +238,32 @@ class Journal:
         self._last.pop((*current_path(), agent), None)
         given = json.dumps(arguments, sort_keys=True, default=str)
         key = self._key("tool", agent, call_id, [tool, given])
-        if (text := self._records.get(key)) is not None and not self._behind_the_answer(agent):
+        if (text := self._records.get(key)) is not None and not self._has_diverged(agent):
             record = _read(ToolRecord, text)
             if record.outcome is not None:
                 return record.outcome
         above = current_path()
-        begun = ToolRecord(
+        intent = ToolRecord(
             path=(*(name for name, _ in above), agent),
             calls=(*(call for _, call in above), call_id),
             tool=tool,
             arguments=given,
             idempotent=idempotent,
         )
-        self._begun[key] = begun
+        self._started[key] = intent
         start = time.monotonic()
-        await self._before_it_runs(key, {key: begun.model_dump_json(exclude_none=True)})
-        token = _idempotency_key.set("/".join([self._run_id, *begun.path, *begun.calls]))
-        again = _made_again.set(text is not None)
-        try:
+        await self._before_it_runs(key, {key: intent.model_dump_json(exclude_none=True)})
+        with _enter_call(_ToolCall("/".join([self._run_id, *intent.path, *intent.calls]), repeated=text is not None)):
             outcome = _sendable_outcome(
-                await tracing.tool_call(agent, tool, call_id, partial(self._in_time, run, key, start))
+                await tracing.tool_call(agent, tool, call_id, partial(self._run_in_time, run, key, start))
             )
-        finally:
-            _idempotency_key.reset(token)
-            _made_again.reset(again)
-        ended = begun.model_copy(update={"outcome": outcome})
-        await self._write({key: ended.model_dump_json(exclude_none=True)})
-        del self._begun[key]
+        done = intent.model_copy(update={"outcome": outcome})
+        await self._write({key: done.model_dump_json(exclude_none=True)})
+        del self._started[key]
         return outcome
 
     async def _before_it_runs(self, key: str, records: Mapping[str, str | None]) -> None:
-        """Write, which tells whether the run is still this worker's. Where that fails, the tool call `key` does not
+        """Write, which shows whether the run is still this worker's. Where that fails, the tool call `key` does not
         run: nothing is in doubt."""
         try:
             await self._write(records)
@@ -272,47 +272,43 @@ class Journal:
                 await self._write({key: None})
             raise
 
-    async def _in_time(self, run: Callable[[], Awaitable[ToolOutcome]], key: str, since: float) -> ToolOutcome:
-        """What `run` gives, which begins while the run is still this worker's, as it was at the time `since`."""
+    async def _run_in_time(self, run: Callable[[], Awaitable[ToolOutcome]], key: str, since: float) -> ToolOutcome:
+        """Run a tool while the run is still this worker's, as it was at the time `since`."""
         while True:
-            token = _begin_by.set(since + SECONDS_WITHOUT_DOUBT)
-            try:
+            with _enter_call(replace(_current_call(), start_by=since + SECONDS_WITHOUT_DOUBT)), suppress(StartedLate):
                 check_start_time()
                 return await run()
-            except StartedLate:
-                await self._before_it_runs(key, {})
-                since = time.monotonic()
-            finally:
-                _begin_by.reset(token)
+            await self._before_it_runs(key, {})
+            since = time.monotonic()
 
-    async def give_up(self, agent: str, call_id: str) -> None:
-        """Forget the calls that were begun for a call of `agent` and cut off: nobody waits for them any more."""
+    async def abandon_calls(self, agent: str, call_id: str) -> None:
+        """Take out the calls that were started for a call of `agent` and cut off: nobody waits for them any more."""
         above = (*current_path(), (agent, call_id))
         names, calls = tuple(name for name, _ in above), tuple(call for _, call in above)
         lost = [
             key
-            for key, begun in self._begun.items()
-            if begun.path[: len(names)] == names and begun.calls[: len(calls)] == calls
+            for key, intent in self._started.items()
+            if intent.path[: len(names)] == names and intent.calls[: len(calls)] == calls
         ]
         if lost:
             await self._write(dict.fromkeys(lost))
         for key in lost:
-            del self._begun[key]
+            del self._started[key]
 
-    async def heard(self, question_ids: Sequence[str]) -> None:
-        """Note that who asked these got their answers by mail in the middle of its turn."""
-        await self._write({f"heard:{question_id}": "{}" for question_id in question_ids})
+    async def record_delivery(self, question_ids: Sequence[str]) -> None:
+        """Record that the agent that asked these questions received the answers in the middle of its turn."""
+        await self._write({f"delivered:{question_id}": "{}" for question_id in question_ids})
 
-    def was_heard(self, question_id: str) -> bool:
-        """Whether that was so before the stretch was cut off."""
-        return f"heard:{question_id}" in self._records
+    def was_delivered(self, question_id: str) -> bool:
+        """Whether that was so before the segment was cut off."""
+        return f"delivered:{question_id}" in self._records
 
-    def id_of(self, agent: str, call_id: str, text: str) -> str:
-        """The id of a question that a tool call of `agent` asks: the same each time that the call is made."""
+    def question_id(self, agent: str, call_id: str, text: str) -> str:
+        """Return the id of a question that a tool call of `agent` asks: the same each time that the call is made."""
         return self._key("question", agent, call_id, [text]).removeprefix("question:")[:12]
 
     def _key(self, kind: str, agent: str, call_id: str, of: Sequence[str]) -> str:
-        """A name for this call, the next one of its kind. What is asked for several times is told apart by number."""
+        """Return a name for this call, the next one of its kind. Repetitions are numbered."""
         number, call = 0, [self._epoch, current_path(), agent, call_id, *of]
         while (key := f"{kind}:{_digest(json.dumps([*call, number]))}") in self._taken:
             number += 1
@@ -320,12 +316,8 @@ class Journal:
         return key
 
 
-journal: ContextVar[Journal | None] = ContextVar("upcall_journal", default=None)
-"""The driver sets it before it runs a team, and the team's tasks inherit it; a plain AutoGen script has none."""
-
-
 def find_unfinished(records: Mapping[str, str]) -> dict[str, ToolRecord]:
-    """The tool calls that were begun and have no outcome, by their keys: they are made again, or are in doubt.
+    """Find the tool calls that were started and have no outcome, by their keys: they are repeated, or are in doubt.
 
     Raises:
         SchemaMismatch: a record was written by another version of upcall.
@@ -335,30 +327,19 @@ def find_unfinished(records: Mapping[str, str]) -> dict[str, ToolRecord]:
 
 
 def find_in_doubt(records: Mapping[str, str]) -> dict[str, ToolRecord]:
-    """The tool calls that were begun and whose outcome nobody knows, by their keys."""
+    """Find the tool calls that were started and whose outcome nobody knows, by their keys."""
     return {key: record for key, record in find_unfinished(records).items() if record.in_doubt}
 
 
-async def discard_last_reply(agent: str) -> None:
-    """Forget the last reply to `agent`, which could not be used."""
-    if (kept := journal.get()) is not None:
-        await kept.discard_last_reply(agent)
-
-
-def id_for_question(agent: str, call_id: str, text: str) -> dict[str, str]:
-    """The field ``id`` of a question that a tool call asks; nothing without a journal."""
-    kept = journal.get()
-    return {"id": kept.id_of(agent, call_id, text)} if kept is not None else {}
-
-
-# -- what a tool says and is told -------------------------------------------------------------------------------------
+# -- what a tool declares and can read --------------------------------------------------------------------------------
 
 
 def idempotent(tool: ToolT) -> ToolT:
-    """Declare that calls of a tool (a function, an AutoGen tool or a whole workbench) may be made again.
+    """Declare that calls of a tool (a function, an AutoGen tool or a whole workbench) may be repeated.
 
-    Where a process is killed in the middle of a call, nobody knows whether it took effect. Such a call is made again
-    when the run is resumed; any other is put to the human. Gives the same object back; it can be used as a decorator.
+    Where a process is killed in the middle of a call, nobody knows whether it took effect. An idempotent call is
+    repeated when the run is resumed; for any other the human is asked. Returns the same object; it can be used as a
+    decorator.
     """
     setattr(tool, _IDEMPOTENT, True)
     return tool
@@ -369,53 +350,77 @@ def is_idempotent(*tools: object) -> bool:
     return any(getattr(tool, _IDEMPOTENT, False) is True for tool in tools)
 
 
-_idempotency_key: ContextVar[str | None] = ContextVar("upcall_idempotency_key", default=None)
+@dataclass(frozen=True)
+class _ToolCall:
+    """The tool call that is being made.
+
+    ``start_by`` is the moment, by `time.monotonic`, after which a function that has not started may be another
+    worker's to run.
+    """
+
+    idempotency_key: str
+    repeated: bool = False
+    start_by: float | None = None
+
+
+_call: ContextVar[_ToolCall] = ContextVar("upcall_tool_call")
+
+
+def _current_call() -> _ToolCall:
+    return _call.get()
+
+
+@contextmanager
+def _enter_call(call: _ToolCall) -> Iterator[None]:
+    token = _call.set(call)
+    try:
+        yield
+    finally:
+        _call.reset(token)
 
 
 def idempotency_key() -> str:
-    """In a tool that `Upcall` runs: a name for the present call, the same however often it is made again.
+    """Return, in a tool that `Upcall` runs, a name for the present call that stays the same when it is repeated.
 
     Its form is ``run/path/calls``, for services that do a thing once for each key.
 
     Raises:
         LookupError: no tool call of a run is being made.
     """
-    if (key := _idempotency_key.get()) is None:
+    call = _call.get(None)
+    if call is None:
         raise LookupError("There is no idempotency key here: it is for a tool while upcall.Upcall runs it.")
-    return key
-
-
-_begin_by: ContextVar[float | None] = ContextVar("upcall_begin_by", default=None)
-"""The moment, by `time.monotonic`, after which a tool's function that has not begun may be another worker's to run."""
-
-
-class StartedLate(BaseException):
-    """A tool's function got its thread late, since all were taken or the process stood still, and did not run. No
-    handler of a tool's errors takes it for one."""
-
-
-def check_start_time() -> None:
-    """To be called in the thread of a tool's function right before it runs.
-
-    Raises:
-        BegunLate: it must not run before the journal has looked whether the run is still this worker's.
-    """
-    by = _begin_by.get()
-    if by is not None and time.monotonic() > by:
-        raise StartedLate
-
-
-_made_again: ContextVar[bool] = ContextVar("upcall_made_again", default=False)
+    return call.idempotency_key
 
 
 def is_repeated_call() -> bool:
-    """In a tool that `Upcall` runs: whether the present call was begun before and cut off, so that some of it, or all,
-    may be done already."""
-    return _made_again.get()
+    """Whether the present call of a tool that `Upcall` runs was started before and cut off: some of it may be done."""
+    call = _call.get(None)
+    return call is not None and call.repeated
+
+
+class StartedLate(BaseException):
+    """A tool's function got its thread late, since all were taken or the process stood still, and did not run.
+
+    No handler of a tool's errors catches it.
+    """
+
+
+def check_start_time() -> None:
+    """Check the time, in the thread of a tool's function, right before it runs.
+
+    Raises:
+        StartedLate: it must not run before the journal has checked that the run is still this worker's.
+    """
+    call = _call.get(None)
+    if call is not None and call.start_by is not None and time.monotonic() > call.start_by:
+        raise StartedLate
 
 
 def _sendable_outcome(outcome: ToolOutcome) -> ToolOutcome:
-    return outcome.model_copy(update={"content": _cleaned(outcome.content), "asked": _cleaned(outcome.asked)})
+    return outcome.model_copy(
+        update={"content": _sendable_value(outcome.content), "asked": _sendable_value(outcome.asked)}
+    )
 
 
 def _sendable_reply(reply: CreateResult) -> CreateResult:
@@ -425,13 +430,13 @@ def _sendable_reply(reply: CreateResult) -> CreateResult:
     return reply.model_copy(update={"content": calls})
 
 
-def _cleaned(value: Any) -> Any:
-    """A JSON value whose texts can be written and sent: a file name may be no UTF-8."""
+def _sendable_value(value: Any) -> Any:
+    """Make the texts of a JSON value ones that can be written and sent: a file name may be no UTF-8."""
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, Mapping):
-        return {_cleaned(name): _cleaned(each) for name, each in value.items()}
-    return [_cleaned(each) for each in value] if isinstance(value, list) else value
+        return {_sendable_value(name): _sendable_value(each) for name, each in value.items()}
+    return [_sendable_value(each) for each in value] if isinstance(value, list) else value
 
 
 def _digest(text: str) -> str:

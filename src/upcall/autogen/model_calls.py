@@ -19,8 +19,8 @@ from pydantic import BaseModel
 
 from upcall.autogen import tracing
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
-from upcall.autogen.journal import journal
 from upcall.autogen.model_errors import CutShort, explain_call
+from upcall.autogen.scope import current_scope
 from upcall.errors import UpcallError
 from upcall.questions.question import replace_surrogates
 
@@ -54,8 +54,10 @@ async def call_model(
                 fetched = _streamed(client, sent, options, emit) if stream else client.create(sent, **options)
                 return _sendable(await tracing.model_call(agent, client, fetched))
 
-        kept = journal.get()
-        return await (kept.reply(agent, sent, _form(tools, json_output), fetch) if kept else fetch())
+        journal = current_scope().journal
+        if journal is None:
+            return await fetch()
+        return await journal.replay_or_request(agent, sent, _form(tools, json_output), fetch)
 
     async def told(emit: Emit[str | CreateResult]) -> None:
         emit(await cancellable(ask(emit), cancellation_token))

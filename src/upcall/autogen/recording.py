@@ -24,7 +24,7 @@ from autogen_core.tools import BaseTool, StreamTool, TextResultContent, ToolResu
 from pydantic import BaseModel
 
 from upcall.autogen import tracing
-from upcall.autogen.concurrency import Emit, cancellable, merge_streams, stopping
+from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.internals import (
     Wrappers,
     agent_of,
@@ -37,7 +37,8 @@ from upcall.autogen.internals import (
     wrap_manager,
     wrap_parts,
 )
-from upcall.autogen.journal import Journal, check_start_time, is_idempotent, journal
+from upcall.autogen.journal import Journal, check_start_time, is_idempotent
+from upcall.autogen.scope import current_scope
 from upcall.runs.journal_records import ToolOutcome
 
 T = TypeVar("T")
@@ -95,31 +96,31 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
     async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
         """As the client's; from the journal where it has the reply."""
         _refuse_cancelled(options)
-        kept = journal.get()
-        if kept is None:
+        journal = current_scope().journal
+        if journal is None:
             return await self.inner.create(messages, **options)
         form, token = _form(options), options.get("cancellation_token")
 
         def fetch() -> Awaitable[CreateResult]:
             return tracing.model_call(self._agent, self.inner, self.inner.create(messages, **options))
 
-        return await _until(token, kept.reply(self._agent, messages, form, fetch))
+        return await _until(token, journal.replay_or_request(self._agent, messages, form, fetch))
 
     async def create_stream(
         self, messages: Sequence[LLMMessage], **options: Any
     ) -> AsyncGenerator[str | CreateResult, None]:
         """As the client's. A reply counts when it is complete; one from the journal comes without its pieces."""
         _refuse_cancelled(options)
-        kept = journal.get()
-        if kept is None:
+        journal = current_scope().journal
+        if journal is None:
             async for item in self.inner.create_stream(messages, **options):
                 yield item
         else:
-            async for item in self._recorded_stream(kept, messages, options):
+            async for item in self._recorded_stream(journal, messages, options):
                 yield item
 
     def _recorded_stream(
-        self, kept: Journal, messages: Sequence[LLMMessage], options: dict[str, Any]
+        self, journal: Journal, messages: Sequence[LLMMessage], options: dict[str, Any]
     ) -> AsyncGenerator[str | CreateResult, None]:
         async def work(emit: Emit[str | CreateResult]) -> None:
             async def fetch() -> CreateResult:
@@ -133,7 +134,7 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
 
             try:
                 called = partial(tracing.model_call, self._agent, self.inner)
-                reply = kept.reply(self._agent, messages, _form(options), lambda: called(fetch()))
+                reply = journal.replay_or_request(self._agent, messages, _form(options), lambda: called(fetch()))
                 emit(await _until(options.get("cancellation_token"), reply))
             except _Unfinished as unfinished:
                 if unfinished.reply is not None:
@@ -189,8 +190,8 @@ def _ended_by(token: CancellationToken | None) -> Iterator[None]:
 
 
 async def _until(token: CancellationToken | None, work: Coroutine[Any, Any, T]) -> T:
-    """What `work` gives, ended by its token, or by that of the stretch where it was given none."""
-    token = token or stopping.get()
+    """What `work` gives, ended by its token, or by that of the segment where it was given none."""
+    token = token or current_scope().token
     return await work if token is None else await cancellable(work, token)
 
 
@@ -243,13 +244,13 @@ class JournaledTool(BaseTool[BaseModel, Any]):
         run: Callable[[], Awaitable[ToolOutcome]],
     ) -> Any:
         """What `run` comes to, from the journal where it was called already."""
-        kept = journal.get()
+        journal = current_scope().journal
         declared = is_idempotent(self.inner, function_of(self.inner))
         with _ended_by(token):
-            if kept is None:
+            if journal is None:
                 outcome = await run()
             else:
-                called = kept.outcome(self._agent, call_id or "", self.name, args, run, idempotent=declared)
+                called = journal.replay_or_run(self._agent, call_id or "", self.name, args, run, idempotent=declared)
                 outcome = await _until(token, called)
         if outcome.is_error:
             raise RuntimeError(outcome.content)
@@ -284,7 +285,7 @@ class JournaledStreamTool(JournaledTool, StreamTool):
     ) -> AsyncGenerator[Any, None]:
         """As the tool's, its result last; that alone where it was called already."""
         inner: Any = self.inner
-        if journal.get() is None:
+        if current_scope().journal is None:
             async for item in inner.run_json_stream(args, cancellation_token, call_id=call_id):
                 yield item
             return
@@ -327,13 +328,15 @@ class JournaledWorkbench(_Service[Workbench], Workbench):
             made = await self.inner.call_tool(name, arguments, cancellation_token, call_id)
             return ToolOutcome(content=made.model_dump(mode="json"))
 
-        kept = journal.get()
+        journal = current_scope().journal
         declared = is_idempotent(self.inner)
         try:
             with _ended_by(cancellation_token):
-                if kept is None:
+                if journal is None:
                     return await self.inner.call_tool(name, arguments, cancellation_token, call_id)
-                called = kept.outcome(self._agent, call_id or "", name, arguments or {}, run, idempotent=declared)
+                called = journal.replay_or_run(
+                    self._agent, call_id or "", name, arguments or {}, run, idempotent=declared
+                )
                 outcome = await _until(cancellation_token, called)
         except _Cancelled as cancelled:
             return ToolResult(name=name, result=[TextResultContent(content=str(cancelled))], is_error=True)
@@ -369,12 +372,12 @@ class JournaledExecutor(_Service[CodeExecutor], CodeExecutor):
             made.append(result)
             return ToolOutcome(content={"output": result.output, "exit_code": result.exit_code})
 
-        kept = journal.get()
-        if kept is None:
+        journal = current_scope().journal
+        if journal is None:
             return await self.inner.execute_code_blocks(code_blocks, cancellation_token)
         blocks = {"code": json.dumps([asdict(block) for block in code_blocks])}
         declared = is_idempotent(self.inner)
-        called = kept.outcome(self._agent, "", EXECUTE_CODE, blocks, run, idempotent=declared)
+        called = journal.replay_or_run(self._agent, "", EXECUTE_CODE, blocks, run, idempotent=declared)
         outcome = await _until(cancellation_token, called)
         if made:
             return made[0]

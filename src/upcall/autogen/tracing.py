@@ -18,6 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
@@ -25,8 +26,8 @@ from weakref import WeakKeyDictionary
 from autogen_core.models import ChatCompletionClient, CreateResult
 
 from upcall.autogen.call_path import current_path
+from upcall.autogen.scope import current_scope, enter_scope
 from upcall.errors import ConfigurationError
-from upcall.runs.call_timings import timings
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
@@ -59,8 +60,6 @@ SECONDS_TO_SEND = 2.0
 a command that somebody has typed."""
 
 _TIMEOUTS = ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
-
-_tracer: ContextVar[Tracer | None] = ContextVar("upcall_tracer", default=None)
 
 _unseen: ContextVar[bool] = ContextVar("upcall_unseen", default=False)
 
@@ -140,28 +139,25 @@ def workflow(run_id: str, team: str, inputs: Mapping[str, Any]) -> Iterator[Mapp
         "gen_ai.workflow.name": team,
         "gen_ai.conversation.id": run_id,
     }
-    token = _tracer.set(tracer)
-    try:
-        with (
-            tracer.start_as_current_span(
-                f"invoke_workflow {team}",
-                context,
-                attributes=attributes,
-                links=links,
-                record_exception=False,
-                set_status_on_exception=False,
-            ) as span,
-            _failures(span),
-        ):
-            yield {} if TRACEPARENT in inputs else _present()
-    finally:
-        _tracer.reset(token)
+    with (
+        enter_scope(replace(current_scope(), tracer=tracer)),
+        tracer.start_as_current_span(
+            f"invoke_workflow {team}",
+            context,
+            attributes=attributes,
+            links=links,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span,
+        _failures(span),
+    ):
+        yield {} if TRACEPARENT in inputs else _present()
 
 
 @contextmanager
 def agent(name: str) -> Iterator[None]:
     """An agent's turn, as far as it goes in this stretch."""
-    if (tracer := _tracer.get()) is None:
+    if (tracer := current_scope().tracer) is None:
         yield
         return
     with _span(tracer, "invoke_agent", name, {"gen_ai.agent.name": name}):
@@ -170,8 +166,9 @@ def agent(name: str) -> Iterator[None]:
 
 async def model_call(name: str, client: ChatCompletionClient, work: Awaitable[CreateResult]) -> CreateResult:
     """What a call of a model by the agent `name` gives."""
-    tracer, kept = _tracer.get(), timings.get()
-    if tracer is None and kept is None:
+    scope = current_scope()
+    tracer, timings = scope.tracer, scope.timings
+    if tracer is None and timings is None:
         return await work
     began, failed = time.monotonic(), True
     try:
@@ -179,14 +176,15 @@ async def model_call(name: str, client: ChatCompletionClient, work: Awaitable[Cr
         failed = False
         return reply
     finally:
-        if kept is not None:
-            kept.note(_path(name), began, failed=failed)
+        if timings is not None:
+            timings.note(_path(name), began, failed=failed)
 
 
 async def tool_call(name: str, tool: str, call_id: str, run: Callable[[], Awaitable[OutcomeT]]) -> OutcomeT:
     """What a call of a tool by the agent `name` comes to."""
-    tracer, kept = _tracer.get(), timings.get()
-    if tracer is None and kept is None:
+    scope = current_scope()
+    tracer, timings = scope.tracer, scope.timings
+    if tracer is None and timings is None:
         return await run()
     began, failed = time.monotonic(), True
     try:
@@ -194,8 +192,8 @@ async def tool_call(name: str, tool: str, call_id: str, run: Callable[[], Awaita
         failed = outcome.is_error
         return outcome
     finally:
-        if kept is not None:
-            kept.note(_path(name), began, tool, failed=failed)
+        if timings is not None:
+            timings.note(_path(name), began, tool, failed=failed)
 
 
 async def _chat(tracer: Tracer, name: str, client: ChatCompletionClient, work: Awaitable[CreateResult]) -> CreateResult:
@@ -282,7 +280,7 @@ def unseen(build: Callable[P, T]) -> Callable[P, T]:
 def _in_place_of_autogens(operation: str, name: str) -> Iterator[bool]:
     """What is made where AutoGen would make a span of its own: an agent's turn has ours; a tool's call has none, since
     `tool_call` has made it. False where the run is not traced."""
-    if _tracer.get() is None:
+    if current_scope().tracer is None:
         yield _unseen.get()
     elif operation == "invoke_agent":
         with agent(name):

@@ -23,11 +23,11 @@ from autogen_core import CancellationToken
 from upcall import progress
 from upcall.agents.tool_loop.ask_user import ASK_USER
 from upcall.autogen import tracing
-from upcall.autogen.answer_queue import AnswerQueue, answer_queue
-from upcall.autogen.concurrency import interruptions, run_to_completion, stopping
+from upcall.autogen.answer_queue import AnswerQueue
+from upcall.autogen.concurrency import run_to_completion
 from upcall.autogen.group_chats import PendingQuestions, list_speakers
 from upcall.autogen.internals import without_tracebacks_of
-from upcall.autogen.journal import Journal, journal
+from upcall.autogen.journal import Journal
 from upcall.autogen.messages import (
     ANSWERS,
     CLARIFIER_LOG,
@@ -46,14 +46,14 @@ from upcall.autogen.messages import (
     message_answers,
     message_questions,
 )
+from upcall.autogen.scope import ProgressListener, RunScope, enter_scope
 from upcall.errors import ModelError, StoredStateError, StoreUnavailable, UpcallError, first_line
 from upcall.policy.deadlines import attach_deadline, set_deadlines
-from upcall.policy.resolver import AnswerResolver, answer_duplicates, current_resolver
+from upcall.policy.resolver import AnswerResolver, answer_duplicates
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
-from upcall.runs.call_timings import TIMED, Timings, timings
+from upcall.runs.call_timings import TIMED, Timings
 from upcall.runs.checkpoint import Checkpoint
-from upcall.runs.file_changes import change_log
 from upcall.runs.outputs import Classification
 from upcall.runs.plan import ReviewedPlan
 from upcall.runs.run import Run, RunStatus, add_usage, record_act
@@ -360,14 +360,20 @@ class RunSegment:
                 await self._store.release(self._stored)
 
     async def _run_team(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
-        interruptions.set(self._interruptions)
-        current_resolver.set(self._ladder)
-        answer_queue.set(self._mailbox)
-        journal.set(self._journal)
-        change_log.set(StoredChanges(self._store, self._stored.run.id))
-        stopping.set(self._token)
-        progress.listener.set(_told_to(queue))
-        timings.set(self._timings)
+        scope = RunScope(
+            journal=self._journal,
+            resolver=self._ladder,
+            answers=self._mailbox,
+            changes=StoredChanges(self._store, self._stored.run.id),
+            token=self._token,
+            progress=_told_to(queue),
+            timings=self._timings,
+            interruptions=self._interruptions,
+        )
+        with enter_scope(scope):
+            await self._run_in_scope(team, queue)
+
+    async def _run_in_scope(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
         self._speakers = list_speakers(team)
         if not self._traced:
             await self._take_turns(team, queue)
@@ -450,7 +456,7 @@ async def _all_there(queue: asyncio.Queue[T]) -> list[T]:
     return items
 
 
-def _told_to(queue: asyncio.Queue[Event | None]) -> progress.Listener:
+def _told_to(queue: asyncio.Queue[Event | None]) -> ProgressListener:
     """What puts progress among the events, also from a thread: in this loop, as long as there is one."""
     loop = asyncio.get_running_loop()
 

@@ -8,13 +8,13 @@ answer from a rung says who gave it and why. A risk confirmation takes the human
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from autogen_core.models import RequestUsage
 
 from upcall.autogen.call_path import current_path, nested_call
+from upcall.autogen.scope import current_scope
 from upcall.errors import AnswerRefused, ConfigurationError
 from upcall.policy.facts import Fact
 from upcall.policy.routing import AssignRule, find_assignee
@@ -229,14 +229,10 @@ def answer_duplicates(answers: Sequence[Answer], open_questions: Sequence[Questi
 
 # -- where agents consult it ------------------------------------------------------------------------------------------
 
-current_resolver: ContextVar[AnswerResolver | None] = ContextVar("upcall_ladder", default=None)
-"""The ladder of the run. The driver sets it before it runs a team, and the team's tasks inherit it; in a plain AutoGen
-script there is none, and every question goes to the human."""
-
 
 async def resolve_question(question: Question) -> Answer | None:
     """The answer of a rung to a question that the present agent asks; None where it goes up."""
-    ladder = current_resolver.get()
+    ladder = current_scope().resolver
     if ladder is None:
         return None
     raised = _raised(question)
@@ -246,19 +242,19 @@ async def resolve_question(question: Question) -> Answer | None:
 
 def list_answered() -> Sequence[Answered]:
     """The questions of the run and their answers; none in a plain AutoGen script."""
-    ladder = current_resolver.get()
+    ladder = current_scope().resolver
     return ladder.answered if ladder is not None else ()
 
 
 def is_assigned(question: Question) -> bool:
     """Whether a question that the present agent hears of is for somebody in particular."""
-    ladder = current_resolver.get()
+    ladder = current_scope().resolver
     return ladder is not None and ladder.assigned([_raised(question)])[0].assignee is not None
 
 
 def record_parent_answer(question: Question, answer: Answer) -> None:
     """Record what the present agent answered to a nested agent's question."""
-    if (ladder := current_resolver.get()) is not None:
+    if (ladder := current_scope().resolver) is not None:
         ladder.note(_raised(question), answer)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -95,7 +94,3 @@ def _read(text: str, path: str, start: datetime) -> TimedCall:
 
 def _ms(seconds: float) -> int:
     return max(0, round(seconds * 1000))
-
-
-timings: ContextVar[Timings | None] = ContextVar("upcall_timings", default=None)
-"""The driver sets it before it runs a team, and the team's tasks inherit it."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from contextvars import ContextVar
 from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -107,10 +106,6 @@ class MemoryChanges:
     async def content(self, digest: str) -> bytes:
         """See `ChangeLog`."""
         return self._contents[digest]
-
-
-change_log: ContextVar[ChangeLog | None] = ContextVar("upcall_changes", default=None)
-"""The driver sets it before it runs a team, and the team's tasks inherit it; a plain AutoGen script has none."""
 
 
 def list_standing(changes: Iterable[Change]) -> list[Change]:

@@ -21,13 +21,13 @@ from pydantic import BaseModel
 
 from upcall.autogen.concurrency import Locks, run_to_completion
 from upcall.autogen.journal import idempotency_key, is_repeated_call
+from upcall.autogen.scope import current_scope
 from upcall.autogen.workbenches import MAX_READ_CHARS, FileWorkbench, tool_result, tool_schema
 from upcall.runs.file_changes import (
     Change,
     ChangeLog,
     FileChange,
     MemoryChanges,
-    change_log,
     count_lines,
     list_standing,
     make_diff,
@@ -247,7 +247,7 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
     @property
     def changes(self) -> ChangeLog:
         """Where changes are kept: in the run's log, or in this object where no driver runs the team."""
-        return change_log.get() or self._own
+        return current_scope().changes or self._own
 
     def _root(self) -> Folder:
         return Folder(self.folder)

@@ -21,7 +21,7 @@ from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
 
-from upcall import progress
+from upcall.autogen.scope import report_progress
 from upcall.research.sources.base import SourceUnavailable
 from upcall.research.sources.isolated import SECONDS_A_FILE, IsolatedReader
 from upcall.research.sources.passages import TextPart, parts_of
@@ -173,11 +173,11 @@ class DocumentIndex:
                     _store(db, batch)
                     batch, chars, written = [], 0, now
                 if now - told > SECONDS_BETWEEN_REPORTS:
-                    progress.report("files indexed", number, len(files))
+                    report_progress("files indexed", number, len(files))
                     told = now
             _store(db, batch)
         if read:
-            progress.report("files indexed", done, len(files))
+            report_progress("files indexed", done, len(files))
         return read
 
     def _try_again(self, db: sqlite3.Connection) -> None:

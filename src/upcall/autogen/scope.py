@@ -1,0 +1,119 @@
+"""What a team at work knows of its run: one frozen value in one context variable, which the team's tasks inherit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from upcall.progress import Progress
+
+if TYPE_CHECKING:
+    from autogen_core import CancellationToken
+    from opentelemetry.trace import Tracer
+
+    from upcall.autogen.answer_queue import AnswerQueue
+    from upcall.autogen.journal import Journal
+    from upcall.questions.answer import Answer
+    from upcall.questions.question import Question
+    from upcall.runs.call_timings import Timings
+    from upcall.runs.file_changes import ChangeLog
+
+ProgressListener: TypeAlias = "Callable[[Progress], None]"
+"""Receives progress, from worker threads too; it must not raise."""
+
+
+class QuestionResolver(Protocol):
+    """What agents consult before a question goes to the human: `upcall.policy.resolver.AnswerResolver`."""
+
+    @property
+    def answered(self) -> Sequence[tuple[Question, Answer]]:
+        """The questions of the run and their answers, oldest first."""
+
+    async def answer_to(self, question: Question) -> Answer | None:
+        """Answer a question without the human, where that is possible."""
+
+    def assigned(self, questions: Sequence[Question]) -> Sequence[Question]:
+        """Name the assignees of questions."""
+
+    def note(self, question: Question, answer: Answer) -> Answer:
+        """Record an answer that an agent gave to a question."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunScope:
+    """The services of the run that a team works for; a plain AutoGen script has none of them.
+
+    Attributes:
+        journal: what was done since the last checkpoint.
+        resolver: answers questions before the human is asked.
+        answers: the answers that come while the team works. Without it, answers come when the team has stopped.
+        changes: where changes of files are recorded.
+        token: ends the present segment. AutoGen gives some of its model calls none, as that with which a
+            `CodeExecutorAgent` reflects on its results (autogen-agentchat 0.7.5).
+        progress: receives the progress of long work.
+        timings: when calls were made, for a timeline.
+        tracer: makes the spans of a traced run.
+        interruptions: where a turn that is cut off leaves its cause. AutoGen's group chat turns any exception into a
+            `RuntimeError` of text (autogen-agentchat 0.7.5). An entry also says that the state of the team is whole.
+    """
+
+    journal: Journal | None = None
+    resolver: QuestionResolver | None = None
+    answers: AnswerQueue | None = None
+    changes: ChangeLog | None = None
+    token: CancellationToken | None = None
+    progress: ProgressListener | None = None
+    timings: Timings | None = None
+    tracer: Tracer | None = None
+    interruptions: list[BaseException] | None = None
+
+
+_scope: ContextVar[RunScope] = ContextVar("upcall_scope")
+
+_NO_RUN = RunScope()
+
+
+def current_scope() -> RunScope:
+    """Return the scope of the run that the present task works for; an empty one outside of runs."""
+    return _scope.get(_NO_RUN)
+
+
+@contextmanager
+def enter_scope(scope: RunScope) -> Iterator[None]:
+    """Make `scope` the current one inside, and in the tasks that are started there."""
+    token = _scope.set(scope)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # An async generator that is left behind is closed in another context.
+            _scope.reset(token)
+
+
+def note_interruption(error: BaseException) -> None:
+    """Leave the cause that cuts off a turn where the driver finds it."""
+    causes = current_scope().interruptions
+    if causes is not None:
+        causes.append(error)
+
+
+def report_progress(what: str, done: int, total: int | None = None) -> None:
+    """Report how far a piece of long work has come; nothing happens where nobody listens."""
+    listener = current_scope().progress
+    if listener is not None:
+        listener(Progress(what, done, total))
+
+
+async def discard_last_reply(agent: str) -> None:
+    """Discard the last recorded reply to `agent`, which could not be used."""
+    journal = current_scope().journal
+    if journal is not None:
+        await journal.discard_last_reply(agent)
+
+
+def id_for_question(agent: str, call_id: str, text: str) -> dict[str, str]:
+    """Return the field ``id`` of a question that a tool call asks; nothing without a journal."""
+    journal = current_scope().journal
+    return {"id": journal.question_id(agent, call_id, text)} if journal is not None else {}
