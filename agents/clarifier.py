@@ -24,21 +24,21 @@ from upcall.agents.structured.agent import (
     Wait,
     example_turns,
 )
-from upcall.agents.structured.merging import cut, holds_most_of, merge_messages
+from upcall.agents.structured.merging import holds_most_of, merge_messages
 from upcall.agents.structured.parse_output import UnreadableReply
 from upcall.agents.tool_loop.turn import Turn
 from upcall.agents.toolset import Tool, Toolset
 from upcall.autogen.concurrency import cancellable, merge_streams
 from upcall.autogen.messages import CLARIFIER_LOG
-from upcall.errors import shorten
 from upcall.prompts import ClarifierContext, ToolInfo
 from upcall.prompts.contexts import Document, JsonReminderContext, SearchFirstContext
 from upcall.prompts.examples import EXAMPLES
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import parse_answer
-from upcall.questions.question import Question, replace_surrogates
+from upcall.questions.question import Question
 from upcall.questions.reply_intents import ends_clarification, unwrap_reply
 from upcall.runs.outputs import ClarificationResponse, KnownFrom, Weight
+from upcall.text import replace_surrogates, shorten, shorten_middle
 
 MAX_TOOL_ROUNDS = 5
 """Batches of tool calls in one turn; after them the model has to answer with what it found."""
@@ -209,7 +209,9 @@ class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]
             entry.answer = _as_typed(entry.question, entry.answer)
             said = entry.answer.as_text()
             state.clarifier_log += f"Question: {entry.question.question}\nAnswer: {said}\n"
-            state.context.add(UserMessage(content=cut(said, self._max_context_chars), source=self.user_proxy))
+            state.context.add(
+                UserMessage(content=shorten_middle(said, self._max_context_chars), source=self.user_proxy)
+            )
             state.iteration += 1
 
     def _complete(self) -> bool:
@@ -289,7 +291,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]
             return
         room = self._max_context_chars // max(len(context.frames), 1)
         for result in context.results():
-            result.content = cut(result.content, room)
+            result.content = shorten_middle(result.content, room)
         yield ToolCallExecutionEvent(source=self.name, content=context.results())
         context.close_batch(self.name)
         context.rounds += 1

@@ -23,11 +23,11 @@ from upcall.agents.structured.agent import (
     StructuredOptions,
     Thread,
 )
-from upcall.agents.structured.merging import cut
 from upcall.autogen.messages import CLASSIFICATION, ERROR
 from upcall.errors import ModelError, UpcallError
 from upcall.prompts import ClassifierContext, ToolInfo
 from upcall.runs.outputs import Classification, Depth, Intent
+from upcall.text import shorten_middle
 
 _log = logging.getLogger("upcall")
 
@@ -128,7 +128,7 @@ class Classifier(StructuredAgent[Thread], Component[ClassifierConfig]):
         yield self._route(classification, task)
 
     def _prompt(self, task: str) -> list[LLMMessage]:
-        query = cut(task, self._max_context_chars)
+        query = shorten_middle(task, self._max_context_chars)
         context = ClassifierContext(
             query=query,
             current_datetime=identity.now().strftime("%Y-%m-%d %H:%M UTC"),
@@ -192,7 +192,7 @@ def _is_conversation(message: BaseChatMessage, user_proxy: str) -> bool:
 
 
 def _as_context(message: BaseChatMessage, user_proxy: str) -> LLMMessage:
-    text = cut(message.to_model_text(), HISTORY_CHARS)
+    text = shorten_middle(message.to_model_text(), HISTORY_CHARS)
     if message.source in ("user", user_proxy):
         return UserMessage(content=text, source=message.source)
     return AssistantMessage(content=text, source=message.source)

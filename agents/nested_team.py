@@ -30,8 +30,9 @@ from upcall.autogen.messages import (
     question_message,
 )
 from upcall.autogen.scope import current_scope, enter_scope
-from upcall.errors import AgentFailed, SchemaMismatch, UpcallError, first_line
+from upcall.errors import AgentFailed, SchemaMismatch, UpcallError
 from upcall.questions.question import Question
+from upcall.text import first_line
 
 
 class TeamTurn(AgentState):

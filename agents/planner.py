@@ -21,7 +21,7 @@ from upcall.agents.structured.agent import (
     StructuredOptions,
     Thread,
 )
-from upcall.agents.structured.merging import cut, merge_messages
+from upcall.agents.structured.merging import merge_messages
 from upcall.agents.structured.parse_output import UnreadableReply, parse_reply
 from upcall.autogen.messages import PLAN
 from upcall.errors import ModelError
@@ -32,6 +32,7 @@ from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Opt
 from upcall.questions.reply_intents import Verdict, read_verdict, unwrap_reply
 from upcall.runs.outputs import AmbiguityCheck
 from upcall.runs.plan import EDITS_HINT, EditRefused, Plan, PlanDraft, PlanStatus, PlanStep, ReviewedPlan, edited
+from upcall.text import CONTROLS, first_line, shorten, shorten_middle
 
 FALLBACK_SECTIONS = ("Background", "Main points", "Comparison", "Open points", "Conclusion")
 """The sections of the plan that stands in where the model's cannot be read (S0-62)."""
@@ -47,7 +48,7 @@ MAX_PLAN_CHARS = MAX_QUESTION_CHARS - 1_000
 
 UNREADABLE = "What you said could not be worked in: the model's new plan cannot be read. This is the plan as it was."
 
-MAX_CHANGES, MAX_CHANGE_CHARS = 4, 100
+MAX_CHANGES, MAX_CHANGE_CHARS, MAX_TITLE_CHARS = 4, 100, 79
 """How much of what was mended in a plan the review shows above it: room for the plan has to be left."""
 
 AtLimit = Literal["approve", "reject", "pause"]
@@ -255,7 +256,8 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
                 return self._short_enough(plan), changes
             outline = Plan(title=draft.title, sections=draft.sections)
             return self._short_enough(outline), ["its steps are too long to be shown and were left out"]
-        return Plan(title=_first_line(self.task()), sections=FALLBACK_SECTIONS), ()
+        title = shorten(first_line(CONTROLS.sub("", self.task())) or "Plan", MAX_TITLE_CHARS)
+        return Plan(title=title, sections=FALLBACK_SECTIONS), ()
 
     def _made(self, plan: Plan | None, changes: Sequence[str]) -> Step:
         """What becomes of the plan; without one, of the one before."""
@@ -415,20 +417,22 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
         room = self._max_context_chars // max(len(before), 1)
         context = PlanContext(
             clarifier_context=self._request(),
-            feedback_history=tuple(cut(said, room) for said in before),
+            feedback_history=tuple(shorten_middle(said, room) for said in before),
             available_handlers=self._handlers,
             available_tools=self._tools,
         )
         messages = self._messages(context, Plan)
         if plan is not None:
-            feedback = self._prompts.render(FeedbackContext(feedback=cut(self._said(), self._max_context_chars)))
+            feedback = self._prompts.render(
+                FeedbackContext(feedback=shorten_middle(self._said(), self._max_context_chars))
+            )
             messages.append(AssistantMessage(content=plan.plan.model_dump_json(), source=self.name))
             messages.append(UserMessage(content=feedback, source=self.user_proxy))
         return messages
 
     def _messages(self, context: Context, kind: type[BaseModel]) -> list[LLMMessage]:
         system = SystemMessage(content=self._system_text(context, kind))
-        return [system, UserMessage(content=cut(self.task(), self._max_context_chars), source="user")]
+        return [system, UserMessage(content=shorten_middle(self.task(), self._max_context_chars), source="user")]
 
     # -- component ----------------------------------------------------------------------------------------------------
 
@@ -468,12 +472,6 @@ def _joined(remark: str | None, said: str) -> str:
 
 def _mended_note(changes: Sequence[str]) -> str:
     """What was mended in the plan, as the review shows it above the plan."""
-    shown = [f"- {each if len(each) <= MAX_CHANGE_CHARS else each[:MAX_CHANGE_CHARS] + '…'}" for each in changes]
+    shown = [f"- {shorten(each, MAX_CHANGE_CHARS)}" for each in changes]
     more = [f"- and {len(changes) - MAX_CHANGES} more"] if len(changes) > MAX_CHANGES else []
     return "\n".join(["The model's plan had mistakes:", *shown[:MAX_CHANGES], *more]) if changes else ""
-
-
-def _first_line(text: str, limit: int = 80) -> str:
-    visible = "".join(char for char in text if char.isprintable() or char == "\n").strip()
-    line = visible.splitlines()[0] if visible else "Plan"
-    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -37,7 +37,6 @@ from autogen_core.tools import ToolSchema
 from pydantic import BaseModel, Field
 
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
-from upcall.agents.structured.merging import cut
 from upcall.agents.structured.parse_output import UnreadableReply, construct_unchecked, parse_reply, schema_text
 from upcall.autogen.concurrency import cancellable
 from upcall.autogen.messages import (
@@ -59,6 +58,7 @@ from upcall.prompts.examples import CHECKED_EXAMPLES
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.runs.outputs import FoundIn, QuestionCheck
+from upcall.text import shorten, shorten_middle
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -446,7 +446,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT]):
         repaired, self._state.repair = bool(self._state.repair), []
         if repaired:
             return UnreadableReply(problem, text)
-        shown = cut(text, self._max_context_chars)
+        shown = shorten_middle(text, self._max_context_chars)
         said = [AssistantMessage(content=shown, source=self.name)] if text.strip() else []
         asked = UserMessage(content=self._prompts.render(RepairContext(problem)), source="system")
         self._state.repair = [*said, asked]
@@ -492,7 +492,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT]):
 
     def _log_reply(self, text: str) -> None:
         limit = self._log_response_max_chars
-        shown = text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+        shown = shorten(text, limit, f"… ({len(text)} characters)")
         _log.log(logging.INFO if self._verbose else logging.DEBUG, "%s replied: %s", self.name, shown)
 
     # -- component ----------------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ import logging
 import re
 from collections.abc import Sequence
 
+from upcall.text import shorten_middle
+
 _log = logging.getLogger("upcall")
 
 
@@ -14,15 +16,6 @@ SHORTEST = 200
 
 _SHORT, _STEM = 3, 4
 """Words of so few letters say little; so many letters of a longer one tell it from others."""
-
-
-def cut(text: str, limit: int) -> str:
-    """The text, or its beginning and its end with a line between them that says how much is left out there."""
-    if len(text) <= limit:
-        return text
-    room = max(limit - len(_mark(len(text), len(text))), 2)
-    head = room * 2 // 3
-    return f"{text[:head]}{_mark(len(text) - room, len(text))}{text[head - room :]}"
 
 
 def merge_messages(request: str, clarifications: Sequence[str], limit: int) -> str:
@@ -36,7 +29,7 @@ def merge_messages(request: str, clarifications: Sequence[str], limit: int) -> s
     room = limit - min(len(request), limit // 2)
     for older, line in reversed(list(enumerate(clarifications))):
         if len(line) >= room:
-            line = cut(line, max(room // 2 if older else room - 1, SHORTEST))
+            line = shorten_middle(line, max(room // 2 if older else room - 1, SHORTEST))
         if newest and len(line) >= room:
             newest.append(f"[the {older + 1} oldest clarifications are left out here: room is for {limit} characters]")
             _log.warning("%d clarifications are left out of a prompt: it takes %d characters", older + 1, limit)
@@ -44,11 +37,7 @@ def merge_messages(request: str, clarifications: Sequence[str], limit: int) -> s
         newest.append(line)
         room -= len(line) + 1
     used = sum(len(line) + 1 for line in newest)
-    return "\n".join([cut(request, max(limit // 2, limit - used)), *reversed(newest)])
-
-
-def _mark(left_out: int, length: int) -> str:
-    return f"\n[... {left_out} of {length} characters are left out here ...]\n"
+    return "\n".join([shorten_middle(request, max(limit // 2, limit - used)), *reversed(newest)])
 
 
 def holds_most_of(text: str, said: str) -> bool:

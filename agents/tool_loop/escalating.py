@@ -11,11 +11,11 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffM
 from autogen_core import CancellationToken
 from pydantic import BaseModel, ConfigDict, Field
 
-from upcall.agents.structured.merging import cut
 from upcall.agents.structured.parse_output import UnreadableReply, parse_reply
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.autogen.messages import CHECKED, OUTCOME, OUTPUT
 from upcall.research.reports import CheckedReport
+from upcall.text import shorten_middle
 
 FALLS_SHORT = ("unable to find", "need more research", "i don't have enough information")
 """What a report says that did not manage its task, in any case."""
@@ -91,7 +91,10 @@ class EscalatingAgent(PausableAgent):
     def _with_findings(self, content: str) -> str:
         """What it says by itself when it hands a task over, and what its latest calls gave back."""
         made = [call for call in self._state.made(self.name) if call.name not in self._toolset.handoffs]
-        found = [f"{call.name}({dict(call.arguments)}): {cut(call.result, FINDING_CHARS)}" for call in made[-FINDINGS:]]
+        found = [
+            f"{call.name}({dict(call.arguments)}): {shorten_middle(call.result, FINDING_CHARS)}"
+            for call in made[-FINDINGS:]
+        ]
         return "\n".join([content, "What it found:", *found]) if found else content
 
 

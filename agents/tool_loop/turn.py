@@ -18,10 +18,11 @@ from pydantic import BaseModel
 
 from upcall.agents.resumable import AgentState
 from upcall.questions.answer import Answer
-from upcall.questions.question import Question, replace_surrogates
+from upcall.questions.question import Question
 from upcall.questions.tool_context import name_question, redact_secrets
 from upcall.research.reports import MadeCall
 from upcall.runs.run import Usage
+from upcall.text import replace_surrogates
 
 
 class Frame(BaseModel):

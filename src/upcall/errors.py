@@ -5,14 +5,10 @@ Waiting for the human, a spent budget and a refusal by the human are results, no
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from upcall import identity
-
-_KEY = re.compile(r"\bsk-[\w-]+")
-"""What keys of the well-known servers look like: an SDK's exception may repeat one."""
 
 
 class UpcallError(Exception):
@@ -204,20 +200,3 @@ class UserInputRequired(Exception):
         self.context = context
         self.clarification_type = clarification_type
         self.again = again or secret
-
-
-def one_line(text: str, limit: int | None = None) -> str:
-    """The text as one line, cut where it has more than `limit` characters."""
-    line = " ".join(text.split())
-    return line if limit is None else shorten(line, limit)
-
-
-def shorten(text: str, limit: int) -> str:
-    """The text, cut where it has more than `limit` characters."""
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
-
-
-def first_line(error: BaseException | str) -> str:
-    """The error in one line: a group chat's `RuntimeError` holds the name, the text and the whole traceback."""
-    lines = str(error).strip().splitlines()
-    return _KEY.sub("[key]", lines[0]) if lines else type(error).__name__

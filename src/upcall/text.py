@@ -1,50 +1,74 @@
-"""Text of models and users as a terminal shows it: control characters are shown, not sent, and lines are as long as
-asked for."""
+"""Text that others wrote, as a line of ours: flattened, cut, and with its control characters visible."""
 
 from __future__ import annotations
 
-from rich.cells import cell_len, set_cell_size
-from rich.console import Console
-from rich.text import Text
+import re
 
-from upcall.errors import one_line
+QUOTE_MARK = "| "
+"""Begins each line of a command or a diff that a question quotes. Nothing breaks or reflows those lines."""
 
-SHOWN_CHARS = 160
-"""What a line of a listing says of a longer text."""
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters (C0 without tab and newline, C1), line separators, marks that turn the reading direction, and
+halves of surrogate pairs: on a terminal or in a page they hide or repaint what a human is asked to agree to."""
 
-MARK = "| "
-"""Begins each line of a command or a diff that is quoted in a question: those lines are never broken by us."""
-
-
-def escape_controls(text: str) -> str:
-    """The text with its control characters made visible, so that it cannot move the cursor or change the title."""
-    return "".join(
-        char if char == "\n" or char == "\t" or (char.isprintable() and char != "\x7f") else f"\\x{ord(char):02x}"
-        for char in text
-    )
+_KEY = re.compile(r"\bsk-[\w-]+")
+"""What keys of the well-known servers look like: an SDK's exception may repeat one."""
 
 
-def shorten(text: str, limit: int = SHOWN_CHARS) -> str:
-    """The text in one line, cut where it is longer."""
-    return one_line(text, limit)
+def one_line(text: str, limit: int | None = None) -> str:
+    """Join the words of a text into one line, cut after `limit` characters."""
+    line = " ".join(text.split())
+    return line if limit is None else shorten(line, limit)
 
 
-def cut_to_width(text: str, cells: int) -> str:
-    """One line that takes at most so many columns; a wide character takes two."""
-    return text if cell_len(text) <= cells else f"{set_cell_size(text, max(cells - 1, 0)).rstrip()}…"
+def first_line(text: BaseException | str) -> str:
+    """Return the first line of a text or an error, without a key.
+
+    A group chat's `RuntimeError` holds the name, the text and the whole traceback of its cause.
+    """
+    lines = str(text).strip().splitlines()
+    if lines:
+        return _KEY.sub("[key]", lines[0])
+    return "" if isinstance(text, str) else type(text).__name__
 
 
-def wrap_lines(text: str, width: int, indent: str = "", hanging: str | None = None) -> list[str]:
-    """The text in lines of at most `width` columns, broken between words: the first begins with `indent`, what follows
-    with `hanging`. Quoted lines stay whole, for the terminal to break: what is consented to is shown as it is."""
-    lines: list[str] = []
-    rest = indent if hanging is None else hanging
-    console = Console(width=max(width - max(len(indent), len(rest)), 10))
-    for line in text.split("\n"):
-        if line.lstrip().startswith(MARK):
-            lines.append(line)
-            continue
-        parts = [part.plain.rstrip() for part in Text(line).wrap(console, console.width, tab_size=4)] or [""]
-        for part in parts:
-            lines.append(f"{rest if lines else indent}{part}".rstrip())
-    return lines
+def shorten(text: str, limit: int, note: str = "…") -> str:
+    """Keep the first `limit` characters; `note` says that there were more, with ``{left}`` how many."""
+    return text if len(text) <= limit else text[:limit] + note.format(left=len(text) - limit)
+
+
+def shorten_middle(text: str, limit: int) -> str:
+    """Keep the beginning and the end in `limit` characters, with a line between them that says how many are missing."""
+    if len(text) <= limit:
+        return text
+    room = max(limit - len(_gap(len(text), len(text))), 2)
+    head = room * 2 // 3
+    return f"{text[:head]}{_gap(len(text) - room, len(text))}{text[head - room :]}"
+
+
+def _gap(left_out: int, length: int) -> str:
+    return f"\n[... {left_out} of {length} characters are left out here ...]\n"
+
+
+def escape_controls(text: str, *, unseen: bool = False) -> str:
+    """Write control characters out, as ``\\x1b`` or ``\\u202e``.
+
+    With `unseen` so is everything else that leaves no mark, such as a zero-width space: a human is to see what a
+    command holds. In running text some of it joins emoji and letters, and stays.
+    """
+    if unseen:
+        return "".join(each if each in "\n\t" or each.isprintable() else _code(each) for each in text)
+    return CONTROLS.sub(lambda found: _code(found[0]), text)
+
+
+def _code(char: str) -> str:
+    return char.encode("unicode_escape").decode()
+
+
+def replace_surrogates(text: str) -> str:
+    """Put a question mark for each half of a surrogate pair.
+
+    No HTTP client sends one: a single one in the context (a file name in another encoding, a broken emoji) would make
+    every further model call fail.
+    """
+    return text.encode(errors="replace").decode()

@@ -9,7 +9,7 @@ import string
 
 import pytest
 
-from upcall.agents.structured.merging import SHORTEST, cut, holds_most_of, merge_messages
+from upcall.agents.structured.merging import SHORTEST, holds_most_of, merge_messages
 
 MARK = re.compile(r"\n\[\.\.\. (\d+) of (\d+) characters are left out here \.\.\.\]\n")
 LEFT_OUT = re.compile(r"^\[the (\d+) oldest clarifications are left out here: room is for (\d+) characters\]$", re.M)
@@ -28,34 +28,6 @@ def case(seed: int) -> tuple[str, list[str], int]:
     longest = rng.choice([20, 300, 3_000, 30_000])
     request = text(rng, rng.choice([20, 3_000, 30_000]))
     return request, [text(rng, longest) for _ in range(rng.randint(0, 12))], rng.randint(1_000, 24_000)
-
-
-# -- one text ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("length", [0, 1, 999, 1_000])
-def test_a_text_that_fits_stays_as_it_is(length: int) -> None:
-    assert cut("x" * length, 1_000) == "x" * length
-
-
-@pytest.mark.parametrize("length", [1_001, 1_060, 9_999, 10_000, 123_456])
-def test_a_cut_text_keeps_beginning_and_end_and_says_exactly_what_is_left_out(length: int) -> None:
-    whole = "".join(chr(ord("a") + place % 26) for place in range(length))
-    shown = cut(whole, 1_000)
-    mark = MARK.search(shown)
-    assert mark
-    head, tail = shown[: mark.start()], shown[mark.end() :]
-    assert whole.startswith(head)
-    assert whole.endswith(tail)
-    assert len(head) > len(tail) > 200
-    assert (int(mark[1]), int(mark[2])) == (length - len(head) - len(tail), length)
-    assert 990 <= len(shown) <= 1_000
-
-
-@pytest.mark.parametrize("limit", [-5, 0, 1, 50])
-def test_a_limit_too_small_for_the_mark_still_gives_a_beginning_and_an_end(limit: int) -> None:
-    shown = cut("a" + "-" * 998 + "z", limit)
-    assert MARK.sub("", shown) == "az"
 
 
 # -- request and clarifications ---------------------------------------------------------------------------------------

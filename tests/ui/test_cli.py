@@ -480,11 +480,13 @@ def test_prompts_of_ones_own_are_refused_at_the_start_where_they_name_an_unknown
 
 
 def test_control_characters_of_a_model_are_shown_not_sent() -> None:
-    alert = '{"summary": "red \\u001b[31m alert\\u0007"}'
-    with LoopbackServer([SHALLOW, alert]) as server:
+    alert = '{"summary": "red \\u001b[31m alert\\u009b2J"}'
+    with LoopbackServer([SHALLOW, alert, SHALLOW, alert]) as server:
         ended = upcall("run", "hi", *model(server))
-    assert "\x1b" not in ended.out
-    assert "red \\x1b[31m alert\\x07" in ended.out
+        plain = upcall("run", "hi", "--json", *model(server))
+    assert "red \\x1b[31m alert\\x9b2J" in ended.out
+    assert not {"\x1b", "\x9b"} & set(ended.out + plain.out)
+    assert "alert\u009b2J" in plain.json["result"]
 
 
 def test_json_is_all_that_stands_on_standard_output() -> None:

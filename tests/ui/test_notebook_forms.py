@@ -454,7 +454,7 @@ def test_without_ipywidgets_a_run_says_how_to_answer_and_a_form_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
-    monkeypatch.delitem(sys.modules, "upcall.forms")
+    monkeypatch.delitem(sys.modules, "upcall.ui.notebook.forms")
     page = html.unescape(run_html(waiting_for(asking())))
     assert "await app.answer('run1', '...')" in page
     assert "app.form" not in page

@@ -297,11 +297,11 @@ def test_two_policies_are_compared_by_what_their_runs_came_to(folder: Path) -> N
     for row in rows:
         name, *numbers = [each.strip() for each in row.strip("|").split("|")]
         table[name] = [int(each.replace(",", "")) for each in numbers]
-    ask, ladder = table["**ask**"], table["**ladder**"]
+    ask, resolver = table["**ask**"], table["**resolver**"]
     assert (ask[0], ask[3]) == (24, 8)
-    assert (ladder[0], ladder[3]) == (8, 6)
+    assert (resolver[0], resolver[3]) == (8, 6)
     human = [int(each) for each in shown(cells["before-end"]).split()]
-    assert human == [ask[0], ladder[0], ask[1] + ladder[1], ask[2] + ladder[2]]
+    assert human == [ask[0], resolver[0], ask[1] + resolver[1], ask[2] + resolver[2]]
     image = b64decode(bundle(cells["plot"])["image/png"])
     assert image.startswith(b"\x89PNG")
     assert int.from_bytes(image[16:20], "big") > 600  # Its width.

@@ -15,7 +15,7 @@ from upcall import signals as interrupts
 
 STOPPED_WHILE_CLOSING = """
 import asyncio, os, signal, sys
-from upcall import interrupts
+from upcall import signals as interrupts
 
 opened = None
 
@@ -93,13 +93,14 @@ def test_a_stop_cancels_the_work_and_closes_what_it_has_open(stop: signal.Signal
 
 
 def test_a_stop_before_anything_is_open_ends_the_process_in_one_line() -> None:
-    code = f"import os, signal\nfrom upcall import interrupts\ninterrupts.exit_on_stop()\n{STOP}\nprint('goes on')"
+    code = "import os, signal\nfrom upcall import signals as interrupts\n"
+    code += f"interrupts.exit_on_stop()\n{STOP}\nprint('goes on')"
     assert ended(code) == (130, "", "\nStopped.\n")
 
 
 def test_a_job_in_the_background_still_ignores_ctrl_c() -> None:
     code = (
-        "import os, signal\nfrom upcall import interrupts\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "import os, signal\nfrom upcall import signals as interrupts\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         f"interrupts.exit_on_stop()\n{STOP}\ninterrupts.raise_on_stop()\n{STOP}\nprint('goes on')"
     )
     assert ended(code) == (0, "goes on\n", "")

@@ -14,7 +14,6 @@ from scenario import ASK, TASK, script, upcall
 
 from upcall.testing import Call, Calls
 from upcall.testing.server import LoopbackServer
-from upcall.text import escape_controls
 
 PROMPT = "Your answer: "
 
@@ -147,18 +146,3 @@ def test_detach_does_not_ask_on_a_terminal_either(terminal: Terminal) -> None:
     assert status == 0
     assert PROMPT not in said
     assert "upcall answer" in said
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("plain\nlines\tstay", "plain\nlines\tstay"),
-        ("\x1b[2J", "\\x1b[2J"),
-        ("\x07\x00\x7f", "\\x07\\x00\\x7f"),
-        ("\x9b31m", "\\x9b31m"),
-        ("naïve 日本語", "naïve 日本語"),
-        ("right\u202eleft", "right\\x202eleft"),
-    ],
-)
-def test_control_characters_are_made_visible(text: str, shown: str) -> None:
-    assert escape_controls(text) == shown

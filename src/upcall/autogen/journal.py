@@ -26,8 +26,8 @@ from upcall.autogen import tracing
 from upcall.autogen.call_path import current_path
 from upcall.autogen.concurrency import run_to_completion
 from upcall.errors import SchemaMismatch
-from upcall.questions.question import replace_surrogates
 from upcall.runs.journal_records import ReplyRecord, ToolOutcome, ToolRecord
+from upcall.text import replace_surrogates
 
 Write: TypeAlias = Callable[[Mapping[str, str | None]], Awaitable[None]]
 """Writes records into the store, by their keys; None takes one out."""

@@ -24,6 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 from upcall.errors import SchemaMismatch
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import MAX_QUESTION_CHARS, Question
+from upcall.text import shorten
 
 QUESTIONS = "upcall.questions"
 CLARIFICATIONS = "upcall.clarifications"
@@ -37,6 +38,9 @@ CLASSIFICATION = "upcall.classification"
 PLAN = "upcall.plan"
 CLARIFIER_LOG = "upcall.clarifier_log"
 ERROR = "upcall.error"
+
+_SHOWN_CHARS = 500
+"""What an answer repeats of its question: a plan under review would stand in every context once more."""
 
 USER = "user"
 """The name of the user proxy of the outermost group chat."""
@@ -126,17 +130,13 @@ def _said(answer: Answer, question: Question | None) -> str:
     if question is None:
         return answer.as_text()
     secret = question.secret and answer.outcome is Outcome.ANSWERED
-    return f"{_short(question.question)} - {'(given, and kept secret)' if secret else answer.as_text()}"
+    said = "(given, and kept secret)" if secret else answer.as_text()
+    return f"{shorten(question.question, _SHOWN_CHARS, ' ...')} - {said}"
 
 
 def _clarifications(questions: Sequence[Question]) -> str:
     """The questions as seed S1 describes them to richer interfaces (S1-22)."""
     return json.dumps([each.as_clarification() for each in questions], ensure_ascii=False)
-
-
-def _short(question: str, limit: int = 500) -> str:
-    """The question, or how it begins: a plan under review would stand in every context once more with each answer."""
-    return question if len(question) <= limit else f"{question[:limit]} ..."
 
 
 def message_answers(message: BaseChatMessage) -> list[Answer]:

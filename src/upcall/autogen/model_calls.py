@@ -22,7 +22,7 @@ from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.model_errors import CutShort, explain_call
 from upcall.autogen.scope import current_scope
 from upcall.errors import UpcallError
-from upcall.questions.question import replace_surrogates
+from upcall.text import replace_surrogates
 
 
 async def call_model(

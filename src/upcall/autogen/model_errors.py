@@ -15,8 +15,8 @@ from upcall.errors import (
     ModelTimeout,
     ModelUnavailable,
     UpcallError,
-    first_line,
 )
+from upcall.text import first_line, one_line
 
 _RESUME = "The run is stored and can be resumed."
 _MAX_WORDS_CHARS = 300
@@ -103,5 +103,4 @@ def _server_words(error: Exception) -> str:
     sent = getattr(request, "headers", {}).get("authorization", "")
     for secret in sent.split():
         message = message.replace(secret, "[key]")
-    line = " ".join(message.split())
-    return f": {line[:_MAX_WORDS_CHARS]}"
+    return f": {one_line(message, _MAX_WORDS_CHARS)}"

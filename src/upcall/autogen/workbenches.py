@@ -8,7 +8,7 @@ from typing import Any
 from autogen_core.tools import ParametersSchema, TextResultContent, ToolResult, ToolSchema, Workbench
 
 from upcall.autogen.journal import idempotent
-from upcall.questions.question import replace_surrogates
+from upcall.text import replace_surrogates
 
 MAX_READ_CHARS = 60_000
 """A longer file is cut, and the result says so: it would not fit most models' context."""

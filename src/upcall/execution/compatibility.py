@@ -39,9 +39,10 @@ from upcall.autogen.journal import find_unfinished
 from upcall.autogen.messages import extract_questions
 from upcall.autogen.recording import EXECUTE_CODE, JournaledTool, JournaledWorkbench
 from upcall.autogen.workbenches import FileWorkbench
-from upcall.errors import SchemaMismatch, TeamMismatch, first_line
+from upcall.errors import SchemaMismatch, TeamMismatch
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.journal_records import ToolRecord
+from upcall.text import first_line
 
 State: TypeAlias = Mapping[str, Any]
 MemberPath: TypeAlias = tuple[str, ...]

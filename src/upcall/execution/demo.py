@@ -14,6 +14,7 @@ from upcall.runs.outputs import Reply as Structured
 from upcall.runs.plan import Plan, PlanStep
 from upcall.testing.model import ScriptedModelClient
 from upcall.testing.script import Call, Calls, Reply, Request, Say
+from upcall.text import first_line
 
 NOTICE = (
     "Demo: the replies of the model are scripted. Set a real one with --model NAME and OPENAI_API_KEY, "
@@ -148,7 +149,7 @@ def _framework(answer: str) -> tuple[str, bool]:
             return known, False
     if answer.startswith(("The user skipped", "The user declined", "Nobody ", "This was not put")):
         return "Express", True
-    return answer.strip().splitlines()[0][:60], False
+    return first_line(answer)[:60], False
 
 
 def _files(answer: str) -> dict[str, str]:

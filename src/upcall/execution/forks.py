@@ -11,12 +11,13 @@ from typing import Any, Literal
 
 from upcall import identity
 from upcall.autogen.messages import ANSWERS, answer_message, message_answers
-from upcall.errors import CallerError, one_line
+from upcall.errors import CallerError
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.run import Run, RunProgress, RunStatus
 from upcall.runs.unknown_outcomes import is_about_unknown_outcome
+from upcall.text import one_line
 
 _RESULT_CHARS = 200
 

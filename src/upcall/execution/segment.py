@@ -47,7 +47,7 @@ from upcall.autogen.messages import (
     message_questions,
 )
 from upcall.autogen.scope import ProgressListener, RunScope, enter_scope
-from upcall.errors import ModelError, StoredStateError, StoreUnavailable, UpcallError, first_line
+from upcall.errors import ModelError, StoredStateError, StoreUnavailable, UpcallError
 from upcall.policy.deadlines import attach_deadline, set_deadlines
 from upcall.policy.resolver import AnswerResolver, answer_duplicates
 from upcall.questions.answer import Answer
@@ -59,6 +59,7 @@ from upcall.runs.plan import ReviewedPlan
 from upcall.runs.run import Run, RunStatus, add_usage, record_act
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.store import AnswersQueued, RunStore, StoredRun
+from upcall.text import first_line
 
 T = TypeVar("T")
 

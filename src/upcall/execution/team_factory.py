@@ -21,7 +21,7 @@ from upcall.agents.toolset import Tool, as_tool
 from upcall.autogen import tracing
 from upcall.autogen.group_chats import make_resumable
 from upcall.autogen.messages import USER
-from upcall.errors import ConfigurationError, UpcallError, first_line
+from upcall.errors import ConfigurationError, UpcallError
 from upcall.execution.model_clients import ModelClients, uses_demo
 from upcall.execution.network_sources import network_sources
 from upcall.policy.facts import Fact
@@ -30,6 +30,7 @@ from upcall.prompts import PROMPTS, Prompts
 from upcall.runs.run import Run, RunStatus
 from upcall.settings import DEMO, Settings
 from upcall.teams import PHASES, TeamOptions, root_team
+from upcall.text import first_line
 from upcall.workspace.sandboxes import executor_for
 
 MakeTeam: TypeAlias = Callable[[], Team]

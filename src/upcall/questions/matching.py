@@ -14,6 +14,7 @@ from upcall.identity import means
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Option, Question
 from upcall.questions.secrets import HIDDEN, seal
+from upcall.text import shorten
 
 AnswerValue: TypeAlias = str | Sequence[str] | Answer
 """An option (label, number or id), several of them, free text, or a whole `Answer` (to skip or decline)."""
@@ -27,6 +28,7 @@ class OwnWords(str):
 
 
 _COMMA = re.compile("[,，、]")
+_SHOWN_CHARS = 80
 
 
 def match_answers(
@@ -108,10 +110,8 @@ def parse_unsealed(question: Question, value: AnswerValue, user: str | None = No
     if len(labels) > 1 and not question.multi_select:
         raise AnswerRefused(f"Question {question.id} takes one option, not {len(labels)}. {_expected(question)}")
     if wrong and not question.allow_free_text:
-        raise AnswerRefused(
-            f"{HIDDEN if question.secret else ', '.join(map(_quoted, wrong))} is not an option of {question.id}. "
-            f"{_expected(question)}"
-        )
+        said = HIDDEN if question.secret else ", ".join(repr(shorten(each, _SHOWN_CHARS)) for each in wrong)
+        raise AnswerRefused(f"{said} is not an option of {question.id}. {_expected(question)}")
     return Answer(question_id=question.id, text=", ".join([*labels, *wrong]), selected=labels, user=user)
 
 
@@ -227,10 +227,6 @@ def _split_choices(question: Question, text: str) -> list[str]:
         return [text]
     parts = [part.strip() for part in _COMMA.split(text) if part.strip()]
     return parts if parts and all(_find_option(question, part) for part in parts) else [text]
-
-
-def _quoted(text: str, limit: int = 80) -> str:
-    return repr(text if len(text) <= limit else f"{text[:limit]}…")
 
 
 def _expected(question: Question) -> str:

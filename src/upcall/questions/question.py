@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from upcall import identity
-from upcall.errors import one_line
+from upcall.text import CONTROLS, one_line
 
 MAX_QUESTION_CHARS = 4_000
 """A question longer than this is refused: nobody reads it, and it would be copied through every level."""
@@ -35,10 +35,6 @@ MAX_OPTIONS = 50
 
 CAMEL_TOO = AliasGenerator(validation_alias=lambda name: AliasChoices(name, to_camel(name)))
 """Reads ``allowFreeText`` as ``allow_free_text`` (decision X8); what is written is always snake_case."""
-
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters besides tab and newline, and those that turn the reading direction: on a terminal they
-can hide or repaint what the human is asked to agree to."""
 
 
 class _Words(NamedTuple):
@@ -95,25 +91,8 @@ def format_time(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M{':%S' if at.second else ''}} UTC"
 
 
-def replace_surrogates(text: str) -> str:
-    """The text with a question mark for each half of a surrogate pair: no HTTP client sends one, so that a single one
-    in the context (a file name in another encoding, a broken emoji) would make every further model call fail."""
-    return text.encode(errors="replace").decode()
-
-
-def escape_invisible(text: str) -> str:
-    """The text with what cannot be seen written out, as ``\\u202e``: a human is to see what a command holds."""
-    return "".join(
-        char if char in "\n\t" or char.isprintable() else _escaped(char) for char in replace_surrogates(text)
-    )
-
-
-def _escaped(char: str) -> str:
-    return char.encode("unicode_escape").decode()
-
-
 def _visible(value: Any) -> Any:
-    return _UNSEEN.sub("", value) if isinstance(value, str) else value
+    return CONTROLS.sub("", value) if isinstance(value, str) else value
 
 
 VisibleText = Annotated[str, BeforeValidator(_visible)]

@@ -11,7 +11,7 @@ import unicodedata
 from enum import StrEnum
 
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.question import replace_surrogates
+from upcall.text import replace_surrogates
 
 SKIP_WORDS = frozenset({"skip", "done", "exit", "quit", "proceed", "continue", "no", "n", ""})
 """End the clarification (S0-61)."""

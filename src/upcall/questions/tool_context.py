@@ -13,8 +13,9 @@ from pydantic import ValidationError
 
 from upcall.errors import UserInputRequired
 from upcall.questions.answer import Answer
-from upcall.questions.question import ClarificationType, Option, Question, replace_surrogates
+from upcall.questions.question import ClarificationType, Option, Question
 from upcall.questions.secrets import HIDDEN
+from upcall.text import replace_surrogates
 
 _LEAST_HIDDEN = 4
 """A shorter secret is not looked for in results: it would be found in ordinary words."""

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from upcall.errors import one_line, shorten
 from upcall.research.markdown import UNVERIFIED, Claimed, bare, markers, plain_links, renumber
 from upcall.research.quotes import MIN_WORDS, UNSEEN, FoundQuote, Match, Text, find_in, says_enough
+from upcall.text import one_line, shorten
 
 _NUMBER = re.compile(r"\d{1,9}")
 

@@ -24,9 +24,9 @@ from pydantic import BaseModel
 
 from upcall.autogen.journal import idempotent
 from upcall.autogen.workbenches import StatelessWorkbench, tool_result
-from upcall.errors import first_line
 from upcall.research.mcp_server import McpServer
-from upcall.research.sources.fences import DATA, MAX_TEXT_CHARS, cut_text, fence
+from upcall.research.sources.fences import CUT, DATA, MAX_TEXT_CHARS, fence
+from upcall.text import first_line, shorten
 
 if TYPE_CHECKING:
     from mcp import ClientSession
@@ -102,7 +102,7 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
         except Exception as error:  # noqa: BLE001  (the server's errors, and those of the way to it)
             text = fence(self.name, tool.name, "", first_line(error) or type(error).__name__)
             return tool_result(name, f"The call failed.\n{DATA}\n\n{text}", is_error=True)
-        text = cut_text(_text(result), MAX_TEXT_CHARS)
+        text = shorten(_text(result), MAX_TEXT_CHARS, CUT)
         return tool_result(name, f"{DATA}\n\n{fence(self.name, tool.name, '', text)}", is_error=bool(result.isError))
 
     async def stop(self) -> None:
@@ -202,7 +202,7 @@ def _schema(name: str, tool: Tool) -> ToolSchema:
     given = tool.inputSchema
     return ToolSchema(
         name=name,
-        description=cut_text(tool.description or "", MAX_DESCRIPTION_CHARS),
+        description=shorten(tool.description or "", MAX_DESCRIPTION_CHARS, CUT),
         parameters=ParametersSchema(
             type="object",
             properties=given.get("properties", {}),

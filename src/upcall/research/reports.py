@@ -11,12 +11,12 @@ from typing import Annotated, Any, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from upcall.errors import one_line
 from upcall.questions.question import VisibleText
 from upcall.research.citations import Checked, CitedSource, Counts, Library, ReadText, check, replace_numbers
 from upcall.research.markdown import Claimed, markers, split_source_list
 from upcall.research.sources.fences import parse_fenced
 from upcall.runs.outputs import Reply, _also
+from upcall.text import one_line
 
 _NOT_READ = frozenset(
     {

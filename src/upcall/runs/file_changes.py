@@ -14,8 +14,8 @@ from typing import Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from upcall import identity
-from upcall.questions.question import replace_surrogates
 from upcall.storage import packing
+from upcall.text import replace_surrogates
 
 MAX_DIFF_CHARS = 20_000
 """Where a diff is longer it is cut, and says so. What the file held before and after is kept whole all the same."""

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from upcall.errors import one_line
 from upcall.questions.question import VisibleText
 from upcall.runs.outputs import Reply
+from upcall.text import one_line
 
 MAX_STEPS = 50
 """A plan of more steps than this is refused: nobody can review it."""

@@ -21,8 +21,9 @@ from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import QueuePool
 
-from upcall.errors import ConfigurationError, SchemaMismatch, StoreUnavailable, first_line
+from upcall.errors import ConfigurationError, SchemaMismatch, StoreUnavailable
 from upcall.storage import tables
+from upcall.text import first_line
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]

@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from upcall import identity
 from upcall.autogen.group_chats import PendingQuestions
 from upcall.autogen.messages import USER
-from upcall.errors import SchemaMismatch, UnknownRun, first_line
+from upcall.errors import SchemaMismatch, UnknownRun
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.run import Run, RunStatus
 from upcall.storage import packing
@@ -29,6 +29,7 @@ from upcall.storage.databases import schema_version
 from upcall.storage.packing import DamagedNode
 from upcall.storage.store import RunStore
 from upcall.storage.tables import OF_A_RUN, blobs, checkpoints, journal, log, mail, metadata, runs
+from upcall.text import first_line
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from upcall.questions.matching import AnswerValue, OwnWords, parse_answer, parse
 from upcall.questions.question import Question
 from upcall.questions.secrets import HIDDEN
 from upcall.runs.run import Run
-from upcall.text import escape_controls, shorten
+from upcall.text import escape_controls, one_line
 
 if TYPE_CHECKING:
     from upcall.ui.terminal.dialogs import Row
@@ -207,7 +207,7 @@ class DialogAsker:
         rows = [
             Row(
                 str(place),
-                escape_controls(f"{place + 1}. {shorten(question.question, 60)} - {_told(question, answer)}"),
+                escape_controls(f"{place + 1}. {one_line(question.question, 60)} - {_told(question, answer)}"),
             )
             for place, (question, answer) in enumerate(given)
         ]
@@ -347,7 +347,7 @@ def _told(question: Question, answer: AnswerValue) -> str:
         return f"({answer.outcome.value})"
     if question.secret:
         return HIDDEN
-    return shorten(parse_unsealed(question, answer).text, 60)
+    return one_line(parse_unsealed(question, answer).text, 60)
 
 
 def _forget_typed_keys() -> None:

@@ -25,7 +25,8 @@ from upcall.progress import PROGRESS
 from upcall.questions.answer import AnsweredBy
 from upcall.runs.plan import Plan, PlanStep, ReviewedPlan
 from upcall.runs.run import Run
-from upcall.text import SHOWN_CHARS, cut_to_width, escape_controls, shorten, wrap_lines
+from upcall.text import escape_controls, one_line
+from upcall.ui.columns import LINE_CHARS, cut_to_width, wrap_lines
 from upcall.ui.plan_ticks import calls_by_name, done_steps, tick_steps
 
 _INDENT = "  "
@@ -78,7 +79,7 @@ class EventTree:
     def show(self, event: Event) -> None:
         """Print an event; nothing where it says nothing to a reader."""
         if self._live and isinstance(event, ThoughtEvent) and PROGRESS in event.metadata:
-            self._draw(shorten(event.content))
+            self._draw(one_line(event.content, LINE_CHARS))
             return
         path, cost = event_path(event), self._cost(event)
         if said := _said(event):
@@ -176,30 +177,32 @@ class EventTree:
 def _said(event: BaseAgentEvent | BaseChatMessage) -> str:
     match event:
         case ThoughtEvent() if ANSWERS in event.metadata:
-            return f"has its answer: {shorten(event.content)}"
+            return f"has its answer: {one_line(event.content, LINE_CHARS)}"
         case ThoughtEvent() if PROGRESS in event.metadata:
-            return shorten(event.content)
+            return one_line(event.content, LINE_CHARS)
         case _ if QUESTIONS in event.metadata or isinstance(event, ModelClientStreamingChunkEvent):
             return ""
         case ToolCallRequestEvent():
             asked = (call for call in event.content if call.name != "ask_user")
-            calls = [f"{shorten(call.name, _NAME_CHARS)}({shorten(call.arguments, 60)})" for call in asked]
+            calls = [f"{one_line(call.name, _NAME_CHARS)}({one_line(call.arguments, 60)})" for call in asked]
             return f"calls {', '.join(calls)}" if calls else ""
         case ToolCallExecutionEvent():
-            results = [f"{shorten(each.name, _NAME_CHARS)}: {shorten(each.content)}" for each in event.content]
+            results = [
+                f"{one_line(each.name, _NAME_CHARS)}: {one_line(each.content, LINE_CHARS)}" for each in event.content
+            ]
             return "; ".join(results)
         case HandoffMessage():
             plan = " with the plan" if PLAN in event.metadata else ""
             if event.source == "user":
                 if {answer.by for answer in message_answers(event)} == {AnsweredBy.POLICY}:
                     return ""  # The asker's own line tells it.
-                long = len(event.content) > SHOWN_CHARS  # A plan that was reviewed would hide what was said of it.
+                long = len(event.content) > LINE_CHARS  # A plan that was reviewed would hide what was said of it.
                 said = "; ".join(answer.as_text() for answer in message_answers(event)) if long else event.content
-                return f"answers: {shorten(said)}"
+                return f"answers: {one_line(said, LINE_CHARS)}"
             return f"hands over to {event.target}{plan}"
         case TextMessage() if ERROR in event.metadata:
             return ""  # It is told as the run's error.
         case TextMessage():
-            return "" if event.source == "user" else f"reports: {shorten(event.content)}"
+            return "" if event.source == "user" else f"reports: {one_line(event.content, LINE_CHARS)}"
         case _:
             return ""

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import get_args
 
-from upcall.errors import one_line
 from upcall.function_blocks import AgentName
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question
@@ -17,7 +16,8 @@ from upcall.runs.plan import ReviewedPlan
 from upcall.runs.run import Run, RunStatus, Usage
 from upcall.settings import Price, Settings
 from upcall.storage.store import LogEntry
-from upcall.text import cut_to_width, shorten, wrap_lines
+from upcall.text import one_line
+from upcall.ui.columns import LINE_CHARS, cut_to_width, wrap_lines
 from upcall.ui.plan_ticks import calls_by_name, done_steps, tick_steps
 
 _LABEL = 9
@@ -79,7 +79,7 @@ def report(run: Run, log: Sequence[LogEntry], prices: Prices, width: int | None 
 def assumptions(run: Run) -> list[str]:
     """What was assumed because nobody answered, if anything was."""
     lines = [
-        f"- {shorten(question.question)} {one_line(answer.text)} ({' > '.join(question.path)})"
+        f"- {one_line(question.question, LINE_CHARS)} {one_line(answer.text)} ({' > '.join(question.path)})"
         for question, answer in run.assumptions
     ]
     return ["Assumed, since nobody answered:", *lines] if lines else []
@@ -179,7 +179,7 @@ def _happened(entry: LogEntry, asked: Mapping[str, Question]) -> str:
     detail = entry.detail
     by = f" by {entry.user}" if entry.user else ""
     question = asked.get(str(detail.get("question", "")))
-    about = f": {shorten(question.question, 60)}" if question else ""
+    about = f": {one_line(question.question, 60)}" if question else ""
     match entry.kind:
         case "status":
             return f"{detail.get('from')} -> {detail.get('to')}"
@@ -190,9 +190,11 @@ def _happened(entry: LogEntry, asked: Mapping[str, Question]) -> str:
             return f"{detail.get('outcome', 'answered')} by {who}{about}"
         case "changed":
             files = ", ".join(str(file.get("path")) for file in detail.get("files", ()))
-            return f"changed {shorten(files, 60)}{by}"
+            return f"changed {one_line(files, 60)}{by}"
         case _:
-            said = " ".join(f"{name}={shorten(str(value), 40)}" for name, value in detail.items() if name != "question")
+            said = " ".join(
+                f"{name}={one_line(str(value), 40)}" for name, value in detail.items() if name != "question"
+            )
             return f"{entry.kind}{by}{about}" + (f" {said}" if said and entry.kind != "started" else "")
 
 

@@ -13,7 +13,7 @@ from autogen_core.tools import ParametersSchema, ToolResult, ToolSchema
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from upcall.autogen.workbenches import StatelessWorkbench, tool_result
-from upcall.questions.question import replace_surrogates
+from upcall.text import replace_surrogates
 from upcall.workspace.consent import Consent, Denied
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import Execution, Executor, ExecutorUnavailable

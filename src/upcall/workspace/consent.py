@@ -13,8 +13,9 @@ from pathlib import Path
 
 from upcall.policy.resolver import Answered, is_risk, list_answered
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.question import ClarificationType, Option, escape_invisible
+from upcall.questions.question import ClarificationType, Option
 from upcall.questions.tool_context import ask
+from upcall.text import QUOTE_MARK, escape_controls, shorten
 from upcall.workspace.command_lines import COMMAND, DELETE, NETWORK, Risk, is_allowed, risks, uses_network
 
 ALLOW_ONCE, ALLOW_KIND, DENY = "Allow once", "Allow this kind in this run", "Do not allow"
@@ -99,7 +100,7 @@ class Consent:
         answer = ask(
             f"{question}\n{shown}",
             list(_options(left)),
-            context=f"{why}\n{_cut(_quoted(detail))}" if detail else why,
+            context=f"{why}\n{_begin(_quoted(detail))}" if detail else why,
             clarification_type=ClarificationType.RISK_CONFIRMATION,
         )
         if _chosen(answer) not in (ALLOW_ONCE, ALLOW_KIND):
@@ -151,12 +152,10 @@ def _refusal(answer: Answer) -> str:
 
 def _quoted(text: str) -> str:
     """The text as a human is shown it: each line marked, so that none passes for ours, and nothing that is unseen."""
-    return "\n".join(f"| {line}" for line in escape_invisible(text).split("\n"))
+    return "\n".join(f"{QUOTE_MARK}{line}" for line in escape_controls(text, unseen=True).split("\n"))
 
 
-def _cut(text: str) -> str:
+def _begin(text: str) -> str:
     """The beginning of a long text, with a digest of the whole: another text is another question."""
-    if len(text) <= MAX_SHOWN:
-        return text
     digest = blake2b(text.encode(), digest_size=6).hexdigest()
-    return f"{text[:MAX_SHOWN]}\n[... {len(text) - MAX_SHOWN} more characters; digest of all: {digest}]"
+    return shorten(text, MAX_SHOWN, f"\n[... {{left}} more characters; digest of all: {digest}]")

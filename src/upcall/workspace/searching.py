@@ -22,6 +22,7 @@ import regex
 from pathspec import GitIgnoreSpec
 
 from upcall.autogen.workbenches import TEMPORARY
+from upcall.text import shorten
 from upcall.workspace.folder import Folder
 from upcall.workspace.paths import OutsideWorkspace
 
@@ -106,8 +107,7 @@ class SearchHit:
         self.more = len(self.hits) >= MAX_HITS
         if not self.more:
             text = line.rstrip("\r\n")
-            cut = f"{text[:MAX_LINE_CHARS]} [cut]" if len(text) > MAX_LINE_CHARS else text
-            self.hits.append(f"{path}:{number}: {cut}")
+            self.hits.append(f"{path}:{number}: {shorten(text, MAX_LINE_CHARS, ' [cut]')}")
         return not self.more
 
 

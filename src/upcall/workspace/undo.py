@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from upcall.errors import CallerError, first_line
+from upcall.errors import CallerError
 from upcall.runs.file_changes import Change, ChangeLog, FileChange, digest, list_standing
+from upcall.text import first_line
 from upcall.workspace.folder import Content, Folder, Write
 from upcall.workspace.staging import commit
 

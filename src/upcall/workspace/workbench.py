@@ -32,6 +32,7 @@ from upcall.runs.file_changes import (
     list_standing,
     make_diff,
 )
+from upcall.text import shorten
 from upcall.workspace.consent import Consent
 from upcall.workspace.folder import MAX_BYTES, Content, Folder, Write
 from upcall.workspace.patch_matching import replace_text
@@ -572,5 +573,5 @@ def _range(file: BinaryIO, path: str, first: int, last: int | None) -> str:
         room -= len(text) + 8
         if room < 0 and shown:
             return "\n".join([*shown, f"[cut; read on from first_line={number}]"])
-        shown.append(f"{number}\t{text[:MAX_READ_CHARS]}{' [cut]' if len(text) > MAX_READ_CHARS else ''}")
+        shown.append(f"{number}\t{shorten(text, MAX_READ_CHARS, ' [cut]')}")
     return "\n".join(shown) if shown else f"{path} has {number} lines; there are none from {first} on."

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from upcall.errors import ConfigurationError
-from upcall.questions.question import replace_surrogates
 from upcall.research.sources.base import Hit, Passage
 from upcall.research.sources.index import Damaged, DocumentIndex, IndexHit, Known
 from upcall.research.sources.passages import TextPart, passage_of
 from upcall.research.sources.readers import SUFFIXES, NotReadable, Text
+from upcall.text import replace_surrogates
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from upcall.questions.question import replace_surrogates
 from upcall.research.sources.base import Hit, Passage
+from upcall.text import replace_surrogates, shorten
 
 MAX_HIT_CHARS = 1_500
 """What one hit of a search shows."""
@@ -28,6 +28,10 @@ _BLOCK = re.compile(
     r"<<<data (?P<marker>[0-9a-f]+)\n(?P<text>.*?)\n>>>data (?P=marker)$",
     re.DOTALL | re.MULTILINE,
 )
+
+
+CUT = " [cut: {left} more characters]"
+"""Ends a text that was longer."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ def hits_text(hits: Sequence[Hit]) -> str:
     blocks, room = [DATA], MAX_TEXT_CHARS
     for hit in hits:
         text = hit.text if hit.title in ("", hit.ref) or hit.text.startswith(hit.title) else f"{hit.title}\n{hit.text}"
-        text = cut_text(text, MAX_HIT_CHARS)
+        text = shorten(text, MAX_HIT_CHARS, CUT)
         if len(text) > room:
             break
         room -= len(text)
@@ -67,7 +71,7 @@ def hits_text(hits: Sequence[Hit]) -> str:
 
 def passage_text(passage: Passage) -> str:
     """A passage, and how to read on."""
-    text = cut_text(passage.text, MAX_TEXT_CHARS)
+    text = shorten(passage.text, MAX_TEXT_CHARS, CUT)
     more = [f"Read on with start={passage.next}."] if passage.next is not None else []
     notes = [" ".join([*([passage.note] if passage.note else []), *more])] if passage.note or more else []
     return "\n".join([DATA, "", fence(passage.source, passage.ref, passage.place, text), *notes])
@@ -88,11 +92,6 @@ def quote(ref: str) -> str:
         .replace("\u2028", "\\u2028")
         .replace("\u2029", "\\u2029")
     )
-
-
-def cut_text(text: str, limit: int) -> str:
-    """The beginning of a text that is too long, which says so."""
-    return text if len(text) <= limit else f"{text[:limit]} [cut: {len(text) - limit} more characters]"
 
 
 def _marker(text: str) -> str:

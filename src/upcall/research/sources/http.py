@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from upcall.errors import first_line
 from upcall.research.sources.base import SourceUnavailable
 from upcall.research.sources.readers import INSTALL
+from upcall.text import first_line
 
 if TYPE_CHECKING:
     import httpx

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
-from upcall.errors import first_line
 from upcall.research.sources.base import Hit, Passage, SourceUnavailable
 from upcall.research.sources.http import Reply, Resolve, fetch, guard_url, missing
 from upcall.research.sources.isolated import IsolatedReader
 from upcall.research.sources.passages import passage_of
 from upcall.research.sources.readers import INSTALL, NotReadable, Text
+from upcall.text import first_line
 
 WEB = "web"
 Engine: TypeAlias = Literal["tavily", "brave", "ddgs"]

@@ -18,8 +18,9 @@ import typer
 
 from upcall import identity
 from upcall import signals as interrupts
-from upcall.errors import CallerError, UpcallError, one_line
+from upcall.errors import CallerError, UpcallError
 from upcall.signals import INTERRUPTED
+from upcall.text import one_line
 from upcall.ui.cli import store_commands as cli_store
 from upcall.ui.cli.options import (
     AS_JSON,

@@ -17,6 +17,7 @@ import typer
 
 from upcall import signals as interrupts
 from upcall.errors import AnswerError, CallerError, TeamMismatch, UpcallError
+from upcall.text import CONTROLS
 
 if TYPE_CHECKING:
     from upcall.ui.terminal.session import Screen
@@ -111,7 +112,9 @@ class Command:
     def print_json(self, value: object) -> None:
         """The one object on standard output."""
         readable = sys.stdout.encoding.lower().replace("-", "") == "utf8"
-        sys.stdout.write(json.dumps(value, ensure_ascii=not readable) + "\n")
+        text = json.dumps(value, ensure_ascii=not readable)
+        # JSON leaves C1 controls and direction marks as they are, and a terminal acts on them.
+        sys.stdout.write(CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
         sys.stdout.flush()
 
     def __enter__(self) -> Self:

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from upcall.errors import one_line
 from upcall.policy.deadlines import explain_lapsed
 from upcall.policy.resolver import is_risk
-from upcall.questions.question import Question, escape_invisible, replace_surrogates
+from upcall.questions.question import Question
 from upcall.questions.secrets import HIDDEN
 from upcall.runs.call_timings import WorkPeriod
 from upcall.runs.run import Run, RunStatus
-from upcall.text import MARK, escape_controls, shorten
+from upcall.text import QUOTE_MARK, escape_controls, one_line
 from upcall.ui import diagrams as pictures
+from upcall.ui.columns import LINE_CHARS
 from upcall.ui.plan_ticks import tick_steps
 from upcall.ui.run_report import Prices, assumptions, report, steps_done
 
@@ -65,8 +65,6 @@ STYLE = f"""<style>
 </style>"""
 """Of the widgets of a form: ipywidgets cuts an option to one line, and leaves more than that between lines of text."""
 
-_REPAINTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters besides tab and newline, and those that turn the reading direction."""
 _NO_MATH = "tex2jax_ignore mathjax_ignore"
 """Jupyter takes what stands between two dollar signs for a formula: of a command it would show another one."""
 _ITEM = re.compile(r"\s*(?:\d+\.|-|\[[ x]\]) ")
@@ -92,7 +90,7 @@ def run_bundle(run: Run) -> dict[str, str]:
 def inbox_bundle(entries: Sequence[InboxEntry]) -> dict[str, str]:
     """Open questions of several runs by MIME type."""
     texts = [
-        f"{entry.question.as_text()}\nRun {entry.run_id}{f': {shorten(entry.task)}' if entry.task else ''}\n"
+        f"{entry.question.as_text()}\nRun {entry.run_id}{f': {one_line(entry.task, 160)}' if entry.task else ''}\n"
         f"Answer with: {_how_to(entry.run_id, [entry.question])}"
         for entry in entries
     ]
@@ -101,7 +99,7 @@ def inbox_bundle(entries: Sequence[InboxEntry]) -> dict[str, str]:
     ]
     nothing = "No question waits for you."
     return {
-        "text/plain": escape_controls(_clean("\n\n".join(texts))) if texts else nothing,
+        "text/plain": escape_controls("\n\n".join(texts)) if texts else nothing,
         "text/html": "".join(map(_box, parts)) if parts else _box(f"<div>{nothing}</div>"),
     }
 
@@ -112,7 +110,7 @@ def as_written(text: str) -> str:
 
 
 def _of_task(entry: InboxEntry) -> str:
-    return f'<div style="opacity:.7">{_escaped(shorten(entry.task))}</div>' if entry.task else ""
+    return f'<div style="opacity:.7">{_escaped(one_line(entry.task, LINE_CHARS))}</div>' if entry.task else ""
 
 
 def run_text(run: Run) -> str:
@@ -123,7 +121,7 @@ def run_text(run: Run) -> str:
     lines += explain_lapsed(run)
     if how := _next_step(run):
         lines += ["", how]
-    return escape_controls(_clean("\n".join(lines)))
+    return escape_controls("\n".join(lines))
 
 
 def run_html(run: Run) -> str:
@@ -145,7 +143,7 @@ def head_html(run: Run) -> str:
     )
     whose = f" &middot; {_escaped(run.user)}" if run.user else ""
     told = f'<span style="opacity:.7">run {_escaped(run.id)}{whose}</span>'
-    return f"<div>{badge} <b>{_escaped(shorten(run.task))}</b> {told}</div>{_error(run)}"
+    return f"<div>{badge} <b>{_escaped(one_line(run.task, LINE_CHARS))}</b> {told}</div>{_error(run)}"
 
 
 def question_html(question: Question, also: Sequence[Question] = (), *, in_form: bool = False) -> str:
@@ -206,8 +204,8 @@ def error_html(text: str) -> str:
 def markdown_html(text: str) -> str:
     """Markdown of a model as HTML. Raw HTML is shown as text, images are left out (they would tell their server that
     somebody looks), links lead to the web or to mail only, and a number that cites has its source as a tooltip."""
-    text = _clean(text)
-    sources = {number: shorten(line, 400) for number, line in _SOURCE_LINE.findall(text)}
+    text = escape_controls(text.replace("\r\n", "\n"))
+    sources = {number: one_line(line, 400) for number, line in _SOURCE_LINE.findall(text)}
     rendered: str = _markdown().render(text, {"sources": sources})
     return rendered
 
@@ -258,7 +256,7 @@ def _answers(run: Run) -> str:
     for question, answer in run.clarification_history:
         said = HIDDEN if answer.sealed else answer.text or answer.outcome.value
         who = answer.user or answer.by.value
-        lines.append(f"{shorten(question.question)} {said} ({who})")
+        lines.append(f"{one_line(question.question, LINE_CHARS)} {said} ({who})")
     return _headed("<b>Answered</b>", [f"- {line}" for line in lines]) if lines else ""
 
 
@@ -318,12 +316,8 @@ def _example(question: Question) -> str:
 # -- text --------------------------------------------------------------------------------------------------------------
 
 
-def _clean(text: str) -> str:
-    return _REPAINTS.sub(lambda found: escape_invisible(found[0]), replace_surrogates(text).replace("\r\n", "\n"))
-
-
 def _escaped(text: str) -> str:
-    return escape(_clean(text))
+    return escape(escape_controls(text.replace("\r\n", "\n")))
 
 
 def _box(inner: str) -> str:
@@ -334,8 +328,8 @@ def _box(inner: str) -> str:
 def _asked(text: str) -> str:
     """The words of a question; a plan in them is not all bold, and what is quoted stands in a block."""
     shown, lines = [], text.split("\n")
-    bold = sum(not line.startswith(MARK) for line in lines) == 1
-    for quoted, block in groupby(lines, key=lambda line: line.startswith(MARK)):
+    bold = sum(not line.startswith(QUOTE_MARK) for line in lines) == 1
+    for quoted, block in groupby(lines, key=lambda line: line.startswith(QUOTE_MARK)):
         words = [*block]
         told = _escaped("\n".join(words))
         shown.append(_quote(words) if quoted else f"<b>{told}</b>" if bold else told)
@@ -349,7 +343,7 @@ def _headed(title: str, lines: Sequence[str]) -> str:
 
 def _list(lines: Sequence[str]) -> str:
     """Lines one below the other; what is quoted in them (a command, a diff) in a block of its own."""
-    blocks = groupby(lines, key=lambda line: line.lstrip().startswith(MARK))
+    blocks = groupby(lines, key=lambda line: line.lstrip().startswith(QUOTE_MARK))
     return "".join(_quote([*block]) if quoted else "".join(map(_line, block)) for quoted, block in blocks)
 
 
@@ -361,10 +355,10 @@ def _line(line: str) -> str:
 
 def _quote(lines: Sequence[str]) -> str:
     """Lines in columns, whole: what is consented to is not cut. Only those of a diff have its colours."""
-    is_diff = any(line.lstrip().startswith(f"{MARK}@@") for line in lines)
+    is_diff = any(line.lstrip().startswith(f"{QUOTE_MARK}@@") for line in lines)
     shown = []
     for line in lines:
-        code = line.lstrip().removeprefix(MARK) if is_diff else ""
+        code = line.lstrip().removeprefix(QUOTE_MARK) if is_diff else ""
         tint = "" if code.startswith(("+++", "---")) else _TINTS.get(code[:1], "")
         hanging = "padding-left:4ch;text-indent:-4ch"
         shown.append(

@@ -17,13 +17,14 @@ from autogen_agentchat.messages import HandoffMessage, UserInputRequestedEvent
 from rich.console import Console
 
 from upcall.autogen.messages import ANSWERS, RUN, Event
-from upcall.errors import AnswerRefused, ConfigurationError, UpcallError, first_line
+from upcall.errors import AnswerRefused, ConfigurationError, UpcallError
 from upcall.policy.resolver import is_risk
 from upcall.progress import PROGRESS
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question import Question
 from upcall.runs.run import Run, RunStatus
+from upcall.text import first_line
 from upcall.ui.answer_input import read
 from upcall.ui.event_tree import EventTree
 from upcall.ui.notebook.bundles import (

@@ -23,7 +23,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
 from upcall import signals as interrupts
-from upcall.text import wrap_lines
+from upcall.ui.columns import wrap_lines
 
 BACK = "back"
 """The key of a choice to go back."""

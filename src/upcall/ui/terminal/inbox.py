@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from upcall import signals as interrupts
 from upcall.policy.authorization import InboxEntry
 from upcall.questions.question import format_time
-from upcall.text import escape_controls, shorten
+from upcall.text import escape_controls, one_line
 from upcall.ui.terminal.session import Screen
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Inbox:
     def _print(self, entry: InboxEntry) -> None:
         self._screen.question(entry.question, console=self._screen.out)
         if entry.task:
-            self._screen.result(f"  Run {entry.run_id}: {shorten(entry.task, 100)}")
+            self._screen.result(f"  Run {entry.run_id}: {one_line(entry.task, 100)}")
         self._screen.result(self._how_to(entry.run_id, entry.question.id))
 
     def _from_list(self, entries: Sequence[InboxEntry], watch: bool) -> InboxEntry | None:
@@ -127,8 +127,8 @@ def _rows(entries: Sequence[InboxEntry]) -> list[Row]:
     def label(number: int, entry: InboxEntry) -> str:
         asked = entry.question
         until = f", answer by {format_time(asked.expires_at)}" if asked.expires_at else ""
-        task = f": {shorten(entry.task, 40)}" if entry.task else ""
-        return f"{number}. {shorten(asked.question, 80)} ({asked.asker_for_whom()}{until}; run {entry.run_id}{task})"
+        task = f": {one_line(entry.task, 40)}" if entry.task else ""
+        return f"{number}. {one_line(asked.question, 80)} ({asked.asker_for_whom()}{until}; run {entry.run_id}{task})"
 
     rows = [
         Row(entry.question.id, escape_controls(label(number, entry))) for number, entry in enumerate(entries, start=1)

@@ -17,15 +17,15 @@ from rich.console import Console
 from rich.text import Text
 
 from upcall.autogen.messages import event_questions
-from upcall.errors import one_line
 from upcall.policy.deadlines import EXPIRED, EXPIRY, explain_lapsed
 from upcall.policy.resolver import is_risk
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question import Question, format_time
 from upcall.runs.run import Run, RunStatus
 from upcall.storage.store import LogEntry
-from upcall.text import MARK, escape_controls, shorten, wrap_lines
+from upcall.text import QUOTE_MARK, escape_controls, one_line
 from upcall.ui.answer_input import DialogAsker, PlainAsker, ask_all, read_line
+from upcall.ui.columns import LINE_CHARS, wrap_lines
 from upcall.ui.event_tree import EventTree
 from upcall.ui.run_report import Prices, assumptions, report
 
@@ -142,7 +142,7 @@ class Screen:
         for question in event_questions(event) if what else ():
             text = event.content if isinstance(event, ThoughtEvent) else question.question
             until = f", until {format_time(question.expires_at)}" if question.expires_at and what != EXPIRED else ""
-            self.result(f"{run_id}  {what}{until}  {question.asker_for_whom()}: {shorten(text)}")
+            self.result(f"{run_id}  {what}{until}  {question.asker_for_whom()}: {one_line(text, LINE_CHARS)}")
 
     def show_log(self, *, verbose: bool) -> None:
         """Show what the library logs: warnings, and with `verbose` the model's replies."""
@@ -196,7 +196,7 @@ def _broken(text: str, width: int | None) -> list[str]:
 
 def _quoted(line: str, style: str = "") -> Text:
     """A line below the question; what a diff in it adds and takes away is in the usual colours."""
-    begins = line.lstrip().removeprefix(MARK)[:1] if line.lstrip().startswith(MARK) else ""
+    begins = line.lstrip().removeprefix(QUOTE_MARK)[:1] if line.lstrip().startswith(QUOTE_MARK) else ""
     return Text(escape_controls(line), style={"+": "green", "-": "red"}.get(begins, style))
 
 
@@ -215,14 +215,16 @@ def table(runs: Sequence[Run]) -> str:
     """One line a run: id, status, time, task."""
     wide = max(len(status) for status in RunStatus)
     return "\n".join(
-        f"{run.id}  {run.status:<{wide}}  {run.updated_at:%Y-%m-%d %H:%M}  {shorten(run.task)}" for run in runs
+        f"{run.id}  {run.status:<{wide}}  {run.updated_at:%Y-%m-%d %H:%M}  {one_line(run.task, LINE_CHARS)}"
+        for run in runs
     )
 
 
 def audit_table(entries: Sequence[LogEntry]) -> str:
     """One line an entry: number, time, run, who, what, and its details."""
     return "\n".join(
-        f"{entry.id:>5}  {entry.at}  {entry.run_id or '-':<12}  {shorten(entry.user or '-', 40):<12}  {entry.kind:<9}  "
-        + " ".join(f"{name}={shorten(str(value))}" for name, value in entry.detail.items())
+        f"{entry.id:>5}  {entry.at}  {entry.run_id or '-':<12}  {one_line(entry.user or '-', 40):<12}  "
+        f"{entry.kind:<9}  "
+        + " ".join(f"{name}={one_line(str(value), LINE_CHARS)}" for name, value in entry.detail.items())
         for entry in entries
     )

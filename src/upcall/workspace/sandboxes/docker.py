@@ -13,7 +13,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
 from upcall.autogen.concurrency import run_to_completion
-from upcall.errors import first_line
+from upcall.text import first_line
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import MEGABYTE, Command, Execution, ExecutorUnavailable, Output
 

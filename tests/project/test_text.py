@@ -1,0 +1,63 @@
+"""Text that others wrote, as a line of ours."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from upcall.text import escape_controls, first_line, one_line, shorten, shorten_middle
+
+GAP = re.compile(r"\n\[\.\.\. (\d+) of (\d+) characters are left out here \.\.\.\]\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\nlines\tstay", "plain\nlines\tstay"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("\x07\x00\x7f", "\\x07\\x00\\x7f"),
+        ("\x9b31m", "\\x9b31m"),
+        ("naïve 日本語\u3000👨\u200d👩", "naïve 日本語\u3000👨\u200d👩"),
+        ("right\u202eleft", "right\\u202eleft"),
+        ("half \ud800 a pair", "half \\ud800 a pair"),
+    ],
+)
+def test_control_characters_are_made_visible(text: str, shown: str) -> None:
+    assert escape_controls(text) == shown
+
+
+def test_what_leaves_no_mark_is_written_out_where_it_matters() -> None:
+    assert escape_controls("rm\u200b -rf\u3000b", unseen=True) == "rm\\u200b -rf\\u3000b"
+
+
+def test_a_line_has_its_words_and_says_where_it_was_cut() -> None:
+    assert one_line(" a \n b\u2028c ") == "a b c"
+    assert one_line("one\ntwo three", 7) == "one two…"
+    assert shorten("abcdef", 4, " [{left} more]") == "abcd [2 more]"
+
+
+def test_an_error_is_its_first_line_without_a_key() -> None:
+    assert first_line(ValueError("\nbad key sk-abc_123\nTraceback")) == "bad key [key]"
+    assert first_line(TimeoutError()) == "TimeoutError"
+
+
+@pytest.mark.parametrize("length", [0, 1, 999, 1_000])
+def test_a_text_that_fits_stays_as_it_is(length: int) -> None:
+    assert shorten_middle("x" * length, 1_000) == "x" * length
+
+
+@pytest.mark.parametrize("length", [1_001, 9_999, 123_456])
+def test_a_cut_text_keeps_beginning_and_end_and_says_exactly_what_is_missing(length: int) -> None:
+    whole = "".join(chr(ord("a") + place % 26) for place in range(length))
+    shown = shorten_middle(whole, 1_000)
+    head, left_out, of, tail = GAP.split(shown)
+    assert whole.startswith(head) and whole.endswith(tail)  # noqa: PT018
+    assert (int(left_out), int(of)) == (length - len(head) - len(tail), length)
+    assert len(head) > len(tail) > 200
+    assert 990 <= len(shown) <= 1_000
+
+
+@pytest.mark.parametrize("limit", [-5, 0, 1, 50])
+def test_a_limit_too_small_for_the_gap_still_gives_a_beginning_and_an_end(limit: int) -> None:
+    assert GAP.sub("", shorten_middle("a" + "-" * 998 + "z", limit)) == "az"
