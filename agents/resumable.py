@@ -114,24 +114,23 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
         return self._state.model_dump(mode="json")
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take over a saved state.
+        """Load a saved state.
 
         Raises:
             SchemaMismatch: it was written by another version, or is no state of this kind of agent.
         """
         version = state.get("version")
-        if version != STATE_VERSION:
+        if isinstance(version, int) and version != STATE_VERSION:
             raise SchemaMismatch(
-                f"The stored state of agent {self.name!r} has version {version!r}; this version of upcall reads "
-                f"version {STATE_VERSION}. Resume the run with the team, and the version of upcall, that stored it."
+                f"The stored state of agent {self.name!r} has version {version}, and this version of upcall reads "
+                f"version {STATE_VERSION}. Resume the run with the version of upcall that stored it."
             )
         try:
             self._state = self.state_type.model_validate(dict(state))  # type: ignore[assignment]
         except ValidationError as error:
-            where = ".".join(str(part) for part in error.errors()[0]["loc"])
             raise SchemaMismatch(
-                f"The stored state of agent {self.name!r} does not fit at {where!r}: it was stored by another kind of "
-                "agent. Resume the run with the team that stored it."
+                f"The stored state of agent {self.name!r} is that of another kind of agent than {type(self).__name__}. "
+                "Resume the run with the team that stored it."
             ) from error
 
     def _new(self, messages: Sequence[BaseChatMessage]) -> Iterator[BaseChatMessage]:

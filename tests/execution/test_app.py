@@ -342,7 +342,7 @@ async def test_an_agent_state_of_another_version_is_refused_with_what_to_do() ->
     stored = await app.store.load(asked.id)
     changed = stored.checkpoint.dump().replace('"version":1,"seen"', '"version":9,"seen"')
     await app.store.save(stored, stored.run, Checkpoint.load(changed, asked.id))
-    with pytest.raises(TeamMismatch, match="solo: its state has version 9, and this version of upcall reads version 1"):
+    with pytest.raises(TeamMismatch, match="agent 'solo' has version 9, and this version of upcall reads version 1"):
         await app.answer(asked.id, "Express")
 
 

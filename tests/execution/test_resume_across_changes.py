@@ -1,34 +1,33 @@
-"""A run that was stored with one team goes on with another: what no longer fits is listed, the run stays as it is."""
+"""A run that was stored with one team goes on with another: what is missing is listed, and the run stays as it is."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
 from autogen_agentchat.base import ChatAgent, Response, Team
 from autogen_agentchat.conditions import MaxMessageTermination, TextMessageTermination
-from autogen_agentchat.messages import BaseChatMessage, StructuredMessage, TextMessage, ToolCallRequestEvent
+from autogen_agentchat.messages import BaseChatMessage, TextMessage, ToolCallRequestEvent
 from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat, SelectorGroupChat, Swarm
 from autogen_agentchat.tools import AgentTool
 from autogen_core import CancellationToken
 from autogen_core.tools import StaticWorkbench, ToolResult, ToolSchema, Workbench
-from cryptography.fernet import Fernet
-from pydantic import BaseModel
 from scenario import TASK, script, upcall
 from shapes import ask, said_to, task
 from stores import change_checkpoint
 
-from upcall import PausableAgent, Run, RunStatus, Upcall, UserInputRequired, ask_secret, idempotent
+from upcall import PausableAgent, Run, RunStatus, Upcall, idempotent
+from upcall import ask as upcall_ask
 from upcall.agents import Clarifier, NestedTeam
 from upcall.agents.toolset import as_tool
 from upcall.autogen.journal import find_unfinished
 from upcall.errors import TeamMismatch
-from upcall.questions.secrets import KEY
 from upcall.runs.unknown_outcomes import RUN_AGAIN
 from upcall.testing import Call, Calls, Reply, ScriptedModelClient
 from upcall.testing.server import LoopbackServer
@@ -138,110 +137,217 @@ async def deploy(region: str) -> str:
 named(stuck, "deploy")
 
 
-# -- members and nested agents ----------------------------------------------------------------------------------------
+class Picky(BaseChatAgent):
+    """An agent of somebody else's, with a state of its own making."""
+
+    def __init__(self, name: str, form: int) -> None:
+        super().__init__(name, "x")
+        self._form = form
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        return (TextMessage,)
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        return Response(chat_message=TextMessage(source=self.name, content="Picked."))
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None: ...
+
+    async def save_state(self) -> Mapping[str, Any]:
+        return {"form": self._form, "frames": "none", "dialog": ["a"], "questions": 1}
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        if state["form"] != self._form:
+            raise ValueError(f"form {state['form']} is not form {self._form}")
 
 
-async def test_a_member_that_waits_for_an_answer_is_missed() -> None:
-    client = models(solo=[ASK, "Done."], other=[])
-    run = await begun(lambda: swarm(agent("solo", client)))
-    (line,) = await refused(lambda: swarm(agent("other", client)), run)
-    assert line == (
-        f"solo: the team has no such member; it waits for the answer to question {run.questions[0].id}. "
-        "Put 'solo' into the team again."
+def graph(*edges: str) -> Callable[[ScriptedModelClient], Team]:
+    def make(client: ScriptedModelClient) -> Team:
+        pairs = [edge.split(" > ") for edge in edges]
+        made = {name: agent(name, client) for name in dict.fromkeys(name for pair in pairs for name in pair)}
+        builder = DiGraphBuilder()
+        for each in made.values():
+            builder.add_node(each)
+        for source, target in pairs:
+            builder.add_edge(made[source], made[target])
+        return GraphFlow(list(made.values()), graph=builder.build())
+
+    return make
+
+
+def sign() -> str:
+    """Sign."""
+    return f"signed as {upcall_ask('Which name?').text}"
+
+
+# -- what waits -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Change:
+    """A team whose run waits for an answer, the team of later, and the lines that refuse it."""
+
+    said: Mapping[str, Sequence[Reply]]
+    first: Callable[[ScriptedModelClient], Team]
+    later: Callable[[ScriptedModelClient], Team]
+    lines: Sequence[str]
+
+
+def crew(*members: ChatAgent) -> Team:
+    return RoundRobinGroupChat([*members], name="crew", termination_condition=MaxMessageTermination(2))
+
+
+LEAD = {"lead": [task("coder"), "Done."], "coder": [ASK, "Coded."]}
+SOLO = {"solo": [ASK, "Done."]}
+CREW = {"lead": [task("crew"), "Done."], "coder": [ASK, "Coded."]}
+WAITS = "; it waits for the answer to question "
+
+
+def lead_with(*names: str) -> Callable[[ScriptedModelClient], Team]:
+    return lambda client: swarm(agent("lead", client, *(agent(name, client) for name in names)))
+
+
+def deep(client: ScriptedModelClient, *, whole: bool = True) -> Team:
+    helper, tester = [agent("helper", client)], [agent("tester", client)]
+    coder = agent("coder", client, *(helper if whole else []))
+    return swarm(agent("lead", client, coder, *(tester if whole else [])))
+
+
+CHANGES = {
+    "member": Change(
+        SOLO,
+        lambda client: swarm(agent("solo", client)),
+        lambda client: swarm(agent("other", client)),
+        [f"solo: the team has no such member{WAITS}"],
+    ),
+    "stock member": Change(
+        {"solo": [Call("transfer_to_user"), "Done."]},
+        lambda client: swarm(stock("solo", client, handoffs=["user"])),
+        lambda client: swarm(stock("other", client)),
+        [f"solo: the team has no such member{WAITS}"],
+    ),
+    "nested at any depth": Change(
+        {
+            "lead": [Calls([task("coder"), task("tester")]), "Done."],
+            "coder": [task("helper"), "Coded."],
+            "helper": [ASK, "Helped."],
+            "tester": [ASK, "Tested."],
+        },
+        deep,
+        partial(deep, whole=False),
+        [
+            "lead/coder/helper: 'coder' has no such nested agent; its",
+            "lead/tester: 'lead' has no such nested agent; its",
+        ],
+    ),
+    "behind a stock AgentTool": Change(
+        LEAD,
+        lambda client: swarm(agent("lead", client, tools=[AgentTool(agent("coder", client))])),
+        lambda client: swarm(agent("lead", client, tools=[deploy])),
+        ["lead/coder: 'lead' has no such nested agent; its call "],
+    ),
+    "inner team": Change(
+        CREW,
+        lambda client: row(crew(agent("coder", client))),
+        lambda client: row(crew(agent("other", client))),
+        [f"crew/coder: the team has no such member{WAITS}"],
+    ),
+    "member of a NestedTeam": Change(
+        CREW,
+        lambda client: row(NestedTeam(crew(agent("coder", client)))),
+        lambda client: row(NestedTeam(crew(agent("other", client)))),
+        [f"crew/coder: the team has no such member{WAITS}"],
+    ),
+    "member of a team in a tool": Change(
+        CREW,
+        lambda client: swarm(agent("lead", client, NestedTeam(crew(agent("coder", client))))),
+        lambda client: swarm(agent("lead", client, NestedTeam(crew(agent("other", client))))),
+        [f"lead/crew/coder: the team has no such member{WAITS}"],
+    ),
+    "next in the round": Change(
+        {"a": [ASK, "A."], "b": ["Done."]},
+        lambda client: row(agent("a", client), agent("b", client)),
+        lambda client: row(agent("a", client), agent("c", client)),
+        ["b: the team has no such member; it is the next to speak. Put 'b' into the team again."],
+    ),
+    "hand-off beside an open call": Change(
+        {"a": [Calls([Call("transfer_to_b"), task("coder")])], "coder": [ASK, "Coded."], "b": ["Done."]},
+        lambda client: swarm(agent("a", client, agent("coder", client), handoffs=["b"]), agent("b", client)),
+        lambda client: swarm(agent("a", client, agent("coder", client)), agent("b", client)),
+        ["a: it has no hand-off 'transfer_to_b'; call "],
+    ),
+    "tool that goes on with the answer": Change(
+        {"lead": [task("coder"), "Done."], "coder": [Call("sign"), "Coded."]},
+        lambda client: swarm(agent("lead", client, agent("coder", client, tools=[sign]))),
+        lead_with("coder"),
+        ["lead/coder: it has no tool 'sign'; call "],
+    ),
+    "kind of the member": Change(
+        SOLO,
+        lambda client: swarm(agent("solo", client)),
+        lambda client: swarm(stock("solo", client)),
+        [f"solo: its state was stored by another kind of agent than AssistantAgent{WAITS}"],
+    ),
+    "kind of the group chat": Change(
+        SOLO,
+        lambda client: swarm(agent("solo", client)),
+        lambda client: row(agent("solo", client)),
+        ["the team: the state is that of a Swarm, and this is a RoundRobinGroupChat; "],
+    ),
+    "kind of the nested agent, stock": Change(
+        LEAD,
+        lead_with("coder"),
+        lambda client: swarm(agent("lead", client, stock("coder", client))),
+        ["lead/coder: its state was stored by another kind of agent than AssistantAgent; its call "],
+    ),
+    "kind of the nested agent, a team": Change(
+        LEAD,
+        lead_with("coder"),
+        lambda client: swarm(agent("lead", client, NestedTeam(row(agent("inner", client)), name="coder"))),
+        ["lead/coder: the stored state cannot be loaded; The stored state of agent 'coder' is that of another kind"],
+    ),
+    "edges of a graph": Change(
+        {"a": [ASK, "A."], "b": ["B."], "x": ["X."], "c": ["Done."]},
+        graph("a > x", "a > b", "x > c", "b > c"),
+        graph("a > b", "b > c"),
+        ["the team: the stored state cannot be loaded; The graph has other edges than the stored one (a -> x, x"],
+    ),
+    "state of another library's agent": Change(
+        {"solo": [ASK, "Asked."]},
+        lambda client: row(agent("solo", client), Picky("picky", 1)),
+        lambda client: row(agent("solo", client), Picky("picky", 2)),
+        ["the team: the stored state cannot be loaded; form 1 is not form 2. Use the team that"],
+    ),
+}
+
+
+@pytest.mark.parametrize("changed", CHANGES)
+async def test_what_waits_for_an_answer_is_missed(changed: str) -> None:
+    change = CHANGES[changed]
+    client = models(other=[], idle=[], **change.said)
+    run = await begun(lambda: change.first(client))
+    lines = await refused(lambda: change.later(client), run)
+    assert [line.startswith(begin) for line, begin in zip(lines, change.lines, strict=True)] == [True] * len(lines), (
+        lines
     )
-    assert (await gone_on(lambda: swarm(agent("solo", client)), run)).result == "Done."
+    done = await gone_on(lambda: change.first(client), run)
+    assert done.status is RunStatus.COMPLETED
 
 
-async def test_a_stock_member_that_asked_in_its_own_words_is_missed() -> None:
-    client = models(solo=[Call("transfer_to_user"), "Done."], other=[])
-    run = await begun(lambda: swarm(stock("solo", client, handoffs=["user"])))
-    (line,) = await refused(lambda: swarm(stock("other", client)), run)
-    assert line.startswith("solo: the team has no such member; it waits for the answer")
-    assert (await gone_on(lambda: swarm(stock("solo", client, handoffs=["user"])), run)).result == "Done."
+@pytest.mark.parametrize("nested", [False, True])
+async def test_a_state_of_another_version_is_refused(nested: bool) -> None:
+    client = models(**LEAD)
+    run = await begun(lambda: lead_with("coder")(client))
 
+    def change(state: Any) -> None:
+        lead = state["team_state"]["agent_states"]["lead"]["agent_state"]
+        (lead["frames"][0]["nested"] if nested else lead)["version"] = 9
 
-async def test_a_nested_agent_that_waits_is_missed_at_any_depth_and_all_of_them_are_listed() -> None:
-    client = models(
-        lead=[Calls([task("coder"), task("tester")]), "Done."],
-        coder=[task("helper"), "Coded."],
-        helper=[ASK, "Helped."],
-        tester=[ASK, "Tested."],
-    )
-
-    def first() -> Team:
-        return swarm(agent("lead", client, agent("coder", client, agent("helper", client)), agent("tester", client)))
-
-    run = await begun(first)
-    lines = await refused(lambda: swarm(agent("lead", client, agent("coder", client))), run)
-    assert [line.split(";")[0] for line in lines] == [
-        "lead/coder/helper: 'coder' has no such nested agent",
-        "lead/tester: 'lead' has no such nested agent",
-    ]
-    assert all("waits for the answer to question" in line for line in lines)
-    assert lines[0].endswith("Give 'coder' a nested agent 'helper' again.")
-    assert (await gone_on(first, run)).result == "Done."
-
-
-async def test_a_nested_agent_behind_a_stock_agent_tool_is_missed_too() -> None:
-    client = models(lead=[task("coder"), "Done."], coder=[ASK, "Coded."])
-
-    def team(*tools: Any) -> Make:
-        return lambda: swarm(agent("lead", client, tools=tools))
-
-    run = await begun(lambda: team(AgentTool(agent("coder", client)))())
-    (line,) = await refused(team(deploy), run)
-    assert line.startswith("lead/coder: 'lead' has no such nested agent")
-    assert (await gone_on(lambda: team(AgentTool(agent("coder", client)))(), run)).result == "Done."
-
-
-@pytest.mark.parametrize("place", ["member", "nested", "inner team"])
-async def test_a_member_of_a_team_in_a_team_is_missed(place: str) -> None:
-    client = models(lead=[task("crew"), "Done."], coder=[ASK, "Coded."], other=[])
-
-    def team(name: str) -> Make:
-        def make() -> Team:
-            inner = RoundRobinGroupChat(
-                [agent(name, client)], name="crew", termination_condition=MaxMessageTermination(2)
-            )
-            if place == "inner team":
-                return row(inner)
-            return row(NestedTeam(inner)) if place == "member" else swarm(agent("lead", client, NestedTeam(inner)))
-
-        return make
-
-    run = await begun(team("coder"))
-    (line,) = await refused(team("other"), run)
-    where = "lead/crew/coder" if place == "nested" else "crew/coder"
-    assert line.startswith(f"{where}: the team has no such member; it waits for the answer to question ")
-    assert (await gone_on(team("coder"), run)).status is RunStatus.COMPLETED
-
-
-async def test_a_member_in_the_middle_of_a_call_is_missed() -> None:
-    client = models(a=[Call("transfer_to_b")], b=[Call("deploy", {"region": "eu"}, id="call_7"), "Done."], c=["C."])
-
-    def team(*names: str, tool: Any = deploy) -> Make:
-        made = {
-            "a": lambda: agent("a", client, handoffs=["b"]),
-            "b": lambda: agent("b", client, tools=[tool]),
-            "c": lambda: agent("c", client),
-        }
-        return lambda: swarm(*(made[name]() for name in names))
-
-    run = await cut_off(team("a", "b", tool=stuck), "b")
-    (line,) = await refused(team("a", "c"), run)
-    assert line == (
-        "b: the team has no such member; call call_7 of its tool 'deploy' has no result yet. "
-        "Put 'b' into the team again."
-    )
-    assert (await gone_on(team("a", "b", "c"), run)).result == "Done."
-
-
-async def test_who_comes_next_in_the_round_is_missed() -> None:
-    client = models(a=[ASK, "A."], b=["B."], c=["C."])
-    run = await begun(lambda: row(agent("a", client), agent("b", client)))
-    (line,) = await refused(lambda: row(agent("a", client), agent("c", client)), run)
-    assert line == "b: the team has no such member; it is the next to speak. Put 'b' into the team again."
-    assert (await gone_on(lambda: row(agent("a", client), agent("b", client)), run)).result == "B."
+    before = await change_checkpoint(STORE, run.id, change)
+    (line,) = await refused(lambda: lead_with("coder")(client), run)
+    assert "has version 9, and this version of upcall reads version 1. Resume the run with the version" in line
+    await change_checkpoint(STORE, run.id, lambda _: before.as_json())
+    assert (await gone_on(lambda: lead_with("coder")(client), run)).result == "Done."
 
 
 # -- tools ------------------------------------------------------------------------------------------------------------
@@ -389,10 +495,6 @@ async def test_a_begun_call_of_a_stock_agent_or_in_a_team_is_missed(place: str) 
     run = await cut_off(team(as_tool(stuck)), "coder")
     (line,) = await refused(team(), run)
     assert line.startswith(f"{at}: it has no tool 'deploy'; call call_7")
-    tool = as_tool(retyped)
-    tool._name = "deploy"
-    (line,) = await refused(team(tool), run)
-    assert line.startswith(f"{at}: tool 'deploy' does not take the arguments of call call_7 (region: Input should")
     (line,) = await refused(team(as_tool(deploy), name="other"), run)
     assert line.startswith(f"{at}: ")
     assert "no such" in line
@@ -424,82 +526,6 @@ async def test_an_agent_that_a_function_runs_is_not_missed() -> None:
     assert (await gone_on(team(deploy), run)).result == "Done."
 
 
-async def test_the_tool_that_waits_for_a_secret_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is called again with the secret; one that asked for anything else has its result in the answer."""
-
-    def asking(*, secret: bool) -> Any:
-        async def sign(name: str) -> str:
-            """Sign."""
-            if secret:
-                ask_secret("Which password?")
-                return "signed"
-            raise UserInputRequired("Which name?")
-
-        return sign
-
-    monkeypatch.setenv(KEY, Fernet.generate_key().decode())
-    for secret in (True, False):
-        client = models(lead=[task("coder"), "Done."], coder=[Call("sign", {"name": "me"}, id="call_7"), "Coded."])
-        run = await begun(with_tools(client, asking(secret=secret)))
-        if secret:
-            (line,) = await refused(with_tools(client), run)
-            assert line.startswith("lead/coder: it has no tool 'sign'; call call_7 of it was made, and it waits for")
-            assert (await gone_on(with_tools(client, asking(secret=True)), run)).result == "Done."
-        else:
-            assert (await gone_on(with_tools(client), run)).result == "Done."
-
-
-async def stricter(region: str, confirmed: bool) -> str:
-    """Deploy to a region."""
-    return f"{region} {confirmed}"
-
-
-async def retyped(region: int) -> str:
-    """Deploy to a region."""
-    return str(region)
-
-
-@pytest.mark.parametrize("place", ["tool", "workbench"])
-@pytest.mark.parametrize(
-    ("changed", "problem"),
-    [
-        (stricter, "confirmed: Field required"),
-        (retyped, "region: Input should"),
-    ],
-    ids=lambda each: getattr(each, "__name__", None),
-)
-async def test_a_tool_that_no_longer_takes_the_arguments_is_told(
-    changed: Callable[..., Any], problem: str, place: str
-) -> None:
-    client = deploying()
-    run = await cut_off(with_tools(client, stuck), "coder")
-    tool = as_tool(changed)
-    tool._name = "deploy"
-    later = with_tools(client, tool) if place == "tool" else with_tools(client, workbench=StaticWorkbench([tool]))
-    (line,) = await refused(later, run)
-    assert line.startswith(f"lead/coder: tool 'deploy' does not take the arguments of call call_7 ({problem}")
-    assert "'eu'" not in line
-    assert (await gone_on(with_tools(client, deploy), run)).result == "Done."
-
-
-async def wider(region: str, zone: str = "a") -> str:
-    """Deploy to a region and, new, to a zone in it."""
-    return f"deployed to {region}-{zone}"
-
-
-async def test_a_tool_that_takes_more_is_fine() -> None:
-    client = deploying()
-    run = await cut_off(with_tools(client, stuck), "coder")
-    assert (await gone_on(with_tools(client, named(wider, "deploy")), run)).result == "Done."
-    assert client.requests[-2].tool_results == {"call_7": "deployed to eu-a"}
-
-
-async def test_what_a_model_sends_too_much_does_not_keep_the_run_from_its_own_team() -> None:
-    client = models(lead=[task("coder"), "Done."], coder=[Call("deploy", {"region": "eu", "why": "now"}), "Coded."])
-    run = await cut_off(with_tools(client, stuck), "coder")
-    assert (await gone_on(with_tools(client, deploy), run)).result == "Done."
-
-
 async def test_a_tool_of_the_clarifier_is_missed_too() -> None:
     client = ScriptedModelClient([Call("deploy", {"region": "eu"}), '{"needs_clarification": false}'])
 
@@ -512,155 +538,24 @@ async def test_a_tool_of_the_clarifier_is_missed_too() -> None:
     assert (await gone_on(team(deploy), run)).result == "Done."
 
 
-async def test_a_hand_off_that_was_made_beside_an_open_call_is_missed() -> None:
-    client = models(a=[Calls([Call("transfer_to_b"), task("coder")])], coder=[ASK, "Coded."], b=["Done."])
+async def test_a_member_in_the_middle_of_a_call_is_missed() -> None:
+    client = models(a=[Call("transfer_to_b")], b=[Call("deploy", {"region": "eu"}, id="call_7"), "Done."], c=["C."])
 
-    def team(*handoffs: str) -> Make:
-        return lambda: swarm(agent("a", client, agent("coder", client), handoffs=handoffs), agent("b", client))
+    def team(*names: str, tool: Any = deploy) -> Make:
+        made = {
+            "a": lambda: agent("a", client, handoffs=["b"]),
+            "b": lambda: agent("b", client, tools=[tool]),
+            "c": lambda: agent("c", client),
+        }
+        return lambda: swarm(*(made[name]() for name in names))
 
-    run = await begun(team("b"))
-    (line,) = await refused(team(), run)
-    assert line.startswith("a: it has no hand-off 'transfer_to_b'; call ")
-    assert (await gone_on(team("b"), run)).result == "Done."
-
-
-# -- kinds and versions -----------------------------------------------------------------------------------------------
-
-
-async def test_a_member_of_another_kind_is_told_where_it_has_something_open() -> None:
-    client = models(solo=[ASK, "Done."])
-    run = await begun(lambda: swarm(agent("solo", client)))
-    (line,) = await refused(lambda: swarm(stock("solo", client)), run)
-    assert line.startswith("solo: its state was stored by another kind of agent than AssistantAgent; it waits for")
-    assert line.endswith("Make 'solo' an agent of the kind that it was.")
-    (line,) = await refused(lambda: row(agent("solo", client)), run)
-    assert line.startswith("the team: the state is that of a Swarm, and this is a RoundRobinGroupChat")
-    assert (await gone_on(lambda: swarm(agent("solo", client)), run)).result == "Done."
-
-
-@pytest.mark.parametrize("kind", ["stock", "team"])
-async def test_a_nested_agent_of_another_kind_is_told(kind: str) -> None:
-    client = models(lead=[task("coder"), "Done."], coder=[ASK, "Coded."])
-
-    def other() -> Team:
-        inner = row(agent("inner", client))
-        return swarm(
-            agent("lead", client, stock("coder", client) if kind == "stock" else NestedTeam(inner, name="coder"))
-        )
-
-    def first() -> Team:
-        return swarm(agent("lead", client, agent("coder", client)))
-
-    run = await begun(first)
-    (line,) = await refused(other, run)
-    name = "AssistantAgent" if kind == "stock" else "NestedTeam"
-    assert line.startswith(f"lead/coder: its state was stored by another kind of agent than {name}; its call ")
-    assert (await gone_on(first, run)).result == "Done."
-
-
-async def test_states_of_another_version_are_listed_at_any_depth() -> None:
-    client = models(lead=[task("coder"), "Done."], coder=[ASK, "Coded."], idle=[])
-
-    def team() -> Team:
-        return swarm(agent("lead", client, agent("coder", client)), agent("idle", client))
-
-    run = await begun(team)
-
-    def later(state: Any) -> Any:
-        return json.loads(json.dumps(state).replace('"version": 1, "seen"', '"version": 9, "seen"'))
-
-    before = await change_checkpoint(STORE, run.id, later)
-    assert [line.split(";")[0] for line in await refused(team, run)] == [
-        "lead: its state has version 9, and this version of upcall reads version 1"
-    ]
-    await change_checkpoint(STORE, run.id, lambda _: before.as_json())
-    assert (await gone_on(team, run)).result == "Done."
-
-
-async def test_a_nested_state_of_another_version_is_told() -> None:
-    client = models(lead=[task("coder"), "Done."], coder=[ASK, "Coded."])
-
-    def team() -> Team:
-        return swarm(agent("lead", client, agent("coder", client)))
-
-    run = await begun(team)
-
-    def later(state: Any) -> None:
-        state["team_state"]["agent_states"]["lead"]["agent_state"]["frames"][0]["nested"]["version"] = 2
-
-    before = await change_checkpoint(STORE, run.id, later)
-    (line,) = await refused(team, run)
-    assert line.startswith("lead/coder: its state has version 2, and this version of upcall reads version 1; its call")
-    assert line.endswith("Go on with the version of upcall that stored it.")
-    await change_checkpoint(STORE, run.id, lambda _: before.as_json())
-    assert (await gone_on(team, run)).result == "Done."
-
-
-class Picky(BaseChatAgent):
-    """An agent of somebody else's, with a state of its own making."""
-
-    def __init__(self, name: str, form: int) -> None:
-        super().__init__(name, "x")
-        self._form = form
-
-    @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        return (TextMessage,)
-
-    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        return Response(chat_message=TextMessage(source=self.name, content="Picked."))
-
-    async def on_reset(self, cancellation_token: CancellationToken) -> None: ...
-
-    async def save_state(self) -> Mapping[str, Any]:
-        return {"form": self._form, "frames": "none", "dialog": ["a"], "questions": 1}
-
-    async def load_state(self, state: Mapping[str, Any]) -> None:
-        if state["form"] != self._form:
-            raise ValueError(f"form {state['form']} is not form {self._form}")
-
-
-async def test_what_an_agent_of_somebody_elses_refuses_is_told_before_anything_is_changed() -> None:
-    client = models(solo=[ASK, "Asked."])
-    run = await begun(lambda: row(agent("solo", client), Picky("picky", 1)))
-    (line,) = await refused(lambda: row(agent("solo", client), Picky("picky", 2)), run)
+    run = await cut_off(team("a", "b", tool=stuck), "b")
+    (line,) = await refused(team("a", "c"), run)
     assert line == (
-        "the team: the stored state cannot be loaded; form 1 is not form 2. Go on with the team that the run was "
-        "stored with."
+        "b: the team has no such member; call call_7 of its tool 'deploy' has no result yet. "
+        "Put 'b' into the team again."
     )
-    assert (await gone_on(lambda: row(agent("solo", client), Picky("picky", 1)), run)).result == "Picked."
-
-
-# -- graphs -----------------------------------------------------------------------------------------------------------
-
-
-def graph(*edges: tuple[str, str], client: ScriptedModelClient) -> Make:
-    def make() -> Team:
-        names = list(dict.fromkeys(name for edge in edges for name in edge))
-        made = {name: agent(name, client) for name in names}
-        builder = DiGraphBuilder()
-        for each in made.values():
-            builder.add_node(each)
-        for source, target in edges:
-            builder.add_edge(made[source], made[target])
-        return GraphFlow(list(made.values()), graph=builder.build())
-
-    return make
-
-
-async def test_a_node_that_is_done_may_leave_the_graph_and_a_new_one_may_follow() -> None:
-    client = models(a=["A."], b=[ASK, "B."], c=["C."], d=["D."])
-    run = await begun(graph(("a", "b"), ("b", "c"), client=client))
-    assert (await gone_on(graph(("b", "c"), ("c", "d"), client=client), run)).result == "D."
-
-
-async def test_a_node_that_is_still_to_come_is_missed_where_another_waits_for_it() -> None:
-    client = models(a=[ASK, "A."], b=["B."], x=["X."], c=["C."])
-    first = graph(("a", "x"), ("a", "b"), ("x", "c"), ("b", "c"), client=client)
-    run = await begun(first)
-    (line,) = await refused(graph(("a", "b"), ("b", "c"), client=client), run)
-    assert line.startswith("c: the graph has other edges to it; it waits for 2 more to finish, and in this graph for 1")
-    assert (await gone_on(first, run)).result == "C."
+    assert (await gone_on(team("a", "b", "c"), run)).result == "Done."
 
 
 # -- what does not matter ---------------------------------------------------------------------------------------------
@@ -734,33 +629,6 @@ async def test_what_closed_calls_were_served_by_may_go() -> None:
         lambda: swarm(agent("lead", client, agent("coder", client), agent("helper", client), tools=[deploy]))
     )
     assert (await gone_on(lambda: swarm(agent("lead", client, agent("coder", client))), run)).result == "Done."
-
-
-class Verdict(BaseModel):
-    """What a structured agent says."""
-
-    grade: int
-
-
-class Judge(Picky):
-    """It says something that only a team with a judge in it can read."""
-
-    @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        return (StructuredMessage[Verdict],)
-
-    async def on_messages_stream(
-        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[Any, None]:
-        yield Response(chat_message=StructuredMessage[Verdict](source=self.name, content=Verdict(grade=3)))
-
-
-async def test_what_a_member_said_that_left_is_a_text_where_nobody_knows_its_type() -> None:
-    client = models(b=[ASK, "B."], c=["C."])
-    run = await begun(lambda: row(Judge("judge", 1), agent("b", client), agent("c", client)))
-    done = await gone_on(lambda: row(agent("b", client), agent("c", client), turns=3), run)
-    assert done.result == "C."
-    assert "'grade': 3" in str(client.requests[-1].messages)
 
 
 async def test_a_run_that_is_over_is_not_checked() -> None:

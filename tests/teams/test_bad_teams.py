@@ -348,7 +348,7 @@ async def test_a_state_that_does_not_fit_is_said_in_a_line_and_nothing_is_lost(o
 async def test_a_nested_team_refuses_the_state_of_another_agent() -> None:
     world = World(script())
     crew = NestedTeam(crew_of(world.agent("coder")))
-    with pytest.raises(SchemaMismatch, match="'crew' does not fit"):
+    with pytest.raises(SchemaMismatch, match="'crew' is that of another kind"):
         await crew.load_state(await world.agent("crew").save_state() | {"messages": []})
     with pytest.raises(SchemaMismatch, match="has version None"):
         await crew.load_state({})

@@ -49,7 +49,7 @@ from upcall.autogen.messages import (
 from upcall.autogen.model_errors import explain
 from upcall.autogen.recording import manager_with_journal, with_journal
 from upcall.autogen.scope import current_scope, discard_last_reply, note_interruption
-from upcall.errors import AgentFailed, ConfigurationError
+from upcall.errors import AgentFailed, ConfigurationError, SchemaMismatch
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 
@@ -323,12 +323,18 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         """The group chat's, and what AutoGen forgets: who has the turn, and what a `GraphFlow` counts anew in loops."""
         speaking = self._interrupted or list(dict.fromkeys(self._active_speakers))
         ours: dict[str, Any] = {"speaking": speaking, "given": self._given, "since": self._since}
-        if hasattr(self, "_triggered_activation_groups"):
+        graph: DiGraph | None = getattr(self, "_graph", None)
+        if graph is not None and hasattr(self, "_triggered_activation_groups"):
             ours["triggered"] = {node: sorted(groups) for node, groups in self._triggered_activation_groups.items()}
+            ours["edges"] = _edges(graph)
         return {**await super().save_state(), _OURS: ours}
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take over a state, also one that was saved without this class."""
+        """Load a state, also one that was saved without this class.
+
+        Raises:
+            SchemaMismatch: it is the state of another graph, in which other nodes are still to run.
+        """
         if hasattr(self, "_model_context"):
             await self._model_context.clear()  # `SelectorGroupChat` adds to it at every load.
         await super().load_state(state)
@@ -338,7 +344,9 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         self._given = list(ours.get("given", ()))
         self._since = ours.get("since", 0)
         self._behind = self._termination_condition is not None and self._since < len(self._message_thread)
-        if hasattr(self, "_triggered_activation_groups"):
+        graph: DiGraph | None = getattr(self, "_graph", None)
+        if graph is not None and hasattr(self, "_triggered_activation_groups"):
+            _refuse_other_edges(ours.get("edges"), graph)
             triggered = ours.get("triggered", {})
             self._triggered_activation_groups = {node: set(groups) for node, groups in triggered.items()}
 
@@ -404,11 +412,17 @@ def graph_of(team: Team) -> DiGraph | None:
     return team._graph if isinstance(team, GraphFlow) else None
 
 
-def can_inspect(team: Team, kind: str) -> bool:
-    """Whether a group chat knows a type of message, by its name; it breaks at any other when it loads its state."""
-    if isinstance(team, InnerTeam):
-        return can_inspect(team._team, kind)
-    return not isinstance(team, BaseGroupChat) or kind in team._message_factory._message_types
+def _edges(graph: DiGraph) -> list[str]:
+    return sorted(f"{name} -> {edge.target}" for name, node in graph.nodes.items() for edge in node.edges)
+
+
+def _refuse_other_edges(stored: Sequence[str] | None, graph: DiGraph) -> None:
+    """Refuse the state of a graph with other edges: nodes that wait for one of them would never run."""
+    differing = sorted({*stored} ^ {*_edges(graph)}) if stored is not None else []
+    if differing:
+        raise SchemaMismatch(
+            f"The graph has other edges than the stored one ({', '.join(differing)}). Build the graph as it was."
+        )
 
 
 def list_speakers(team: Team) -> frozenset[str] | None:
