@@ -126,7 +126,7 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
                 f"version {STATE_VERSION}. Resume the run with the version of upcall that stored it."
             )
         try:
-            self._state = self.state_type.model_validate(dict(state))  # type: ignore[assignment]
+            self._state = self.state_type.model_validate({"version": None, **state})  # type: ignore[assignment]
         except ValidationError as error:
             raise SchemaMismatch(
                 f"The stored state of agent {self.name!r} is that of another kind of agent than {type(self).__name__}. "

@@ -62,6 +62,7 @@ class Toolset:
         nested = [NestedTeam(each, user_proxy=user_proxy) if isinstance(each, Team) else each for each in agents]
         self.agents: dict[str, ChatAgent] = {each.name: each for each in nested}
         self.handoffs = {each.name: each for each in peers}
+        self._homes: dict[str, Workbench] = {}
         self.ask_user = ask_user
         static = [static_tools(each) for each in self.workbenches]
         offered = [each for group in (self.tools, *static) for each in group.items()]
@@ -82,9 +83,12 @@ class Toolset:
         Raises:
             AgentFailed: a workbench cannot list its tools.
         """
-        schemas = list(self._schemas)
+        schemas, homes = list(self._schemas), dict[str, Workbench]()
         for workbench in self.workbenches:
-            schemas.extend(await self._listed(workbench))
+            listed = await self._listed(workbench)
+            schemas += listed
+            homes |= dict.fromkeys((schema["name"] for schema in listed), workbench)
+        self._homes = homes
         schemas += self._own_schemas
         self._refuse_twice([schema["name"] for schema in schemas])
         return schemas
@@ -142,12 +146,9 @@ class Toolset:
 
     async def _home(self, name: str) -> BaseTool[Any, Any] | Workbench | None:
         """What makes a call: a tool, or the workbench that it is in."""
-        if tool := self.tools.get(name):
-            return tool
-        for workbench in self.workbenches:
-            if any(schema["name"] == name for schema in await workbench.list_tools()):
-                return workbench
-        return None
+        if name not in self.tools and name not in self._homes:  # No model was called since the agent was made.
+            await self.schemas()
+        return self.tools.get(name) or self._homes.get(name)
 
     async def _run(
         self,

@@ -540,13 +540,13 @@ THREAD = Thread(messages=[TextMessage(source="user", content="Hello")]).model_du
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        ({}, "version None"),
+        ({}, "another kind of agent"),
         ({"version": 2, "messages": []}, "version 2"),
-        ({"type": "AssistantAgentState", "version": "1.0.0", "llm_context": {}}, "version '1.0.0'"),
+        ({"type": "AssistantAgentState", "version": "1.0.0", "llm_context": {}}, "another kind of agent"),
         (THREAD, "another kind of agent"),
         (Thread().model_dump(mode="json"), "another kind of agent"),
-        ({"version": 1, "frames": "none"}, "'frames'"),
-        ({"version": 1, "messages": [{"type": "Unknown"}]}, "'messages.0'"),
+        ({"version": 1, "frames": "none"}, "another kind of agent"),
+        ({"version": 1, "messages": [{"type": "Unknown"}]}, "another kind of agent"),
     ],
     ids=["empty", "newer", "AutoGen's", "other agent", "other agent, empty", "frames", "message"],
 )

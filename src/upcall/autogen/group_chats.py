@@ -76,6 +76,10 @@ class PendingQuestions:
             waiting.take(message, members, user_proxy)
         return waiting
 
+    def copy(self) -> PendingQuestions:
+        """Return a copy that can take messages of its own."""
+        return PendingQuestions(dict(self.questions), list(self.answered))
+
     def take(self, message: Event, members: Sequence[str], user_proxy: str) -> None:
         """Note what one more message tells."""
         if asked := extract_questions(message, user_proxy):
@@ -126,6 +130,13 @@ class ResumableGroupChatManager(BaseGroupChatManager):
     _behind: bool
     """Whether the termination condition has yet to see what came after that: it has no stored state of its own."""
 
+    _pending: PendingQuestions
+    """Who waits for what, by the messages of the thread that were read: the first `_read`, of which `_last_read` is the
+    last."""
+
+    _read: int
+    _last_read: Event | None
+
     _listening: asyncio.Task[None] | None
     """Waits for answers that come while other members still work (`GraphFlow`)."""
 
@@ -133,11 +144,23 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         """Called once, in the place of a constructor."""
         self.user_proxy, self.live, self._listening = user_proxy, live, None
         self._interrupted, self._given, self._since, self._behind = [], [], 0, False
+        self._forget_thread()
 
     def waiting(self) -> PendingQuestions:
-        """Who waits for what."""
-        thread = [message for message in self._message_thread if self._said_here(message)]
-        return PendingQuestions.in_thread(thread, self._participant_names, self.user_proxy)
+        """Return who waits for what: what was read of the thread before, and what came since."""
+        thread = self._message_thread
+        if self._last_read is not None and not (
+            self._read <= len(thread) and thread[self._read - 1] is self._last_read
+        ):
+            self._forget_thread()  # It was loaded anew, or cleared (`MagenticOneGroupChat`).
+        for message in thread[self._read :]:
+            if self._said_here(message):
+                self._pending.take(message, self._participant_names, self.user_proxy)
+        self._read, self._last_read = len(thread), thread[-1] if thread else None
+        return self._pending.copy()
+
+    def _forget_thread(self) -> None:
+        self._pending, self._read, self._last_read = PendingQuestions(), 0, None
 
     def _said_here(self, message: Event) -> bool:
         """Whether a member said it; a stock agent's turn also holds what the members of its `TeamTool` said."""
