@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import asdict
 from functools import cache, partial
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 from autogen_agentchat.messages import BaseAgentEvent, ToolCallExecutionEvent, ToolCallRequestEvent
 from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from autogen_core.tools import BaseTool, ToolSchema, Workbench
 
-from upcall.agents.structured.agent import (
-    Ask,
-    HandOver,
-    Step,
-    StructuredAgent,
-    StructuredConfig,
-    StructuredOptions,
-    Thread,
-    ToolCalls,
-    Wait,
-    example_turns,
-)
+from upcall.agents.structured.agent import StructuredAgent, ToolCalls, example_turns
 from upcall.agents.structured.merging import holds_most_of, merge_messages
+from upcall.agents.structured.options import StructuredOptions, StructuredParts, StructuredSettings
 from upcall.agents.structured.parse_output import UnreadableReply
+from upcall.agents.structured.steps import Ask, HandOver, Step, Wait
+from upcall.agents.structured.thread import Thread
 from upcall.agents.tool_loop.turn import Turn
 from upcall.agents.toolset import Tool, Toolset
-from upcall.autogen.concurrency import cancellable, merge_streams
+from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.messages import CLARIFIER_LOG
-from upcall.prompts import ClarifierContext, ToolInfo
+from upcall.prompts import PROMPTS, ClarifierContext, Prompts, ToolInfo
 from upcall.prompts.contexts import Document, JsonReminderContext, SearchFirstContext
 from upcall.prompts.examples import EXAMPLES
 from upcall.questions.answer import Answer, Outcome
@@ -44,16 +37,36 @@ MAX_TOOL_ROUNDS = 5
 """Batches of tool calls in one turn; after them the model has to answer with what it found."""
 
 
-class ClarifierConfig(StructuredConfig):
+class ClarifierSettings(StructuredSettings):
+    """The plain options of a `Clarifier`.
+
+    Attributes:
+        max_turns: questions a task; then clarification is complete whatever the model says (S0-11).
+        documents: the user's documents, which the task may refer to (S0-21).
+        data_sources: the ids of the sources this run may use (S0-20); kept in the state, for whoever looks at it.
+        target: who gets the clarified task.
+    """
+
+    max_turns: int = 3
+    documents: tuple[Document, ...] = ()
+    data_sources: tuple[str, ...] | None = None
+    target: str = "planner"
+
+
+class ClarifierOptions(StructuredOptions, total=False):
+    """The same as keyword arguments."""
+
+    max_turns: int
+    documents: Sequence[Document]
+    data_sources: Sequence[str] | None
+    target: str
+
+
+class ClarifierConfig(ClarifierSettings, StructuredParts):
     """The declarative form of a `Clarifier`."""
 
-    name: str = "clarifier"
-    max_turns: int = 3
-    documents: list[tuple[str, str]] = []
-    data_sources: list[str] | None = None
     tools: list[ComponentModel] = []
     workbench: list[ComponentModel] = []
-    target: str = "planner"
 
 
 class ClarifierAgentState(Thread):
@@ -92,21 +105,18 @@ class ClarifierAgentState(Thread):
         self.clarifier_log, self.iteration, self.context, self.searched = "", 0, Turn(), False
 
 
-class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]):
+class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Component[ClarifierConfig]):
     """Asks one question at a time, at most `max_turns`, until nothing that matters is missing.
 
     Args:
-        max_turns: questions a task; then clarification is complete whatever the model says (S0-11).
-        documents: the user's documents, which the task may refer to (S0-21).
-        data_sources: the ids of the sources this run may use (S0-20); kept in the state, for whoever looks at it.
         tools: functions or AutoGen tools to look things up with before the user is asked (S0-43). One that raises
             `UserInputRequired` makes its own call wait.
         workbench: AutoGen workbenches with more such tools.
-        target: who gets the clarified task.
     """
 
     component_config_schema = ClarifierConfig
     component_provider_override = "upcall.agents.Clarifier"
+    settings_type = ClarifierSettings
     state_type = ClarifierAgentState
 
     def __init__(
@@ -114,31 +124,28 @@ class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]
         model_client: ChatCompletionClient,
         *,
         name: str = "clarifier",
-        max_turns: int = 3,
-        documents: Sequence[Document] = (),
-        data_sources: Sequence[str] | None = None,
         tools: Sequence[Tool] = (),
         workbench: Workbench | Sequence[Workbench] = (),
-        target: str = "planner",
-        **options: Unpack[StructuredOptions],
+        prompts: Prompts = PROMPTS,
+        **options: Unpack[ClarifierOptions],
     ) -> None:
-        self._max_turns = max_turns
-        self._documents = tuple(documents)
-        self._data_sources = None if data_sources is None else list(data_sources)
-        super().__init__(name, model_client, description="Asks the user about the scope of a task.", **options)
+        settings = ClarifierSettings.model_validate(options)
+        description = "Asks the user about the scope of a task."
+        super().__init__(name, model_client, settings, description=description, prompts=prompts)
         self._toolset = Toolset(name, tools=tools, workbench=workbench, ask_user=False)
-        self._target = target
 
     def _empty_state(self) -> ClarifierAgentState:
-        documents = [{"file_name": each.file_name, "summary": each.summary} for each in self._documents]
+        sources = self._settings.data_sources
         return ClarifierAgentState(
-            max_turns=self._max_turns, data_sources=self._data_sources, available_documents=documents or None
+            max_turns=self._settings.max_turns,
+            data_sources=None if sources is None else list(sources),
+            available_documents=[asdict(each) for each in self._settings.documents] or None,
         )
 
     @property
     def targets(self) -> tuple[str, ...]:
         """Whom it hands the clarified task to."""
-        return (self._target,)
+        return (self._settings.target,)
 
     @property
     def toolset(self) -> Toolset:
@@ -149,54 +156,36 @@ class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]
         """Stop the workbenches."""
         await self._toolset.close()
 
-    async def decide(self, token: CancellationToken) -> AsyncGenerator[BaseAgentEvent | Step, None]:
+    async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
         """Look things up, ask what the model wants to know, or hand the clarified task on."""
         self._note_answers()
-        if self._complete():
-            yield self._done()
-            return
+        if self._is_complete():
+            return self._complete()
         if self._state.candidates:  # It was cut off while it took a second look at what to ask.
-            async for step in self._ask_or_go_on(token):
-                yield step
-            return
+            return await self._ask_or_complete(emit, token)
         schemas = await cancellable(self._toolset.schemas(), token)
         while True:
-            async with aclosing(self._look_up(token)) as events:
-                async for event in events:
-                    yield event
+            await self._run_tools(emit, token)
             if waiting := self._state.context.open_questions():
-                yield Wait(waiting)
-                return
-            reply: ClarificationResponse | UnreadableReply | ToolCalls | None = None
-            async for item in self._next_reply(schemas, token):
-                if isinstance(item, BaseAgentEvent):
-                    yield item
-                else:
-                    reply = item
+                return Wait(waiting)
+            reply = await self._next_reply(schemas, emit, token)
             if isinstance(reply, ToolCalls):
                 self._state.context.open_frames(reply.calls, reply.thought)
-                yield self._called()
-                continue
-            if not isinstance(reply, ClarificationResponse):
-                yield self._done() if self._state.dialog else self._ask(self._fallback())
-            elif not (reply.asks or self._unfounded(reply)):
-                yield self._done()
+                emit(self._request_event())
+            elif not isinstance(reply, ClarificationResponse):
+                return self._complete() if self._state.dialog else self._ask(self._fallback())
+            elif not (reply.asks or self._is_unfounded(reply)):
+                return self._complete()
             elif self._should_search(schemas):
-                self._search_first(reply, schemas)
-                continue
+                self._send_back_to_search(reply, schemas)
             else:
                 self._state.candidates = [reply.question((self.name,))]
-                async for step in self._ask_or_go_on(token):
-                    yield step
-            return
+                return await self._ask_or_complete(emit, token)
 
-    async def _ask_or_go_on(self, token: CancellationToken) -> AsyncGenerator[BaseAgentEvent | Step, None]:
+    async def _ask_or_complete(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
         """Ask what stands up to the second look; where nothing does, clarification is complete."""
-        async for item in self._worth_asking(self._whole_request(), token):
-            if isinstance(item, BaseAgentEvent):
-                yield item
-            else:
-                yield self._ask(item[0]) if item else self._done()
+        questions = await self._worth_asking(self._whole_request(), emit, token)
+        return self._ask(questions[0]) if questions else self._complete()
 
     # -- the dialog ---------------------------------------------------------------------------------------------------
 
@@ -210,11 +199,11 @@ class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]
             said = entry.answer.as_text()
             state.clarifier_log += f"Question: {entry.question.question}\nAnswer: {said}\n"
             state.context.add(
-                UserMessage(content=shorten_middle(said, self._max_context_chars), source=self.user_proxy)
+                UserMessage(content=shorten_middle(said, self._settings.max_context_chars), source=self.user_proxy)
             )
             state.iteration += 1
 
-    def _complete(self) -> bool:
+    def _is_complete(self) -> bool:
         dialog = self._state.dialog
         return self._state.remaining_questions <= 0 or (bool(dialog) and ends_clarification(dialog[-1].answer))
 
@@ -228,16 +217,16 @@ class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]
         # Any skip word would do to skip it (S0-61), and so the blank reply of a terminal does.
         return Ask([question.model_copy(update={"required": False})])
 
-    def _done(self) -> HandOver:
+    def _complete(self) -> HandOver:
         log = self._state.clarifier_log.strip()
         content = f"Clarified:\n{log}" if log else "Nothing needs to be clarified."
-        return HandOver(self._target, content, {CLARIFIER_LOG: log})
+        return HandOver(self._settings.target, content, {CLARIFIER_LOG: log})
 
-    def _unfounded(self, reply: ClarificationResponse) -> bool:
+    def _is_unfounded(self, reply: ClarificationResponse) -> bool:
         """Whether the reply says that the request answers the question, in words that are not there; then a second look
         decides."""
         claims = bool(reply.clarification_question) and reply.known_from is KnownFrom.REQUEST
-        return claims and self._check_questions and not holds_most_of(self._whole_request(), reply.answer)
+        return claims and self._settings.check_questions and not holds_most_of(self._whole_request(), reply.answer)
 
     def _fallback(self) -> Question:
         """A reply that cannot be read counts as a need to clarify (S0-62), once: then the task goes on as it is."""
@@ -245,17 +234,17 @@ class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]
 
     # -- the model and its tools --------------------------------------------------------------------------------------
 
-    def _next_reply(
-        self, schemas: Sequence[ToolSchema], token: CancellationToken
-    ) -> AsyncGenerator[BaseAgentEvent | ClarificationResponse | UnreadableReply | ToolCalls, None]:
+    async def _next_reply(
+        self, schemas: Sequence[ToolSchema], emit: Emit[BaseAgentEvent], token: CancellationToken
+    ) -> ClarificationResponse | UnreadableReply | ToolCalls:
         offered = schemas if self._state.context.rounds < MAX_TOOL_ROUNDS else ()
-        return self._reply(self._prompt(schemas), ClarificationResponse, token, tools=offered)
+        return await self._reply(self._prompt(schemas), ClarificationResponse, emit, token, tools=offered)
 
     def _prompt(self, schemas: Sequence[ToolSchema]) -> list[LLMMessage]:
         state = self._state
         documents = [Document(each["file_name"], each.get("summary", "")) for each in state.available_documents or ()]
         context = ClarifierContext(
-            clarifier_result=merge_messages("", self.clarifications(), self._max_context_chars).strip(),
+            clarifier_result=merge_messages("", self.clarifications(), self._settings.max_context_chars).strip(),
             available_documents=tuple(documents),
             tools=tuple(ToolInfo(schema["name"], schema.get("description", "")) for schema in schemas),
             tool_names=tuple(schema["name"] for schema in schemas),
@@ -267,37 +256,36 @@ class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]
 
     def _request(self) -> str:
         """The task, with what an agent found that tried it as a shallow one."""
-        return merge_messages(self.task(), self.tried(), self._max_context_chars)
+        return merge_messages(self.task(), self.attempts(), self._settings.max_context_chars)
 
     def _whole_request(self) -> str:
         """The task with all that is known of it: what was found, asked and answered, and which documents are there."""
         documents = ", ".join(each["file_name"] for each in self._state.available_documents or ())
-        known = [*self.tried(), *self.clarifications(), *self._state.clarifier_log.splitlines()]
+        known = [*self.attempts(), *self.clarifications(), *self._state.clarifier_log.splitlines()]
         given = [f"Documents given with it: {documents}"] if documents else []
-        return merge_messages(self.task(), [*known, *given], self._max_context_chars)
+        return merge_messages(self.task(), [*known, *given], self._settings.max_context_chars)
 
-    async def _look_up(self, token: CancellationToken) -> AsyncGenerator[BaseAgentEvent, None]:
+    async def _run_tools(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> None:
         """Finish the open batch of tool calls, if there is one, and remind the model of the form of its reply."""
         context = self._state.context
         if not context.frames:
             return
-        runnable = [frame for frame in context.frames if frame.runnable]
-        async with aclosing(
-            merge_streams([partial(self._toolset.serve, frame, token) for frame in runnable])
-        ) as events:
+        works = [partial(self._toolset.serve, frame, token) for frame in context.frames if frame.runnable]
+        async with aclosing(merge_streams(works)) as events:
             async for event in events:
-                yield event
+                emit(event)
         if context.open_questions():
             return
-        room = self._max_context_chars // max(len(context.frames), 1)
+        room = self._settings.max_context_chars // max(len(context.frames), 1)
         for result in context.results():
             result.content = shorten_middle(result.content, room)
-        yield ToolCallExecutionEvent(source=self.name, content=context.results())
+        emit(ToolCallExecutionEvent(source=self.name, content=context.results()))
         context.close_batch(self.name)
         context.rounds += 1
         context.messages.append(UserMessage(content=self._prompts.render(JsonReminderContext()), source="system"))
 
-    def _called(self) -> ToolCallRequestEvent:
+    def _request_event(self) -> ToolCallRequestEvent:
+        """Return the event of the calls of the open batch, those that cannot be made closed with an error."""
         for frame in self._state.context.frames:
             if frame.problem:
                 frame.finish(frame.problem, is_error=True)
@@ -308,7 +296,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]
     def _should_search(self, schemas: Sequence[ToolSchema]) -> bool:
         return bool(schemas) and not self._state.context.rounds and not self._state.searched
 
-    def _search_first(self, response: ClarificationResponse, schemas: Sequence[ToolSchema]) -> None:
+    def _send_back_to_search(self, response: ClarificationResponse, schemas: Sequence[ToolSchema]) -> None:
         """Once: a question that no tool was tried for is sent back (S0-64)."""
         self._state.searched = True
         nudge = self._prompts.render(SearchFirstContext(tuple(schema["name"] for schema in schemas)))
@@ -319,30 +307,18 @@ class Clarifier(StructuredAgent[ClarifierAgentState], Component[ClarifierConfig]
 
     # -- component ----------------------------------------------------------------------------------------------------
 
-    def _to_config(self) -> ClarifierConfig:
-        return ClarifierConfig(
-            **self._common_config(),
-            max_turns=self._max_turns,
-            documents=[(document.file_name, document.summary) for document in self._documents],
-            data_sources=self._data_sources,
-            tools=[tool.dump_component() for tool in self._toolset.tools.values()],
-            workbench=[workbench.dump_component() for workbench in self._toolset.workbenches],
-            target=self._target,
-        )
+    def _dump_tools(self) -> dict[str, list[ComponentModel]]:
+        return {
+            "tools": [tool.dump_component() for tool in self._toolset.tools.values()],
+            "workbench": [workbench.dump_component() for workbench in self._toolset.workbenches],
+        }
 
     @classmethod
-    def _from_config(cls, config: ClarifierConfig) -> Self:
-        return cls(
-            ChatCompletionClient.load_component(config.model_client),
-            name=config.name,
-            max_turns=config.max_turns,
-            documents=[Document(*document) for document in config.documents],
-            data_sources=config.data_sources,
-            tools=[BaseTool.load_component(tool) for tool in config.tools],
-            workbench=[Workbench.load_component(each) for each in config.workbench],
-            target=config.target,
-            **cls._options_of(config),
-        )
+    def _load_tools(cls, config: Any) -> dict[str, list[Any]]:
+        return {
+            "tools": [BaseTool.load_component(tool) for tool in config.tools],
+            "workbench": [Workbench.load_component(each) for each in config.workbench],
+        }
 
 
 def _as_typed(question: Question, answer: Answer) -> Answer:

@@ -6,26 +6,23 @@ import logging
 import traceback
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Self, Unpack
+from typing import Unpack
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
 from autogen_core import CancellationToken, Component
 from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
+from pydantic import field_validator
 
 from upcall import identity
-from upcall.agents.structured.agent import (
-    HandOver,
-    Say,
-    Step,
-    StructuredAgent,
-    StructuredConfig,
-    StructuredOptions,
-    Thread,
-)
+from upcall.agents.structured.agent import StructuredAgent
+from upcall.agents.structured.options import StructuredOptions, StructuredParts, StructuredSettings
+from upcall.agents.structured.steps import HandOver, Say, Step
+from upcall.agents.structured.thread import Thread
+from upcall.autogen.concurrency import Emit
 from upcall.autogen.messages import CLASSIFICATION, ERROR
 from upcall.errors import ModelError, UpcallError
-from upcall.prompts import ClassifierContext, ToolInfo
+from upcall.prompts import PROMPTS, ClassifierContext, Prompts, ToolInfo
 from upcall.runs.outputs import Classification, Depth, Intent
 from upcall.text import shorten_middle
 
@@ -41,24 +38,10 @@ HISTORY_CHARS = 2_000
 """How much of each earlier message the classifier is shown."""
 
 
-class ClassifierConfig(StructuredConfig):
-    """The declarative form of a `Classifier`."""
+class ClassifierSettings(StructuredSettings):
+    """The plain options of a `Classifier`.
 
-    name: str = "classifier"
-    tools: list[tuple[str, str]] = []
-    user_info: dict[str, str] = {}
-    llm_timeout: float = 90
-    max_history: int = 20
-    deep_target: str = "clarifier"
-
-
-class Classifier(StructuredAgent[Thread], Component[ClassifierConfig]):
-    """Answers meta queries at once; hands shallow tasks to researcher or coder, deep ones to the clarifier.
-
-    Where the model cannot be called it says so and ends the run, with ``upcall.error`` in the message's metadata
-    (S2-33); called again without new messages it tries again.
-
-    Args:
+    Attributes:
         tools: what the team can use, shown to the model so that it can judge how much work a task is (S2-22).
         user_info: what is known of the user, ``name`` and ``email`` (S2-15).
         llm_timeout: seconds for the one call (S2-24).
@@ -66,39 +49,66 @@ class Classifier(StructuredAgent[Thread], Component[ClassifierConfig]):
         deep_target: who gets deep tasks: the clarifier, or the planner where there is no clarifier.
     """
 
+    tools: tuple[ToolInfo, ...] = ()
+    user_info: dict[str, str] = {}
+    llm_timeout: float = 90
+    max_history: int = 20
+    deep_target: str = "clarifier"
+
+    @field_validator("user_info")
+    @classmethod
+    def _one_line_each(cls, given: dict[str, str]) -> dict[str, str]:
+        """A name must not pass for a part of the prompt."""
+        return {name: " ".join(value.split())[:200] for name, value in given.items()}
+
+
+class ClassifierOptions(StructuredOptions, total=False):
+    """The same as keyword arguments."""
+
+    tools: Sequence[ToolInfo]
+    user_info: Mapping[str, str]
+    llm_timeout: float
+    max_history: int
+    deep_target: str
+
+
+class ClassifierConfig(ClassifierSettings, StructuredParts):
+    """The declarative form of a `Classifier`."""
+
+
+class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[ClassifierConfig]):
+    """Answers meta queries at once; hands shallow tasks to researcher or coder, deep ones to the clarifier.
+
+    Where the model cannot be called it says so and ends the run, with ``upcall.error`` in the message's metadata
+    (S2-33); called again without new messages it tries again.
+    """
+
     component_config_schema = ClassifierConfig
     component_provider_override = "upcall.agents.Classifier"
+    settings_type = ClassifierSettings
 
     def __init__(
         self,
         model_client: ChatCompletionClient,
         *,
         name: str = "classifier",
-        tools: Sequence[ToolInfo] = (),
-        user_info: Mapping[str, str] | None = None,
-        llm_timeout: float = 90,
-        max_history: int = 20,
-        deep_target: str = "clarifier",
-        **options: Unpack[StructuredOptions],
+        prompts: Prompts = PROMPTS,
+        **options: Unpack[ClassifierOptions],
     ) -> None:
+        settings = ClassifierSettings.model_validate(options)
         super().__init__(
             name,
             model_client,
+            settings,
             description="Decides whether a message is small talk, research or coding, and how much work it is.",
-            timeout=llm_timeout,
-            **options,
+            timeout=settings.llm_timeout,
+            prompts=prompts,
         )
-        self._tools = tuple(tools)
-        # One line each, so that a name cannot pass for a part of the prompt.
-        self._user_info = {name: " ".join(value.split())[:200] for name, value in (user_info or {}).items()}
-        self._llm_timeout = llm_timeout
-        self._max_history = max_history
-        self._deep_target = deep_target
 
     async def take_turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
-        """As every structured agent's, but a failed model call is said and not raised."""
+        """Take the turn like every structured agent; report a failed model call instead of raising it."""
         try:
             async with aclosing(super().take_turn(messages, cancellation_token)) as turn:
                 async for item in turn:
@@ -113,78 +123,50 @@ class Classifier(StructuredAgent[Thread], Component[ClassifierConfig]):
             apology = f"I'm sorry, something went wrong while I read your message ({type(error).__name__})."
             yield self._failed(f"{apology} Please try again.")
 
-    async def decide(self, token: CancellationToken) -> AsyncGenerator[BaseAgentEvent | Step, None]:
-        """One call. What cannot be read after one repair, or says nothing, is deep research (S2-37, S2-38)."""
+    async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
+        """Make one call. What cannot be read after one repair, or says nothing, is deep research (S2-37, S2-38)."""
         task = self.task()
         classification = Classification(intent=Intent.RESEARCH, research_depth=Depth.DEEP)
-        if not task.strip():
-            yield self._route(classification, task)
-            return
-        async for item in self._reply(self._prompt(task), Classification, token, repair_timeout=REPAIR_SECONDS):
-            if isinstance(item, Classification):
-                classification = item
-            elif isinstance(item, BaseAgentEvent):
-                yield item
-        yield self._route(classification, task)
+        if task.strip():
+            reply = await self._reply(self._prompt(task), Classification, emit, token, repair_timeout=REPAIR_SECONDS)
+            classification = reply if isinstance(reply, Classification) else classification
+        return self._route(classification, task)
 
     def _prompt(self, task: str) -> list[LLMMessage]:
-        query = shorten_middle(task, self._max_context_chars)
+        query = shorten_middle(task, self._settings.max_context_chars)
         context = ClassifierContext(
             query=query,
             current_datetime=identity.now().strftime("%Y-%m-%d %H:%M UTC"),
-            tools=self._tools,
-            user_info=self._user_info,
+            tools=self._settings.tools,
+            user_info=self._settings.user_info,
         )
         system = SystemMessage(content=self._system_text(context, Classification))
         return [system, *self._history(), UserMessage(content=query, source="user")]
 
     def _history(self) -> list[LLMMessage]:
-        """What was said before the present task: texts, and the user's answers; the last `max_history` in all."""
+        """Return what was said before the present task: texts and the user's answers, the last `max_history` in all."""
         task = self._state.task_messages(self.user_proxy)
         before = self._state.messages[: self._state.messages.index(task[0])] if task else []
         said = [each for each in before if _is_conversation(each, self.user_proxy)]
-        shown = said[-room:] if (room := self._max_history - len(task)) > 0 else []
+        shown = said[-room:] if (room := self._settings.max_history - len(task)) > 0 else []
         return [_as_context(each, self.user_proxy) for each in shown if each.to_model_text().strip()]
 
     @property
     def targets(self) -> tuple[str, ...]:
         """Whom it hands the turn to: the deep tasks, and the shallow ones."""
-        return (self._deep_target, "coder", "researcher")
+        return (self._settings.deep_target, "coder", "researcher")
 
     def _route(self, classification: Classification, task: str) -> Step:
         metadata = {CLASSIFICATION: classification.model_dump_json()}
         if classification.intent is Intent.META:
             return Say(classification.meta_response or META_FALLBACK, metadata)
         shallow = "coder" if classification.intent is Intent.CODING else "researcher"
-        target = self._deep_target if classification.depth is Depth.DEEP else shallow
+        target = self._settings.deep_target if classification.depth is Depth.DEEP else shallow
         return HandOver(target, f"{classification.depth.value} {classification.intent.value} task: {task}", metadata)
 
     def _failed(self, message: str) -> Response:
-        """The end of the turn for the group, while the turn itself stays open: called again, it tries again."""
+        """End the turn for the group, while the turn itself stays open: called again, it tries again."""
         return Response(chat_message=TextMessage(source=self.name, content=message, metadata={ERROR: message}))
-
-    def _to_config(self) -> ClassifierConfig:
-        return ClassifierConfig(
-            **self._common_config(),
-            tools=[(tool.name, tool.description) for tool in self._tools],
-            user_info=self._user_info,
-            llm_timeout=self._llm_timeout,
-            max_history=self._max_history,
-            deep_target=self._deep_target,
-        )
-
-    @classmethod
-    def _from_config(cls, config: ClassifierConfig) -> Self:
-        return cls(
-            ChatCompletionClient.load_component(config.model_client),
-            name=config.name,
-            tools=[ToolInfo(*tool) for tool in config.tools],
-            user_info=config.user_info,
-            llm_timeout=config.llm_timeout,
-            max_history=config.max_history,
-            deep_target=config.deep_target,
-            **cls._options_of(config),
-        )
 
 
 def _is_conversation(message: BaseChatMessage, user_proxy: str) -> bool:

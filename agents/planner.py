@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Literal, Self, Unpack
+from typing import Literal, Unpack
 
 from autogen_agentchat.messages import BaseAgentEvent, ThoughtEvent
 from autogen_core import CancellationToken, Component
 from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from pydantic import BaseModel
 
-from upcall.agents.structured.agent import (
-    Ask,
-    HandOver,
-    Say,
-    Step,
-    StructuredAgent,
-    StructuredConfig,
-    StructuredOptions,
-    Thread,
-)
+from upcall.agents.structured.agent import StructuredAgent
 from upcall.agents.structured.merging import merge_messages
+from upcall.agents.structured.options import StructuredOptions, StructuredParts, StructuredSettings
 from upcall.agents.structured.parse_output import UnreadableReply, parse_reply
+from upcall.agents.structured.steps import Ask, HandOver, Say, Step
+from upcall.agents.structured.thread import Thread
+from upcall.autogen.concurrency import Emit
 from upcall.autogen.messages import PLAN
 from upcall.errors import ModelError
-from upcall.prompts import AmbiguityContext, PlanContext, ToolInfo
+from upcall.prompts import PROMPTS, AmbiguityContext, PlanContext, Prompts, ToolInfo
 from upcall.prompts.contexts import Context, FeedbackContext
 from upcall.questions.answer import Answer
 from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Option, Question
@@ -54,18 +49,47 @@ MAX_CHANGES, MAX_CHANGE_CHARS, MAX_TITLE_CHARS = 4, 100, 79
 AtLimit = Literal["approve", "reject", "pause"]
 
 
-class PlannerConfig(StructuredConfig):
-    """The declarative form of a `Planner`."""
+class PlannerSettings(StructuredSettings):
+    """The plain options of a `Planner`.
 
-    name: str = "planner"
+    Attributes:
+        max_clarifications: rounds of questions (S3-34); a round may hold several questions.
+        skip_ambiguity_check: plan at once, whatever is unclear.
+        enable_plan_approval: show the plan to the user, who approves it, rejects it, says what to change, or edits
+            single steps (``upcall.runs.plan.EDITS_HINT``). Without it the plan goes straight to `target`.
+        max_plan_iterations: how often the plan is made anew after feedback (S0-46).
+        at_plan_limit: what becomes of feedback beyond that (X7): the plan is approved and recorded as
+            ``auto_approved`` with that feedback as its remark, it is rejected, or the user has to choose (``pause``).
+        handlers: the agents that steps can be given to, with their descriptions; and `target` itself.
+        tools: what they can use.
+        target: who carries out the plan.
+    """
+
     max_clarifications: int = 3
     skip_ambiguity_check: bool = False
     enable_plan_approval: bool = False
     max_plan_iterations: int = 10
     at_plan_limit: AtLimit = "approve"
-    handlers: list[tuple[str, str]] = []
-    tools: list[tuple[str, str]] = []
+    handlers: tuple[ToolInfo, ...] = ()
+    tools: tuple[ToolInfo, ...] = ()
     target: str = "lead"
+
+
+class PlannerOptions(StructuredOptions, total=False):
+    """The same as keyword arguments."""
+
+    max_clarifications: int
+    skip_ambiguity_check: bool
+    enable_plan_approval: bool
+    max_plan_iterations: int
+    at_plan_limit: AtLimit
+    handlers: Sequence[ToolInfo]
+    tools: Sequence[ToolInfo]
+    target: str
+
+
+class PlannerConfig(PlannerSettings, StructuredParts):
+    """The declarative form of a `Planner`."""
 
 
 class PlannerState(Thread):
@@ -124,24 +148,12 @@ class PlannerState(Thread):
         self.checked, self.plan, self.revisions = False, None, 0
 
 
-class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
-    """Restarts planning with the merged context after every round of answers, at most `max_clarifications` rounds.
-
-    Args:
-        max_clarifications: rounds of questions (S3-34); a round may hold several questions.
-        skip_ambiguity_check: plan at once, whatever is unclear.
-        enable_plan_approval: show the plan to the user, who approves it, rejects it, says what to change, or edits
-            single steps (``upcall.runs.plan.EDITS_HINT``). Without it the plan goes straight to `target`.
-        max_plan_iterations: how often the plan is made anew after feedback (S0-46).
-        at_plan_limit: what becomes of feedback beyond that (X7): the plan is approved and recorded as
-            ``auto_approved`` with that feedback as its remark, it is rejected, or the user has to choose (``pause``).
-        handlers: the agents that steps can be given to, with their descriptions; and `target` itself.
-        tools: what they can use.
-        target: who works off the plan.
-    """
+class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerConfig]):
+    """Restarts planning with the merged context after every round of answers, at most `max_clarifications` rounds."""
 
     component_config_schema = PlannerConfig
     component_provider_override = "upcall.agents.Planner"
+    settings_type = PlannerSettings
     state_type = PlannerState
 
     def __init__(
@@ -149,80 +161,60 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
         model_client: ChatCompletionClient,
         *,
         name: str = "planner",
-        max_clarifications: int = 3,
-        skip_ambiguity_check: bool = False,
-        enable_plan_approval: bool = False,
-        max_plan_iterations: int = 10,
-        at_plan_limit: AtLimit = "approve",
-        handlers: Sequence[ToolInfo] = (),
-        tools: Sequence[ToolInfo] = (),
-        target: str = "lead",
-        **options: Unpack[StructuredOptions],
+        prompts: Prompts = PROMPTS,
+        **options: Unpack[PlannerOptions],
     ) -> None:
-        super().__init__(name, model_client, description="Makes the plan for a task.", **options)
-        self._max_clarifications = max_clarifications
-        self._skip_ambiguity_check = skip_ambiguity_check
-        self._enable_plan_approval = enable_plan_approval
-        self._max_plan_iterations, self._at_plan_limit = max_plan_iterations, at_plan_limit
-        self._handlers, self._tools = tuple(handlers), tuple(tools)
-        self._target = target
+        settings = PlannerSettings.model_validate(options)
+        super().__init__(name, model_client, settings, description="Makes the plan for a task.", prompts=prompts)
 
     @property
     def targets(self) -> tuple[str, ...]:
         """Whom it hands the plan to."""
-        return (self._target,)
+        return (self._settings.target,)
 
-    async def decide(self, token: CancellationToken) -> AsyncGenerator[BaseAgentEvent | Step, None]:
+    async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
         """Check for ambiguity, ask about it, plan; then have the plan reviewed (`plan_user_request_handler`, S3-18)."""
         state = self._state
         if state.plan is not None:
             step = self._read_review(state.plan)
             if step is not None:
-                yield step
-                return
+                return step
         else:
             if self._to_be_checked():
-                async for event in self._check_for_ambiguity(token):
-                    yield event
-            questions: list[Question] = []
-            async for item in self._worth_asking(self._request(), token):
-                if isinstance(item, BaseAgentEvent):
-                    yield item
-                else:
-                    questions = item
-            if questions:
+                await self._check_for_ambiguity(emit, token)
+            if questions := await self._worth_asking(self._request(), emit, token):
                 state.checked = False
-                yield Ask(questions)
-                return
-        async for reply in self._reply(self._plan_prompt(), Plan, token, check=self._with_known_names):
-            if isinstance(reply, BaseAgentEvent):
-                self._state.checked = True  # There is a reply: what is still to be repaired is this one.
-                yield reply
-            else:
-                plan, changes = self._plan_of(reply)
-                if changes:
-                    yield ThoughtEvent(source=self.name, content=f"(the plan was mended: {'; '.join(changes)})")
-                yield self._made(plan, changes)
+                return Ask(questions)
+
+        def note(event: BaseAgentEvent) -> None:
+            state.checked = True  # There is a reply: what is still to be repaired is this one.
+            emit(event)
+
+        reply = await self._reply(self._plan_prompt(), Plan, note, token, check=self._with_known_names)
+        plan, changes = self._plan_of(reply)
+        if changes:
+            emit(ThoughtEvent(source=self.name, content=f"(the plan was mended: {'; '.join(changes)})"))
+        return self._use_plan(plan, changes)
 
     def _to_be_checked(self) -> bool:
         state = self._state
-        done = state.checked or self._skip_ambiguity_check or state.rounds >= self._max_clarifications
+        done = state.checked or self._settings.skip_ambiguity_check or state.rounds >= self._settings.max_clarifications
         return not done
 
-    async def _check_for_ambiguity(self, token: CancellationToken) -> AsyncGenerator[BaseAgentEvent, None]:
-        """Note what keeps it from planning, if anything does, as candidates to ask. A check that fails does not block
-        planning (S3-41); if the server is the reason, the call for the plan says so."""
+    async def _check_for_ambiguity(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> None:
+        """Note what keeps it from planning, if anything does, as candidates to ask.
+
+        A check that fails does not block planning (S3-41); if the server is the reason, the call for the plan says so.
+        """
         try:
-            async for item in self._reply(self._check_prompt(), AmbiguityCheck, token):
-                if isinstance(item, BaseAgentEvent):
-                    yield item
-                    continue
-                self._state.checked = True
-                if isinstance(item, AmbiguityCheck) and item.needs_clarification:
-                    self._state.candidates = self._unasked(item)
+            reply = await self._reply(self._check_prompt(), AmbiguityCheck, emit, token)
         except ModelError as problem:
             self._state.repair = []
-            yield ThoughtEvent(source=self.name, content=f"(the check for ambiguity failed: {problem})")
+            emit(ThoughtEvent(source=self.name, content=f"(the check for ambiguity failed: {problem})"))
+            return
+        self._state.checked = True
+        if isinstance(reply, AmbiguityCheck) and reply.needs_clarification:
+            self._state.candidates = self._unasked(reply)
 
     def _unasked(self, check: AmbiguityCheck) -> list[Question]:
         """The questions of the check, but for those that were put before in the same words (X11)."""
@@ -252,14 +244,14 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
         with suppress(UnreadableReply):
             draft = parse_reply(reply.reply if isinstance(reply, UnreadableReply) else "", PlanDraft)
             with suppress(UnreadableReply):
-                plan, changes = draft.usable(self._called, self._target)
+                plan, changes = draft.usable(self._called, self._settings.target)
                 return self._short_enough(plan), changes
             outline = Plan(title=draft.title, sections=draft.sections)
             return self._short_enough(outline), ["its steps are too long to be shown and were left out"]
         title = shorten(first_line(CONTROLS.sub("", self.task())) or "Plan", MAX_TITLE_CHARS)
         return Plan(title=title, sections=FALLBACK_SECTIONS), ()
 
-    def _made(self, plan: Plan | None, changes: Sequence[str]) -> Step:
+    def _use_plan(self, plan: Plan | None, changes: Sequence[str]) -> Step:
         """What becomes of the plan; without one, of the one before."""
         state = self._state
         if plan is None:
@@ -270,7 +262,7 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
         if state.plan is not None:
             state.revisions += 1
             return self._propose(state.plan.revised(plan, self._said()))
-        if self._enable_plan_approval:
+        if self._settings.enable_plan_approval:
             return self._propose(ReviewedPlan.of(plan, PlanStatus.PROPOSED), _mended_note(changes))
         return self._hand_over(ReviewedPlan.of(plan, PlanStatus.MADE))
 
@@ -281,7 +273,7 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
             UnreadableReply: it is longer.
         """
         shown = len(plan.as_text())
-        if self._enable_plan_approval and shown > MAX_PLAN_CHARS:
+        if self._settings.enable_plan_approval and shown > MAX_PLAN_CHARS:
             raise UnreadableReply(
                 f"the plan has {shown} characters, and only {MAX_PLAN_CHARS} can be shown; use fewer steps or say less"
             )
@@ -294,21 +286,25 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
             UnreadableReply: a step names somebody who is not there (S3-42).
         """
         named = plan.model_copy(update={"steps": tuple(self._called(step) or step for step in plan.steps)})
-        if problems := named.unknown_names(self._handler_names(), [tool.name for tool in self._tools]):
+        if problems := named.unknown_names(self._handler_names(), [tool.name for tool in self._settings.tools]):
             raise UnreadableReply("; ".join(problems))
         return self._short_enough(named)
 
     def _handler_names(self) -> list[str]:
         """Who steps can be given to; empty where nobody said."""
-        return [*(handler.name for handler in self._handlers), self._target] if self._handlers else []
+        return (
+            [*(handler.name for handler in self._settings.handlers), self._settings.target]
+            if self._settings.handlers
+            else []
+        )
 
     def _called(self, step: PlanStep) -> PlanStep | None:
         """The step with its agent or tool named as it is called, and of the type of that name: who is shown a plan, and
         edits it, sees no types. None where there is nobody of that name."""
         handlers = self._handler_names()
         called = {
-            "handler": {"lead": self._target} | {name.casefold(): name for name in handlers},
-            "tool": {tool.name.casefold(): tool.name for tool in self._tools},
+            "handler": {"lead": self._settings.target} | {name.casefold(): name for name in handlers},
+            "tool": {tool.name.casefold(): tool.name for tool in self._settings.tools},
         }
         for kind in (step.type, "tool" if step.type == "handler" else "handler"):
             if name := called[kind].get(step.name.casefold()):
@@ -319,7 +315,7 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
         content = plan.get_approved_plan_context() or plan.as_markdown()
         if plan.remark:
             content += f"\n\nThe user's last remark on this plan, not worked into it:\n{plan.remark}"
-        return HandOver(self._target, content, {PLAN: plan.passed_on().model_dump_json()})
+        return HandOver(self._settings.target, content, {PLAN: plan.passed_on().model_dump_json()})
 
     # -- review -------------------------------------------------------------------------------------------------------
 
@@ -340,11 +336,11 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
     def _what_else(self) -> str:
         """What comes of an answer that neither approves nor rejects: nobody is to find out by giving it."""
         revisions = self._state.revisions
-        if revisions < self._max_plan_iterations:
+        if revisions < self._settings.max_plan_iterations:
             return "Anything else you say is worked into it."
         times = "once" if revisions == 1 else f"{revisions} times"
         limit = f"It was revised {times}, which is the limit:"
-        match self._at_plan_limit:
+        match self._settings.at_plan_limit:
             case "approve":
                 return f"{limit} anything else you say approves it as it is, and goes along as a remark."
             case "reject":
@@ -369,9 +365,9 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
                 return self._propose(plan.revised(self._with_known_names(changed), said, edited=True))
         except (EditRefused, UnreadableReply) as refusal:
             return self._propose(plan, f"Nothing was changed: {str(refusal)[:500]}.")
-        if self._state.revisions < self._max_plan_iterations:
+        if self._state.revisions < self._settings.max_plan_iterations:
             return None
-        match self._at_plan_limit:
+        match self._settings.at_plan_limit:
             case "approve":
                 return self._hand_over(plan.decided(PlanStatus.AUTO_APPROVED, remark=_joined(plan.remark, said)))
             case "reject":
@@ -401,11 +397,13 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
             for entry in self._state.dialog
             if entry.answer is not None and entry.question.clarification_type is not REVIEW
         ]
-        return merge_messages(self.task(), [*self.tried(), *said], self._max_context_chars)
+        return merge_messages(self.task(), [*self.attempts(), *said], self._settings.max_context_chars)
 
     def _check_prompt(self) -> list[LLMMessage]:
         context = AmbiguityContext(
-            user_request=self._request(), available_tools=self._tools, available_handlers=self._handlers
+            user_request=self._request(),
+            available_tools=self._settings.tools,
+            available_handlers=self._settings.handlers,
         )
         return self._messages(context, AmbiguityCheck)
 
@@ -414,17 +412,17 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
         in the plan already: told again, they would be made again."""
         plan = self._state.plan
         before = [version.feedback for version in plan.history if not version.edited] if plan else []
-        room = self._max_context_chars // max(len(before), 1)
+        room = self._settings.max_context_chars // max(len(before), 1)
         context = PlanContext(
             clarifier_context=self._request(),
             feedback_history=tuple(shorten_middle(said, room) for said in before),
-            available_handlers=self._handlers,
-            available_tools=self._tools,
+            available_handlers=self._settings.handlers,
+            available_tools=self._settings.tools,
         )
         messages = self._messages(context, Plan)
         if plan is not None:
             feedback = self._prompts.render(
-                FeedbackContext(feedback=shorten_middle(self._said(), self._max_context_chars))
+                FeedbackContext(feedback=shorten_middle(self._said(), self._settings.max_context_chars))
             )
             messages.append(AssistantMessage(content=plan.plan.model_dump_json(), source=self.name))
             messages.append(UserMessage(content=feedback, source=self.user_proxy))
@@ -432,38 +430,10 @@ class Planner(StructuredAgent[PlannerState], Component[PlannerConfig]):
 
     def _messages(self, context: Context, kind: type[BaseModel]) -> list[LLMMessage]:
         system = SystemMessage(content=self._system_text(context, kind))
-        return [system, UserMessage(content=shorten_middle(self.task(), self._max_context_chars), source="user")]
-
-    # -- component ----------------------------------------------------------------------------------------------------
-
-    def _to_config(self) -> PlannerConfig:
-        return PlannerConfig(
-            **self._common_config(),
-            max_clarifications=self._max_clarifications,
-            skip_ambiguity_check=self._skip_ambiguity_check,
-            enable_plan_approval=self._enable_plan_approval,
-            max_plan_iterations=self._max_plan_iterations,
-            at_plan_limit=self._at_plan_limit,
-            handlers=[(handler.name, handler.description) for handler in self._handlers],
-            tools=[(tool.name, tool.description) for tool in self._tools],
-            target=self._target,
-        )
-
-    @classmethod
-    def _from_config(cls, config: PlannerConfig) -> Self:
-        return cls(
-            ChatCompletionClient.load_component(config.model_client),
-            name=config.name,
-            max_clarifications=config.max_clarifications,
-            skip_ambiguity_check=config.skip_ambiguity_check,
-            enable_plan_approval=config.enable_plan_approval,
-            max_plan_iterations=config.max_plan_iterations,
-            at_plan_limit=config.at_plan_limit,
-            handlers=[ToolInfo(*handler) for handler in config.handlers],
-            tools=[ToolInfo(*tool) for tool in config.tools],
-            target=config.target,
-            **cls._options_of(config),
-        )
+        return [
+            system,
+            UserMessage(content=shorten_middle(self.task(), self._settings.max_context_chars), source="user"),
+        ]
 
 
 def _joined(remark: str | None, said: str) -> str:

@@ -26,7 +26,8 @@ from openai import LengthFinishReasonError
 from pydantic import BaseModel, TypeAdapter
 
 from upcall.agents import Clarifier
-from upcall.agents.structured.parse_output import UnreadableReply, construct_unchecked, parse_reply
+from upcall.agents.structured.json_forms import construct_unchecked
+from upcall.agents.structured.parse_output import UnreadableReply, parse_reply
 from upcall.autogen.messages import message_questions
 from upcall.execution.model_clients import DEFAULT_MODEL_INFO, quiet_known_warnings
 

@@ -126,7 +126,7 @@ class ReplyFormatContext(Context):
     template: ClassVar[str] = "reply_format.j2"
 
     reply_schema: str
-    final: bool
+    final: bool = False
 
 
 @dataclass(frozen=True)

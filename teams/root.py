@@ -19,7 +19,7 @@ from autogen_core.tools import BaseTool
 from upcall.agents import Clarifier, Classifier, DocumentsWorkbench, HumanProxyAgent, Planner, coder, lead, researcher
 from upcall.agents.coder import Execution
 from upcall.agents.planner import AtLimit
-from upcall.agents.structured.agent import StructuredOptions
+from upcall.agents.structured.options import StructuredOptions
 from upcall.agents.toolset import Tool, as_tool
 from upcall.autogen.messages import USER
 from upcall.errors import ConfigurationError
@@ -166,6 +166,7 @@ def root_team(clients: Clients, options: TeamOptions, *, human: UserProxyAgent |
             llm_timeout=options.timeout,
             max_history=options.max_history,
             deep_target=deep,
+            prompts=options.prompts,
             **_structured(options, "classifier", user.name),
         ),
         Planner(
@@ -177,6 +178,7 @@ def root_team(clients: Clients, options: TeamOptions, *, human: UserProxyAgent |
             at_plan_limit=options.at_plan_limit,
             handlers=handlers,
             tools=sources.infos("planner"),
+            prompts=options.prompts,
             **_structured(options, "planner", user.name),
         ),
         lead(clients("lead"), workers(None), answers_nested=options.parent_answers, **common),
@@ -190,6 +192,7 @@ def root_team(clients: Clients, options: TeamOptions, *, human: UserProxyAgent |
             data_sources=options.data_sources,
             tools=sources.tools_of("clarifier"),
             workbench=sources.library if sources.library.schemas() else (),
+            prompts=options.prompts,
             **_structured(options, "clarifier", user.name),
         )
         speakers.insert(1, clarifier)
@@ -203,7 +206,6 @@ def _structured(options: TeamOptions, agent: str, user_proxy: str) -> Structured
     verbose = options.verbose if isinstance(options.verbose, bool) else agent in options.verbose
     return StructuredOptions(
         user_proxy=user_proxy,
-        prompts=options.prompts,
         verbose=verbose,
         log_response_max_chars=options.log_response_max_chars,
         max_context_chars=options.max_context_chars,

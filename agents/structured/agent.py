@@ -7,23 +7,14 @@ other agent of this library.
 from __future__ import annotations
 
 import logging
-import re
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import dropwhile, takewhile
-from typing import Annotated, Any, ClassVar, Generic, TypeAlias, TypedDict, TypeVar, Unpack, cast
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from autogen_agentchat.base import Response
-from autogen_agentchat.messages import (
-    BaseAgentEvent,
-    BaseChatMessage,
-    ChatMessage,
-    HandoffMessage,
-    TextMessage,
-    ThoughtEvent,
-)
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage, ThoughtEvent
 from autogen_core import CancellationToken, ComponentModel, FunctionCall
 from autogen_core.models import (
     AssistantMessage,
@@ -34,80 +25,30 @@ from autogen_core.models import (
     UserMessage,
 )
 from autogen_core.tools import ToolSchema
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
-from upcall.agents.structured.parse_output import UnreadableReply, construct_unchecked, parse_reply, schema_text
-from upcall.autogen.concurrency import cancellable
-from upcall.autogen.messages import (
-    CLARIFIER_LOG,
-    CLASSIFICATION,
-    QUESTIONS,
-    answer_message,
-    answered_event,
-    asked_event,
-    message_answers,
-    question_message,
-)
+from upcall.agents.structured.json_forms import request_json
+from upcall.agents.structured.options import SettingsT, StructuredSettings
+from upcall.agents.structured.parse_output import UnreadableReply, parse_reply, schema_text
+from upcall.agents.structured.steps import Ask, HandOver, Say, Step, Wait
+from upcall.agents.structured.thread import DialogEntry, Thread, as_stored
+from upcall.autogen.concurrency import Emit, cancellable, merge_streams
+from upcall.autogen.messages import answer_message, answered_event, asked_event, message_answers, question_message
 from upcall.autogen.model_calls import call_model, result_of
 from upcall.errors import ModelError, ModelReplyUnfinished
 from upcall.policy.resolver import resolve_question
 from upcall.prompts import PROMPTS, Context, Prompts, RepairContext, ReplyFormatContext
 from upcall.prompts.contexts import QuestionCheckContext, QuestionToCheckContext
 from upcall.prompts.examples import CHECKED_EXAMPLES
-from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.runs.outputs import FoundIn, QuestionCheck
-from upcall.text import shorten, shorten_middle
+from upcall.text import shorten_middle
 
 T = TypeVar("T", bound=BaseModel)
-
-JsonForm: TypeAlias = bool | type[BaseModel] | None
-"""How a server is asked for JSON (`ChatCompletionClient.create`): by a schema, any JSON, or by the prompt alone."""
-
-TASK_SOURCE = "user"
-"""Who says a task that is given to an AutoGen team as a plain string."""
-
-_REFUSALS = (400, 415, 422, 500, 501)
-_FORMAT_WORDS = re.compile(r"response.?format|json|schema|structured|grammar|guided", re.IGNORECASE)
-_TOO_LONG = re.compile(r"context.?(length|window|size)|too long|too many tokens|maximum.{0,30} tokens", re.IGNORECASE)
+ThreadT = TypeVar("ThreadT", bound=Thread)
 
 _log = logging.getLogger("upcall")
-
-
-@dataclass(frozen=True)
-class Ask:
-    """The step: these questions first."""
-
-    questions: Sequence[Question]
-    metadata: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Wait:
-    """The step: questions that calls of this turn wait for, and that were told of already."""
-
-    questions: Sequence[Question]
-
-
-@dataclass(frozen=True)
-class HandOver:
-    """The step: the turn goes to `target`."""
-
-    target: str
-    content: str
-    metadata: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Say:
-    """The step: this is the result of the run."""
-
-    content: str
-    metadata: dict[str, str] = field(default_factory=dict)
-
-
-Step = Ask | Wait | HandOver | Say
 
 
 @dataclass(frozen=True)
@@ -118,125 +59,32 @@ class ToolCalls:
     thought: str | None = None
 
 
-class DialogEntry(BaseModel):
-    """One question this agent asked, and its answer."""
-
-    question: Question
-    answer: Answer | None = None
-
-
-class Thread(AgentState):
-    """The state of a structured agent: what the group said, and what it asked in this turn.
-
-    ``rounds`` counts how often it asked in this turn; one round may hold several questions. ``repair``: the reply that
-    could not be read and what was said about it, so that only the repair is made again where it fails. ``weaker`` says
-    how many forms of JSON the server has refused, strongest first. ``candidates`` are the questions that the model
-    wants to put, ``worth_asking`` what the second look found so far, by question id.
-    """
-
-    messages: list[Annotated[ChatMessage, Field(discriminator="type")]] = []
-    dialog: list[DialogEntry] = []
-    rounds: int = 0
-    repair: list[LLMMessage] = []
-    weaker: int = 0
-    candidates: list[Question] = []
-    worth_asking: dict[str, bool] = {}
-
-    def open_questions(self) -> list[Question]:
-        """What was asked and not yet answered."""
-        return [entry.question for entry in self.dialog if entry.answer is None]
-
-    def take(self, answers: Sequence[Answer]) -> None:
-        """Note the answers to open questions."""
-        by_id = {answer.question_id: answer for answer in answers}
-        for entry in self.dialog:
-            if entry.answer is None:
-                entry.answer = by_id.get(entry.question.id)
-
-    def end(self) -> None:
-        """The turn is over: what belongs to it alone is forgotten, the thread stays."""
-        self.seen, self.dialog, self.rounds, self.repair = [], [], 0, []
-        self.candidates, self.worth_asking = [], {}
-
-    def task(self, user_proxy: str) -> str:
-        """The present request: what the user said last in plain text (S2-05), in one message or in several."""
-        return "\n\n".join(message.to_model_text() for message in self.task_messages(user_proxy))
-
-    def answered(self, user_proxy: str) -> list[HandoffMessage]:
-        """What the user answered since the task, to whichever agent, oldest first: question and answer a line."""
-        task = self.task_messages(user_proxy)
-        since = self.messages[self.messages.index(task[0]) :] if task else []
-        return [message for message in since if isinstance(message, HandoffMessage) and message.source == user_proxy]
-
-    def task_messages(self, user_proxy: str) -> Sequence[ChatMessage]:
-        """The user's last texts. A text of another agent between two of them is the result of an earlier task."""
-        texts = [message for message in self.messages if isinstance(message, TextMessage)]
-        users = (TASK_SOURCE, user_proxy)
-        latest = dropwhile(lambda message: message.source not in users, reversed(texts))
-        said = list(takewhile(lambda message: message.source in users, latest))
-        return said[::-1] or texts[:1] or self.messages[:1]
-
-
-class StructuredConfig(BaseModel):
-    """What the declarative forms of the structured agents share."""
-
-    model_client: ComponentModel
-    name: str
-    user_proxy: str = "user"
-    prompts: str | None = None
-    verbose: bool = False
-    log_response_max_chars: int = 2_000
-    max_context_chars: int = 24_000
-    check_questions: bool = False
-
-
-class StructuredOptions(TypedDict, total=False):
-    """What all structured agents take.
-
-    ``user_proxy`` is the name of the outermost group chat's user proxy. ``prompts`` are the templates to use.
-    ``verbose`` logs every reply of the model to the logger ``upcall`` at level INFO, else DEBUG; at most
-    ``log_response_max_chars`` characters of it. ``max_context_chars`` bounds what the user said, as a prompt holds it.
-    ``check_questions``: a call of its own takes a second look at each question before it is put to the user, and drops
-    it where the request or general knowledge answers it.
-    """
-
-    user_proxy: str
-    prompts: Prompts
-    verbose: bool
-    log_response_max_chars: int
-    max_context_chars: int
-    check_questions: bool
-
-
-ThreadT = TypeVar("ThreadT", bound=Thread)
-
-
-class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT]):
+class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
     """An agent whose turn is a few structured model calls, and perhaps questions between them."""
 
     state_type: ClassVar[type[AgentState]] = Thread
+    settings_type: ClassVar[type[StructuredSettings]]
+    component_config_schema: type[Any]
 
     def __init__(
         self,
         name: str,
         model_client: ChatCompletionClient,
+        settings: SettingsT,
         *,
         description: str,
         timeout: float | None = None,
-        **options: Unpack[StructuredOptions],
+        prompts: Prompts = PROMPTS,
     ) -> None:
-        super().__init__(name=name, description=description, user_proxy=options.get("user_proxy", "user"))
+        self._settings = settings
+        super().__init__(name=name, description=description, user_proxy=settings.user_proxy)
         self._model_client = model_client
         self._timeout = timeout
-        self._prompts = options.get("prompts", PROMPTS)
-        self._verbose = options.get("verbose", False)
-        self._log_response_max_chars = options.get("log_response_max_chars", 2_000)
-        self._max_context_chars = options.get("max_context_chars", 24_000)
-        self._check_questions = options.get("check_questions", False)
+        self._prompts = prompts
 
     @abstractmethod
-    def decide(self, token: CancellationToken) -> AsyncGenerator[BaseAgentEvent | Step, None]:
-        """The events of this turn's model calls, then the step to take, last."""
+    async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
+        """Return the step to take, after as many model calls as that needs."""
 
     async def take_turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
@@ -246,40 +94,33 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT]):
         Raises:
             ModelError: a model call failed; with no new messages the turn starts its open call again.
         """
-        note = self._take_in(messages)
+        note = self._ingest(messages)
         if waiting := self._state.open_questions():
-            yield self._paused(waiting, note)
+            yield self._pause(waiting, note=note)
             return
-        step: Step | None = None
-        while step is None:
-            async for item in self.decide(cancellation_token):
-                if isinstance(item, Step):
-                    step = item
-                else:
-                    yield item
-            if isinstance(step, Ask):
-                async for event in self._put(step.questions, cancellation_token):
-                    yield event
-                if not self._state.open_questions():  # All were answered before the user was asked: it goes on.
-                    step = None
-        match step:
-            case Ask(_, metadata):
-                yield self._paused(self._state.open_questions(), "", metadata)
-            case Wait(questions):
-                yield self._paused(questions, "")
-            case HandOver(target, content, metadata):
-                self._state.end()
-                message = HandoffMessage(source=self.name, target=target, content=content, metadata=metadata)
-                yield Response(chat_message=message)
-            case Say(content, metadata):
-                self._state.end()
-                result = TextMessage(source=self.name, content=content, metadata=metadata)
-                self._state.messages.append(result)  # A group chat does not send it back to who said it.
-                yield Response(chat_message=result)
+        steps: list[Step] = []
 
-    async def _put(
-        self, questions: Sequence[Question], token: CancellationToken
-    ) -> AsyncGenerator[BaseAgentEvent, None]:
+        async def work(emit: Emit[BaseAgentEvent]) -> None:
+            steps.append(await self._next_step(emit, cancellation_token))
+
+        async with aclosing(merge_streams([work])) as events:
+            async for event in events:
+                yield event
+        yield self._take_step(steps[0])
+
+    async def _next_step(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
+        """Decide until the step is one that somebody else has to act on: questions may be answered at once."""
+        while True:
+            step = await self.decide(emit, token)
+            if not isinstance(step, Ask):
+                return step
+            await self._publish(step.questions, emit, token)
+            if self._state.open_questions():
+                return step
+
+    async def _publish(
+        self, questions: Sequence[Question], emit: Emit[BaseAgentEvent], token: CancellationToken
+    ) -> None:
         """Take questions into the dialog. An answer that is known already enters it as if the user had given it."""
         entries = [DialogEntry(question=question) for question in questions]
         self._state.rounds += 1
@@ -287,170 +128,125 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT]):
         for entry in entries:
             entry.answer = await cancellable(resolve_question(entry.question), token)
             if entry.answer is not None:
-                yield answered_event(entry.question, entry.answer, source=self.name)
+                emit(answered_event(entry.question, entry.answer, source=self.name))
             else:
-                yield asked_event(entry.question, source=self.name)
+                emit(asked_event(entry.question, source=self.name))
 
-    def task(self) -> str:
-        """The request that this turn is about."""
-        return self._state.task(self.user_proxy)
+    def _take_step(self, step: Step) -> Response:
+        match step:
+            case Ask(_, metadata):
+                return self._pause(self._state.open_questions(), metadata=metadata)
+            case Wait(questions):
+                return self._pause(questions)
+            case HandOver(target, content, metadata):
+                self._state.end()
+                return Response(
+                    chat_message=HandoffMessage(source=self.name, target=target, content=content, metadata=metadata)
+                )
+            case Say(content, metadata):
+                self._state.end()
+                result = TextMessage(source=self.name, content=content, metadata=metadata)
+                self._state.messages.append(result)  # A group chat does not send it back to who said it.
+                return Response(chat_message=result)
 
-    def clarifications(self) -> list[str]:
-        """What the user was asked about it and said, by whichever agent, but for this one's present dialog."""
-        own = {entry.question.id for entry in self._state.dialog}
-        return [
-            message.content
-            for message in self._state.answered(self.user_proxy)
-            if not own.issuperset(answer.question_id for answer in message_answers(message))
-        ]
+    def _pause(
+        self, questions: Sequence[Question], *, note: str = "", metadata: dict[str, str] | None = None
+    ) -> Response:
+        self._state.seen = []
+        message = question_message(questions, source=self.name, user_proxy=self.user_proxy, note=note)
+        return Response(chat_message=message.model_copy(update={"metadata": message.metadata | (metadata or {})}))
 
-    def tried(self) -> list[str]:
-        """What an agent said of the task that tried it as a shallow one and handed it on (S0-05)."""
-        task = self._state.task_messages(self.user_proxy)
-        since = self._state.messages[self._state.messages.index(task[-1]) + 1 :] if task else []
-        return [
-            f"What {message.source} said when it handed this over: {message.content}"
-            for message in since
-            if isinstance(message, HandoffMessage)
-            and message.source != self.user_proxy
-            and message.metadata.keys().isdisjoint((CLASSIFICATION, CLARIFIER_LOG, QUESTIONS))
-        ]
+    # -- the thread ---------------------------------------------------------------------------------------------------
 
-    def _take_in(self, messages: Sequence[BaseChatMessage]) -> str:
+    def _ingest(self, messages: Sequence[BaseChatMessage]) -> str:
+        """Take answers to their questions and everything into the thread; return a note where text was no answer."""
         note = ""
         for message in self._new(messages):
             questions = self._state.open_questions()
             answers, refusal = answers_from(message, questions, self.user_proxy)
             note = refusal or note
             self._state.take(answers)
-            if answers and not message_answers(
-                message
-            ):  # The bare text of a stock UserProxyAgent does not say to what.
+            if answers and not message_answers(message):  # A stock UserProxyAgent does not say what it answers.
                 message = answer_message(answers, target=self.name, questions=questions, source=message.source)
             if not refusal:
-                self._state.messages.append(_plain(message))
+                self._state.messages.append(as_stored(message))
         return note
 
-    def _paused(self, questions: Sequence[Question], note: str, metadata: dict[str, str] | None = None) -> Response:
-        self._state.seen = []
-        message = question_message(questions, source=self.name, user_proxy=self.user_proxy, note=note)
-        return Response(chat_message=message.model_copy(update={"metadata": message.metadata | (metadata or {})}))
+    def task(self) -> str:
+        """Return the request that this turn is about."""
+        return self._state.task(self.user_proxy)
+
+    def clarifications(self) -> list[str]:
+        """Return what the user was asked about it and said, but for this agent's present dialog."""
+        return self._state.clarifications(self.user_proxy)
+
+    def attempts(self) -> list[str]:
+        """Return what agents said that tried the task as a small one and handed it on (S0-05)."""
+        return self._state.attempts(self.user_proxy)
 
     # -- the model ----------------------------------------------------------------------------------------------------
 
     def _system_text(self, context: Context, kind: type[BaseModel]) -> str:
-        """The prompt for a reply of this kind."""
-        form = ReplyFormatContext(reply_schema=schema_text(kind), final=False)
+        """Return the prompt for a reply of this kind."""
+        form = ReplyFormatContext(reply_schema=schema_text(kind))
         return f"{self._prompts.render(context)}\n\n{self._prompts.render(form)}"
-
-    async def _worth_asking(
-        self, request: str, token: CancellationToken
-    ) -> AsyncGenerator[BaseAgentEvent | list[Question], None]:
-        """Those of the candidates that only the user can answer, last. A look that fails drops nothing."""
-        state = self._state
-        to_check = [each for each in state.candidates if self._check_questions and each.id not in state.worth_asking]
-        before = self._before_check() if to_check else []
-        for question in to_check:
-            asks, check = True, [*before, self._to_check(request, question.question)]
-            try:
-                async for item in self._reply(check, QuestionCheck, token):
-                    if isinstance(item, BaseAgentEvent):
-                        yield item
-                    elif isinstance(item, QuestionCheck):
-                        asks = item.asks
-            except ModelError as problem:
-                state.repair = []
-                yield ThoughtEvent(source=self.name, content=f"(the second look at a question failed: {problem})")
-            state.worth_asking[question.id] = asks
-        kept = [each for each in state.candidates if state.worth_asking.get(each.id, True)]
-        state.candidates, state.worth_asking = [], {}
-        yield kept
-
-    def _before_check(self) -> list[LLMMessage]:
-        """What stands before the question of a second look."""
-        turns = (
-            (
-                self._to_check(each.request, each.question),
-                QuestionCheck(my_answer=each.my_answer, found_in=FoundIn(each.found_in), ask=each.found_in == "user"),
-            )
-            for each in CHECKED_EXAMPLES
-        )
-        return [
-            SystemMessage(content=self._system_text(QuestionCheckContext(), QuestionCheck)),
-            *example_turns(self.name, turns),
-        ]
-
-    def _to_check(self, request: str, question: str) -> UserMessage:
-        text = self._prompts.render(QuestionToCheckContext(request=request, question=question))
-        return UserMessage(content=text, source="user")
 
     async def _reply(
         self,
         messages: Sequence[LLMMessage],
         kind: type[T],
+        emit: Emit[BaseAgentEvent],
         token: CancellationToken,
         *,
         check: Callable[[T], T] = lambda value: value,
         tools: Sequence[ToolSchema] = (),
         repair_timeout: float | None = None,
-    ) -> AsyncGenerator[BaseAgentEvent | T | UnreadableReply | ToolCalls, None]:
-        """One structured model call and at most one repair: thoughts with their usage, then the value, last.
+    ) -> T | UnreadableReply | ToolCalls:
+        """Make one structured model call and at most one repair.
 
-        The last item is an `UnreadableReply` where the repair failed too, or took longer than `repair_timeout` seconds;
-        the caller has the fallback. `check` gives the value to use, or raises `UnreadableReply`. With `tools` the last
-        item may be the calls that the model made instead; a repair offers none.
+        Returns an `UnreadableReply` where the repair failed too, or took longer than `repair_timeout` seconds; the
+        caller has the fallback. `check` gives the value to use, or raises `UnreadableReply`. With `tools`, which a
+        repair does not offer, it may be the calls that the model made instead.
         """
+        state = self._state
         while True:
-            repairs, timeout = bool(self._state.repair), self._timeout
-            if repairs and repair_timeout is not None:
+            repairing, text, timeout = bool(state.repair), "", self._timeout
+            if repairing and repair_timeout is not None:
                 timeout = min(repair_timeout, timeout or repair_timeout)
             try:
-                offered = () if repairs else tools
-                result = await self._call([*messages, *self._state.repair], kind, token, offered, timeout)
-            except ModelError as problem:
-                if reason := _why_no_reply(problem):
-                    value: T | UnreadableReply | None = self._unreadable(reason, "")
-                    yield ThoughtEvent(source=self.name, content=f"(no reply: {reason})")
-                elif repairs and repair_timeout is not None:
-                    self._state.repair = []
-                    yield UnreadableReply(str(problem))
-                    return
-                else:
+                offered = () if repairing else tools
+                result = await self._call([*messages, *state.repair], kind, token, offered, timeout)
+            except ModelError as error:
+                problem = _why_no_reply(error)
+                if problem is None and repairing and repair_timeout is not None:
+                    state.repair = []
+                    return UnreadableReply(str(error))
+                if problem is None:
                     raise
+                emit(ThoughtEvent(source=self.name, content=f"(no reply: {problem})"))
             else:
-                if tools and not repairs and not isinstance(result.content, str):
-                    yield ThoughtEvent(
-                        source=self.name, content=result.thought or "(calls tools)", models_usage=result.usage
-                    )
-                    yield ToolCalls(result.content, result.thought)
-                    return
+                if offered and not isinstance(result.content, str):
+                    thought = result.thought or "(calls tools)"
+                    emit(ThoughtEvent(source=self.name, content=thought, models_usage=result.usage))
+                    return ToolCalls(result.content, result.thought)
                 text = result.content if isinstance(result.content, str) else ""
                 self._log_reply(text)
-                value = self._read(text, kind, check)
-                yield ThoughtEvent(source=self.name, content=text or "(no text)", models_usage=result.usage)
-            if value is not None:
-                yield value
-                return
+                emit(ThoughtEvent(source=self.name, content=text or "(no text)", models_usage=result.usage))
+                try:
+                    value = check(parse_reply(text, kind))
+                    state.repair = []
+                    return value
+                except UnreadableReply as error:
+                    problem = str(error)
+            if repairing:
+                state.repair = []
+                return UnreadableReply(problem, text)
+            state.repair = self._repair_request(problem, text)
 
-    def _read(self, text: str, kind: type[T], check: Callable[[T], T]) -> T | UnreadableReply | None:
-        """The value in a reply; None where it cannot be read and the model is to repair it."""
-        try:
-            value = check(parse_reply(text, kind))
-        except UnreadableReply as problem:
-            return self._unreadable(str(problem), text)
-        self._state.repair = []
-        return value
-
-    def _unreadable(self, problem: str, text: str) -> UnreadableReply | None:
-        """What is wrong for good, or None where the repair is still to be made."""
-        repaired, self._state.repair = bool(self._state.repair), []
-        if repaired:
-            return UnreadableReply(problem, text)
-        shown = shorten_middle(text, self._max_context_chars)
+    def _repair_request(self, problem: str, text: str) -> list[LLMMessage]:
+        shown = shorten_middle(text, self._settings.max_context_chars)
         said = [AssistantMessage(content=shown, source=self.name)] if text.strip() else []
-        asked = UserMessage(content=self._prompts.render(RepairContext(problem)), source="system")
-        self._state.repair = [*said, asked]
-        return None
+        return [*said, UserMessage(content=self._prompts.render(RepairContext(problem)), source="system")]
 
     async def _call(
         self,
@@ -460,118 +256,104 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT]):
         tools: Sequence[ToolSchema],
         timeout: float | None,
     ) -> CreateResult:
-        """One call, in the strongest form of JSON that the server takes. Beside tools in none: servers that are given
-        both never call a tool."""
+        """Make one call, in the strongest form of JSON that the server takes; beside tools in none.
+
+        Servers that are given both never call a tool.
+        """
+        client, agent = self._model_client, self.name
         if tools:
-            return await self._asked(messages, None, token, tools, timeout)
-        forms = json_forms(self._model_client, kind)
-        start = min(self._state.weaker, len(forms) - 1)  # The state may come from a model that takes more forms.
-        asked = partial(self._asked, messages, token=token, tools=(), timeout=timeout)
-        result, refused = await in_strongest_form(forms[start:], asked)
-        self._state.weaker = start + refused
+            call = call_model(client, messages, agent=agent, tools=tools, timeout=timeout, cancellation_token=token)
+            return await result_of(call)
+        result, self._state.weaker = await request_json(
+            client, messages, kind, agent=agent, token=token, refused=self._state.weaker, timeout=timeout
+        )
         return result
 
-    async def _asked(
-        self,
-        messages: Sequence[LLMMessage],
-        form: JsonForm,
-        token: CancellationToken,
-        tools: Sequence[ToolSchema],
-        timeout: float | None,
-    ) -> CreateResult:
-        call = call_model(
-            self._model_client,
-            messages,
-            agent=self.name,
-            tools=tools,
-            json_output=form,
-            timeout=timeout,
-            cancellation_token=token,
-        )
-        return await result_of(call)
-
     def _log_reply(self, text: str) -> None:
-        limit = self._log_response_max_chars
-        shown = shorten(text, limit, f"… ({len(text)} characters)")
-        _log.log(logging.INFO if self._verbose else logging.DEBUG, "%s replied: %s", self.name, shown)
+        limit = self._settings.log_response_max_chars
+        shown = text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+        _log.log(logging.INFO if self._settings.verbose else logging.DEBUG, "%s replied: %s", self.name, shown)
+
+    # -- the second look ----------------------------------------------------------------------------------------------
+
+    async def _worth_asking(self, request: str, emit: Emit[BaseAgentEvent], token: CancellationToken) -> list[Question]:
+        """Return those of the candidates that only the user can answer. A look that fails drops nothing."""
+        state, looks = self._state, self._settings.check_questions
+        to_check = [each for each in state.candidates if looks and each.id not in state.worth_asking]
+        before = self._before_check() if to_check else []
+        for question in to_check:
+            try:
+                prompt = [*before, self._to_check(request, question.question)]
+                checked = await self._reply(prompt, QuestionCheck, emit, token)
+                state.worth_asking[question.id] = not isinstance(checked, QuestionCheck) or checked.asks
+            except ModelError as error:
+                state.repair = []
+                state.worth_asking[question.id] = True
+                emit(ThoughtEvent(source=self.name, content=f"(the second look at a question failed: {error})"))
+        kept = [each for each in state.candidates if state.worth_asking.get(each.id, True)]
+        state.candidates, state.worth_asking = [], {}
+        return kept
+
+    def _before_check(self) -> list[LLMMessage]:
+        """Return what stands before the question of a second look: the prompt and worked examples."""
+        turns = (
+            (
+                self._to_check(each.request, each.question),
+                QuestionCheck(my_answer=each.my_answer, found_in=FoundIn(each.found_in), ask=each.found_in == "user"),
+            )
+            for each in CHECKED_EXAMPLES
+        )
+        system = SystemMessage(content=self._system_text(QuestionCheckContext(), QuestionCheck))
+        return [system, *example_turns(self.name, turns)]
+
+    def _to_check(self, request: str, question: str) -> UserMessage:
+        text = self._prompts.render(QuestionToCheckContext(request=request, question=question))
+        return UserMessage(content=text, source="user")
 
     # -- component ----------------------------------------------------------------------------------------------------
 
-    def _common_config(self) -> dict[str, Any]:
-        return {
-            "model_client": self._model_client.dump_component(),
-            "name": self.name,
-            "user_proxy": self.user_proxy,
-            "prompts": str(self._prompts.folder) if self._prompts.folder else None,
-            "verbose": self._verbose,
-            "log_response_max_chars": self._log_response_max_chars,
-            "max_context_chars": self._max_context_chars,
-            "check_questions": self._check_questions,
-        }
+    def _to_config(self) -> Any:
+        return self.component_config_schema(
+            name=self.name,
+            model_client=self._model_client.dump_component(),
+            prompts=str(self._prompts.folder) if self._prompts.folder else None,
+            **self._settings.model_dump(),
+            **self._dump_tools(),
+        )
 
-    @staticmethod
-    def _options_of(config: StructuredConfig) -> StructuredOptions:
-        given = config.model_dump(include=set(StructuredOptions.__annotations__) - {"prompts"})
-        prompts = Prompts(config.prompts) if config.prompts else PROMPTS
-        return cast(StructuredOptions, {**given, "prompts": prompts})
+    def _dump_tools(self) -> dict[str, list[ComponentModel]]:
+        """Return the components besides the model client, for those who have any."""
+        return {}
+
+    @classmethod
+    def _from_config(cls, config: Any) -> Self:
+        build: Callable[..., Self] = cls
+        return build(
+            ChatCompletionClient.load_component(config.model_client),
+            name=config.name,
+            prompts=Prompts(config.prompts) if config.prompts else PROMPTS,
+            **{option: getattr(config, option) for option in cls.settings_type.model_fields},
+            **cls._load_tools(config),
+        )
+
+    @classmethod
+    def _load_tools(cls, config: Any) -> dict[str, list[Any]]:
+        return {}
 
 
 def example_turns(name: str, examples: Iterable[tuple[UserMessage, BaseModel]]) -> list[LLMMessage]:
-    """Worked examples as turns of a chat: what is asked, and the reply of the agent called `name`."""
+    """Return worked examples as turns of a chat: what is asked, and the reply of the agent called `name`."""
     turns: list[LLMMessage] = []
     for asked, reply in examples:
         turns += [asked, AssistantMessage(content=reply.model_dump_json(exclude={"reason"}), source=name)]
     return turns
 
 
-async def in_strongest_form(
-    forms: Sequence[JsonForm], ask: Callable[[JsonForm], Awaitable[CreateResult]]
-) -> tuple[CreateResult, int]:
-    """The reply in the first of the forms that the server takes, and how many it refused.
-
-    Raises:
-        ModelError: the call failed for another reason, or all forms were refused: then the first refusal.
-    """
-    first: ModelError | None = None
-    for refused, form in enumerate(forms):
-        try:
-            return await ask(form), refused
-        except ModelError as error:
-            if not _refuses_format(error.__cause__):
-                raise
-            first = first or error
-    assert first is not None, "there is always the form that asks for nothing"
-    raise first
-
-
-def json_forms(client: ChatCompletionClient, kind: type[BaseModel]) -> list[JsonForm]:
-    """What a server can be asked for, strongest promise first: this schema, any JSON, nothing but the prompt."""
-    forms: list[JsonForm] = []
-    if client.model_info.get("structured_output"):
-        forms.append(construct_unchecked(kind))
-    if client.model_info.get("json_output"):
-        forms.append(True)
-    return [*forms, None]
-
-
 def _why_no_reply(problem: ModelError) -> str | None:
-    """Why the server answered without a reply, where the model is the reason. An empty list of choices is one: servers
-    send it where a filter took the only one."""
+    """Return why the server answered without a reply, where the model is the reason.
+
+    An empty list of choices is one: servers send it where a filter took the only one.
+    """
     if isinstance(problem, ModelReplyUnfinished):
         return problem.reason
     return "it held nothing" if isinstance(problem.__cause__, IndexError) else None
-
-
-def _refuses_format(error: BaseException | None) -> bool:
-    """Whether the server does not know the form of JSON it was asked for. There is no code for that: servers say it in
-    words, with one of these statuses. OpenAI names the form, too, where it counts the tokens of a prompt too long."""
-    said = str(error)
-    refused = getattr(error, "status_code", None) in _REFUSALS and _FORMAT_WORDS.search(said)
-    return bool(refused and not _TOO_LONG.search(said))
-
-
-def _plain(message: BaseChatMessage) -> ChatMessage:
-    """The message in a form that a stored state can hold: a type of its own becomes text."""
-    if isinstance(message, TextMessage | HandoffMessage):
-        return message
-    return TextMessage(id=message.id, source=message.source, content=message.to_model_text(), metadata=message.metadata)

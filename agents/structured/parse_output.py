@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, TypeVar
 
+import json_repair
 from pydantic import BaseModel, ValidationError
 
 T = TypeVar("T", bound=BaseModel)
@@ -26,10 +27,12 @@ _MAX_REPORTED = 3
 _MAX_TRIED = 1_000
 """Opening braces tried in one text; each may cost a pass over it, and the event loop waits meanwhile."""
 
+_MAX_REPAIRED_CHARS = 100_000
+"""A longer text is not repaired: that takes a second for each megabyte."""
+
 
 class UnreadableReply(ValueError):
-    """A model's reply is not what was asked for. The text is for the model: it says what is wrong. ``reply`` is what it
-    wrote."""
+    """A model's reply is not what was asked for. The text tells the model what is wrong; ``reply`` is what it wrote."""
 
     def __init__(self, problem: str, reply: str = "") -> None:
         super().__init__(problem)
@@ -38,7 +41,7 @@ class UnreadableReply(ValueError):
 
 @cache
 def schema_text(kind: type[BaseModel]) -> str:
-    """The JSON schema of a reply, as a prompt shows it."""
+    """Return the JSON schema of a reply, as a prompt shows it."""
     return json.dumps(kind.model_json_schema(), ensure_ascii=False)
 
 
@@ -64,68 +67,47 @@ def _place(name: str, definition: dict[str, Any], parts: dict[str, Any]) -> Any:
     return [_places(inner["properties"], parts) if inner else place]
 
 
-@cache
-def construct_unchecked(kind: type[BaseModel]) -> type[BaseModel]:
-    """A class to ask a server for `kind` with: its schema, but it takes any text.
-
-    OpenAI's SDK validates a structured reply itself and raises on one that is wrong (openai 3.54,
-    `chat.completions.parse`); a wrong reply must come back instead, to be repaired.
-    """
-
-    def schema(cls: type[BaseModel], *args: Any, **options: Any) -> dict[str, Any]:
-        return kind.model_json_schema(*args, **options)
-
-    def anything(cls: type[BaseModel], *args: Any, **options: Any) -> BaseModel:
-        return cls.model_construct()
-
-    methods = {"model_json_schema": classmethod(schema), "model_validate_json": classmethod(anything)}
-    return type(kind.__name__, (BaseModel,), {**methods, "__module__": __name__})
-
-
 def parse_reply(text: str, kind: type[T]) -> T:
-    """The value in `text`: the text itself, a fenced block, or the first JSON object in it that fits (S0-63).
+    """Return the value in `text`: the first JSON object in it that fits (S0-63), mended where its syntax is wrong.
 
     What the model thinks before it replies is no reply. An object inside a single key (``{"result": {...}}``), and JSON
     that is sent as a JSON string, are read like the object itself.
 
     Raises:
-        UnreadableReply: there is no JSON object, or none that fits; with the first problems.
+        UnreadableReply: there is no JSON object, or none that fits; with the first problem.
     """
     problems: list[str] = []
-    reply = _reply_in(text)
-    for found in _objects(reply):
+    for found in _find_objects(_drop_thoughts(text)):
         if isinstance(found, str):
             problems.append(found)
             continue
         try:
-            return kind.model_validate(_unwrapped(found, kind))
+            return kind.model_validate(_unwrap(found, kind))
         except ValidationError as error:
-            problems.append(_misfit(error))
-    nothing = "it holds no JSON object" + (" (names and texts need double quotes)" if "{" in reply else "")
-    raise UnreadableReply(problems[0] if problems else nothing)
+            problems.append(_describe(error))
+    raise UnreadableReply(problems[0] if problems else "it holds no JSON object")
 
 
-def _misfit(error: ValidationError) -> str:
+def _describe(error: ValidationError) -> str:
     return "; ".join(
         f"{'.'.join(str(part) for part in each['loc']) or 'object'}: {each['msg']}"
         for each in error.errors(include_url=False, include_input=False)[:_MAX_REPORTED]
     )
 
 
-def _reply_in(text: str) -> str:
-    """The text without byte order mark and without the thoughts before it, and what it stands for if it is quoted."""
-    text, start = _unquoted(text.strip("\ufeff \t\r\n")), 0
+def _drop_thoughts(text: str) -> str:
+    """Return the text without byte order mark and without the thoughts before it, unquoted if it is a JSON string."""
+    text, start = _unquote(text.strip("\ufeff \t\r\n")), 0
     while _OPENED.match(text, start):
         closed = _CLOSED.search(text, start)
         start = closed.end() if closed else len(text)
     if not text.startswith(("{", "[", "`"), start):
         closed = _CLOSED.search(text, start)  # The tag that opens them is often part of the prompt.
         start = closed.end() if closed and "{" in text[closed.end() :] else start
-    return _unquoted(text[start:].strip())
+    return _unquote(text[start:].strip())
 
 
-def _unquoted(text: str) -> str:
-    """The string that `text` is as JSON, or `text` itself where it is none."""
+def _unquote(text: str) -> str:
     if not text.startswith('"'):
         return text
     try:
@@ -135,8 +117,8 @@ def _unquoted(text: str) -> str:
     return value if isinstance(value, str) else text
 
 
-def _unwrapped(found: dict[str, Any], kind: type[BaseModel]) -> Any:
-    """What is inside the one key of `found` if that is only a name for the whole, else `found` itself."""
+def _unwrap(found: dict[str, Any], kind: type[BaseModel]) -> Any:
+    """Return what is inside the one key of `found` if that is only a name for the whole, else `found` itself."""
     if len(found) != 1:
         return found
     ((name, inner),) = found.items()
@@ -144,34 +126,52 @@ def _unwrapped(found: dict[str, Any], kind: type[BaseModel]) -> Any:
     if name in kind.model_fields or not (_WRAPPERS.fullmatch(word) or word == kind.__name__.lower()):
         return found
     if isinstance(inner, str):
-        inner = next(_objects(inner), None)
+        inner = next(_find_objects(inner), None)
     return inner if isinstance(inner, dict) else found
 
 
-def _objects(text: str) -> Iterator[dict[str, Any] | str]:
-    """The text's JSON objects, those in fenced blocks first; for one that is broken, what is wrong with it."""
+def _find_objects(text: str) -> Iterator[dict[str, Any] | str]:
+    """Yield the text's JSON objects, those in fenced blocks first; for one that is broken, what is wrong with it."""
     fenced = [] if text.startswith("{") else _FENCE.findall(text)
     for part in [*fenced, text]:
         yield from _outermost(part)
 
 
 def _outermost(text: str) -> Iterator[dict[str, Any] | str]:
-    """Objects in order. What lies inside one, or in a broken one up to the break, is none: a part is not the reply."""
-    start = text.find("{")
+    """Yield the outermost objects in order, then the broken ones mended.
+
+    What lies inside an object, or in a broken one up to the break, is no object: a part is not the reply.
+    """
+    start, broken = text.find("{"), False
     for _ in range(_MAX_TRIED):
         if start == -1:
-            return
+            break
         try:
             value, end = _DECODER.raw_decode(text, start)
             yield value
         except json.JSONDecodeError as error:
             end = max(error.pos, start + 1)
-            if error.pos > start + 1:  # else it is a brace in prose
+            broken = True
+            if error.pos > start + 1:  # Else it is a brace in prose.
                 yield f"its JSON is broken: {error}"
         except RecursionError:
             yield "its JSON is nested too deeply"
             return
-        except ValueError as error:  # an integer of more digits than Python reads
+        except ValueError as error:  # An integer of more digits than Python reads.
             yield f"its JSON cannot be read: {error}"
             return
         start = text.find("{", end)
+    if broken:
+        yield from _repair(text)
+
+
+def _repair(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a text with wrong syntax. One that breaks off is not completed: half a plan is no plan."""
+    broken_off = text.count("{") != text.count("}")
+    if broken_off or len(text) > _MAX_REPAIRED_CHARS:
+        return
+    try:
+        found = json_repair.loads(text[text.find("{") : text.rfind("}") + 1])
+    except (ValueError, RecursionError):
+        return
+    yield from (each for each in (found if isinstance(found, list) else [found]) if isinstance(each, dict))

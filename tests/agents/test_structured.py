@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from autogen_agentchat.messages import HandoffMessage, TextMessage
 from autogen_core.models import ChatCompletionClient
+from autogen_ext.models.replay import ReplayChatCompletionClient
 from conversation import answers, carried, say
+from pydantic import BaseModel
 
 from upcall.agents import Clarifier, Classifier, Planner
+from upcall.agents.clarifier import ClarifierOptions, ClarifierSettings
+from upcall.agents.classifier import ClassifierOptions, ClassifierSettings
+from upcall.agents.planner import PlannerOptions, PlannerSettings
 from upcall.agents.structured.agent import StructuredAgent
 from upcall.autogen.messages import CLASSIFICATION, ERROR
 from upcall.errors import ModelError
@@ -42,7 +47,7 @@ AGENTS: list[Any] = [
 ]
 each_agent = pytest.mark.parametrize(("agent", "good", "names"), AGENTS)
 
-Make = Callable[[ChatCompletionClient], StructuredAgent[Any]]
+Make = Callable[[ChatCompletionClient], StructuredAgent[Any, Any]]
 
 
 @asynccontextmanager
@@ -331,3 +336,25 @@ async def test_a_huge_reply_is_shown_to_the_model_cut() -> None:
     shown = client.requests[1].messages[-2]["content"]
     assert len(shown) <= 2_000
     assert "characters are left out here" in shown
+
+
+# -- options ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "keywords"),
+    [
+        (ClassifierSettings, ClassifierOptions),
+        (ClarifierSettings, ClarifierOptions),
+        (PlannerSettings, PlannerOptions),
+    ],
+)
+def test_each_option_is_a_keyword_argument_too(settings: type[BaseModel], keywords: type[Any]) -> None:
+    assert set(settings.model_fields) == set(get_type_hints(keywords))
+
+
+@each_agent
+def test_an_agent_is_the_same_after_a_trip_through_its_config(agent: Make, good: list[str], names: list[str]) -> None:
+    made = agent(ReplayChatCompletionClient([]))
+    loaded = type(made).load_component(made.dump_component())
+    assert loaded.dump_component() == made.dump_component()

@@ -16,7 +16,7 @@ from autogen_core.tools import BaseTool
 
 from upcall import identity
 from upcall.agents.coder import Execution
-from upcall.agents.tool_loop.nested_answers import same_question_judge
+from upcall.agents.structured.same_question import same_question_matcher
 from upcall.agents.toolset import Tool, as_tool
 from upcall.autogen import tracing
 from upcall.autogen.group_chats import make_resumable
@@ -233,7 +233,7 @@ class TeamFactory:
     def _build(self, run: Run) -> BuiltTeam:
         if self._make_team is not None:
             team, clients = make_resumable(_call(self._make_team), user_proxy=USER), self._matcher_clients(run)
-            return BuiltTeam(team, clients, same_question_judge(clients("clarifier")) if clients else None)
+            return BuiltTeam(team, clients, same_question_matcher(clients("clarifier")) if clients else None)
         if run.own_team:
             raise ConfigurationError(
                 f"Run {run.id} has a team of its own: resume it in the program that started it, Upcall(team=...)."
@@ -271,10 +271,10 @@ class TeamFactory:
             prompts=Prompts(settings.prompts) if settings.prompts else PROMPTS,
         )
         if (common := self._model_client) is not None:
-            matcher = same_question_judge(common, options.prompts) if settings.ledger_model else None
+            matcher = same_question_matcher(common, options.prompts) if settings.ledger_model else None
             return BuiltTeam(root_team(lambda agent: common, options), matcher=matcher)
         clients = ModelClients(settings if settings.names_a_model else settings.started_with(run.inputs))
-        matcher = same_question_judge(clients("clarifier"), options.prompts) if settings.ledger_model else None
+        matcher = same_question_matcher(clients("clarifier"), options.prompts) if settings.ledger_model else None
         return BuiltTeam(root_team(clients, options), clients, matcher)
 
     def _matcher_clients(self, run: Run) -> ModelClients | None:

@@ -1,0 +1,37 @@
+"""A model's judgement of which answered question asks the same as a new one: one structured call.
+
+Whatever goes wrong with it, and every doubt, means that none does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autogen_core import CancellationToken
+from autogen_core.models import ChatCompletionClient, RequestUsage
+
+from upcall.agents.structured.json_forms import ask_once
+from upcall.policy.resolver import Answered, Matcher
+from upcall.prompts import PROMPTS, Prompts
+from upcall.prompts.contexts import SameQuestionContext
+from upcall.questions.question import Question
+from upcall.runs.outputs import SameQuestion
+
+MAX_COMPARED = 30
+"""Answered questions that a model is shown, the newest; in a longer list small models lose count."""
+
+
+def same_question_matcher(client: ChatCompletionClient, prompts: Prompts = PROMPTS) -> Matcher:
+    """Make a matcher that asks a model for the number of the answered question that asks the same."""
+
+    async def match(question: Question, answered: Sequence[Answered]) -> tuple[int | None, RequestUsage | None]:
+        shown = answered[:MAX_COMPARED]
+        context = SameQuestionContext(
+            answered=tuple(" ".join(asked.question.split()) for asked, _ in shown), question=question.question
+        )
+        token = CancellationToken()
+        reply, usage = await ask_once(client, (), context, SameQuestion, agent="ledger", token=token, prompts=prompts)
+        number = reply.number if reply is not None else None
+        return (number - 1 if number is not None and 1 <= number <= len(shown) else None), usage
+
+    return match

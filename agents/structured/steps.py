@@ -1,0 +1,43 @@
+"""What a structured agent can do next: ask, wait for answers, hand its turn over, or give the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from upcall.questions.question import Question
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Put these questions to the user first."""
+
+    questions: Sequence[Question]
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Wait for the answers to questions of this turn's tool calls, which were published already."""
+
+    questions: Sequence[Question]
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """Give the turn to `target`."""
+
+    target: str
+    content: str
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Say:
+    """End the run with this result."""
+
+    content: str
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+Step = Ask | Wait | HandOver | Say

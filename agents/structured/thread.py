@@ -1,0 +1,105 @@
+"""The state of a structured agent: what the group said, and what the agent asked in this turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import dropwhile, takewhile
+from typing import Annotated
+
+from autogen_agentchat.messages import BaseChatMessage, ChatMessage, HandoffMessage, TextMessage
+from autogen_core.models import LLMMessage
+from pydantic import BaseModel, Field
+
+from upcall.agents.resumable import AgentState
+from upcall.autogen.messages import CLARIFIER_LOG, CLASSIFICATION, QUESTIONS, message_answers
+from upcall.questions.answer import Answer
+from upcall.questions.question import Question
+
+TASK_SOURCE = "user"
+"""The source of a task that is given to an AutoGen team as a plain string."""
+
+
+class DialogEntry(BaseModel):
+    """One question this agent asked, and its answer."""
+
+    question: Question
+    answer: Answer | None = None
+
+
+class Thread(AgentState):
+    """The messages of the group, and the agent's dialog with the user in this turn.
+
+    ``rounds`` counts how often it asked in this turn; one round may hold several questions. ``repair``: the reply that
+    could not be read and what was said about it, so that only the repair is made again where it fails. ``weaker``
+    counts the forms of JSON that the server has refused, strongest first. ``candidates`` are the questions that the
+    model wants to ask, ``worth_asking`` what the second look found so far, by question id.
+    """
+
+    messages: list[Annotated[ChatMessage, Field(discriminator="type")]] = []
+    dialog: list[DialogEntry] = []
+    rounds: int = 0
+    repair: list[LLMMessage] = []
+    weaker: int = 0
+    candidates: list[Question] = []
+    worth_asking: dict[str, bool] = {}
+
+    def open_questions(self) -> list[Question]:
+        """Return what was asked and not yet answered."""
+        return [entry.question for entry in self.dialog if entry.answer is None]
+
+    def take(self, answers: Sequence[Answer]) -> None:
+        """Note the answers to open questions."""
+        by_id = {answer.question_id: answer for answer in answers}
+        for entry in self.dialog:
+            if entry.answer is None:
+                entry.answer = by_id.get(entry.question.id)
+
+    def end(self) -> None:
+        """End the turn: forget what belongs to it alone, and keep the thread."""
+        self.seen, self.dialog, self.rounds, self.repair = [], [], 0, []
+        self.candidates, self.worth_asking = [], {}
+
+    def task_messages(self, user_proxy: str) -> Sequence[ChatMessage]:
+        """Return the user's last texts (S2-05). A text of another agent before them is the result of an earlier
+        task."""
+        texts = [message for message in self.messages if isinstance(message, TextMessage)]
+        users = (TASK_SOURCE, user_proxy)
+        latest = dropwhile(lambda message: message.source not in users, reversed(texts))
+        said = list(takewhile(lambda message: message.source in users, latest))
+        return said[::-1] or texts[:1] or self.messages[:1]
+
+    def task(self, user_proxy: str) -> str:
+        """Return the present request as text."""
+        return "\n\n".join(message.to_model_text() for message in self.task_messages(user_proxy))
+
+    def clarifications(self, user_proxy: str) -> list[str]:
+        """Return what the user was asked about the task and said, by whichever agent, but for this one's own dialog."""
+        task = self.task_messages(user_proxy)
+        since = self.messages[self.messages.index(task[0]) :] if task else []
+        own = {entry.question.id for entry in self.dialog}
+        return [
+            message.content
+            for message in since
+            if isinstance(message, HandoffMessage)
+            and message.source == user_proxy
+            and not own.issuperset(answer.question_id for answer in message_answers(message))
+        ]
+
+    def attempts(self, user_proxy: str) -> list[str]:
+        """Return what agents said that tried the task as a small one and handed it on (S0-05)."""
+        task = self.task_messages(user_proxy)
+        since = self.messages[self.messages.index(task[-1]) + 1 :] if task else []
+        return [
+            f"What {message.source} said when it handed this over: {message.content}"
+            for message in since
+            if isinstance(message, HandoffMessage)
+            and message.source != user_proxy
+            and message.metadata.keys().isdisjoint((CLASSIFICATION, CLARIFIER_LOG, QUESTIONS))
+        ]
+
+
+def as_stored(message: BaseChatMessage) -> ChatMessage:
+    """Return the message in a form that a stored state can hold: a type of its own becomes text."""
+    if isinstance(message, TextMessage | HandoffMessage):
+        return message
+    return TextMessage(id=message.id, source=message.source, content=message.to_model_text(), metadata=message.metadata)
