@@ -661,8 +661,8 @@ ASKS_ONLY = script(lead=[Call("coder", {"task": "Build it"})], coder=[Call("ask_
 
 def started_long_ago(server: LoopbackServer, *options: str) -> str:
     """The id of a run whose question expired in 2020."""
-    code = "from datetime import UTC, datetime; from upcall import identity, cli; "
-    code += "identity.now = lambda: datetime(2020, 1, 1, tzinfo=UTC); cli.main()"
+    code = "from datetime import UTC, datetime; from upcall import identity; from upcall.__main__ import main; "
+    code += "identity.now = lambda: datetime(2020, 1, 1, tzinfo=UTC); main()"
     address = ("--model", "scripted", "--base-url", server.base_url)
     started = subprocess.run(
         [sys.executable, "-c", code, "run", TASK, "--detach", "--json", "--expires-after", "1h", *options, *address],

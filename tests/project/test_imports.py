@@ -10,7 +10,7 @@ import upcall
 
 HELP = """
 import contextlib
-from upcall.cli import main
+from upcall.ui.cli.main import main
 with contextlib.suppress(SystemExit), contextlib.redirect_stdout(None):
     main(["--help"])
 """
@@ -34,7 +34,9 @@ def test_help_loads_neither_autogen_nor_a_model_client() -> None:
 
 
 def test_lists_on_a_terminal_are_loaded_when_a_question_is_asked() -> None:
-    assert "prompt_toolkit" not in packages_loaded_by("import upcall.cli, upcall.terminal, upcall.terminal_inbox")
+    assert "prompt_toolkit" not in packages_loaded_by(
+        "import upcall.ui.cli.main, upcall.ui.terminal.session, upcall.ui.terminal.inbox"
+    )
 
 
 def test_what_a_notebook_shows_is_loaded_when_it_is_shown() -> None:
@@ -52,9 +54,9 @@ def test_the_driver_loads_no_cryptography_before_there_is_a_secret() -> None:
 def test_a_store_of_the_present_version_needs_neither_alembic_nor_a_driver_for_postgresql() -> None:
     code = """
 import asyncio
-from upcall.store import RunStore
-from upcall.checkpoints import Checkpoint
-from upcall.runs import Run
+from upcall.storage.store import RunStore
+from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.run import Run
 asyncio.run(RunStore("runs.db").create(Run(task="do it"), Checkpoint()))
 """
     assert not packages_loaded_by(code) & {"alembic", "psycopg", "mako"}

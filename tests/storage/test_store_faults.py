@@ -69,9 +69,9 @@ READ_ONLY = """
 import asyncio, os, sys
 from pathlib import Path
 from upcall.errors import StoreUnavailable
-from upcall.runs import Run
-from upcall.checkpoints import Checkpoint
-from upcall.store import RunStore
+from upcall.runs.run import Run
+from upcall.runs.checkpoint import Checkpoint
+from upcall.storage.store import RunStore
 
 folder, what = Path(sys.argv[1]), sys.argv[2]
 first = asyncio.run(RunStore(folder / "runs.db").create(Run(task="do it"), Checkpoint()))
@@ -182,8 +182,8 @@ async def test_a_checkpoint_of_fifty_megabytes_is_kept(location: str) -> None:
 WRITES = """
 import asyncio, sys
 from stores import history
-from upcall.runs import Run
-from upcall.store import RunStore
+from upcall.runs.run import Run
+from upcall.storage.store import RunStore
 
 async def main():
     store = RunStore(sys.argv[1])

@@ -24,8 +24,8 @@ from upcall.storage.store import AnswersQueued, RunStore, StoredRun
 WORKER = """
 import asyncio, sys, time
 from stores import FIRST
-from upcall.runs import Run, RunStatus
-from upcall.store import RunStore
+from upcall.runs.run import Run, RunStatus
+from upcall.storage.store import RunStore
 
 asyncio.run(RunStore(sys.argv[1]).create(Run(id="abcdef000000", task="do it", status=RunStatus.EXECUTING), FIRST))
 print("at work", flush=True)
@@ -35,8 +35,8 @@ time.sleep(600)
 CLAIMS = """
 import asyncio, sys
 from upcall.errors import RunConflict
-from upcall.runs import RunStatus
-from upcall.store import RunStore
+from upcall.runs.run import RunStatus
+from upcall.storage.store import RunStore
 
 async def main():
     store = RunStore(sys.argv[1])

@@ -136,10 +136,10 @@ def test_a_full_disk_is_said_and_the_last_state_stays() -> None:
     """A limit on the file's size stands for the disk: the write fails in the same place."""
     code = f"""
 import asyncio, os, resource, signal
-from upcall.checkpoints import Checkpoint
+from upcall.runs.checkpoint import Checkpoint
 from upcall.errors import StoreUnavailable
-from upcall.runs import Run
-from upcall.store import RunStore
+from upcall.runs.run import Run
+from upcall.storage.store import RunStore
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 async def main():
     store = RunStore("runs.db")
