@@ -146,7 +146,8 @@ async def test_several_commands_run_at_the_same_time(executor: Executor, tmp_pat
 async def test_when_the_process_of_upcall_is_killed_its_commands_die_with_it(tmp_path: Path) -> None:
     mark = str(secrets.randbelow(10**9) + 10**9)
     code = (
-        "import asyncio, pathlib; from upcall.workspace.limits import Limits; from upcall.workspace.sandboxes import Bubblewrap\n"
+        "import asyncio, pathlib\nfrom upcall.workspace.limits import Limits\n"
+        "from upcall.workspace.sandboxes import Bubblewrap\n"
         f"asyncio.run(Bubblewrap().run('echo > begun; sleep {mark}', folder=pathlib.Path('.'), limits=Limits()))"
     )
     with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path) as process:
