@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from autogen_agentchat.base import Team
-from autogen_agentchat.messages import TextMessage, UserInputRequestedEvent
+from autogen_agentchat.messages import UserInputRequestedEvent
 from autogen_core.models import ChatCompletionClient
 
 from upcall import identity
@@ -20,10 +20,9 @@ from upcall.agents.toolset import Tool
 from upcall.autogen import tracing
 from upcall.autogen.concurrency import run_to_completion
 from upcall.autogen.journal import find_in_doubt
-from upcall.autogen.messages import RUN, USER, Event, asked_event
+from upcall.autogen.messages import RUN, Event, asked_event
 from upcall.errors import (
     CallerError,
-    ConfigurationError,
     RunBusy,
     RunNotWaiting,
     StoredStateError,
@@ -39,17 +38,17 @@ from upcall.execution.forks import (
     plan_fork,
 )
 from upcall.execution.segment import RunSegment, deliver_answers
-from upcall.execution.team_factory import BuiltTeam, MakeTeam, TeamFactory, make_absolute
+from upcall.execution.start_options import StartOptions, Task, as_history, check_options, read_task
+from upcall.execution.team_factory import BuiltTeam, MakeTeam, TeamFactory
 from upcall.policy.authorization import Authorization, InboxEntry
-from upcall.policy.deadlines import DeadlineWatcher, OnExpiry, add_expired, explain_end, find_due, is_due, parse_policy
-from upcall.policy.facts import THIS_RUN, Fact, parse_facts
-from upcall.policy.resolver import AnswerResolver, ResolutionRules, answer_duplicates
-from upcall.policy.routing import parse_rules
+from upcall.policy.deadlines import DeadlineWatcher, add_expired, explain_end, find_due, is_due
+from upcall.policy.resolver import AnswerResolver, answer_duplicates
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.matching import AnswersInput, is_text, match_answers
+from upcall.questions.matching import AnswersInput, match_answers
 from upcall.questions.question import Question
 from upcall.runs.call_timings import WorkPeriod
 from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.config import make_absolute
 from upcall.runs.file_changes import Change
 from upcall.runs.run import ANSWERABLE, Run, RunStatus, record_act
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes, resolve_record
@@ -61,9 +60,6 @@ from upcall.workspace.undo import undo
 
 if TYPE_CHECKING:
     from upcall.ui.notebook.forms import Form
-
-EARLIER = "earlier_assistant"
-"""Who said what the user did not say in the conversation before a run."""
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -142,71 +138,30 @@ class Upcall:
 
     # -- what a caller does -------------------------------------------------------------------------------------------
 
-    async def start(self, task: str, **choices: Any) -> Run:
-        """Start a run and take it to its first rest. Takes what `start_stream` takes."""
-        return await _last(self.start_stream(task, **choices))
+    async def start(self, task: Task, **options: Unpack[StartOptions]) -> Run:
+        """Start a run and take it to its first pause. Takes what `start_stream` takes."""
+        return await _last(self.start_stream(task, **options))
 
-    async def start_stream(
-        self,
-        task: str,
-        *,
-        user: str | None = None,
-        workspace: str | Path | None = None,
-        documents: Sequence[str | Path] = (),
-        history: Sequence[TextMessage] = (),
-        user_info: Mapping[str, str] | None = None,
-        data_sources: Sequence[str] | None = None,
-        facts: Mapping[str, Any] | None = None,
-        unattended: bool | None = None,
-        expires_after: float | str | timedelta | None = None,
-        on_expiry: OnExpiry | None = None,
-        run_id: str | None = None,
-    ) -> AsyncGenerator[Event | Run, None]:
-        """AutoGen's events, nested ones included, then the `Run` at its first rest, last.
+    async def start_stream(self, task: Task, **options: Unpack[StartOptions]) -> AsyncGenerator[Event | Run, None]:
+        """Yield AutoGen's events, nested ones included, then the `Run` at its first pause, last.
 
-        A question is stored before the event that tells of it.
-
-        Args:
-            task: what is to be done.
-            user: whose run it is; the setting of this name if not given.
-            workspace: the folder of the coder's files; ``upcall-work/RUN`` if not given.
-            documents: files and folders that the researcher reads.
-            history: the conversation before the task, oldest first, the user's messages with source ``user``.
-            user_info: name and email, told to the classifier.
-            data_sources: ids of the tools that may be used, ``documents`` for the documents; the setting of this name
-                if not given.
-            facts: answers that stand for this run, before those of the settings: ``{"framework": "Express"}``.
-            unattended: whether nobody is there to answer, so that questions come to their own default, listed in
-                `Run.assumptions`; a risk confirmation waits all the same.
-            expires_after: how long each question of the run waits: seconds, or a text like ``2h``.
-            on_expiry: what happens then; see `expire`.
-            run_id: the run's id, where it is not to be made up.
+        A question is stored before the event that tells of it. The task is text, a message (with images), or messages.
+        `StartOptions` says what the options are.
 
         Raises:
-            ConfigurationError: the task is empty, or the team cannot be built; no run is stored then.
+            ConfigurationError: the task is empty, an option is wrong, or the team cannot be built; no run is stored
+                then.
             StoreUnavailable: the run cannot be stored; no model was called then.
         """
-        if not task.strip():
-            raise ConfigurationError("The task is empty. Say what is to be done.")
-        standing = parse_facts(facts or {}, lambda _: THIS_RUN)
-        texts = (task, *(each.content for each in history), *(user_info or {}).values())
-        if not all(map(is_text, (*texts, *(text for fact in standing for text in (fact.asked, fact.answer))))):
-            raise ConfigurationError(
-                "The task, its history, user_info or facts hold bytes that are no text in UTF-8. Say it in plain text."
-            )
-        owner = self._access(user).user
-        run = Run(task=task, status=self._teams.first_status, user=owner, **({"id": run_id} if run_id else {}))
-        chosen = {
-            "user_info": None if user_info is None else dict(user_info),
-            "data_sources": None if data_sources is None else list(data_sources),
-            "unattended": unattended,
-            **parse_policy(expires_after, on_expiry),
-        }
-        inputs = self._teams.pin(run.id, workspace=workspace, documents=documents, chosen=chosen, facts=standing)
-        run = run.model_copy(update={"inputs": inputs | (tracing.start(run.id) if self.settings.tracing else {})})
+        chosen = check_options(options)
+        text, messages = read_task(task, root_team=not self._teams.is_own)
+        run_id, owner = chosen.get("run_id") or identity.new_id(), self._access(chosen.get("user")).user
+        config = self._teams.pin(run_id, chosen)
+        if self.settings.tracing:
+            config = config.model_copy(update={"traceparent": tracing.start(run_id)})
+        run = Run(id=run_id, task=text, status=self._teams.first_status, user=owner, config=config)
         built = await self._teams.build(run)
-        first = TextMessage(source=USER, content=task)
-        inbox = (*map(_said_before, history), first)
+        inbox = (*map(as_history, chosen.get("history", ())), *messages)
         stored = await self.store.create(run, Checkpoint(inbox=inbox, progress=run.progress(0)))
         async with aclosing(self._advance(stored, built)) as items:
             async for item in items:
@@ -337,11 +292,11 @@ class Upcall:
         forked, checkpoint = fork_run(run, point, chosen, forked_id, status)
         stored, built = await self._checked(StoredRun(forked, checkpoint, 0))
         async with built.close_on_error():
-            inputs = copy_workspace(run.inputs, run.id, forked_id, make_absolute(workspace) if workspace else None)
-            link = inputs.pop(tracing.TRACEPARENT, None)
-            inputs |= tracing.start(forked_id, link=link) if self.settings.tracing else {}
+            config = copy_workspace(run.config, run.id, forked_id, make_absolute(workspace) if workspace else None)
+            trace = tracing.start(forked_id, link=config.traceparent) if self.settings.tracing else None
+            config = config.model_copy(update={"traceparent": trace})
             forked = ask_about_unknown_outcomes(
-                forked.model_copy(update={"inputs": inputs}), find_in_doubt(point.records)
+                forked.model_copy(update={"config": config}), find_in_doubt(point.records)
             )
         await built.close()
         with record_act("forked", access.user, run=run.id, question=question_id):
@@ -717,19 +672,13 @@ class Upcall:
             yield event
 
     def _ladder(self, run: Run, built: BuiltTeam) -> AnswerResolver:
-        settings = self._teams.settings_of(run)
-        rules = ResolutionRules(
-            ledger=settings.ledger,
-            unattended=settings.unattended,
-            max_questions_run=settings.max_questions_run,
-            assign=parse_rules(settings.assign),
+        return AnswerResolver(
+            run.config, run.clarification_history, run.open_questions, run.config.facts, built.matcher, run.early
         )
-        facts = [[Fact.model_validate(each) for each in level] for level in run.inputs.get("facts", ())]
-        return AnswerResolver(rules, run.clarification_history, run.open_questions, facts, built.matcher, run.early)
 
-    def pinned_settings(self, run: Run) -> dict[str, Any]:
-        """The settings that a run keeps from its start."""
-        return self._teams.pinned_settings(run)
+    def settings_of(self, run: Run) -> Settings:
+        """The settings with what a run pinned at its start."""
+        return self._teams.settings_of(run)
 
     async def _checked(self, stored: StoredRun) -> tuple[StoredRun, BuiltTeam]:
         """The run as its team can go on with it, and the team, which has loaded it.
@@ -755,8 +704,3 @@ def _of_run(item: Event | Run, run_id: str) -> Event | Run:
     if not isinstance(item, UserInputRequestedEvent):
         return item
     return item.model_copy(update={"metadata": {**item.metadata, RUN: run_id}})
-
-
-def _said_before(message: TextMessage) -> TextMessage:
-    """A message of the conversation before a run. A text of a member of the team would end the run at once."""
-    return message if message.source == USER else message.model_copy(update={"source": EARLIER})

@@ -8,10 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from upcall.config_source import ConfigSource, Place, describe_wrong, dot_path, render_value, suggest
 from upcall.errors import ConfigurationError
+from upcall.options import AgentName
 from upcall.setting_types import AtLeastOne, Count, Seconds
-
-AgentName = Literal["classifier", "clarifier", "planner", "lead", "coder", "researcher"]
-
 
 Name = Annotated[str, Field(min_length=1)]
 

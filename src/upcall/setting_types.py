@@ -38,14 +38,15 @@ def _in_range(seconds: float) -> float:
     return seconds
 
 
-def _read(value: object) -> float:
+def read_duration(value: object) -> float:
+    """A length of time in seconds, as a pydantic validator."""
     try:
         return parse_seconds(value)
     except ValueError as error:
         raise PydanticCustomError("duration", "{problem}", {"problem": str(error)}) from error
 
 
-Duration = Annotated[float, BeforeValidator(_read)]
+Duration = Annotated[float, BeforeValidator(read_duration)]
 """A setting that is a length of time, kept in seconds."""
 
 

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, Self, get_args, get_origin
 from pydantic import (
     AliasChoices,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
@@ -29,18 +28,17 @@ from pydantic_settings import (
 
 from upcall.config_source import ConfigSource, Place, closest, describe_wrong, dot_path, suggest
 from upcall.errors import ConfigurationError
-from upcall.function_blocks import AgentName as AgentName
 from upcall.function_blocks import FunctionConfig, apply_blocks
-from upcall.policy.deadlines import OnExpiry
-from upcall.policy.facts import Fact, FactValue, parse_facts, read_facts_file
-from upcall.policy.routing import ROLE, AssignRule
+from upcall.options import AgentName, AssignRule, ResolutionOptions, TeamOptions
+from upcall.policy.facts import FactValue, parse_facts, read_facts_file
+from upcall.policy.routing import ROLE
 from upcall.questions.secrets import KEY
 from upcall.research.mcp_server import McpServer
-from upcall.setting_types import AtLeastOne, Count, Duration, Seconds, no_flag
+from upcall.runs.config import Fact, RootTeamConfig
+from upcall.setting_types import AtLeastOne, Count, Seconds
 from upcall.workspace.limits import Limits
 
 DEMO = "demo"
-NetworkSource = Literal["web", "arxiv", "wikipedia"]
 WebSearch = Literal["auto", "tavily", "brave", "ddgs"]
 ServiceName = Literal["tavily", "brave", "arxiv", "arxiv_pdf", "wikipedia"]
 DEFAULT_CONFIG = Path("upcall.yaml")
@@ -71,7 +69,7 @@ class Price(BaseModel):
     completion: Annotated[float, Field(ge=0)] = 0.0
 
 
-class Settings(BaseSettings):
+class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     """All that can be set. Environment variables are named ``UPCALL_...``; ``OPENAI_API_KEY`` is read too.
 
     ``timeout`` is for one model request, ``llm_timeout`` for the classifier's call as a whole, both in seconds.
@@ -97,26 +95,19 @@ class Settings(BaseSettings):
     llms: dict[str, ModelSettings] = {}
     functions: dict[str, FunctionConfig] = {}
     tools: list[dict[str, Any]] = []
-    data_sources: list[str] | None = None
-    prompts: Path | None = None
     store: str = "upcall.db"
     max_state_bytes: AtLeastOne = 100_000_000
     lease_seconds: Seconds = 15.0
     user: str | None = None
-    user_info: dict[str, str] = {}
     admins: list[str] = []
     roles: dict[str, list[str]] = {}
-    assign: list[AssignRule] = []
     workspace: Path | None = None
     documents: list[Path] = []
-    executor: Literal["auto", "bubblewrap", "docker", "none"] = "auto"
-    unsafe_local: bool = False
     docker_image: str = "python:3-slim"
     readable: list[Path] = []
     allow_commands: list[str] = []
     limits: Limits = Limits()
     document_index: Path | None = None
-    sources: list[NetworkSource] = []
     web_search: WebSearch = "auto"
     tavily_api_key: SecretStr | None = Field(
         default=None, validation_alias=AliasChoices("UPCALL_TAVILY_API_KEY", "TAVILY_API_KEY")
@@ -129,37 +120,13 @@ class Settings(BaseSettings):
     source_urls: dict[ServiceName, str] = {}
     mcp_servers: dict[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,30}$")], McpServer] = {}
     timeout: Seconds = 120
-    llm_timeout: Seconds = 90
     max_retries: Count = 2
-    enable_clarifier: bool = True
-    enable_escalation: bool = True
-    skip_ambiguity_check: bool = False
-    check_questions: bool = True
-    ledger: bool = True
-    ledger_model: bool = False
     facts: dict[str, FactValue] | Path = {}
-    parent_answers: bool = False
-    unattended: bool = False
-    max_questions_run: Count = 10
-    expires_after: Duration | None = None
-    on_expiry: OnExpiry = "wait"
-    remind_after: Duration | None = None
-    enable_plan_approval: bool = False
-    max_plan_iterations: Count = 10
-    at_plan_limit: Literal["approve", "reject", "pause"] = "approve"
-    max_turns: Count = 3
-    max_clarifications: Count = 3
-    max_rounds: AtLeastOne = 30
-    max_history: Count = 20
-    max_context_chars: Annotated[int, BeforeValidator(no_flag), Field(ge=1000)] = 24000
     prices: dict[str, Price] = {}
     currency: str = "USD"
     plain: bool = False
-    stream: bool = False
     tracing: bool = False
     timings: bool = True
-    verbose: bool | list[AgentName] = False
-    log_response_max_chars: AtLeastOne = 2000
 
     _strangers: tuple[str, ...] = ()
     _given: ConfigSource | None = None
@@ -229,12 +196,12 @@ class Settings(BaseSettings):
         """Whether a common model is configured, or asked for as the demo; single agents may have one without it."""
         return not (self.model is None and self.base_url is None and self.model_client is None)
 
-    def started_with(self, inputs: dict[str, Any], base_url: str | None = None) -> Self:
+    def started_with(self, team: RootTeamConfig | None, base_url: str | None = None) -> Self:
         """These settings with the model that a run was started with, if that is known, perhaps at another address."""
-        if "model" not in inputs:
+        if team is None or team.model is None:
             return self
-        kept = {"model": inputs["model"], "base_url": base_url or inputs.get("base_url"), "model_client": None}
-        return self.model_copy(update=kept)
+        model = {"model": team.model.model, "base_url": base_url or team.model.base_url, "model_client": None}
+        return self.model_copy(update=model)
 
     def for_agent(self, name: str) -> ModelSettings:
         """The model of one agent: its own where it has one, else the one that its block names, else the common one."""

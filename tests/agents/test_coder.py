@@ -176,10 +176,10 @@ async def test_an_imported_run_brings_no_consent_to_commands_without_a_sandbox(s
     model = ScriptedModelClient({"You are the classifier ": [SHALLOW], "You are the coder ": [Call("ask_user", ASK)]})
     app = Upcall(model, store="theirs.db", settings=Settings.read(None, unsafe_local=True))
     run = await app.start("Do it", workspace=shop)
-    assert run.inputs["team"]["unsafe_local"] is True
+    assert app.settings_of(run).unsafe_local is True
     brought = await import_run(RunStore("mine.db"), await export_run(app.store, run.id))
-    assert "unsafe_local" not in brought.inputs["team"]
-    assert brought.inputs["team"]["executor"] == "auto"
+    mine = Upcall(model, store="mine.db", settings=Settings.read(None))
+    assert mine.settings_of(brought).unsafe_local is False
 
 
 async def test_who_goes_on_with_another_one_s_run_does_not_run_its_commands_without_a_sandbox(
@@ -190,10 +190,10 @@ async def test_who_goes_on_with_another_one_s_run_does_not_run_its_commands_with
     app = Upcall(ScriptedModelClient(script), store="x.db", settings=Settings.read(None, unsafe_local=True))
     run = await app.start("Do it", workspace=shop)
     other = Upcall(ScriptedModelClient(script), store="x.db", settings=Settings.read(None))
-    assert other.pinned_settings(run)["unsafe_local"] is True
+    assert other.settings_of(run).unsafe_local is True
     monkeypatch.setattr("platform.node", lambda: "elsewhere")
-    assert other.pinned_settings(run)["unsafe_local"] is False
-    assert app.pinned_settings(run)["unsafe_local"] is True
+    assert other.settings_of(run).unsafe_local is False
+    assert app.settings_of(run).unsafe_local is True
 
 
 @pytest.mark.parametrize("home", ["", "sub/home"])

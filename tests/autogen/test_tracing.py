@@ -249,7 +249,7 @@ async def test_a_branch_is_a_trace_of_its_own_linked_to_its_run(spans: InMemoryS
 
 async def test_without_the_setting_there_is_nothing_of_ours(spans: InMemorySpanExporter) -> None:
     run = await app_of(team_of({"lead": ["Done."]}), tracing=False).start("Build it.")
-    assert "traceparent" not in run.inputs
+    assert run.config.traceparent is None
     assert not [span for span in spans.get_finished_spans() if span.instrumentation_scope.name == "upcall"]
 
 

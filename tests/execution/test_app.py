@@ -545,7 +545,8 @@ async def test_who_the_user_is_and_the_data_sources_are_said_at_the_start_or_in_
     for given, expected in (({}, (bob, [])), ({"user_info": ada, "data_sources": ["documents"]}, (ada, ["documents"]))):
         with rooted(classifier=[SHALLOW], researcher=[FOUND]) as model:
             run = await root_app(model, user_info=bob, data_sources=[]).start("And in Japan?", **given)
-        assert (run.inputs["team"]["user_info"], run.inputs["team"]["data_sources"]) == expected
+        assert run.config.team
+        assert (run.config.team.user_info, run.config.team.data_sources) == expected
         assert f"The user is {expected[0]['name']}." in model.requests[0].system
 
 
@@ -598,7 +599,7 @@ def test_tools_and_a_team_together_are_refused() -> None:
         Upcall(team=lambda: solo(ScriptedModelClient([])), tools=[search_web])
 
 
-KEPT: list[Any] = [
+PINNED: list[Any] = [
     pytest.param({"enable_clarifier": False}, id="enable_clarifier"),
     pytest.param({"enable_escalation": False}, id="enable_escalation"),
     pytest.param({"skip_ambiguity_check": True}, id="skip_ambiguity_check"),
@@ -613,7 +614,7 @@ KEPT: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("chosen", KEPT)
+@pytest.mark.parametrize("chosen", PINNED)
 async def test_a_run_keeps_how_its_team_works(chosen: dict[str, Any]) -> None:
     """S3-35: through the file, and through drivers whose settings say something else."""
     ask = Call("ask_user", {"question": "Which year?"})
@@ -621,8 +622,8 @@ async def test_a_run_keeps_how_its_team_works(chosen: dict[str, Any]) -> None:
         asked = await root_app(model, **chosen).start("And in Japan?")
         done = await root_app(model).answer(asked.id, "2020")
     ((name, value),) = chosen.items()
-    assert done.inputs["team"][name] == value
-    assert done.inputs == asked.inputs
+    assert getattr(done.config.team, name) == value
+    assert done.config == asked.config
 
 
 async def test_a_run_keeps_its_prompts_wherever_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,9 @@ from scenario import TASK, upcall
 
 from upcall import AnsweredBy, Outcome, PausableAgent, Run, RunStatus, Settings, Upcall
 from upcall.errors import AlreadyAnswered, ConfigurationError, NotAllowed, UnknownQuestion, UnknownRun, UpcallError
+from upcall.options import AssignRule
 from upcall.policy.authorization import NOT_SHOWN, Authorization
-from upcall.policy.routing import AssignRule, find_assignee
+from upcall.policy.routing import find_assignee
 from upcall.questions.question import ClarificationType, Question
 from upcall.storage.store import RunStore
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient

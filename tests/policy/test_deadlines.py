@@ -136,9 +136,9 @@ async def test_a_run_keeps_what_it_was_started_with_whatever_the_settings_say_la
 @pytest.mark.parametrize(
     ("choice", "named"),
     [
-        ({"expires_after": "soon"}, "expires_after = 'soon': a length of time"),
-        ({"expires_after": 0}, "expires_after = 0: a length of time is more than nothing"),
-        ({"on_expiry": "approve"}, "on_expiry = 'approve': it is one of wait, assume, cancel, fail."),
+        ({"expires_after": "soon"}, "expires_after = 'soon' is wrong: a length of time"),
+        ({"expires_after": 0}, "expires_after = 0 is wrong: a length of time is more than nothing"),
+        ({"on_expiry": "approve"}, "on_expiry = 'approve' is wrong: Input should be 'wait', 'assume'"),
     ],
 )
 async def test_a_choice_that_is_none_is_refused_before_anything_is_stored(choice: Any, named: str) -> None:
@@ -650,7 +650,7 @@ async def test_a_run_of_another_programs_team_is_left_as_it_is_and_told_of_once(
     for _ in range(2):
         assert await other.expire() == []
     assert [record.getMessage() for record in caplog.records if record.name == "upcall"] == [
-        f"Run {asked.id} has expired questions and cannot go on here: Run {asked.id} has a team of its own: go on with "
+        f"Run {asked.id} has expired questions and cannot go on here: Run {asked.id} has a team of its own: resume "
         "it in the program that started it, Upcall(team=...)."
     ]
     assert [run.result for run in await solo.app.expire()] == ["Done."]

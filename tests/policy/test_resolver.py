@@ -19,8 +19,9 @@ from scenario import CLEAR, PLAN, TASK, script, upcall
 from upcall import Answer, AnsweredBy, Outcome, PausableAgent, Question, Run, RunStatus, Settings, Upcall
 from upcall.agents import NestedTeam
 from upcall.errors import AlreadyAnswered, ConfigurationError, UserInputRequired
+from upcall.options import ResolutionOptions
 from upcall.policy.facts import parse_facts
-from upcall.policy.resolver import AnswerResolver, ResolutionRules, answer_by_default
+from upcall.policy.resolver import AnswerResolver, answer_by_default
 from upcall.questions.matching import OwnWords, parse_answer
 from upcall.testing import Call, Calls, Fail, Reply, Request, ScriptedModelClient
 from upcall.testing.server import LoopbackServer
@@ -196,7 +197,7 @@ async def test_a_secret_is_given_again_to_its_own_asker_alone(monkeypatch: pytes
 
     asked = question("lead", "one")
     facts = [parse_facts({"password": "swordfish"}, lambda _: "a file")]
-    ladder = AnswerResolver(ResolutionRules(), [(asked, parse_answer(asked, "hunter2"))], facts=facts)
+    ladder = AnswerResolver(ResolutionOptions(), [(asked, parse_answer(asked, "hunter2"))], facts=facts)
     again = await ladder.answer_to(question("lead", "one"))
     assert again is not None
     assert (again.sealed, again.opened().text) == (True, "hunter2")
@@ -341,8 +342,8 @@ async def test_what_was_answered_in_the_run_comes_before_a_fact() -> None:
     ladder_facts = Settings.read(None, facts={"framework": "Express"}).standing_facts()
     said = [(earlier, Answer(question_id=earlier.id, text="Flask"))]
     new = Question(question="What framework do you want?", path=("solo",))
-    first = await AnswerResolver(ResolutionRules(), said, facts=[ladder_facts]).answer_to(new)
-    off = await AnswerResolver(ResolutionRules(ledger=False), said, facts=[ladder_facts]).answer_to(new)
+    first = await AnswerResolver(ResolutionOptions(), said, facts=[ladder_facts]).answer_to(new)
+    off = await AnswerResolver(ResolutionOptions(ledger=False), said, facts=[ladder_facts]).answer_to(new)
     assert first is not None
     assert off is not None
     assert (first.by, first.text, off.by, off.text) == (AnsweredBy.LEDGER, "Flask", AnsweredBy.FACTS, "Express")

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from upcall import Question
-from upcall.policy.facts import Fact
+from upcall.policy.facts import has_answer
 from upcall.policy.same_question import is_same_question
+from upcall.runs.config import Fact
 
 SAME = [
     ("Which framework should I use?", "What framework do you want?"),
@@ -138,11 +139,11 @@ def test_what_may_be_answered_has_to_fit(one: dict[str, Any], other: dict[str, A
     ],
 )
 def test_a_fact_answers_what_asks_for_just_this(asked: str, answer: str, text: str, answers: bool) -> None:
-    assert Fact(asked=asked, answer=answer, where="here").answers(question(text)) is answers
+    assert has_answer(Fact(asked=asked, answer=answer, where="here"), question(text)) is answers
 
 
 def test_the_words_of_a_questions_own_options_do_not_count_against_a_fact() -> None:
     text = "Which framework: Express, FastAPI or Django?"
     fact = Fact(asked="framework", answer="Express", where="here")
-    assert fact.answers(question(text, options=["Express", "FastAPI", "Django"]))
-    assert not fact.answers(question(text))
+    assert has_answer(fact, question(text, options=["Express", "FastAPI", "Django"]))
+    assert not has_answer(fact, question(text))

@@ -10,6 +10,7 @@ import pytest
 from upcall import Settings
 from upcall.errors import ConfigurationError
 from upcall.execution.model_clients import ModelClients, uses_demo
+from upcall.runs.config import ModelAddress, RootTeamConfig
 from upcall.testing import ScriptedModelClient
 
 KEY = "sk-very-secret"
@@ -246,8 +247,9 @@ def test_another_server_does_not_get_the_common_key() -> None:
 
 
 def test_a_run_that_cannot_keep_its_address_keeps_no_model_either() -> None:
-    assert Settings.read(model="m").started_with({}).model == "m"
-    assert Settings.read().started_with({"model": "kept", "base_url": "http://x/v1"}).model == "kept"
+    address = ModelAddress(model="kept", base_url="http://x/v1")
+    assert Settings.read(model="m").started_with(RootTeamConfig(workspace=Path())).model == "m"
+    assert Settings.read().started_with(RootTeamConfig(workspace=Path(), model=address)).model == "kept"
 
 
 # -- all that can be set ----------------------------------------------------------------------------------------------

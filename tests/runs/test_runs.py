@@ -176,8 +176,8 @@ def test_the_result_of_a_run_without_plan_approval_is_its_log_alone() -> None:
 
 def test_two_runs_share_nothing() -> None:
     first, second = run(), run()
-    first.inputs["x"] = 1
-    assert second.inputs == {}
+    first.usage["x"] = Usage()
+    assert second.usage == {}
 
 
 def test_usage_adds_up() -> None:

@@ -302,7 +302,8 @@ async def test_the_classifier_is_told_who_the_user_is_and_nobody_else_is() -> No
     told = [request for request in client.requests if "The user is Ada (ada@example.org)." in request.system]
     assert told == of_agent(client, "classifier")
     assert not any("Mallory" in str(request.body) for request in client.requests)
-    assert run.inputs["team"]["user_info"] == {"name": "Ada", "email": "ada@example.org"}
+    assert run.config.team
+    assert run.config.team.user_info == {"name": "Ada", "email": "ada@example.org"}
 
 
 @pytest.mark.parametrize(

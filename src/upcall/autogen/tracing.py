@@ -49,8 +49,7 @@ OutcomeT = TypeVar("OutcomeT", bound=Outcome)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-TRACEPARENT = "traceparent"
-"""Where a run keeps its trace, among its inputs: a W3C header's value."""
+_TRACEPARENT = "traceparent"
 
 _PROVIDERS = {"openai": "openai", "anthropic": "anthropic", "ollama": "ollama", "azure": "azure.ai.inference"}
 """What the conventions call those whose clients are in ``autogen_ext.models``."""
@@ -111,12 +110,12 @@ def export() -> None:
     trace.set_tracer_provider(provider)
 
 
-def start(run_id: str, *, link: str | None = None) -> dict[str, str]:
-    """Mark the start of a run in a trace: that of the caller where there is one. Gives what the run keeps in its
-    inputs, nothing where no one records spans. `link` is the ``traceparent`` of the run that it is a branch of."""
+def start(run_id: str, *, link: str | None = None) -> str | None:
+    """Mark the start of a run in a trace: that of the caller where there is one. Gives the ``traceparent``
+    that the run keeps, None where no one records spans. `link` is that of the run that it is a branch of."""
     from opentelemetry import trace
 
-    forked = trace.get_current_span(_context_of({TRACEPARENT: link} if link else {})).get_span_context()
+    forked = trace.get_current_span(_context_of(link)).get_span_context()
     links = [trace.Link(forked)] if forked.is_valid else []
     attributes = {"gen_ai.conversation.id": run_id}
     with _get_tracer().start_as_current_span("start_run", attributes=attributes, links=links):
@@ -124,13 +123,13 @@ def start(run_id: str, *, link: str | None = None) -> dict[str, str]:
 
 
 @contextmanager
-def workflow(run_id: str, team: str, inputs: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
-    """A stretch of a run: a child of its start, which may have been in another process. Gives what a run that was
-    started without tracing is to keep in its inputs."""
+def workflow(run_id: str, team: str, traceparent: str | None) -> Iterator[str | None]:
+    """A stretch of a run: a child of its start, which may have been in another process. Gives the
+    ``traceparent`` that the run keeps, also where it was started without tracing."""
     from opentelemetry import trace
 
     tracer = _get_tracer()
-    context = _context_of(inputs) if TRACEPARENT in inputs else None
+    context = _context_of(traceparent) if traceparent else None
     here = trace.get_current_span().get_span_context()
     known = trace.get_current_span(context).get_span_context()
     links = [trace.Link(here)] if here.is_valid and here.trace_id != known.trace_id else []
@@ -151,7 +150,7 @@ def workflow(run_id: str, team: str, inputs: Mapping[str, Any]) -> Iterator[Mapp
         ) as span,
         _failures(span),
     ):
-        yield {} if TRACEPARENT in inputs else _present()
+        yield traceparent or _present()
 
 
 @contextmanager
@@ -299,20 +298,20 @@ def _get_tracer() -> Tracer:
     return trace.get_tracer("upcall", schema_url="https://opentelemetry.io/schemas/1.41.0")
 
 
-def _present() -> dict[str, str]:
+def _present() -> str | None:
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     carrier: dict[str, str] = {}
     TraceContextTextMapPropagator().inject(carrier)
-    return {TRACEPARENT: carrier[TRACEPARENT]} if TRACEPARENT in carrier else {}
+    return carrier.get(_TRACEPARENT)
 
 
-def _context_of(carrier: Mapping[str, Any]) -> Any:
+def _context_of(traceparent: str | None) -> Any:
     """The context that a ``traceparent`` names, and nothing else: not what is current here."""
     from opentelemetry.context import Context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    return TraceContextTextMapPropagator().extract({TRACEPARENT: str(carrier.get(TRACEPARENT, ""))}, Context())
+    return TraceContextTextMapPropagator().extract({_TRACEPARENT: traceparent or ""}, Context())
 
 
 _KNOWN: WeakKeyDictionary[ChatCompletionClient, tuple[str, str]] = WeakKeyDictionary()

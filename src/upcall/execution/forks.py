@@ -15,6 +15,7 @@ from upcall.errors import CallerError
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.config import RunConfig
 from upcall.runs.run import Run, RunProgress, RunStatus
 from upcall.runs.unknown_outcomes import is_about_unknown_outcome
 from upcall.text import one_line
@@ -190,16 +191,16 @@ def plan_fork(run: Run, point: ForkPoint) -> ForkPlan:
     )
 
 
-def copy_workspace(inputs: Mapping[str, Any], old_id: str, new_id: str, given: Path | None) -> dict[str, Any]:
-    """The inputs of a branch. Its workspace is a copy of the run's, as that is now: a branch changes no file of
-    another. A folder that the user named is shared, unless another is `given`."""
-    folder = Path(inputs["workspace"]) if "workspace" in inputs else None
-    if folder is None:
-        return dict(inputs)
-    target = given or (folder.parent / new_id if folder.name == old_id else folder)
+def copy_workspace(config: RunConfig, old_id: str, new_id: str, named: Path | None) -> RunConfig:
+    """The config of a branch. Its workspace is a copy of the run's, as that is now: a branch changes no file of
+    another. A folder that the user named is shared, unless another is `named`."""
+    if config.team is None:
+        return config
+    folder = config.team.workspace
+    target = named or (folder.parent / new_id if folder.name == old_id else folder)
     if folder.is_dir() and target != folder:
         shutil.copytree(folder, target, symlinks=True, dirs_exist_ok=True)
-    return {**inputs, "workspace": str(target)}
+    return config.model_copy(update={"team": config.team.model_copy(update={"workspace": target})})
 
 
 def compare_runs(one: Run, other: Run) -> list[str]:

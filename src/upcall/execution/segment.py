@@ -380,9 +380,9 @@ class RunSegment:
             await self._take_turns(team, queue)
             return
         name = getattr(team, "name", type(team).__name__)
-        with tracing.workflow(self._run.id, name, self._run.inputs) as kept:
-            if kept:
-                self._run = self._run.model_copy(update={"inputs": {**self._run.inputs, **kept}})
+        with tracing.workflow(self._run.id, name, self._run.config.traceparent) as traceparent:
+            pinned = self._run.config.model_copy(update={"traceparent": traceparent})
+            self._run = self._run.model_copy(update={"config": pinned})
             await self._take_turns(team, queue)
 
     async def _take_turns(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:

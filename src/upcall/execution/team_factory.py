@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +24,11 @@ from upcall.autogen.messages import USER
 from upcall.errors import ConfigurationError, UpcallError
 from upcall.execution.model_clients import ModelClients, uses_demo
 from upcall.execution.network_sources import network_sources
-from upcall.policy.facts import Fact
+from upcall.execution.start_options import StartOptions, read_facts
+from upcall.options import Options, PinnedTeamOptions, ResolutionOptions
 from upcall.policy.resolver import Matcher
 from upcall.prompts import PROMPTS, Prompts
+from upcall.runs.config import DEFAULT_WORKSPACES, ModelAddress, RootTeamConfig, RunConfig, make_absolute
 from upcall.runs.run import Run, RunStatus
 from upcall.settings import DEMO, Settings
 from upcall.teams import PHASES, TeamOptions, root_team
@@ -34,39 +36,6 @@ from upcall.text import first_line
 from upcall.workspace.sandboxes import executor_for
 
 MakeTeam: TypeAlias = Callable[[], Team]
-
-RESOLUTION_SETTINGS = (
-    "ledger",
-    "ledger_model",
-    "unattended",
-    "max_questions_run",
-    "assign",
-    "expires_after",
-    "on_expiry",
-    "remind_after",
-)
-"""The settings of who answers before the human is asked, of which human is, and how long, whatever the team."""
-
-PINNED_SETTINGS = (
-    *RESOLUTION_SETTINGS,
-    "parent_answers",
-    "enable_clarifier",
-    "enable_escalation",
-    "skip_ambiguity_check",
-    "check_questions",
-    "enable_plan_approval",
-    "max_plan_iterations",
-    "at_plan_limit",
-    "max_turns",
-    "max_clarifications",
-    "user_info",
-    "data_sources",
-    "sources",
-    "prompts",
-    "executor",
-    "unsafe_local",
-)
-"""The settings that a run keeps from its start: who takes part, what the user is asked, and in which words."""
 
 
 @dataclass(frozen=True)
@@ -141,19 +110,24 @@ class TeamFactory:
     @property
     def execution(self) -> str | None:
         """How the coder's commands run, in one line; None where none do, or the team is the caller's."""
-        execution = None if self._make_team is not None else _execution(self._settings)
+        execution = None if self.is_own else _execution(self._settings)
         return None if execution is None else f"commands run {execution.executor.description}"
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the program brings its own team."""
+        return self._make_team is not None
 
     # -- phases -------------------------------------------------------------------------------------------------------
 
     @property
     def first_status(self) -> RunStatus:
         """The status of a run that starts."""
-        return RunStatus.EXECUTING if self._make_team is not None else RunStatus.INITIALIZING
+        return RunStatus.EXECUTING if self.is_own else RunStatus.INITIALIZING
 
     def phase(self, agent: str) -> RunStatus:
         """The status of a run while an agent has the turn."""
-        return RunStatus.EXECUTING if self._make_team is not None else PHASES.get(agent, RunStatus.EXECUTING)
+        return RunStatus.EXECUTING if self.is_own else PHASES.get(agent, RunStatus.EXECUTING)
 
     def phase_reached(self, run: Run) -> RunStatus:
         """How far a run has come, whatever its status says of how it stopped."""
@@ -163,61 +137,54 @@ class TeamFactory:
 
     # -- what a run pins ----------------------------------------------------------------------------------------------
 
-    def pin(
-        self,
-        run_id: str,
-        *,
-        workspace: str | Path | None = None,
-        documents: Sequence[str | Path] = (),
-        chosen: Mapping[str, Any] | None = None,
-        facts: Sequence[Fact] = (),
-    ) -> dict[str, Any]:
-        """What a run keeps from its start, so that it resumes the same in another folder or process; never a key. Its
-        own facts come before those of the settings."""
+    def pin(self, run_id: str, options: StartOptions) -> RunConfig:
+        """What a run keeps from its start: its options, then the settings.
+
+        Raises:
+            ConfigurationError: its workspace cannot be used, or one of its facts.
+        """
         settings = self._settings
-        own_team = self._make_team is not None
-        team = {name: getattr(settings, name) for name in (RESOLUTION_SETTINGS if own_team else PINNED_SETTINGS)}
-        team["assign"] = [rule.model_dump(mode="json", exclude_none=True) for rule in settings.assign]
-        team |= {name: value for name, value in (chosen or {}).items() if value is not None}
-        levels = [[fact.model_dump() for fact in level] for level in (facts, settings.standing_facts())]
-        if own_team:
-            return {"team": team, "facts": levels, "own_team": True}
-        folder = make_absolute(workspace or settings.workspace or Path("upcall-work") / run_id)
+        facts = [list(read_facts(options)), list(settings.standing_facts())]
+        team = None if self.is_own else self._pin_team(run_id, options)
+        return RunConfig(**_choose(ResolutionOptions, settings, options), facts=facts, team=team)
+
+    def _pin_team(self, run_id: str, options: StartOptions) -> RootTeamConfig:
+        settings = self._settings
+        pinned = _choose(PinnedTeamOptions, settings, options)
+        folder = make_absolute(options.get("workspace") or settings.workspace or Path(DEFAULT_WORKSPACES, run_id))
         _refuse_unusable(folder)
-        pinned: dict[str, Any] = {
-            "workspace": str(folder),
-            "documents": [str(make_absolute(each)) for each in ([*documents] or [*settings.documents])],
-            "facts": levels,
-        }
-        if team["prompts"] is not None:
-            team["prompts"] = str(make_absolute(team["prompts"]))
-        pinned["team"] = team
-        if team["unsafe_local"]:
-            pinned["account"] = identity.account()
-        address = settings.base_url
+        documents = [*options.get("documents", ())] or settings.documents
+        address = None
         # An address may hold a password; then the run resumes with what the settings say.
-        if self._model_client is None and settings.model_client is None and "@" not in (address or ""):
-            pinned["model"] = DEMO if uses_demo(settings) else settings.model
-            pinned["base_url"] = address
-        return pinned
+        if self._model_client is None and settings.model_client is None and "@" not in (settings.base_url or ""):
+            model = DEMO if uses_demo(settings) else settings.model
+            address = ModelAddress(model=model, base_url=settings.base_url)
+        if settings.prompts is not None:
+            pinned["prompts"] = make_absolute(settings.prompts)
+        return RootTeamConfig(
+            **pinned,
+            workspace=folder,
+            documents=[str(make_absolute(each)) for each in documents],
+            model=address,
+            account=identity.account() if settings.unsafe_local else None,
+        )
 
     def settings_of(self, run: Run) -> Settings:
-        """The settings with what a run pinned."""
-        return self._settings.model_copy(update=self.pinned_settings(run))
-
-    def pinned_settings(self, run: Run) -> dict[str, Any]:
-        """The settings that a run keeps from its start. Consent to do without a sandbox is one account's, for itself,
-        and says nothing where another one resumes the run."""
-        team = dict(run.inputs.get("team", {}))
-        if team.get("unsafe_local") and run.inputs.get("account") != identity.account():
-            team["unsafe_local"] = self._settings.unsafe_local
-        return team
+        """The settings with what a run pinned. Consent to do without a sandbox is one account's, for itself, and says
+        nothing where another one resumes the run."""
+        config, team = run.config, run.config.team
+        pinned = {name: getattr(config, name) for name in ResolutionOptions.model_fields}
+        if team is not None:
+            pinned |= {name: getattr(team, name) for name in PinnedTeamOptions.model_fields}
+            if team.unsafe_local and team.account != identity.account():
+                pinned["unsafe_local"] = self._settings.unsafe_local
+        return self._settings.model_copy(update=pinned)
 
     # -- the team -----------------------------------------------------------------------------------------------------
 
     def preview(self) -> Team:
         """Build a team that no run has."""
-        return self._build(Run(task="", inputs=self.pin("RUN"))).team
+        return self._build(Run(task="", config=self.pin("RUN", {}))).team
 
     async def build(self, run: Run) -> BuiltTeam:
         """Build the team of a run. To list its documents they are read, which takes seconds: not in the event loop.
@@ -225,7 +192,7 @@ class TeamFactory:
         Raises:
             ConfigurationError: it cannot be built.
         """
-        if self._make_team is None and run.inputs.get("documents"):
+        if not self.is_own and run.config.team is not None and run.config.team.documents:
             return await asyncio.to_thread(self._build, run)
         return self._build(run)
 
@@ -234,16 +201,16 @@ class TeamFactory:
         if self._make_team is not None:
             team, clients = make_resumable(_call(self._make_team), user_proxy=USER), self._matcher_clients(run)
             return BuiltTeam(team, clients, same_question_matcher(clients("clarifier")) if clients else None)
-        if run.own_team:
+        if (pinned := run.config.team) is None:
             raise ConfigurationError(
                 f"Run {run.id} has a team of its own: resume it in the program that started it, Upcall(team=...)."
             )
-        settings, workspace = self.settings_of(run), Path(run.inputs["workspace"])
-        _refuse_unsafe(workspace, self._store_file)
+        settings = self.settings_of(run)
+        _refuse_unsafe(pinned.workspace, self._store_file)
         options = TeamOptions(
-            workspace=workspace,
+            workspace=pinned.workspace,
             execution=_execution(settings),
-            documents=run.inputs.get("documents", ()),
+            documents=pinned.documents,
             tools=[*self._tools, *_load_tools(settings.tools)],
             shown_tools=_shown_tools(settings),
             document_index=settings.document_index,
@@ -273,7 +240,7 @@ class TeamFactory:
         if (common := self._model_client) is not None:
             matcher = same_question_matcher(common, options.prompts) if settings.ledger_model else None
             return BuiltTeam(root_team(lambda agent: common, options), matcher=matcher)
-        clients = ModelClients(settings if settings.names_a_model else settings.started_with(run.inputs))
+        clients = ModelClients(settings if settings.names_a_model else settings.started_with(pinned))
         matcher = same_question_matcher(clients("clarifier"), options.prompts) if settings.ledger_model else None
         return BuiltTeam(root_team(clients, options), clients, matcher)
 
@@ -288,6 +255,11 @@ class TeamFactory:
                 "or leave ledger_model out."
             )
         return ModelClients(settings)
+
+
+def _choose(kind: type[Options], settings: Settings, options: StartOptions) -> dict[str, Any]:
+    """The options of a kind: those of a start before those of the settings."""
+    return {name: options.get(name, getattr(settings, name)) for name in kind.model_fields}
 
 
 def _call(make_team: MakeTeam) -> Team:
@@ -344,11 +316,6 @@ def _shown_tools(settings: Settings) -> dict[str, Sequence[str]]:
     """The tools that a block of the settings names for an agent."""
     agents: tuple[Literal["classifier", "clarifier"], ...] = ("classifier", "clarifier")
     return {agent: named for agent in agents if (named := settings.tools_for(agent)) is not None}
-
-
-def make_absolute(path: str | Path) -> Path:
-    """A path as it is from any folder. A link in it stays one."""
-    return Path(os.path.abspath(Path(path).expanduser()))
 
 
 def _refuse_unusable(folder: Path) -> None:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from upcall.autogen.messages import Event
@@ -21,6 +22,7 @@ from upcall.policy.routing import ROLE
 from upcall.questions.answer import Answer, AnsweredBy
 from upcall.questions.matching import AnswersInput, resolve_id
 from upcall.questions.question import Question
+from upcall.runs.config import RootTeamConfig, RunConfig
 from upcall.runs.run import Run
 from upcall.storage.store import LogEntry, RunStore, StoredRun
 
@@ -158,7 +160,8 @@ class Authorization:
             repeated=tuple(question for question in run.repeated if self.may_answer(run, question)),
             answers=tuple(answer for answer in run.answers if answer.question_id in ids),
             closed=closed,
-            inputs={"own_team": True} if run.own_team else {},
+            config=RunConfig(team=RootTeamConfig(workspace=Path()) if run.config.team else None),
+            restricted=True,
             created_at=run.created_at,
             updated_at=run.updated_at,
         )

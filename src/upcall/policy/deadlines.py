@@ -11,9 +11,8 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TypeAlias
 
 from autogen_agentchat.messages import UserInputRequestedEvent
 
@@ -24,7 +23,6 @@ from upcall.policy.resolver import answer_by_default
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question, format_time
 from upcall.runs.run import ANSWERABLE, Run, RunStatus
-from upcall.setting_types import parse_seconds
 from upcall.storage.store import RunStore, StoredRun
 
 EXPIRY = "upcall.expiry"
@@ -32,44 +30,10 @@ EXPIRY = "upcall.expiry"
 
 REMINDED, OVERDUE, EXPIRED = "reminded", "overdue", "expired"
 
-OnExpiry: TypeAlias = Literal["wait", "assume", "cancel", "fail"]
-"""What becomes of a question whose time is over."""
-
 ResumeWith: TypeAlias = Callable[[StoredRun, Sequence[Answer], Sequence[Event]], AsyncGenerator[Event | Run, None]]
 """Takes a run on with answers; the events are told as soon as the answers are stored."""
 
 _log = logging.getLogger("upcall")
-
-
-@dataclass(frozen=True)
-class DeadlinePolicy:
-    """What a run keeps from its start of how long its questions wait. Times are in seconds; None is for ever, or
-    never."""
-
-    expires_after: float | None = None
-    on_expiry: OnExpiry = "wait"
-    remind_after: float | None = None
-
-    @classmethod
-    def of(cls, run: Run) -> DeadlinePolicy:
-        """That of a run; questions of a run that says nothing of it wait for ever."""
-        kept = run.inputs.get("team", {})
-        return cls(kept.get("expires_after"), kept.get("on_expiry") or "wait", kept.get("remind_after"))
-
-
-def parse_policy(expires_after: Any, on_expiry: Any) -> dict[str, Any]:
-    """The choices of a start, checked; None where there is none.
-
-    Raises:
-        ConfigurationError: one of them is not what it must be.
-    """
-    if on_expiry is not None and on_expiry not in get_args(OnExpiry):
-        raise ConfigurationError(f"on_expiry = {on_expiry!r}: it is one of {', '.join(get_args(OnExpiry))}.")
-    try:
-        seconds = None if expires_after is None else parse_seconds(expires_after)
-    except ValueError as error:
-        raise ConfigurationError(f"expires_after = {expires_after!r}: {error}.") from error
-    return {"expires_after": seconds, "on_expiry": on_expiry}
 
 
 # -- what stands in a run ---------------------------------------------------------------------------------------------
@@ -79,7 +43,7 @@ def set_deadlines(run: Run, questions: Iterable[Question]) -> tuple[Question, ..
     """The questions as they are put now: each waits as long as it said when it was put first, as it says itself, or as
     its run has it."""
     known = {question.id: question.expires_at for question in run.open_questions}
-    after = DeadlinePolicy.of(run).expires_after
+    after = run.config.expires_after
     common = None if after is None else identity.now() + timedelta(seconds=after)
     return tuple(
         question.model_copy(update={"expires_at": known.get(question.id, question.expires_at or common)})
@@ -106,7 +70,7 @@ def explain_expiry(question: Question) -> str:
 
 def expired_answers(run: Run, now: datetime | None = None) -> list[Answer]:
     """What the questions come to whose time is over; nothing where they are to wait, or the run with them ends."""
-    if DeadlinePolicy.of(run).on_expiry != "assume":
+    if run.config.on_expiry != "assume":
         return []
     return [answer_by_default(question, explain_expiry(question)) for question in run.list_lapsed(now)]
 
@@ -131,8 +95,8 @@ def explain_lapsed(run: Run) -> list[str]:
     does not see how the run takes it, and cannot resume it."""
     lines = []
     for question in run.list_lapsed() if run.waiting else ():
-        match DeadlinePolicy.of(run).on_expiry:
-            case _ if "team" not in run.inputs:
+        match run.config.on_expiry:
+            case _ if run.restricted:
                 now = ""
             case "wait":
                 now = " It can still be answered."
@@ -156,7 +120,7 @@ def _assumed(question: Question) -> str:
 def _ended(run: Run, now: datetime | None) -> Run:
     """The run that ends because nobody answered in time: cancelled, or expired with an error that says what did."""
     lapsed = {question.id: question for question in run.list_lapsed(now)}
-    failed = DeadlinePolicy.of(run).on_expiry == "fail"
+    failed = run.config.on_expiry == "fail"
     answers = [
         Answer(
             question_id=question.id,
@@ -180,7 +144,7 @@ def _noted(run: Run, now: datetime) -> tuple[Run, list[Event]]:
     """The run with what is to be noted now - which questions are overdue, and of which the human is reminded - and the
     events that tell so. One reminder a look: what was missed is not made up for."""
     overdue = [question for question in run.list_lapsed(now) if question.id not in run.overdue]
-    every = DeadlinePolicy.of(run).remind_after
+    every = run.config.remind_after
     reminded: dict[str, int] = {}
     for question in run.questions if every else ():
         due = int((now - question.asked_at).total_seconds() // every) if every else 0
@@ -271,7 +235,7 @@ class DeadlineWatcher:
         run = stored.run
         if not is_due(run):
             return
-        given, how = {answer.question_id for answer in answers}, DeadlinePolicy.of(run).on_expiry
+        given, how = {answer.question_id for answer in answers}, run.config.on_expiry
         ends = run.waiting and how in ("cancel", "fail")
         shown = {question.id for question in seen.open_questions}
         late = next((each for each in run.list_lapsed() if each.id in (shown if ends else given)), None)
@@ -316,7 +280,7 @@ class DeadlineWatcher:
 
 def is_due(run: Run, now: datetime | None = None) -> bool:
     """Whether the time of a question is over and something follows from that."""
-    return DeadlinePolicy.of(run).on_expiry != "wait" and bool(run.list_lapsed(now))
+    return run.config.on_expiry != "wait" and bool(run.list_lapsed(now))
 
 
 async def find_due(store: RunStore, now: datetime) -> list[str]:

@@ -6,16 +6,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from upcall.config_source import ConfigSource, render_value
 from upcall.errors import ConfigurationError
 from upcall.policy.same_question import content_words, negated, question_key
 from upcall.questions.question import MAX_QUESTION_CHARS, Question
-
-THIS_RUN = "this run"
-"""Where a fact stands that was given with a run."""
+from upcall.runs.config import Fact
 
 _YES_OR_NO = frozenset({"yes", "no", "true", "false"})
 
@@ -33,30 +31,22 @@ def _as_text(value: object) -> str:
 FactValue: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
 
 
-class Fact(BaseModel):
-    """What is asked, its answer, and where that stands (``upcall.yaml, line 3``)."""
+def has_answer(fact: Fact, question: Question) -> bool:
+    """Whether the question asks for just this: all words of the fact are in it, and all its words are those of the
+    fact, of the fact's answer, or of its own options. What turns a question round has to be in the fact."""
+    asked, key = question_key(question.question), set(question_key(fact.asked).words)
+    words, said = set(asked.words), set(content_words(fact.answer))
+    options = {word for option in question.options for word in (*content_words(option.label), "or")}
+    extra = words - key
+    about = bool(key) and key <= words and extra <= said | options and not negated(extra)
+    return about and _is_of_kind(fact, asked.kind, question, said <= words)
 
-    model_config = ConfigDict(frozen=True)
 
-    asked: str
-    answer: FactValue
-    where: str
-
-    def answers(self, question: Question) -> bool:
-        """Whether the question asks for just this: all words of the fact are in it, and all its words are those of the
-        fact, of the fact's answer, or of its own options. What turns a question round has to be in the fact."""
-        asked, key = question_key(question.question), set(question_key(self.asked).words)
-        words, said = set(asked.words), set(content_words(self.answer))
-        options = {word for option in question.options for word in (*content_words(option.label), "or")}
-        extra = words - key
-        about = bool(key) and key <= words and extra <= said | options and not negated(extra)
-        return about and self._fits(asked.kind, question, said <= words)
-
-    def _fits(self, kind: str, question: Question, named: bool) -> bool:
-        """Whether the answer is of the kind that was asked for: yes or no is no framework, and a framework is neither.
-        `named`: the question names the answer itself."""
-        yes_or_no = self.answer.casefold() in _YES_OR_NO
-        return bool(question.options) or kind == "bare" or yes_or_no == (kind == "polar") or named
+def _is_of_kind(fact: Fact, kind: str, question: Question, named: bool) -> bool:
+    """Whether the answer is of the kind that was asked for: yes or no is no framework, and a framework is neither.
+    `named`: the question names the answer itself."""
+    yes_or_no = fact.answer.casefold() in _YES_OR_NO
+    return bool(question.options) or kind == "bare" or yes_or_no == (kind == "polar") or named
 
 
 def parse_facts(given: Mapping[str, Any], place: Callable[[str], str]) -> tuple[Fact, ...]:

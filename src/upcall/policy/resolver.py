@@ -8,7 +8,6 @@ answer from a rung says who gave it and why. A risk confirmation takes the human
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from autogen_core.models import RequestUsage
@@ -16,13 +15,15 @@ from autogen_core.models import RequestUsage
 from upcall.autogen.call_path import current_path, nested_call
 from upcall.autogen.scope import current_scope
 from upcall.errors import AnswerRefused, ConfigurationError
-from upcall.policy.facts import Fact
-from upcall.policy.routing import AssignRule, find_assignee
+from upcall.options import ResolutionOptions
+from upcall.policy.facts import has_answer
+from upcall.policy.routing import find_assignee
 from upcall.policy.same_question import QuestionKey, is_same_question, question_key
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.matching import OwnWords, parse_answer, parse_unsealed
 from upcall.questions.question import ClarificationType, Question
 from upcall.questions.secrets import NO_KEY, can_seal
+from upcall.runs.config import Fact
 
 Answered: TypeAlias = tuple[Question, Answer]
 
@@ -39,21 +40,11 @@ _WORDS_OF_A_STAGE = frozenset({"skip", "done", "exit", "quit", "proceed", "conti
 """What ends a clarification and says nothing of what was asked."""
 
 
-@dataclass(frozen=True)
-class ResolutionRules:
-    """Which rungs there are. ``max_questions_run`` counts the questions of tool calls that reach the human (X4): what
-    clarifier and planner may ask has limits of its own. ``assign`` says which human a question is for."""
-
-    ledger: bool = True
-    unattended: bool = False
-    max_questions_run: int = 10
-    assign: tuple[AssignRule, ...] = ()
-
-
 class AnswerResolver:
     """What is known in one stretch of a run to answer questions with.
 
     Args:
+        options: which steps there are, and whom a question is for.
         answered: the questions of the run so far and their answers, oldest first.
         open_questions: those that wait for the human now.
         facts: standing answers, level by level; the first level that has one for a question wins.
@@ -64,14 +55,14 @@ class AnswerResolver:
 
     def __init__(
         self,
-        rules: ResolutionRules,
+        options: ResolutionOptions,
         answered: Iterable[Answered] = (),
         open_questions: Iterable[Question] = (),
         facts: Sequence[Sequence[Fact]] = (),
         judge: Matcher | None = None,
         early: Collection[str] = (),
     ) -> None:
-        self._rules = rules
+        self._options = options
         self._answered = list(answered)
         self._answers = {question.id: answer for question, answer in self._answered if question.id not in early}
         self._early = early
@@ -100,7 +91,7 @@ class AnswerResolver:
 
     def _assignee(self, question: Question) -> str | None:
         known = self._open.get(question.id)
-        return known.assignee if known is not None else find_assignee(question, self._rules.assign)
+        return known.assignee if known is not None else find_assignee(question, self._options.assign)
 
     def answer_without_human(self, questions: Sequence[Question]) -> list[Answer]:
         """The answers to those of the open questions that do not go to the human: nobody is there, or too many did."""
@@ -136,16 +127,16 @@ class AnswerResolver:
 
     def shown(self, questions: Sequence[Question]) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
         """The questions to show, one of each meaning, and those that the answers to these answer too."""
-        return group_duplicates(questions) if self._rules.ledger else (tuple(questions), ())
+        return group_duplicates(questions) if self._options.ledger else (tuple(questions), ())
 
     def _why_not_put(self, question: Question, waiting: Sequence[Question]) -> str | None:
         if question.secret and not can_seal():
             return NO_KEY
         if sum(answer.by is AnsweredBy.POLICY for _, answer in self._answered) >= MAX_WITHOUT_HUMAN:
             return None
-        if self._rules.unattended:
+        if self._options.unattended:
             return None if is_risk(question) else NOBODY_THERE
-        limit = self._rules.max_questions_run
+        limit = self._options.max_questions_run
         put = sum(answer.by is AnsweredBy.HUMAN and _by_call(each) for each, answer in self._answered)
         if put + len(waiting) < limit or not _by_call(question) or any(_shared(question, each) for each in waiting):
             return None
@@ -154,7 +145,7 @@ class AnswerResolver:
         return f"This was not put to the user: {limit} questions of this run were, the limit."
 
     async def _from_ledger(self, question: Question) -> Answer | None:
-        if not self._rules.ledger:
+        if not self._options.ledger:
             return None
         earlier = [each for each in reversed(self._answered) if _may_be_repeated(*each, question)]
         for asked, answer in earlier:
@@ -171,7 +162,7 @@ class AnswerResolver:
         if question.assignee is not None:
             return None  # Facts are the word of who runs it, not of whom it is for.
         for level in self._facts:
-            found = {fact.answer.casefold(): fact for fact in level if fact.answers(question)}
+            found = {fact.answer.casefold(): fact for fact in level if has_answer(fact, question)}
             if found:
                 (fact, *others) = found.values()
                 return None if others else _by_fact(fact, question)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Self
 
 from autogen_core.models import RequestUsage
@@ -17,6 +18,7 @@ from upcall import identity
 from upcall.policy.resolver import group_duplicates
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.question import Question
+from upcall.runs.config import RunConfig, RunId
 from upcall.runs.outputs import Classification
 from upcall.runs.plan import ClarifierResult, ReviewedPlan
 
@@ -154,8 +156,8 @@ class Run(BaseModel):
         usage: tokens by agent, named by its path (``lead/coder``).
         tools: tool calls, by agent and tool (``lead/coder/write_file``).
         failed_tools: how many of them ended in an error.
-        inputs: the choices that it was started with and keeps over every pause (workspace, documents, model, how the
-            team works); never a key.
+        config: what it was started with and keeps over every pause; never a key.
+        restricted: whether it is what somebody sees who may see some of its questions only.
         overdue: ids of the questions whose time was seen to be over.
         reminded: how many reminders of a question were due so far, by its id.
         created_at: when it was started, in UTC.
@@ -164,7 +166,7 @@ class Run(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    id: str = Field(default_factory=lambda: identity.new_id())
+    id: RunId = Field(default_factory=lambda: identity.new_id())
     status: RunStatus = RunStatus.INITIALIZING
     task: str
     user: str | None = None
@@ -185,7 +187,8 @@ class Run(BaseModel):
     usage: dict[str, Usage] = {}
     tools: dict[str, int] = {}
     failed_tools: dict[str, int] = {}
-    inputs: dict[str, Any] = {}
+    config: RunConfig = RunConfig()
+    restricted: bool = Field(default=False, exclude=True)
     overdue: tuple[str, ...] = ()
     reminded: dict[str, int] = {}
     created_at: datetime = Field(default_factory=lambda: identity.now())
@@ -204,7 +207,12 @@ class Run(BaseModel):
     @property
     def own_team(self) -> bool:
         """Whether the program that started it brings its team."""
-        return bool(self.inputs.get("own_team"))
+        return self.config.team is None
+
+    @property
+    def workspace(self) -> Path | None:
+        """The folder of its files, where it is a run of the root team."""
+        return self.config.team.workspace if self.config.team and not self.restricted else None
 
     @property
     def working(self) -> bool:

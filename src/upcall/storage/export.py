@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,6 +18,7 @@ from upcall import identity
 from upcall.errors import ConfigurationError, SchemaMismatch, UnknownRun
 from upcall.questions.answer import Answer
 from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.config import DEFAULT_WORKSPACES
 from upcall.runs.run import Run, RunProgress
 from upcall.storage import packing
 from upcall.storage import store as stores
@@ -69,28 +71,28 @@ def _export(connection: Connection, *, run_id: str, all_checkpoints: bool) -> di
     return {**content, "digest": _digest(content)}
 
 
-async def import_run(store: RunStore, content: Any, *, as_new: bool = False) -> Run:
+async def import_run(
+    store: RunStore, content: Any, *, as_new: bool = False, workspace: str | Path | None = None
+) -> Run:
     """Store a run that `export_run` gave, all of it or nothing. With `as_new` it gets a new id.
+
+    Of the machine that it comes from it names no folder and no server here: its files are in `workspace`, or where
+    those of a new run would be, and it has the model and the documents of whoever resumes it.
 
     Raises:
         ConfigurationError: it is no such run, damaged, written by a later version, or its id is taken.
         TooLarge: a part of it is larger than the store takes.
     """
     run, states = _read(content)
-    run = _in_a_sandbox(run)
     if as_new:
         states = {version: _of_lineage(state, run.id) for version, state in states.items()}
         run = run.model_copy(update={"id": identity.new_id()})
+    folder = workspace or Path(DEFAULT_WORKSPACES, run.id)
+    run = run.model_copy(update={"config": run.config.reset_for_import(folder)})
     record = store.packed_record(run)
     packed = {version: store.packed_state(run, state) for version, state in states.items()}
     await store.database.write(partial(_import, run=run, record=record, states=packed, content=content))
     return run
-
-
-def _in_a_sandbox(run: Run) -> Run:
-    """The run without the consent to commands without a sandbox, which was given for another machine."""
-    team = {name: value for name, value in run.inputs.get("team", {}).items() if name != "unsafe_local"}
-    return run.model_copy(update={"inputs": {**run.inputs, "team": team}}) if "team" in run.inputs else run
 
 
 def _of_lineage(state: Checkpoint, run_id: str) -> Checkpoint:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import get_args
 
-from upcall.function_blocks import AgentName
+from upcall.options import AgentName
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question
 from upcall.questions.secrets import HIDDEN
@@ -36,7 +36,7 @@ class Prices:
     @classmethod
     def of(cls, settings: Settings, run: Run) -> Prices:
         """The prices of the models that the agents of a run have."""
-        used = settings.started_with(run.inputs)
+        used = settings.started_with(run.config.team)
         found = {}
         for agent in get_args(AgentName) if settings.prices and not run.own_team else ():
             model = used.for_agent(agent)
@@ -103,7 +103,7 @@ def _labelled(label: str, text: str) -> list[str]:
 
 
 def _head(run: Run) -> list[str]:
-    folder = run.inputs.get("workspace")
+    folder = run.workspace
     return [
         f"Run      {run.id}",
         f"Status   {run.status}",

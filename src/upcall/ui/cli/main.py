@@ -118,11 +118,11 @@ class _Command(Command):
         """Go on with the executor of the run, and with its model where the command line names none; whoever sees how
         much of the run."""
         found = (await self.app.store.load(run_id)).run
-        kept = self.app.pinned_settings(found)
-        known = {name: kept[name] for name in ("executor", "unsafe_local") if kept.get(name) is not None}
+        pinned = self.app.settings_of(found)
+        known = {"executor": pinned.executor, "unsafe_local": pinned.unsafe_local}
         settings = self.app.settings.model_copy(update=known)
         if self._explicit.get("model") is None:
-            settings = settings.started_with(found.inputs, self._explicit.get("base_url"))
+            settings = settings.started_with(found.config.team, self._explicit.get("base_url"))
         self._use(settings, self.app.store)
 
     def answerable(self, run: Run) -> Run:
@@ -229,7 +229,7 @@ class _Command(Command):
         return rests
 
     def _tell_of_files(self, rest: Run) -> None:
-        folder = rest.inputs.get("workspace")
+        folder = rest.workspace
         if folder and Path(folder).is_dir():
             self.screen.note(f"Files are in {folder}")
 

@@ -1,0 +1,156 @@
+"""What `Upcall.start` takes: a task, as AutoGen's own `run` takes it, and the options of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from functools import cache
+from itertools import takewhile
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias, cast, get_args
+
+from autogen_agentchat.messages import BaseChatMessage, ChatMessage, MultiModalMessage, TextMessage
+from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # pydantic checks no other before Python 3.12
+
+from upcall.autogen.messages import USER
+from upcall.config_source import describe_wrong, suggest
+from upcall.errors import ConfigurationError
+from upcall.options import OnExpiry
+from upcall.policy.facts import parse_facts
+from upcall.questions.matching import is_text
+from upcall.runs.config import Fact, RunId
+from upcall.setting_types import read_duration
+
+Task: TypeAlias = str | BaseChatMessage | Sequence[BaseChatMessage]
+"""Text, a message, or messages, the last one of which is the task."""
+
+EARLIER = "earlier_assistant"
+"""Who said what the user did not say in the conversation before a run."""
+
+THIS_RUN = "this run"
+"""Where a fact stands that was given with a run."""
+
+NO_TEXT = "The task, its history, user_info or facts hold bytes that are no text in UTF-8. Say it in plain text."
+
+
+def _read_duration(value: object) -> object:
+    return None if value is None else read_duration(value)
+
+
+class StartOptions(TypedDict, total=False):
+    """The options of one run; None, as leaving it out, means the setting of the same name.
+
+    Attributes:
+        user: whose run it is.
+        workspace: the folder of the coder's files; ``upcall-work/RUN`` by default.
+        documents: files and folders that the researcher reads.
+        history: the conversation before the task, oldest first, the user's messages with source ``user``.
+        user_info: name and email, told to the classifier.
+        data_sources: ids of the tools that may be used, ``documents`` for the documents.
+        facts: answers that stand for this run, before those of the settings: ``{"framework": "Express"}``.
+        unattended: whether nobody is there to answer, so that questions come to their own default, listed in
+            `Run.assumptions`; a risk confirmation waits all the same.
+        expires_after: how long each question of the run waits: seconds, or a text like ``2h``.
+        on_expiry: what happens then; see `Upcall.expire`.
+        run_id: the run's id, where it is not to be made up: letters, digits, ``-`` and ``_``.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]  # pydantic's own way for a TypedDict
+
+    user: str | None
+    workspace: str | Path | None
+    documents: Sequence[str | Path]
+    history: Sequence[TextMessage]
+    user_info: Mapping[str, str] | None
+    data_sources: Sequence[str] | None
+    facts: Mapping[str, Any] | None
+    unattended: bool | None
+    expires_after: Annotated[float | str | timedelta | None, BeforeValidator(_read_duration)]
+    on_expiry: OnExpiry | None
+    run_id: RunId | None
+
+
+def check_options(options: Mapping[str, object]) -> StartOptions:
+    """Check the options of a start; those that are None are left out.
+
+    Raises:
+        ConfigurationError: one of them is unknown, or not what it must be.
+    """
+    try:
+        checked = _checker().validate_python(dict(options))
+    except ValidationError as error:
+        raise ConfigurationError(_explain(error)) from error
+    given = cast(StartOptions, {name: value for name, value in checked.items() if value is not None})
+    _refuse_bytes(each.content for each in given.get("history", ()))
+    return given
+
+
+def read_facts(options: StartOptions) -> tuple[Fact, ...]:
+    """The facts of one run.
+
+    Raises:
+        ConfigurationError: one says nothing to know a question by, or its answer is no text.
+    """
+    facts = parse_facts(options.get("facts") or {}, lambda _: THIS_RUN)
+    _refuse_bytes(text for fact in facts for text in (fact.asked, fact.answer))
+    return facts
+
+
+def read_task(task: object, *, root_team: bool) -> tuple[str, tuple[BaseChatMessage, ...]]:
+    """The text of a task, and its messages. In the root team the last one is the user's, whoever sent it.
+
+    Raises:
+        ConfigurationError: it is empty, or something else.
+    """
+    messages = _as_messages(task, (TextMessage, MultiModalMessage) if root_team else get_args(ChatMessage))
+    if root_team and messages:
+        messages = [*map(as_history, messages[:-1]), messages[-1].model_copy(update={"source": USER})]
+    latest = list(takewhile(lambda each: each.source == messages[-1].source, reversed(messages)))
+    text = "\n\n".join(each.to_model_text() for each in reversed(latest)).strip()
+    if not text:
+        raise ConfigurationError("The task is empty. Say what is to be done.")
+    _refuse_bytes(each.to_model_text() for each in messages)
+    return text, tuple(messages)
+
+
+def as_history(message: BaseChatMessage) -> BaseChatMessage:
+    """A message of the conversation before a run. A text of a member of the team would end the run at once."""
+    return message if message.source == USER else message.model_copy(update={"source": EARLIER})
+
+
+def _as_messages(task: object, kinds: tuple[type[BaseChatMessage], ...]) -> Sequence[BaseChatMessage]:
+    if isinstance(task, str):
+        return [TextMessage(source=USER, content=task)]
+    given = task if isinstance(task, Sequence) else [task]
+    messages = [each for each in given if isinstance(each, kinds)]
+    if wrong := [each for each in given if each not in messages]:
+        raise ConfigurationError(
+            f"The task is {type(wrong[0]).__name__}; it must be text, an AutoGen message "
+            f"({', '.join(kind.__name__ for kind in kinds)}), or a list of these."
+        )
+    return messages
+
+
+@cache
+def _checker() -> TypeAdapter[StartOptions]:
+    return TypeAdapter(StartOptions)
+
+
+def _explain(error: ValidationError) -> str:
+    """One line about the first option that is wrong."""
+    first = error.errors(include_url=False)[0]
+    name = str(first["loc"][0])
+    if first["type"] == "extra_forbidden":
+        known = StartOptions.__annotations__
+        return f"There is no option {name!r} of a run{suggest(name, known)} Known: {', '.join(known)}."
+    if first["type"] == "string_unicode":
+        return NO_TEXT
+    if name == "run_id":
+        return f"run_id = {first['input']!r} is wrong: a run's id is 1 to 64 letters, digits, '-' and '_'."
+    return describe_wrong(first["loc"], first["input"], first["msg"])
+
+
+def _refuse_bytes(texts: Iterable[str]) -> None:
+    if not all(map(is_text, texts)):
+        raise ConfigurationError(NO_TEXT)

@@ -1,0 +1,82 @@
+"""`RunConfig`: what a run keeps from its start, so that it resumes the same in another folder or process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from upcall.options import PinnedTeamOptions, ResolutionOptions
+
+RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+"""A run's id names its default workspace, so it can name no other folder."""
+
+RunId = Annotated[str, Field(pattern=RUN_ID)]
+
+
+DEFAULT_WORKSPACES = "upcall-work"
+"""The folder of the workspaces that nobody named, each by the id of its run."""
+
+
+def make_absolute(path: str | Path) -> Path:
+    """A path as it is from any folder. A link in it stays one."""
+    return Path(os.path.abspath(Path(path).expanduser()))
+
+
+class Fact(BaseModel):
+    """What is asked, its answer, and where that stands (``upcall.yaml, line 3``)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    asked: str
+    answer: str
+    where: str
+
+
+class ModelAddress(BaseModel):
+    """A model by name, and the server that has it; never a key."""
+
+    model_config = ConfigDict(frozen=True, protected_namespaces=())
+
+    model: str | None
+    base_url: str | None = None
+
+
+class RootTeamConfig(PinnedTeamOptions):
+    """What a run of the root team keeps.
+
+    Attributes:
+        workspace: the folder of the coder's files.
+        documents: files and folders that the researcher reads.
+        model: the common model; None where the program or a component brings it.
+        account: who agreed to commands without a sandbox (``unsafe_local``), for that account alone.
+    """
+
+    workspace: Path
+    documents: list[str] = []
+    model: ModelAddress | None = None
+    account: str | None = None
+
+
+class RunConfig(ResolutionOptions):
+    """What a run keeps from its start; never a key.
+
+    Attributes:
+        facts: standing answers by level, its own before those of the settings.
+        team: the choices for the root team; None where the program brings a team of its own.
+        traceparent: the trace of the run, as a W3C header's value.
+    """
+
+    facts: list[list[Fact]] = []
+    team: RootTeamConfig | None = None
+    traceparent: str | None = None
+
+    def reset_for_import(self, workspace: str | Path) -> RunConfig:
+        """The config of a run that comes from elsewhere: of the machine it names folders, servers and consent that
+        nobody chose here, so none of them stays."""
+        if self.team is None:
+            return self
+        anew = {"workspace": make_absolute(workspace), "documents": [], "model": None, "account": None, "prompts": None}
+        return self.model_copy(update={"team": self.team.model_copy(update=anew)})

@@ -1,0 +1,89 @@
+"""What a run can be started with: tasks as AutoGen takes them, options checked in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.messages import HandoffMessage, MultiModalMessage, TextMessage
+from autogen_core import Image
+from PIL import Image as Picture
+
+from upcall import Settings, Upcall
+from upcall.errors import ConfigurationError
+from upcall.execution.start_options import check_options, read_task
+from upcall.storage.export import export_run, import_run
+from upcall.storage.store import RunStore
+from upcall.testing import ScriptedModelClient
+
+PICTURE = MultiModalMessage(source="user", content=["What is this?", Image(Picture.new("RGB", (1, 1)))])
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"facts": ["Express"]}, "facts is wrong: Input should be a valid dictionary."),
+        ({"documents": "notes.md"}, "documents = 'notes.md' is wrong: 'str' instances are not allowed"),
+        ({"unattended": "perhaps"}, "unattended = 'perhaps' is wrong: Input should be a valid boolean"),
+        ({"user_info": {"name": 3}}, "user_info.name = 3 is wrong: Input should be a valid string"),
+        ({"run_id": "../../x"}, "run_id = '../../x' is wrong: a run's id is 1 to 64 letters, digits, '-' and '_'."),
+        ({"wrkspace": "."}, "There is no option 'wrkspace' of a run; did you mean 'workspace'? Known: user, "),
+    ],
+)
+def test_a_wrong_option_is_told_in_one_line(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        check_options(options)
+    assert problem in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("task", [None, 3, [None], {"task": "x"}])
+def test_what_is_no_task_is_refused(task: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"^The task is \w+; it must be text, an AutoGen message"):
+        read_task(task, root_team=True)
+
+
+@pytest.mark.parametrize("task", ["", "  ", [], TextMessage(source="user", content=" ")])
+def test_an_empty_task_is_refused(task: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"The task is empty\. Say what is to be done\."):
+        read_task(task, root_team=True)
+
+
+def test_the_last_messages_of_one_sender_are_the_task() -> None:
+    before = TextMessage(source="critic", content="Too long.")
+    text, messages = read_task([before, TextMessage(source="user", content="Look."), PICTURE], root_team=False)
+    assert text == "Look.\n\nWhat is this? [image]"
+    assert messages[0] == before
+
+
+def test_in_the_root_team_the_last_message_is_the_users() -> None:
+    said = [TextMessage(source="lead", content="Hello."), TextMessage(source="alice", content="Build it.")]
+    text, messages = read_task(said, root_team=True)
+    assert (text, [each.source for each in messages]) == ("Build it.", ["earlier_assistant", "user"])
+
+
+def test_a_hand_off_is_no_task_of_the_root_team() -> None:
+    message = HandoffMessage(source="user", target="coder", content="Build it.")
+    with pytest.raises(ConfigurationError, match="The task is HandoffMessage"):
+        read_task(message, root_team=True)
+
+
+async def test_a_picture_reaches_the_agent_that_does_the_work() -> None:
+    shallow = '{"intent": "research", "research_depth": "shallow"}'
+    found = '{"summary": "A dot.", "findings": []}'
+    script = {"You are the classifier ": [shallow], "You are the researcher ": [found]}
+    with ScriptedModelClient(script) as model:
+        run = await Upcall(model, store="runs.db", settings=Settings.read(None)).start(PICTURE)
+    assert (run.task, run.status) == ("What is this? [image]", "completed")
+    assert model.requests[1].messages[1]["content"] == "What is this?\n<image>"
+
+
+async def test_an_imported_run_names_nothing_of_the_machine_it_comes_from(tmp_path: Path) -> None:
+    script = {"You are the classifier ": ['{"intent": "meta", "meta_response": "Hello."}']}
+    theirs = Upcall(ScriptedModelClient(script), store="theirs.db", settings=Settings.read(None))
+    (tmp_path / "secret.md").write_text("theirs")
+    run = await theirs.start("Hello", workspace=tmp_path / "elsewhere", documents=[tmp_path / "secret.md"])
+    mine = await import_run(RunStore("mine.db"), await export_run(theirs.store, run.id))
+    assert mine.config.team
+    assert (mine.workspace, mine.config.team.documents) == (Path.cwd() / "upcall-work" / run.id, [])
