@@ -46,7 +46,7 @@ from upcall.policy.resolver import AnswerResolver, answer_duplicates
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.matching import AnswersInput, match_answers
 from upcall.questions.question import Question
-from upcall.runs.call_timings import WorkPeriod
+from upcall.runs.call_timings import ActiveCall, Timings, WorkPeriod
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import make_absolute
 from upcall.runs.file_changes import Change
@@ -110,6 +110,7 @@ class Upcall:
             )
         self.store = store
         self._teams = TeamFactory(self.settings, store.file, make_team=team, model_client=model_client, tools=tools)
+        self._active: dict[str, Timings] = {}
         self._expiry = DeadlineWatcher(self.store, self._go_on)
         if self.settings.tracing:
             tracing.turn_on()
@@ -487,6 +488,10 @@ class Upcall:
         stored = await self._access(user).load_whole(self.store, run_id, "show")
         return await self.store.call_timings(stored.run.id)
 
+    def active_calls(self, run_id: str) -> Sequence[ActiveCall]:
+        """The calls of models and tools that this program is making for a run, the oldest first."""
+        return tuple(self._active[run_id].active) if run_id in self._active else ()
+
     async def check(self, run_id: str, *, user: str | None = None) -> Sequence[Incompatibility]:
         """What keeps a stored run from going on with this team: a member, a nested agent or a tool that its open work
         needs and that is missing or was changed. Empty where it can go on, or is over. Nothing is changed.
@@ -635,9 +640,11 @@ class Upcall:
                 traced=traced,
                 timed=self.settings.timings,
             )
+            self._active[stored.run.id] = stretch.timings
             async with aclosing(self._work(stretch, stored, built)) as events:
                 async for event in events:
                     yield event
+            self._active.pop(stored.run.id, None)
             stored, records = stretch.stored, {}
             if stored.run.working:
                 built = await self._teams.build(stored.run)

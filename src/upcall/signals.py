@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any, Generic, TypeVar
 
@@ -46,6 +46,19 @@ def exit_on_stop() -> None:
 def raise_on_stop() -> None:
     """From here on a stop raises KeyboardInterrupt, that of a service manager too."""
     _handle(signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def raise_at_once() -> Iterator[None]:
+    """Let a stop raise KeyboardInterrupt inside, even in a coroutine that `run` runs: cancelling one would not end a
+    call that blocks, such as reading a line."""
+    handled = {each: signal.getsignal(each) for each in _STOPS} if _in_main_thread() else {}
+    raise_on_stop()
+    try:
+        yield
+    finally:
+        for each, handler in handled.items():
+            signal.signal(each, handler or signal.SIG_DFL)
 
 
 def _handle(handler: Callable[[int, FrameType | None], object]) -> None:

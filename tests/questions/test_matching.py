@@ -12,7 +12,7 @@ from upcall.errors import AlreadyAnswered, AnswerError, AnswerRefused, UnknownQu
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.matching import AnswerValue, OwnWords, match_answers, parse_answer
 from upcall.questions.question import Question
-from upcall.ui.answer_input import meant
+from upcall.ui.answer_input import read_numbers
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
@@ -198,7 +198,7 @@ def test_a_number_in_own_words_is_that_number_and_no_option(several: bool) -> No
 
 def test_in_quotes_a_number_is_typed_as_itself() -> None:
     asked = question(options=("4", "8"))
-    assert [parse_answer(asked, meant(asked, typed)).text for typed in ("2", '"2"', '"3"')] == ["8", "2", "3"]
+    assert [parse_answer(asked, read_numbers(asked, typed)).text for typed in ("2", '"2"', '"3"')] == ["8", "2", "3"]
 
 
 def test_the_number_that_is_shown_wins_over_an_id_that_is_not() -> None:

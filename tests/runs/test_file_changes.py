@@ -33,7 +33,7 @@ from upcall.storage.change_log import CHANGED, StoredChanges
 from upcall.storage.export import export_run, import_run
 from upcall.storage.store import LogEntry, RunStore
 from upcall.testing import Call, Fail, Reply, Request, ScriptedModelClient
-from upcall.ui.cli.main import _told_entry
+from upcall.ui.listings import list_log
 from upcall.workspace.undo import undo
 from upcall.workspace.workbench import WorkspaceWorkbench as Bench
 
@@ -248,8 +248,8 @@ def test_only_a_newline_ends_a_line_of_a_diff() -> None:
     diff = make_diff("a.txt", b"one\n", "one\x0c-two\r+three\u2028-four\n".encode())
     assert count_lines(diff) == "+1 -1"
     change = Change(tool="edit_file", folder="w", files=(FileChange(path="a.txt", diff=diff),))
-    entry = LogEntry(1, "run", "now", CHANGED, None, change.model_dump(mode="json"))
-    told = _told_entry(entry, with_diff=True)
+    entry = LogEntry(1, "run", "2026-01-31T12:00:00+00:00", CHANGED, None, change.model_dump(mode="json"))
+    told = [*list_log([entry], with_diffs=True)]
     assert [line[:3] for line in told[1:]] == ["  -", "  +", "  @", "  -", "  +"]
 
 

@@ -25,7 +25,8 @@ _STEADY = 0.15
 
 _CHANGING = [
     (re.compile(r"\b[0-9a-f]{12}\b"), "0" * 12),
-    (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"), "2026-01-31T12:00:00+00:00"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)? UTC"), "2026-01-31 12:00 UTC"),
+    (re.compile(r"\b\d+ s(?=  \(Ctrl-C)"), "1 s"),
     (re.compile(r"(?<= )[ \d]{2}\d\.\d s(?=  |$)", re.MULTILINE), "  0.1 s"),
     (re.compile(r"\(\d+\.\d s(?:  [\d,]+\+\d+ tok)?\)"), "(0.1 s  100+1 tok)"),
     (re.compile(r" *\+\d+\.\d s "), "     +0.1 s "),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -403,11 +402,12 @@ def test_the_command_line_draws_runs_and_the_team() -> None:
 
 def test_times_come_back_from_the_log_as_they_were() -> None:
     kept = Timings()
-    begun = time.monotonic()
-    kept.note(("lead",), begun)
-    kept.note(("lead", "coder"), begun, "write file", failed=True)
-    for _ in range(MAX_CALLS):
-        kept.note(("lead",), begun, "a:b!")
+    for path, tool, failed in [("lead", "", False), ("lead/coder", "write file", True)] + [
+        ("lead", "a:b!", False)
+    ] * MAX_CALLS:
+        with kept.measure(path.split("/"), tool) as call:
+            assert kept.active == [call]
+            call.failed = failed
     worked = parse_work_period(json.loads(json.dumps(kept.entry())))
     assert len(worked.calls) == MAX_CALLS
     assert {(call.path, call.tool, call.failed) for call in worked.calls} == {

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import io
+import time
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pyte
 import pytest
-from autogen_agentchat.messages import HandoffMessage, ThoughtEvent, ToolCallExecutionEvent, ToolCallRequestEvent
+from autogen_agentchat.messages import (
+    HandoffMessage,
+    ModelClientStreamingChunkEvent,
+    ThoughtEvent,
+    ToolCallExecutionEvent,
+    ToolCallRequestEvent,
+)
 from autogen_core import FunctionCall
 from autogen_core.models import FunctionExecutionResult, RequestUsage
 from rich.console import Console
 
 from upcall.autogen.messages import PATH, PLAN, Event
 from upcall.progress import PROGRESS
+from upcall.runs.call_timings import ActiveCall
 from upcall.runs.plan import Plan, PlanStatus, PlanStep, ReviewedPlan
 from upcall.runs.run import Run
 from upcall.ui.event_tree import EventTree
+from upcall.ui.terminal.live_region import LiveRegion
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -45,6 +55,15 @@ def progress(text: str) -> Event:
     return ThoughtEvent(source="upcall", content=text, metadata={PROGRESS: "files indexed"})
 
 
+def chunk(path: str, text: str, at: float = 0) -> Event:
+    return ModelClientStreamingChunkEvent(
+        source=path.rsplit("/", 1)[-1],
+        content=text,
+        metadata={PATH: path},
+        created_at=START + timedelta(seconds=at),
+    )
+
+
 def plan_of(*agents: str) -> ReviewedPlan:
     steps = tuple(PlanStep(step_id=str(n), description=f"Part {n}", name=each) for n, each in enumerate(agents, 1))
     return ReviewedPlan.of(Plan(title="It", sections=("One",), steps=steps), PlanStatus.MADE)
@@ -54,25 +73,37 @@ def handed_over(plan: ReviewedPlan) -> Event:
     return HandoffMessage(source="planner", target="lead", content="Go", metadata={PLAN: plan.model_dump_json()})
 
 
+def tree_on(file: io.StringIO, *, live: bool = True, width: int = 80) -> tuple[EventTree, LiveRegion | None]:
+    """A tree that prints into a file, on a terminal or not."""
+    console = Console(file=file, width=width, height=24, force_terminal=live, highlight=False, soft_wrap=True)
+    region = LiveRegion(console) if live else None
+    return EventTree(console, region), region
+
+
+def drawn(text: str, width: int = 80) -> list[str]:
+    """What a terminal shows of it."""
+    screen = pyte.Screen(width, 40)
+    pyte.Stream(screen).feed(text.replace("\n", "\r\n"))
+    return [line.rstrip() for line in screen.display if line.strip()]
+
+
 def printed(*events: Event, live: bool = True, width: int = 80, run: Run | None = None) -> list[str]:
     """What a terminal shows of the events."""
     file = io.StringIO()
-    tree = EventTree(Console(file=file, width=width, force_terminal=live, highlight=False, soft_wrap=True), live=live)
+    tree, _ = tree_on(file, live=live, width=width)
     if run is not None:
         tree.begin(run)
     for event in events:
         tree.show(event)
     tree.settle()
-    screen = pyte.Screen(width, 40)
-    pyte.Stream(screen).feed(file.getvalue().replace("\n", "\r\n"))
-    return [line.rstrip() for line in screen.display if line.strip()]
+    return drawn(file.getvalue(), width)
 
 
 def test_nested_agents_are_indented_with_what_it_took() -> None:
     lines = printed(calls("lead", "coder", 0), calls("lead/coder", "list_files", 2.5), result("lead", "coder", 60, 0))
     assert lines == [
-        "lead  calls coder({})",
-        "  coder  calls list_files({})                             2.5 s    1,200+30 tok",
+        "lead  calls coder()",
+        "  coder  calls list_files()                               2.5 s    1,200+30 tok",
         "lead  coder: fine                                        60.0 s",
     ]
 
@@ -83,46 +114,73 @@ def test_agents_of_two_parents_are_told_apart() -> None:
     )
     assert lines == [
         "a",
-        "  x  calls look({})",
+        "  x  calls look()",
         "b",
-        "  x  calls look({})",
+        "  x  calls look()",
         "a",
-        "  x  calls look({})",
-        "  x  calls look({})",
+        "  x  calls look()",
+        "  x  calls look()",
     ]
 
 
 def test_elsewhere_each_line_stands_alone() -> None:
     lines = printed(calls("lead", "coder", 0), calls("lead/coder", "look", 2), progress("files: 1 of 2"), live=False)
     assert lines == [
-        "lead  calls coder({})",
-        "lead > coder  calls look({})  (2.0 s  1,200+30 tok)",
+        "lead  calls coder()",
+        "lead > coder  calls look()  (2.0 s  1,200+30 tok)",
         "upcall  files: 1 of 2",
     ]
 
 
-def test_a_long_silence_is_told_of_in_a_line_that_the_next_event_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("upcall.ui.event_tree._SILENT_FROM", 0.0)
+def test_what_is_under_way_is_below_what_was_printed_and_wiped_at_the_end() -> None:
     file = io.StringIO()
-    tree = EventTree(Console(file=file, width=80, force_terminal=True, soft_wrap=True), live=True)
-    screen = pyte.Screen(80, 10)
-
-    def shown() -> list[str]:
-        drawn = pyte.Stream(screen)
-        screen.reset()
-        drawn.feed(file.getvalue().replace("\n", "\r\n"))
-        return [line.rstrip() for line in screen.display if line.strip()]
-
-    tree.tell_of_silence()
-    assert shown() == ["at work for 0 s; Ctrl-C stops, and what is done stays stored"]
+    tree, region = tree_on(file)
+    assert region is not None
+    calls_now = [ActiveCall(("lead",), "coder"), ActiveCall(("lead", "coder"), "run_command"), ActiveCall(("judge",))]
+    region.active_calls = lambda: calls_now
+    region.show()
     tree.show(calls("lead", "coder", 0))
-    assert shown() == ["lead  calls coder({})"]
+    tree.show(chunk("lead/coder", "I look at the "))
+    tree.show(chunk("lead/coder", "tests first."))
+    tree.show(chunk("judge", '{"sure'))
+    time.sleep(0.5)
+    assert drawn(file.getvalue()) == [
+        "lead  calls coder()",
+        "lead > coder",
+        "  I look at the tests first.",
+        "judge",
+        "  writes 6 characters",
+        "lead > coder  run_command  0 s  (Ctrl-C stops; what is done stays stored)",
+        "judge  thinking  0 s",
+    ]
     tree.show(progress("files: 1 of 2"))
-    tree.tell_of_silence()
-    assert shown() == ["lead  calls coder({})", "files: 1 of 2"]
-    lines = io.StringIO()
-    EventTree(Console(file=lines), live=False).tell_of_silence()
-    assert lines.getvalue() == ""
+    region.hide()
+    tree.settle()
+    assert drawn(file.getvalue()) == ["lead  calls coder()", "files: 1 of 2"]
+
+
+def test_tokens_are_dropped_when_the_reply_is_there_and_change_no_time() -> None:
+    file = io.StringIO()
+    tree, region = tree_on(file)
+    assert region is not None
+    for event in (calls("lead", "look", 0), chunk("lead", "Thinking", 9), calls("lead", "look", 10)):
+        tree.show(event)
+    region.show()
+    region.hide()
+    assert drawn(file.getvalue())[-1].split()[-4:] == ["10.0", "s", "1,200+30", "tok"]
+    assert "Thinking" not in file.getvalue()
+
+
+def test_the_time_in_which_nobody_worked_is_not_the_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([START, START + timedelta(hours=2)])
+    monkeypatch.setattr("upcall.ui.event_tree.datetime", SimpleNamespace(now=lambda zone: next(times)))
+    file = io.StringIO()
+    tree, _ = tree_on(file)
+    tree.show(calls("lead", "coder", 0))
+    with tree.pause_clock():
+        pass
+    tree.show(result("lead", "coder", 2 * 3600 + 3, 0))
+    assert drawn(file.getvalue())[-1].endswith("3.0 s")
 
 
 def test_a_step_is_ticked_when_its_agent_has_come_back_and_not_when_it_failed() -> None:
@@ -149,7 +207,7 @@ def test_what_was_done_in_another_process_is_not_ticked_again() -> None:
 
 def test_progress_is_one_line_that_changes_and_stays_above_what_follows() -> None:
     lines = printed(progress("files indexed: 10 of 20"), progress("files indexed: 9"), calls("lead", "look", 0))
-    assert lines == ["files indexed: 9", "lead  calls look({})"]
+    assert lines == ["files indexed: 9", "lead  calls look()"]
 
 
 @pytest.mark.parametrize("width", [20, 40, 80])
@@ -157,7 +215,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     plan = plan_of("coder")
     wide = [calls("a/b/c/d/e/f", "look" * 10, 0), result("a", "look", 1, 0, text="日本語" * 60), handed_over(plan)]
     file = io.StringIO()
-    tree = EventTree(Console(file=file, width=width, soft_wrap=True), live=True)
+    tree, _ = tree_on(file, width=width)
     for event in wide:
         tree.show(event)
     screen = pyte.Screen(width, 40)
@@ -167,7 +225,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 def test_control_characters_of_a_tool_are_shown() -> None:
     file = io.StringIO()
-    EventTree(Console(file=file, width=80), live=True).show(result("a", "look", 1, 0, text="\x1b[2J\x07"))
+    tree_on(file, live=False)[0].show(result("a", "look", 1, 0, text="\x1b[2J\x07"))
     assert "\x1b" not in file.getvalue()
     assert "\\x1b[2J\\x07" in file.getvalue()
 

@@ -14,9 +14,8 @@ import asyncio
 import logging
 import os
 import sys
-import time
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import wraps
@@ -28,6 +27,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult
 from upcall.autogen.call_path import current_path
 from upcall.autogen.scope import current_scope, enter_scope
 from upcall.errors import ConfigurationError
+from upcall.runs.call_timings import ActiveCall, Timings
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
@@ -169,14 +169,10 @@ async def model_call(name: str, client: ChatCompletionClient, work: Awaitable[Cr
     tracer, timings = scope.tracer, scope.timings
     if tracer is None and timings is None:
         return await work
-    began, failed = time.monotonic(), True
-    try:
+    with _measure(timings, name) as call:
         reply = await (work if tracer is None else _chat(tracer, name, client, work))
-        failed = False
+        call.failed = False
         return reply
-    finally:
-        if timings is not None:
-            timings.note(_path(name), began, failed=failed)
 
 
 async def tool_call(name: str, tool: str, call_id: str, run: Callable[[], Awaitable[OutcomeT]]) -> OutcomeT:
@@ -185,14 +181,15 @@ async def tool_call(name: str, tool: str, call_id: str, run: Callable[[], Awaita
     tracer, timings = scope.tracer, scope.timings
     if tracer is None and timings is None:
         return await run()
-    began, failed = time.monotonic(), True
-    try:
+    with _measure(timings, name, tool) as call:
         outcome = await (run() if tracer is None else _execute(tracer, name, tool, call_id, run))
-        failed = outcome.is_error
+        call.failed = outcome.is_error
         return outcome
-    finally:
-        if timings is not None:
-            timings.note(_path(name), began, tool, failed=failed)
+
+
+def _measure(timings: Timings | None, name: str, tool: str = "") -> AbstractContextManager[ActiveCall]:
+    path = _path(name)
+    return nullcontext(ActiveCall(path, tool)) if timings is None else timings.measure(path, tool)
 
 
 async def _chat(tracer: Tracer, name: str, client: ChatCompletionClient, work: Awaitable[CreateResult]) -> CreateResult:

@@ -99,7 +99,7 @@ class RunSegment:
         without_tracebacks_of(ModelError)
         self._stored = stored
         self._traced = traced
-        self._timings = Timings() if timed else None
+        self.timings, self._timed = Timings(), timed
         self._ladder = ladder
         self._store = store
         self._phase = phase
@@ -368,7 +368,7 @@ class RunSegment:
             changes=StoredChanges(self._store, self._stored.run.id),
             token=self._token,
             progress=_told_to(queue),
-            timings=self._timings,
+            timings=self.timings,
             interruptions=self._interruptions,
         )
         with enter_scope(scope):
@@ -402,8 +402,8 @@ class RunSegment:
             else:
                 await self._journal.stop_writing()
             ends = checkpoint is not None or not run.working
-            times = self._timings if ends else None
-            with nullcontext() if times is None else record_act(TIMED, None, **times.entry()):
+            stores_times = ends and self._timed
+            with record_act(TIMED, None, **self.timings.entry()) if stores_times else nullcontext():
                 self._stored = await self._store.save(self._stored, run, checkpoint)
         return run
 

@@ -87,8 +87,8 @@ def _words_for(question: str) -> _Words:
 
 
 def format_time(at: datetime) -> str:
-    """A time as people read it: ``2026-01-31 12:00 UTC``, with seconds where it has some."""
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M{':%S' if at.second else ''}} UTC"
+    """Write a time in the zone of this machine, which it names: ``2026-01-31 13:00 CET``."""
+    return f"{at.astimezone():%Y-%m-%d %H:%M{':%S' if at.second else ''} %Z}"
 
 
 def _visible(value: Any) -> Any:

@@ -7,7 +7,8 @@ about 12 bytes a call and no write of its own. A stretch that is killed leaves n
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -53,21 +54,54 @@ class WorkPeriod:
     calls: tuple[TimedCall, ...] = ()
 
 
+@dataclass(eq=False)
+class ActiveCall:
+    """A call that is being made.
+
+    Attributes:
+        path: the names from the outermost agent down to the one that makes it.
+        tool: the tool; empty for a model call.
+        began: when, by `time.monotonic`.
+        failed: whether it ends in an error, as far as is known.
+    """
+
+    path: tuple[str, ...]
+    tool: str = ""
+    began: float = field(default_factory=time.monotonic)
+    failed: bool = True
+
+
 @dataclass
 class Timings:
-    """The times of one stretch, which begins now."""
+    """The times of one segment, which begins now.
 
+    Attributes:
+        active: the calls that are being made, the oldest first.
+    """
+
+    active: list[ActiveCall] = field(default_factory=list)
     _start: float = field(default_factory=time.monotonic)
     _calls: dict[str, list[str]] = field(default_factory=dict)
     _count: int = 0
 
-    def note(self, path: Iterable[str], start: float, tool: str = "", *, failed: bool = False) -> None:
-        """Note a call that began at `start` (of `time.monotonic`) and has just ended."""
+    @contextmanager
+    def measure(self, path: Iterable[str], tool: str = "") -> Iterator[ActiveCall]:
+        """Measure a call, which is made inside. It counts as failed unless the caller says otherwise."""
+        call = ActiveCall(tuple(path), tool)
+        self.active.append(call)
+        try:
+            yield call
+        finally:
+            self.active.remove(call)
+            self._note(call)
+
+    def _note(self, call: ActiveCall) -> None:
         self._count += 1
         if self._count <= MAX_CALLS:
-            times = f"{_ms(start - self._start)}+{_ms(time.monotonic() - start)}{'!' if failed else ''}"
-            of = f":{'_'.join(tool.split())}" if tool else ""
-            self._calls.setdefault("/".join(path), []).append(times + of)
+            took = _ms(time.monotonic() - call.began)
+            tool = f":{'_'.join(call.tool.split())}" if call.tool else ""
+            entry = f"{_ms(call.began - self._start)}+{took}{'!' if call.failed else ''}{tool}"
+            self._calls.setdefault("/".join(call.path), []).append(entry)
 
     def entry(self) -> dict[str, Any]:
         """The detail of the log's entry: when the stretch ended (in milliseconds, since the log counts in seconds), how

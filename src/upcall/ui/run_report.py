@@ -10,7 +10,7 @@ from typing import get_args
 
 from upcall.options import AgentName
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.question import Question
+from upcall.questions.question import Question, format_time
 from upcall.questions.secrets import HIDDEN
 from upcall.runs.plan import ReviewedPlan
 from upcall.runs.run import Run, RunStatus, Usage
@@ -70,13 +70,13 @@ def report(run: Run, log: Sequence[LogEntry], prices: Prices, width: int | None 
         _cost(run.usage, prices, width),
         _labelled("Error", run.error) if run.error else [],
         run.result.split("\n") if run.result else [],
-        assumptions(run),
+        list_assumptions(run),
     ]
     lines = [line for part in parts if part for line in ("", *part)][1:]
     return lines if width is None else [each for line in lines for each in _fitted(line, max(width, 20))]
 
 
-def assumptions(run: Run) -> list[str]:
+def list_assumptions(run: Run) -> list[str]:
     """What was assumed because nobody answered, if anything was."""
     lines = [
         f"- {one_line(question.question, LINE_CHARS)} {one_line(answer.text)} ({' > '.join(question.path)})"
@@ -109,8 +109,8 @@ def _head(run: Run) -> list[str]:
         f"Status   {run.status}",
         *_labelled("Task", run.task),
         *([f"User     {run.user}"] if run.user else []),
-        f"Started  {run.created_at.isoformat(timespec='seconds')}",
-        f"Updated  {run.updated_at.isoformat(timespec='seconds')}",
+        f"Started  {format_time(run.created_at)}",
+        f"Updated  {format_time(run.updated_at)}",
         *([f"Files    {folder}"] if folder and Path(folder).is_dir() else []),
     ]
 
@@ -145,7 +145,7 @@ def _answers(run: Run) -> list[str]:
             lines += _labelled("Asked", f"{question.question} ({' > '.join(question.path)}, {question.id})")
         lines += _labelled("Answer", HIDDEN if answer.sealed else answer.text or answer.outcome)
         if answer.outcome is not Outcome.CANCELLED:
-            lines.append(f"         by {_who(answer)} at {answer.answered_at.isoformat(timespec='seconds')}")
+            lines.append(f"         by {_who(answer)} at {format_time(answer.answered_at)}")
         lines += _labelled("Reason", answer.reason) if answer.reason else []
     return lines
 

@@ -25,7 +25,7 @@ from upcall.questions.matching import AnswerValue
 from upcall.questions.question import Question
 from upcall.runs.run import Run, RunStatus
 from upcall.text import first_line
-from upcall.ui.answer_input import read
+from upcall.ui.answer_input import read_answer
 from upcall.ui.event_tree import EventTree
 from upcall.ui.notebook.bundles import (
     STYLE,
@@ -331,7 +331,7 @@ class _Field:
             raise AnswerRefused(f"An option is chosen and words are written: empty the text, or choose {_OTHER!r}.")
         if labels:
             return [*labels, text] if text else labels
-        return (read(self.question, text) if self.question.options else text) if text else None
+        return (read_answer(self.question, text) if self.question.options else text) if text else None
 
     def enable(self, on: bool) -> None:
         """Whether anything can be changed or sent."""
@@ -386,7 +386,7 @@ class _Events:
         self._out = io.StringIO()
         # In a kernel rich would show it below a cell, whatever its file.
         console = Console(file=self._out, soft_wrap=True, highlight=False, color_system=None, force_jupyter=False)
-        self._tree = EventTree(console, live=False)
+        self._tree = EventTree(console)
         self._progress = False
 
     def begin(self, run: Run | None) -> None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upcall import signals as interrupts
+from upcall import signals
 from upcall.errors import ConfigurationError
-from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, FAILED, STORE, Command, RunId, with_options
+from upcall.ui.cli.command import FAILED, Command
+from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, STORE, RunId, with_options
 
 if TYPE_CHECKING:
     from upcall.storage.maintenance import Checked, Pruned, Stats
@@ -31,7 +32,7 @@ def _help(context: typer.Context) -> None:
         sys.stdout.write(f"{context.get_help()}\n")
 
 
-class _Command(Command):
+class StoreCommand(Command):
     """A command about a store."""
 
     store: RunStore
@@ -40,7 +41,7 @@ class _Command(Command):
         super().__init__(as_json=as_json, debug=debug)
         self._given, self._config = store, config
 
-    def opened(self) -> None:
+    def open(self) -> None:
         """See `Command`."""
         from upcall.settings import Settings
         from upcall.storage.store import RunStore
@@ -48,38 +49,34 @@ class _Command(Command):
         settings = Settings.read(self._config, store=self._given)
         self.store = RunStore(settings.store, max_state_bytes=settings.max_state_bytes)
 
-    def told(self, plain: object, lines: Iterable[str]) -> None:
-        """Print what was found: `plain` with ``--json``, else `lines`."""
-        if self.as_json:
-            self.print_json(plain)
-        else:
-            for line in lines:
-                self.screen.result(line)
+    def print_lines(self, value: object, lines: Iterable[str]) -> None:
+        """Print a result: `value` with ``--json``, `lines` without."""
+        self.print(value, lambda: lines)
 
 
-_options = with_options(_Command, STORE, CONFIG, AS_JSON, DEBUG)
+_options = with_options(StoreCommand, STORE, CONFIG, AS_JSON, DEBUG)
 
 
 @app.command("stats")
 @_options
-def show_stats(command: _Command) -> None:
+def show_stats(command: StoreCommand) -> None:
     """Count runs by status, and the bytes of each table."""
     from upcall.storage import maintenance as upkeep
 
     with command:
-        found = interrupts.run(upkeep.stats(command.store))
-        command.told(upkeep.as_plain(found), _told_stats(command.store.name, found))
+        found = signals.run(upkeep.stats(command.store))
+        command.print_lines(upkeep.as_plain(found), _told_stats(command.store.name, found))
 
 
 @app.command("check")
 @_options
-def run_check(command: _Command) -> None:
+def run_check(command: StoreCommand) -> None:
     """Look at all that is stored; the exit status is 1 where something is damaged."""
     from upcall.storage import maintenance as upkeep
 
     with command:
-        found = interrupts.run(upkeep.check(command.store))
-        command.told(upkeep.as_plain(found), _told_check(command.store.name, found))
+        found = signals.run(upkeep.check(command.store))
+        command.print_lines(upkeep.as_plain(found), _told_check(command.store.name, found))
     if found.problems:
         raise typer.Exit(FAILED)
 
@@ -87,7 +84,7 @@ def run_check(command: _Command) -> None:
 @app.command("prune")
 @_options
 def run_prune(
-    command: _Command,
+    command: StoreCommand,
     older_than: Annotated[
         str | None, typer.Option(metavar="AGE", help="Runs that have not changed for so long: 30d, 12h, 90m.")
     ] = None,
@@ -108,27 +105,27 @@ def run_prune(
         pruning = upkeep.prune(
             command.store, older_than=age, statuses=chosen, last_checkpoints=last_checkpoints, dry_run=dry_run
         )
-        found = interrupts.run(pruning)
-        command.told({**upkeep.as_plain(found), "dry_run": dry_run}, [_told_prune(found, dry_run)])
+        found = signals.run(pruning)
+        command.print_lines({**upkeep.as_plain(found), "dry_run": dry_run}, [_told_prune(found, dry_run)])
 
 
 @app.command("restore")
 @_options
-def run_restore(command: _Command, run_id: RunId) -> None:
+def run_restore(command: StoreCommand, run_id: RunId) -> None:
     """Go back to the last checkpoint of a run that is whole, where a later one is damaged."""
     from upcall.storage import maintenance as upkeep
 
     with command:
-        run = interrupts.run(upkeep.restore(command.store, run_id))
+        run = signals.run(upkeep.restore(command.store, run_id))
         verb = "answer" if run.waiting else "resume"
         told = f"Run {run.id} is back at its last whole checkpoint ({run.status}). Go on with: upcall {verb} {run.id}"
-        command.told(run.as_json(), [told])
+        command.print_lines(run.as_json(), [told])
 
 
 @app.command("export")
 @_options
 def run_export(
-    command: _Command,
+    command: StoreCommand,
     run_id: RunId,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not be there yet.")],
     all_checkpoints: Annotated[
@@ -139,7 +136,7 @@ def run_export(
     from upcall.storage import export as transfer
 
     with command:
-        content = interrupts.run(transfer.export_run(command.store, run_id, all_checkpoints=all_checkpoints))
+        content = signals.run(transfer.export_run(command.store, run_id, all_checkpoints=all_checkpoints))
         try:
             with file.open("x", encoding="utf-8") as target:
                 json.dump(content, target, indent=1)
@@ -147,13 +144,13 @@ def run_export(
             raise ConfigurationError(f"Cannot write {file}: {error.strerror}. Name a new file.") from error
         found = content["run"]["id"]
         told = {"run_id": found, "file": str(file), "checkpoints": len(content["checkpoints"])}
-        command.told(told, [f"Run {found} is in {file}."])
+        command.print_lines(told, [f"Run {found} is in {file}."])
 
 
 @app.command("import")
 @_options
 def run_import(
-    command: _Command,
+    command: StoreCommand,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What upcall store export wrote.")],
     as_new: Annotated[bool, typer.Option("--as-new", help="Give the run a new id.")] = False,
 ) -> None:
@@ -167,8 +164,8 @@ def run_import(
             raise ConfigurationError(f"Cannot read {file}: {error.strerror}.") from error
         except (ValueError, RecursionError) as error:
             raise ConfigurationError(f"{file} is damaged, or no run that upcall exported: it is no JSON.") from error
-        run = interrupts.run(transfer.import_run(command.store, content, as_new=as_new))
-        command.told(run.as_json(), [f"Run {run.id} ({run.status}) is in {command.store.name}."])
+        run = signals.run(transfer.import_run(command.store, content, as_new=as_new))
+        command.print_lines(run.as_json(), [f"Run {run.id} ({run.status}) is in {command.store.name}."])
 
 
 def _told_stats(name: str, found: Stats) -> list[str]:

@@ -11,7 +11,8 @@ from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question import Question
 from upcall.runs.run import Run
-from upcall.ui.answer_input import Back, Place, ask_all, read
+from upcall.ui.answer_input import read_answer
+from upcall.ui.terminal.asking import Back, Turn, ask_questions
 
 THREE = Question(question="Which?", options=("A", "B", "C"))
 MANY = THREE.model_copy(update={"multi_select": True})
@@ -23,7 +24,7 @@ OWN = Question(question="How many?", options=("1", "2", "8"))
 )
 def test_a_number_beyond_the_options_is_asked_again(question: Question, text: str) -> None:
     with pytest.raises(AnswerRefused, match=r"There is no option .*: choose 1 to 3"):
-        read(question, text)
+        read_answer(question, text)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_a_number_beyond_the_options_is_asked_again(question: Question, text: st
     ],
 )
 def test_other_numbers_are_answers(question: Question, text: str, value: str) -> None:
-    assert read(question, text) == value
+    assert read_answer(question, text) == value
 
 
 class Scripted:
@@ -48,11 +49,11 @@ class Scripted:
         self._given, self._changes = list(given), list(changes)
         self.asked: list[tuple[int, AnswerValue | None]] = []
 
-    def ask(self, place: Place) -> AnswerValue | Back:
-        self.asked.append((place.number, place.earlier))
+    async def ask(self, turn: Turn) -> AnswerValue | Back:
+        self.asked.append((turn.number, turn.earlier))
         return self._given.pop(0)
 
-    def review(self, given: Sequence[tuple[Question, AnswerValue]]) -> int | None:
+    async def review(self, given: Sequence[tuple[Question, AnswerValue]]) -> int | None:
         return self._changes.pop(0)
 
 
@@ -60,13 +61,13 @@ def run(count: int) -> Run:
     return Run(task="x", questions=tuple(Question(id=f"q{n}", question=f"{n}?") for n in range(1, count + 1)))
 
 
-def test_back_leads_to_the_question_before_with_what_was_said() -> None:
+async def test_back_leads_to_the_question_before_with_what_was_said() -> None:
     skipped = Answer(question_id="q2", outcome=Outcome.SKIPPED)
     asker = Scripted(["a", Back(), Back(), "b", skipped])
-    assert ask_all(run(2), asker) == {"q1": "b", "q2": skipped}
+    assert await ask_questions(run(2), asker) == {"q1": "b", "q2": skipped}
     assert asker.asked == [(1, None), (2, None), (1, "a"), (1, "a"), (2, None)]
 
 
-def test_an_answer_is_changed_at_the_end_and_the_others_stand() -> None:
+async def test_an_answer_is_changed_at_the_end_and_the_others_stand() -> None:
     asker = Scripted(["a", "b", "c", "other"], changes=[0, None])
-    assert ask_all(run(3), asker) == {"q1": "other", "q2": "b", "q3": "c"}
+    assert await ask_questions(run(3), asker) == {"q1": "other", "q2": "b", "q3": "c"}

@@ -1,6 +1,8 @@
-"""Lists and lines on a terminal that can be drawn on, by prompt_toolkit. Nothing imports this before it asks.
+"""A list and a line on a terminal that can be drawn on, by prompt_toolkit. Nothing imports this before it asks.
 
 They are drawn on standard error below what was printed, and wiped when they end: who asks prints what was chosen.
+prompt_toolkit's own `choice`, and questionary, have no list in which nothing is chosen at first, rows are ticked, own
+words are typed, numbers have two digits, and a number beyond the list is refused (docs/decisions).
 """
 
 from __future__ import annotations
@@ -22,14 +24,14 @@ from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
-from upcall import signals as interrupts
 from upcall.ui.columns import wrap_lines
 
 BACK = "back"
 """The key of a choice to go back."""
 
+REFRESH_SECONDS = 1.0
+
 _STYLE = Style([("at", "bold fg:ansicyan"), ("hint", "fg:ansibrightblack"), ("note", "fg:ansiyellow")])
-_LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class ListDialog:
         numbered: how many rows have a number.
         typing: whether text may be typed instead; it ends the list with its first character.
         back: whether Esc and Left go back.
-        look: gives the rows anew, called about once a second.
+        refresh: returns the rows anew, about once a second; the last one has no number.
     """
 
     def __init__(
@@ -75,107 +77,97 @@ class ListDialog:
         several: bool = False,
         at: str | None = None,
         ticked: Sequence[str] = (),
-        numbered: int | None = None,
+        numbered: int = 0,
         typing: bool = False,
         back: bool = False,
-        look: Callable[[], Awaitable[Sequence[Row]]] | None = None,
+        refresh: Callable[[], Awaitable[Sequence[Row]]] | None = None,
     ) -> None:
         self._rows, self._hint, self._several, self._typing, self._back = list(rows), hint, several, typing, back
-        self._numbered = len(rows) if numbered is None else numbered
+        self._numbered, self._refresh = numbered, refresh
         self._at = next((place for place, row in enumerate(rows) if row.key == at), None)
         self._ticked = set(ticked)
-        self._digits, self._note, self._look = "", "", look
+        self._digits, self._note = "", ""
 
-    def ask(self) -> Choice:
+    async def ask(self) -> Choice:
         """Show the list until something is chosen.
 
         Raises:
             KeyboardInterrupt, EOFError: Ctrl-C, Ctrl-D.
         """
         application: Application[Choice] = Application(
-            layout=Layout(HSplit([self._window(), self._below()])),
-            key_bindings=self._keys(),
+            layout=Layout(HSplit([self._list(), self._footer()])),
+            key_bindings=self._bind_keys(),
             style=_STYLE,
-            output=_output(),
+            output=_make_output(),
             erase_when_done=True,
         )
-        return interrupts.run(self._shown(application))
-
-    async def _shown(self, application: Application[Choice]) -> Choice:
-        looking = asyncio.create_task(self._keep_looking(application)) if self._look else None
+        refreshing = asyncio.create_task(self._keep_fresh(application))
         try:
             return await application.run_async(handle_sigint=False)
         finally:
-            if looking is not None:
-                looking.cancel()
+            refreshing.cancel()
 
-    async def _keep_looking(self, application: Application[Choice]) -> None:
+    async def _keep_fresh(self, application: Application[Choice]) -> None:
         try:
-            while self._look is not None:
-                await asyncio.sleep(_LOOK_SECONDS)
-                self._update(list(await self._look()))
+            while self._refresh is not None:
+                await asyncio.sleep(REFRESH_SECONDS)
+                self._replace(list(await self._refresh()))
                 application.invalidate()
-        except Exception as error:  # noqa: BLE001 - whoever asked is told.
+        except Exception as error:  # noqa: BLE001 - the caller of `ask` gets it.
             application.exit(exception=error)
 
-    def _update(self, rows: list[Row]) -> None:
-        """Other rows, with the same one pointed at where it is still there."""
+    def _replace(self, rows: list[Row]) -> None:
+        """Show other rows, and stay on the same one where it is still there."""
         if rows == self._rows:
             return
         key = self._rows[self._at].key if self._at is not None else None
-        without_number = len(self._rows) - self._numbered
-        self._rows, self._numbered = rows, len(rows) - without_number
+        self._rows, self._numbered = rows, len(rows) - 1
         self._at = next((place for place, row in enumerate(rows) if row.key == key), 0)
 
     # -- what is drawn ------------------------------------------------------------------------------------------------
 
-    def _window(self) -> Window:
-        return Window(FormattedTextControl(self._lines, focusable=True, show_cursor=False), dont_extend_height=True)
+    def _list(self) -> Window:
+        return Window(FormattedTextControl(self._draw, focusable=True, show_cursor=False), dont_extend_height=True)
 
-    def _below(self) -> Window:
+    def _footer(self) -> Window:
         def text() -> StyleAndTextTuples:
-            style, said = ("class:note", self._note) if self._note else ("class:hint", self._hint)
-            return [(style, "\n".join(wrap_lines(said, _columns(), "  ")))]
+            style, line = ("class:note", self._note) if self._note else ("class:hint", self._hint)
+            return [(style, "\n".join(wrap_lines(line, _count_columns(), "  ")))]
 
         return Window(FormattedTextControl(text), dont_extend_height=True)
 
-    def _lines(self) -> StyleAndTextTuples:
+    def _draw(self) -> StyleAndTextTuples:
         drawn: StyleAndTextTuples = []
         for place, row in enumerate(self._rows):
-            here = place == self._at
+            is_here = place == self._at
             box = f"[{'x' if row.key in self._ticked else ' '}] " if row.tickable else "    "
-            begins = f"{'>' if here else ' '} {box if self._several else ''}"
-            hanging = " " * (len(begins) + (3 if row.label[:1].isdecimal() else 0))
-            style = "class:at" if here else ""
-            for number, line in enumerate(wrap_lines(row.label, _columns(), begins, hanging)):
-                if here and not number:
-                    drawn.append(("[SetCursorPosition]", ""))
-                drawn.append((style, f"{line}\n"))
-        style, last = drawn[-1][:2]
-        return [*drawn[:-1], (style, last.rstrip("\n"))]
+            begin = f"{'>' if is_here else ' '} {box if self._several else ''}"
+            hanging = " " * (len(begin) + (3 if row.label[:1].isdecimal() else 0))
+            if is_here:
+                drawn.append(("[SetCursorPosition]", ""))
+            text = "\n".join(wrap_lines(row.label, _count_columns(), begin, hanging))
+            drawn.append(("class:at" if is_here else "", text + ("\n" if place < len(self._rows) - 1 else "")))
+        return drawn
 
     # -- keys ---------------------------------------------------------------------------------------------------------
 
-    def _keys(self) -> KeyBindings:
+    def _bind_keys(self) -> KeyBindings:
         keys = KeyBindings()
-
-        def on(*names: str) -> Callable[[Callable[[KeyPressEvent], None]], None]:
-            def add(handler: Callable[[KeyPressEvent], None]) -> None:
-                for name in names:
-                    keys.add(name, eager=True)(handler)
-
-            return add
-
-        on("up", "c-p")(lambda event: self._move(-1))
-        on("down", "c-n", "tab")(lambda event: self._move(1))
-        on("home")(lambda event: self._go(0))
-        on("end")(lambda event: self._go(len(self._rows) - 1))
-        on(" ")(self._space)
-        on("enter")(self._enter)
-        on("escape", "left")(self._go_back)
-        on("c-c")(lambda event: event.app.exit(exception=KeyboardInterrupt()))
-        on("c-d")(lambda event: event.app.exit(exception=EOFError()))
-        on(*"0123456789")(lambda event: self._number(event.data))
+        bound: list[tuple[str, Callable[[KeyPressEvent], None]]] = [
+            ("up c-p", lambda event: self._move(-1)),
+            ("down c-n tab", lambda event: self._move(1)),
+            ("home", lambda event: self._go(0)),
+            ("end", lambda event: self._go(len(self._rows) - 1)),
+            ("space", self._press_space),
+            ("enter", self._press_enter),
+            ("escape left", self._press_back),
+            ("c-c", lambda event: event.app.exit(exception=KeyboardInterrupt())),
+            ("c-d", lambda event: event.app.exit(exception=EOFError())),
+            (" ".join("0123456789"), lambda event: self._press_digit(event.data)),
+        ]
+        for names, handler in bound:
+            for name in names.split():
+                keys.add(name, eager=True)(handler)
         keys.add(Keys.Any)(self._type)
         keys.add(Keys.BracketedPaste)(self._type)
         return keys
@@ -187,45 +179,42 @@ class ListDialog:
         start = self._at if self._at is not None else (-1 if by > 0 else 0)
         self._go((start + by) % len(self._rows))
 
-    def _number(self, digit: str) -> None:
+    def _press_digit(self, digit: str) -> None:
         """Go to the row with this number; with the digits before it, where there are so many rows."""
-        together = [text for text in (self._digits + digit, digit) if 1 <= int(text) <= self._numbered]
-        if not together:
-            wrong = self._digits + digit
-            self._note = f"There is no {wrong}: choose 1 to {self._numbered}."
-            self._digits = wrong
-            return
-        self._go(int(together[0]) - 1)
-        self._digits = together[0]
+        for number in (self._digits + digit, digit):
+            if 1 <= int(number) <= self._numbered:
+                self._go(int(number) - 1)
+                self._digits = number
+                return
+        self._digits += digit
+        self._note = f"There is no {self._digits}: choose 1 to {self._numbered}."
 
-    def _space(self, event: KeyPressEvent) -> None:
+    def _press_space(self, event: KeyPressEvent) -> None:
         if self._several and self._at is not None and self._rows[self._at].tickable:
             self._digits, self._note = "", ""
             self._ticked ^= {self._rows[self._at].key}
         elif self._digits:
             self._type(event)
 
-    def _enter(self, event: KeyPressEvent) -> None:
-        beyond = bool(self._digits) and not 1 <= int(self._digits) <= self._numbered
+    def _press_enter(self, event: KeyPressEvent) -> None:
+        is_beyond = bool(self._digits) and not 1 <= int(self._digits) <= self._numbered
         self._digits = ""
-        if beyond:
-            return  # What it says stands there.
+        if is_beyond:
+            return  # The note says so already.
         if self._at is None:
             self._note = "Nothing is chosen yet: use Up, Down or a number."
             return
         row = self._rows[self._at]
-        if self._several and row.tickable:
-            if not self._ticked:
-                self._note = "Nothing is ticked yet: tick with Space."
-                return
-            event.app.exit(result=Choice(row.key, self._in_order()))
-        else:
-            event.app.exit(result=Choice(row.key))
+        ticking = self._several and row.tickable
+        if ticking and not self._ticked:
+            self._note = "Nothing is ticked yet: tick with Space."
+            return
+        event.app.exit(result=Choice(row.key, self._list_ticked() if ticking else ()))
 
-    def _in_order(self) -> tuple[str, ...]:
+    def _list_ticked(self) -> tuple[str, ...]:
         return tuple(row.key for row in self._rows if row.key in self._ticked)
 
-    def _go_back(self, event: KeyPressEvent) -> None:
+    def _press_back(self, event: KeyPressEvent) -> None:
         if self._back:
             event.app.exit(result=Choice(BACK))
 
@@ -234,11 +223,11 @@ class ListDialog:
         if not self._typing:
             self._note = "Choose with Up, Down or a number."
         elif (text.strip() or self._digits) and all(char.isprintable() or char in "\r\n\t" for char in text):
-            event.app.exit(result=Choice(None, self._in_order(), typed=self._digits + text))
+            event.app.exit(result=Choice(None, self._list_ticked(), typed=self._digits + text))
 
 
-def ask_line(message: str, *, hidden: bool = False, begun: str = "", back: bool = False) -> str | None:
-    """A line of text, None where Esc was pressed to go back.
+async def ask_line(message: str, *, hidden: bool = False, begun: str = "", back: bool = False) -> str | None:
+    """Ask for a line of text; return None where Esc was pressed to go back.
 
     Args:
         message: what stands before it.
@@ -253,17 +242,17 @@ def ask_line(message: str, *, hidden: bool = False, begun: str = "", back: bool 
     if back:
         keys.add("escape", eager=True)(lambda event: event.app.exit(result=None))
     session: PromptSession[str | None] = PromptSession(
-        message, is_password=hidden, key_bindings=keys, output=_output(), erase_when_done=True
+        message, is_password=hidden, key_bindings=keys, output=_make_output(), erase_when_done=True
     )
-    return interrupts.run(session.prompt_async(default=begun, handle_sigint=False))
+    return await session.prompt_async(default=begun, handle_sigint=False)
 
 
-def _columns() -> int:
-    """How wide a line can be on the terminal as it is now."""
+def _count_columns() -> int:
+    """Count the columns that a line can have on the terminal as it is now."""
     return get_app().output.get_size().columns - 1
 
 
-def _output() -> Output:
+def _make_output() -> Output:
     output = create_output(stdout=sys.stderr)
     if isinstance(output, Vt100_Output):
         output.enable_cpr = False  # A terminal that does not answer would get a warning; a short list needs no answer.

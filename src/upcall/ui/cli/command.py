@@ -1,0 +1,108 @@
+"""One call of the command line: how it prints, and the one place where its errors and a stop of it end."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+import typer
+
+from upcall import signals
+from upcall.errors import AnswerError, CallerError, TeamMismatch, UpcallError
+from upcall.text import CONTROLS
+
+if TYPE_CHECKING:
+    from upcall.ui.terminal.screen import Screen
+
+FAILED, WRONG_USE = 1, 2
+"""Exit statuses, beside 0 and `signals.INTERRUPTED`."""
+
+
+class Command:
+    """One call of the command line, open while its ``with`` block runs."""
+
+    screen: Screen
+
+    def __init__(self, *, as_json: bool = False, debug: bool = False) -> None:
+        self.as_json, self.debug = as_json, debug
+
+    def open(self) -> None:
+        """Read the settings, and get ready for the work.
+
+        Raises:
+            UpcallError: a setting is wrong.
+        """
+
+    def explain_stop(self) -> None:
+        """Print how to go on after Ctrl-C."""
+        self.screen.note("Stopped.", "default")
+
+    def describe_error(self, error: Exception) -> dict[str, Any]:
+        """Return the object that ``--json`` prints for an error."""
+        return {"error": str(error)}
+
+    def remove_secrets(self, text: str) -> str:
+        """Take what may not be printed out of a traceback."""
+        return text
+
+    def print(self, value: object, lines: Callable[[], Iterable[str]]) -> None:
+        """Print a result: `value` with ``--json``, `lines` without."""
+        if self.as_json:
+            self.print_json(value)
+        else:
+            for line in lines():
+                self.screen.result(line)
+
+    def print_json(self, value: object) -> None:
+        """Print the one object on standard output.
+
+        JSON leaves C1 controls and direction marks as they are, and a terminal acts on them: they are written as codes.
+        """
+        has_unicode = sys.stdout.encoding.lower().replace("-", "") == "utf8"
+        text = json.dumps(value, ensure_ascii=not has_unicode)
+        sys.stdout.write(CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+        sys.stdout.flush()
+
+    def __enter__(self) -> Self:
+        from upcall.ui.terminal.screen import Screen
+
+        if isinstance(sys.stdout, io.TextIOWrapper):  # What its encoding lacks is written as codes, as on stderr.
+            sys.stdout.reconfigure(errors="backslashreplace")
+        self.screen = Screen()
+        try:
+            self.open()
+        except UpcallError as error:
+            self._fail(error)
+        signals.raise_on_stop()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.screen.settle()
+        if isinstance(error, KeyboardInterrupt | EOFError | asyncio.CancelledError):
+            self.explain_stop()
+            raise typer.Exit(signals.INTERRUPTED) from error
+        if isinstance(error, BrokenPipeError):
+            return  # The reader has seen enough, as `head` does; Typer ends the program without a word.
+        if isinstance(error, Exception) and not isinstance(error, typer.Exit | typer.Abort | typer.TyperException):
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> NoReturn:
+        if self.debug:
+            sys.stderr.write(self.remove_secrets("".join(traceback.format_exception(error))))
+        if self.as_json:
+            self.print_json(self.describe_error(error))
+        if isinstance(error, TeamMismatch):
+            summary, *lines = str(error).splitlines()
+            self.screen.error(summary)
+            for line in lines:
+                self.screen.note(f"  {line}", "default")
+        elif isinstance(error, UpcallError):
+            self.screen.error(str(error))
+        else:
+            self.screen.error(f"{type(error).__name__}: {error}. This is a fault in upcall; --debug shows where.")
+        raise typer.Exit(WRONG_USE if isinstance(error, CallerError | AnswerError) else FAILED) from error

@@ -1,0 +1,130 @@
+"""Commands that change what is stored, and let no agent work: undo, cancel, assign, expire."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upcall import identity, signals
+from upcall.errors import CallerError
+from upcall.ui.cli.options import AS_JSON, BASE_URL, CONFIG, DEBUG, MODEL, STORE, USER, RunId, with_options
+from upcall.ui.cli.run_command import RunCommand
+
+if TYPE_CHECKING:
+    from upcall.runs.run import Run
+
+SECONDS_BETWEEN_LOOKS = 5.0
+"""How often `upcall expire --watch` looks whether the time of a question is over."""
+
+app = typer.Typer()
+_options = with_options(RunCommand, STORE, CONFIG, USER, AS_JSON, DEBUG)
+
+
+@app.command()
+@_options
+def undo(
+    command: RunCommand,
+    run_id: RunId,
+    change: Annotated[
+        str | None, typer.Argument(metavar="[CHANGE]", help="This one and all after it; without it the last.")
+    ] = None,
+) -> None:
+    """Undo what a run changed in files. Nothing is undone where somebody else changed a file since."""
+    with command:
+        from upcall.runs.file_changes import list_standing
+        from upcall.ui.tool_calls import diff_lines
+
+        done = signals.run(command.app.undo(run_id, change))
+        if command.as_json:
+            command.print_json([each.model_dump(mode="json") for each in done])
+            return
+        for each in done:
+            command.screen.note(f"Undone: {', '.join(each.undoes)} in {each.folder}.")
+            command.screen.diff(diff_lines(each), command.screen.out)
+        left = list_standing(signals.run(command.app.changes(run_id)))
+        if left:
+            earlier = f"{len(left)} earlier changes stand" if len(left) > 1 else "One earlier change stands"
+            command.screen.note(f"{earlier}. To undo all of them:")
+            command.screen.note(command.program.command("undo", run_id, left[0].id))
+
+
+@app.command()
+@_options
+def cancel(command: RunCommand, run_id: RunId) -> None:
+    """End a run for good."""
+    with command:
+        command.finish(signals.run(command.app.cancel(run_id)))
+
+
+@app.command()
+@_options
+def assign(
+    command: RunCommand,
+    run_id: RunId,
+    question: Annotated[str, typer.Argument(metavar="ID", help="The open question, or its first characters.")],
+    who: Annotated[
+        str | None, typer.Argument(metavar="[WHO]", help="A user, or role:NAME; without it the owner of the run.")
+    ] = None,
+) -> None:
+    """Say who is to answer an open question."""
+    with command:
+        run = signals.run(command.app.assign(run_id, question, who))
+        if command.as_json:
+            command.print_json(run.as_json())
+        else:
+            command.screen.note(f"Question {question} of run {run.id} is for {who or 'the owner of the run'} now.")
+
+
+@app.command()
+@with_options(RunCommand, MODEL, BASE_URL, STORE, CONFIG, AS_JSON, DEBUG)
+def expire(
+    command: RunCommand,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again every few seconds, until Ctrl-C.")] = False,
+) -> None:
+    """Act on questions whose time is over, and remind of those that wait: one line each."""
+    with command:
+        if watch and command.as_json:
+            raise CallerError("--watch prints lines as things happen and has no --json; leave one of them out.")
+        command.screen.show_log(verbose=bool(command.app.settings.verbose))
+        command.is_watching = watch
+        runs = signals.run(_watch(command) if watch else _expire_all(command))
+        if command.as_json:
+            command.print_json([each.as_json() for each in runs])
+
+
+async def _watch(command: RunCommand) -> list[Run]:
+    while True:
+        await _expire_all(command)
+        await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+async def _expire_all(command: RunCommand) -> list[Run]:
+    """Act on all runs with something due, each with the model that it was started with."""
+    from upcall.policy.deadlines import find_due
+
+    runs: list[Run] = []
+    for run_id in await find_due(command.app.store, identity.now()):
+        with command.borrow_settings():
+            await command.use_settings_of(run_id)
+            runs += await _expire(command, run_id)
+    return runs
+
+
+async def _expire(command: RunCommand, run_id: str) -> list[Run]:
+    from upcall.runs.run import Run
+    from upcall.ui.listings import describe_expiry
+
+    command.run_id = run_id
+    runs: list[Run] = []
+    async for item in command.app.expire_stream(run_id=run_id):
+        if isinstance(item, Run):
+            runs.append(item)
+        elif not command.as_json:
+            for line in describe_expiry(run_id, item):
+                command.screen.result(line)
+    for run in () if command.as_json else runs:
+        command.screen.result(f"{run_id}  is {run.status}")
+    command.run_id = None
+    return runs

@@ -1,0 +1,173 @@
+"""Commands that look at runs and change nothing: list, show, log, diff, audit, inbox, team."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upcall import signals
+from upcall.errors import CallerError
+from upcall.ui.cli.options import AS_JSON, BASE_URL, CONFIG, DEBUG, MODEL, PLAIN, STORE, USER, RunId, with_options
+from upcall.ui.cli.run_command import RunCommand
+
+if TYPE_CHECKING:
+    from upcall.runs.run import Run
+
+app = typer.Typer()
+_options = with_options(RunCommand, STORE, CONFIG, USER, AS_JSON, DEBUG)
+
+
+@app.command("list")
+@_options
+def list_runs(command: RunCommand) -> None:
+    """List the stored runs, newest first."""
+    with command:
+        from upcall.ui.listings import list_runs as rows
+
+        runs = signals.run(command.app.list())
+        command.print([each.as_json() for each in runs], lambda: rows(runs))
+        if not runs and not command.as_json:
+            command.note_empty("No runs")
+
+
+@app.command()
+@_options
+def show(
+    command: RunCommand,
+    run_id: RunId,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw its timeline into this file; - is standard output.")
+    ] = None,
+    tree: Annotated[bool, typer.Option("--tree", help="With --svg: draw its agents and questions as a tree.")] = False,
+) -> None:
+    """Show a run: plan, answers, timeline, cost, open questions, result; or draw it."""
+    with command:
+        found = signals.run(command.app.get(run_id))
+        if tree and svg is None:
+            raise CallerError(f"--tree says what is drawn. Say where: upcall show {found.id} --svg FILE --tree")
+        if svg is not None:
+            _write_picture(command, _draw_run(command, found, tree=tree), svg)
+        elif command.as_json:
+            command.print_json(found.as_json())
+        else:
+            _print_report(command, found)
+
+
+def _print_report(command: RunCommand, run: Run) -> None:
+    from upcall.ui.run_report import Prices, report
+
+    log = signals.run(command.app.visible_log(run.id))
+    prices = Prices.of(command.app.settings, run)
+    command.screen.result("\n".join(report(run, log, prices, command.screen.report_width)))
+    if run.questions and not run.is_final:
+        command.print_pending(run, as_result=True)
+
+
+def _draw_run(command: RunCommand, run: Run, *, tree: bool) -> str:
+    from upcall.ui import diagrams
+
+    return diagrams.tree(run) if tree else diagrams.timeline(run, signals.run(command.app.call_timings(run.id)))
+
+
+def _write_picture(command: RunCommand, picture: str, file: Path) -> None:
+    if str(file) == "-":
+        sys.stdout.buffer.write(picture.encode())  # SVG is UTF-8, whatever the terminal has.
+        sys.stdout.flush()
+        return
+    try:
+        file.write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise CallerError(f"The picture cannot be written to {file} ({error.strerror}). Name another file.") from error
+    command.screen.note(f"Drawn: {file}")
+
+
+@app.command()
+@_options
+def log(
+    command: RunCommand,
+    run_id: RunId,
+    diff: Annotated[bool, typer.Option("--diff", help="Show what was changed in files, line by line.")] = False,
+) -> None:
+    """Show what happened to a run, oldest first: when, what, and by whom."""
+    with command:
+        from upcall.ui.listings import list_log
+
+        entries = signals.run(command.app.log(run_id))
+        command.print([asdict(each) for each in entries], lambda: list_log(entries, with_diffs=diff))
+
+
+@app.command()
+@with_options(RunCommand, STORE, CONFIG, USER, DEBUG)
+def diff(
+    command: RunCommand,
+    one: RunId,
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="The other run's id, or its first characters.")],
+) -> None:
+    """Show where two branches of a run part, and what became of each."""
+    with command:
+        command.screen.result("\n".join(signals.run(command.app.diff(one, other))))
+
+
+@app.command()
+@_options
+def audit(
+    command: RunCommand,
+    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="One run; without it all of yours.")] = None,
+    after: Annotated[int, typer.Option(metavar="N", help="Only what follows the entry with this number.")] = 0,
+) -> None:
+    """Say who did what, and who was refused, oldest first."""
+    with command:
+        from upcall.ui.listings import list_audit
+
+        entries = signals.run(command.app.audit(run_id, after=after))
+        command.print([asdict(each) for each in entries], lambda: list_audit(entries))
+
+
+@app.command()
+@with_options(RunCommand, MODEL, BASE_URL, PLAIN, STORE, CONFIG, USER, AS_JSON, DEBUG)
+def inbox(
+    command: RunCommand,
+    watch: Annotated[bool, typer.Option("--watch", help="Wait for new questions, until Ctrl-C.")] = False,
+) -> None:
+    """List the open questions of all runs that you may answer, oldest first. On a terminal choose one and answer it."""
+    with command:
+        from upcall.ui.terminal.inbox import Inbox
+
+        if watch and command.as_json:
+            raise CallerError("--watch prints lines as things happen and has no --json; leave one of them out.")
+        opened = Inbox(
+            command.screen, command.app.inbox, command.program, lambda: command.note_empty("No open questions")
+        )
+        if command.is_interactive and sys.stdout.isatty():
+            opened.choose_and_answer(command.answer_here, watch=watch)
+        elif watch:
+            command.is_watching = True
+            signals.run(opened.watch())
+        elif command.as_json:
+            entries = signals.run(command.app.inbox())
+            command.print_json(
+                [{"run_id": each.run_id, "task": each.task, **each.question.as_json()} for each in entries]
+            )
+        else:
+            opened.print_all()
+
+
+@app.command()
+@with_options(RunCommand, MODEL, BASE_URL, CONFIG, DEBUG)
+def team(
+    command: RunCommand,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it into this file instead.")] = None,
+) -> None:
+    """Print the team that works on your tasks, as the settings make it: the text of a Mermaid diagram, or an SVG."""
+    with command:
+        from upcall.ui import diagrams
+
+        root = command.app.team()
+        if svg is None:
+            command.screen.result(diagrams.team_mermaid(root).rstrip())
+        else:
+            _write_picture(command, diagrams.team_svg(root), svg)

@@ -1,0 +1,137 @@
+"""Commands that let agents work: run, answer, resume, fork."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upcall import identity, signals
+from upcall.errors import CallerError
+from upcall.ui.cli.answer_arguments import read_arguments
+from upcall.ui.cli.options import (
+    AS_JSON,
+    BASE_URL,
+    CONFIG,
+    DEBUG,
+    MODEL,
+    PLAIN,
+    STORE,
+    USER,
+    Detach,
+    RunId,
+    with_options,
+)
+from upcall.ui.cli.run_command import RunCommand
+
+if TYPE_CHECKING:
+    from upcall.questions.matching import AnswersInput
+
+app = typer.Typer()
+_options = with_options(RunCommand, MODEL, BASE_URL, PLAIN, STORE, CONFIG, USER, AS_JSON, DEBUG)
+
+
+@app.command()
+@_options
+def run(
+    command: RunCommand,
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What is to be done.")],
+    detach: Annotated[bool, typer.Option(help="Stop at the first question and say how to answer it.")] = False,
+    workspace: Annotated[Path | None, typer.Option(help="Folder for the coder's files [upcall-work/RUN].")] = None,
+    docs: Annotated[list[Path] | None, typer.Option(help="A document or folder to research; repeatable.")] = None,
+    review_plan: Annotated[bool, typer.Option("--review-plan", help="Review the plan before work begins.")] = False,
+    unattended: Annotated[
+        bool, typer.Option("--unattended", help="Nobody is there: questions get their own default.")
+    ] = False,
+    expires_after: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How long each question waits: 30m, 2h, 3d [for ever].")
+    ] = None,
+    on_expiry: Annotated[
+        str | None, typer.Option(metavar="WHAT", help="What happens then: wait, assume, cancel or fail [wait].")
+    ] = None,
+    unsafe_local: Annotated[
+        bool, typer.Option("--unsafe-local", help="Run the coder's commands without a sandbox, with your rights.")
+    ] = False,
+) -> None:
+    """Start a run. On a terminal questions are asked in place; otherwise it stops at the first one."""
+    command.work(
+        detach=detach,
+        enable_plan_approval=review_plan or None,
+        unattended=unattended or None,
+        expires_after=expires_after,
+        on_expiry=on_expiry,
+        unsafe_local=unsafe_local or None,
+    )
+    run_id = identity.new_id()
+    with command:
+        stream = command.app.start_stream(task, workspace=workspace, documents=docs or (), run_id=run_id)
+        command.follow(stream, run_id)
+
+
+@app.command()
+@_options
+def answer(
+    command: RunCommand,
+    run_id: RunId,
+    answers: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ANSWER | ID=ANSWER ...]",
+            help="The answer, or one for each question by its id; - reads it from standard input (for secrets).",
+        ),
+    ] = None,
+    skip: Annotated[list[str] | None, typer.Option(metavar="ID", help="Skip this question; repeatable.")] = None,
+    decline: Annotated[list[str] | None, typer.Option(metavar="ID", help="Decline this question.")] = None,
+    detach: Detach = False,
+) -> None:
+    """Answer open questions of a run, which then resumes. Without an answer they are asked here."""
+    with command.work(detach=detach):
+        found = command.open_run(run_id)
+        command.run_id = found.id
+        given: AnswersInput = read_arguments(found, answers or [], skip or [], decline or [])
+        if not given and command.is_interactive and (mine := command.select_answerable(found)).questions:
+            given = signals.run(command.screen.ask(mine))
+        elif not given:
+            ids = ", ".join(question.id for question in found.questions)
+            raise CallerError(
+                f"No answer was given. Say: upcall answer {found.id} ANSWER, or ID=ANSWER for each question"
+                f"{f' ({ids})' if ids else ''}."
+            )
+        command.follow(command.app.answer_stream(found.id, given), found.id)
+
+
+@app.command()
+@_options
+def resume(command: RunCommand, run_id: RunId, detach: Detach = False) -> None:
+    """Resume a run that failed, was interrupted, or whose process ended."""
+    with command.work(detach=detach):
+        found = command.open_run(run_id)
+        command.follow(command.app.resume_stream(found.id), found.id)
+
+
+@app.command()
+@_options
+def fork(
+    command: RunCommand,
+    run_id: RunId,
+    question: Annotated[
+        str, typer.Argument(metavar="QUESTION", help="The question to answer otherwise: its id in upcall show.")
+    ],
+    answer: Annotated[str | None, typer.Argument(metavar="ANSWER", help="The other answer.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is kept and what is done anew.")] = False,
+    workspace: Annotated[Path | None, typer.Option(help="Folder for the branch's files [a copy of the run's].")] = None,
+    detach: Detach = False,
+) -> None:
+    """Start a branch of a run: the same up to a question, with another answer. The run itself stays as it is."""
+    with command.work(detach=detach):
+        found = command.open_run(run_id)
+        if dry_run:
+            plan = signals.run(command.app.plan_fork(found.id, question))
+            command.print(plan.as_json(), plan.lines)
+            return
+        if answer is None:
+            raise CallerError(f"No answer was given. Say: upcall fork {found.id} {question} ANSWER")
+        branch = identity.new_id()
+        stream = command.app.fork_stream(found.id, question, answer, workspace=workspace, new_id=branch)
+        command.follow(stream, branch)

@@ -1,0 +1,72 @@
+"""How to call this program again: its name, and the options that lead to the same runs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from upcall.policy.resolver import is_risk
+
+if TYPE_CHECKING:
+    from upcall.questions.question import Question
+    from upcall.runs.run import Run
+
+
+@dataclass(frozen=True)
+class Program:
+    """The beginning and the end of a command that a user may copy."""
+
+    name: str
+    options: str = ""
+
+    @classmethod
+    def called_with(cls, **options: object) -> Program:
+        """The program as it was called, with those of the options that were given."""
+        given = [f" --{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in options.items() if value]
+        return cls(_find_name(), "".join(given))
+
+    def command(self, verb: str, *arguments: str) -> str:
+        """Write a command in a line of its own."""
+        return f"  {self.name} {' '.join([verb, *arguments])}{self.options}"
+
+    def answer_commands(self, run: Run) -> list[str]:
+        """Write a command that answers, for each open question."""
+        several = len(run.questions) > 1
+        return [self._answer_command(run.id, question, several=several) for question in run.questions]
+
+    def _answer_command(self, run_id: str, question: Question, *, several: bool) -> str:
+        example = question.options[0].label if question.options else "your answer"
+        if is_risk(question):  # A line that is only copied agrees to none.
+            example = "..."
+        if question.secret:  # On the command line it would stay in the shell's history.
+            example = "-"
+        given = shlex.quote(f"{question.id}={example}" if several else example)
+        if given.startswith(("-", "'-")) and example != "-":  # Behind -- it is no option.
+            return f"  {self.name} answer {run_id}{self.options} -- {given}"
+        return self.command("answer", run_id, given)
+
+
+def explain_pending(run: Run, program: Program) -> list[str]:
+    """Say how to answer the open questions of a run later."""
+    if run.own_team:
+        return [f"Run {run.id} waits for the answer. Give it in the program that started it: its team is its own."]
+    count = len(run.questions)
+    what = f"{count} answers. Give one or more of them with:" if count > 1 else "the answer. Give it with:"
+    lines = [f"Run {run.id} waits for {what}", *program.answer_commands(run)]
+    if any(question.secret for question in run.questions):
+        lines.append("For - the answer is read from standard input; on a terminal it is not shown.")
+    return lines
+
+
+def _find_name() -> str:
+    """What to type to get this program again: its name where the shell finds it, else the path it was called by."""
+    called = Path(sys.argv[0])
+    found = shutil.which("upcall")
+    if called.stem != "upcall" or (found and called.exists() and os.path.samefile(found, called)):
+        return "upcall"
+    return shlex.quote(str(called))

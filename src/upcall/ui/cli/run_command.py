@@ -1,0 +1,267 @@
+"""A command about runs: its settings, the application that has the runs, and how a run at work is followed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import typer
+
+from upcall import signals
+from upcall.errors import UpcallError
+from upcall.ui.cli.command import FAILED, Command
+from upcall.ui.cli.program import Program, explain_pending
+from upcall.ui.run_report import list_assumptions
+
+if TYPE_CHECKING:
+    from upcall.app import Upcall
+    from upcall.autogen.messages import Event
+    from upcall.runs.run import Run
+    from upcall.settings import Settings
+    from upcall.storage.store import RunStore
+
+
+class RunCommand(Command):
+    """A command about runs.
+
+    Attributes:
+        program: how this program is called again with the same store.
+        run_id: the run that the command is about, as far as it is known: a stop says how to go on with it.
+        is_interactive: whether questions are asked in place.
+        is_watching: whether the command looks on and on, so that a stop is how it ends.
+    """
+
+    app: Upcall
+
+    def __init__(self, *, as_json: bool = False, debug: bool = False, plain: bool = False, **explicit: Any) -> None:
+        super().__init__(as_json=as_json, debug=debug)
+        self.program = Program.called_with(**{name: explicit.get(name) for name in ("store", "config", "user")})
+        self.run_id: str | None = None
+        self.is_interactive = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
+        self.is_watching = False
+        self._explicit = {**explicit, "plain": plain or None}
+        self._is_at_work = self._has_announced = False
+        self._secrets: list[str] = []
+
+    def configure(self, *, detach: bool = False, **settings: Any) -> Self:
+        """Add what the command itself says: whether questions are left for later, and settings."""
+        self.is_interactive = self.is_interactive and not detach
+        self._explicit |= settings
+        return self
+
+    def work(self, **settings: Any) -> Self:
+        """Configure a command that lets agents work: on a terminal it shows from the first moment what it does."""
+        self._is_at_work = True
+        return self.configure(**settings)
+
+    def open(self) -> None:
+        """See `Command`."""
+        self.screen.plain = bool(self._explicit["plain"] or os.environ.get("UPCALL_PLAIN"))
+        if self._is_at_work and not self.as_json:
+            self.screen.show_activity()
+        from upcall.settings import Settings
+
+        for name in ("autogen_core", "autogen_core.events", "autogen_agentchat"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # Whole prompts, and tracebacks of handled errors.
+        config = self._explicit.pop("config", None)
+        settings = Settings.read(config, **self._explicit)
+        if settings.plain:
+            self.screen.use_plain()
+        self._use(settings)
+
+    def _use(self, settings: Settings, store: RunStore | None = None) -> None:
+        from upcall.app import Upcall
+        from upcall.autogen.tracing import export as export_traces
+        from upcall.ui.cli.secrets import collect_secrets
+
+        self._secrets = collect_secrets(settings)
+        self.app = Upcall(settings=settings, store=store)
+        if settings.tracing:
+            export_traces()
+
+    # -- runs ---------------------------------------------------------------------------------------------------------
+
+    def open_run(self, run_id: str) -> Run:
+        """Read a run; from here on the application has its executor, and its model unless the command names one."""
+        return signals.run(self._open_run(run_id))
+
+    async def _open_run(self, run_id: str) -> Run:
+        run = await self.app.get(run_id)
+        await self.use_settings_of(run.id)
+        self.screen.events.begin(run)
+        return run
+
+    async def use_settings_of(self, run_id: str) -> None:
+        """Go on with what a run pinned at its start, and with its model unless the command names one."""
+        run = (await self.app.store.load(run_id)).run
+        pinned = self.app.settings_of(run)
+        known = {"executor": pinned.executor, "unsafe_local": pinned.unsafe_local}
+        settings = self.app.settings.model_copy(update=known)
+        if self._explicit.get("model") is None:
+            settings = settings.started_with(run.config.team, self._explicit.get("base_url"))
+        self._use(settings, self.app.store)
+
+    @contextmanager
+    def borrow_settings(self) -> Iterator[None]:
+        """Go back to the present settings afterwards."""
+        settings = self.app.settings
+        try:
+            yield
+        finally:
+            self._use(settings, self.app.store)
+
+    def select_answerable(self, run: Run) -> Run:
+        """Leave only the open questions that the user may answer."""
+        return run.model_copy(update={"questions": tuple(self.app.answerable(run))})
+
+    def answer_here(self, run_id: str, question_id: str) -> None:
+        """Ask one question of a run in place and resume the run. What is wrong with this run ends nothing else."""
+        self.run_id, self._has_announced = run_id, False
+        try:
+            with self.borrow_settings():
+                self._answer_here(run_id, question_id)
+        except typer.Exit:
+            pass  # The run failed, and has said so.
+        except (KeyboardInterrupt, EOFError):
+            self.explain_stop()
+        except UpcallError as error:
+            self.screen.error(str(error))
+        finally:
+            self.run_id = None
+
+    def _answer_here(self, run_id: str, question_id: str) -> None:
+        run = self.select_answerable(self.open_run(run_id))
+        asked = tuple(each for each in run.questions if each.id == question_id)
+        if not asked:
+            self.screen.note("Somebody else has answered this meanwhile.", "yellow")
+            return
+        answers = signals.run(self.screen.ask(run.model_copy(update={"questions": asked})))
+        self.follow(self.app.answer_stream(run_id, answers), run_id)
+
+    def follow(self, stream: AsyncGenerator[Event | Run, None], run_id: str) -> None:
+        """Show the events of a run; on a terminal ask its questions, until it stops for another reason."""
+        self.run_id = run_id
+        self.screen.show_log(verbose=bool(self.app.settings.verbose))
+        run = signals.run(self._consume(stream))
+        while self.is_interactive and run.waiting and (mine := self.select_answerable(run)).questions:
+            answers = signals.run(self.screen.ask(mine))
+            run = signals.run(self._consume(self.app.answer_stream(run.id, answers)))
+        self.finish(run)
+
+    async def _consume(self, stream: AsyncGenerator[Event | Run, None]) -> Run:
+        from upcall.runs.run import Run
+
+        has_begun = False
+        if not self.as_json:
+            self.screen.show_activity(lambda: self.app.active_calls(self.run_id or ""))
+        try:
+            async for item in stream:
+                self._announce()
+                if isinstance(item, Run):
+                    return item
+                if not self.as_json:
+                    if not has_begun:
+                        self.screen.note(f"Run {self.run_id}")
+                    has_begun = True
+                    self.screen.event(item)
+        finally:
+            self.screen.settle()
+        raise AssertionError("a stream ends with its run")
+
+    def _announce(self) -> None:
+        """Print what is to be known of the work, once, when it has begun: an error before that stands alone."""
+        from upcall.execution.demo import NOTICE
+        from upcall.execution.model_clients import uses_demo
+
+        if self._has_announced:
+            return
+        self._has_announced = True
+        if uses_demo(self.app.settings):
+            self.screen.note(NOTICE, "yellow")
+        for note in self.app.notes:
+            self.screen.note(f"note: {note}", "yellow")
+        if (execution := self.app.execution) is not None:
+            self.screen.note(execution)
+
+    # -- how it ends --------------------------------------------------------------------------------------------------
+
+    def note_empty(self, what: str) -> None:
+        """Say that a list is empty, and whether there is a store at all."""
+        there = "" if signals.run(self.app.store.exists()) else ": there is no such store"
+        self.screen.note(f"{what} in {self.app.store.name}{there}.")
+
+    def finish(self, run: Run) -> None:
+        """Print how a run stands, and end with the status that goes with it."""
+        if self.as_json:
+            self.print_json(run.as_json())
+        else:
+            self._print_end(run)
+        if run.error is not None:
+            raise typer.Exit(FAILED)
+
+    def _print_end(self, run: Run) -> None:
+        if run.waiting and run.questions:
+            self.print_pending(run)
+        elif run.working:
+            self.screen.note(
+                f"The answer is stored for run {run.id}, which is at work. Should its process have ended, go on with:"
+            )
+            self.screen.note(self.program.command("resume", run.id))
+        elif run.error is None:
+            self.screen.note(f"Run {run.id} is {run.status}.")
+        if run.result is not None:
+            self.screen.result(run.result)
+            if run.assumptions:
+                self.screen.result("\n".join(["", *list_assumptions(run)]))
+            folder = run.workspace
+            if folder and Path(folder).is_dir():
+                self.screen.note(f"Files are in {folder}")
+        if run.error is not None:
+            resume = "" if run.is_final else f" Go on with: {self.program.command('resume', run.id).strip()}"
+            self.screen.error(f"{run.error}{resume}")
+
+    def print_pending(self, run: Run, *, as_result: bool = False) -> None:
+        """Print the open questions and how to answer them later."""
+        from upcall.policy.deadlines import explain_lapsed
+
+        console = self.screen.out if as_result else self.screen.err
+        for question in run.questions:
+            self.screen.question(question, also=run.list_also_waiting(question), console=console)
+        for line in explain_lapsed(run):
+            self.screen.print_whole(f"\n{line}", "yellow", console)
+        self.screen.print_whole("\n".join(["", *explain_pending(run, self.program)]), "", console)
+
+    def describe_error(self, error: Exception) -> dict[str, Any]:
+        """Return the object of a run, as far as there is one."""
+        empty: dict[str, Any] = {"status": None, "result": None, "questions": [], "assumptions": []}
+        return {"run_id": self.run_id, **empty, "error": str(error)}
+
+    def remove_secrets(self, text: str) -> str:
+        """Take the keys out of a traceback."""
+        for secret in self._secrets:
+            text = text.replace(secret, "[key]")
+        return text
+
+    def explain_stop(self) -> None:
+        """Say how to go on with what is stored."""
+        self.screen.note("")
+        run = signals.run(self._find_stored())
+        if run is not None:
+            verb = "answer" if run.waiting else "show" if run.is_final else "resume"
+            self.screen.note(f"Stopped. Run {run.id} is stored; go on with:", "default")
+            self.screen.note(self.program.command(verb, run.id), "default")
+        elif self.run_id is None or self.is_watching:  # At a list of runs, or before one was named.
+            super().explain_stop()
+        else:
+            self.screen.note("Stopped. No run was stored.", "default")
+
+    async def _find_stored(self) -> Run | None:
+        try:
+            return await self.app.get(self.run_id) if self.run_id else None
+        except UpcallError:
+            return None

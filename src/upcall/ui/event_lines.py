@@ -1,0 +1,65 @@
+"""What an event of a run says to a reader, in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autogen_agentchat.messages import (
+    HandoffMessage,
+    ModelClientStreamingChunkEvent,
+    TextMessage,
+    ThoughtEvent,
+    ToolCallExecutionEvent,
+    ToolCallRequestEvent,
+)
+from autogen_core import FunctionCall
+
+from upcall.autogen.messages import ANSWERS, ERROR, PLAN, QUESTIONS, Event, message_answers
+from upcall.progress import PROGRESS
+from upcall.questions.answer import AnsweredBy
+from upcall.text import one_line
+from upcall.ui.columns import LINE_CHARS
+from upcall.ui.tool_calls import NAME_CHARS, format_call
+
+
+def describe_event(event: Event) -> str:
+    """Say in one line what happened; nothing where it says nothing to a reader."""
+    match event:
+        case ThoughtEvent() if ANSWERS in event.metadata:
+            return f"has its answer: {_shorten(event.content)}"
+        case ThoughtEvent() if PROGRESS in event.metadata:
+            return _shorten(event.content)
+        case _ if QUESTIONS in event.metadata or isinstance(event, ModelClientStreamingChunkEvent):
+            return ""
+        case ToolCallRequestEvent():
+            return _describe_calls(event.content)
+        case ToolCallExecutionEvent():
+            return "; ".join(f"{one_line(each.name, NAME_CHARS)}: {_shorten(each.content)}" for each in event.content)
+        case HandoffMessage() if event.source == "user":
+            return _describe_answers(event)
+        case HandoffMessage():
+            return f"hands over to {event.target}{' with the plan' if PLAN in event.metadata else ''}"
+        case TextMessage() if ERROR in event.metadata or event.source == "user":
+            return ""  # An error is printed as the run's.
+        case TextMessage():
+            return f"reports: {_shorten(event.content)}"
+        case _:
+            return ""
+
+
+def _describe_calls(calls: Sequence[FunctionCall]) -> str:
+    shown = [format_call(call.name, call.arguments) for call in calls if call.name != "ask_user"]
+    return f"calls {', '.join(shown)}" if shown else ""
+
+
+def _describe_answers(message: HandoffMessage) -> str:
+    answers = message_answers(message)
+    if {answer.by for answer in answers} == {AnsweredBy.POLICY}:
+        return ""  # The asker's own line says it.
+    is_long = len(message.content) > LINE_CHARS  # A plan that was reviewed would hide what was said of it.
+    text = "; ".join(answer.as_text() for answer in answers) if is_long else message.content
+    return f"answers: {_shorten(text)}"
+
+
+def _shorten(text: str) -> str:
+    return one_line(text, LINE_CHARS)

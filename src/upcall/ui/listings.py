@@ -1,0 +1,86 @@
+"""Runs, log entries and expired questions as lists, one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from upcall.questions.question import format_time
+from upcall.runs.file_changes import Change
+from upcall.runs.run import RunStatus
+from upcall.text import one_line
+from upcall.ui.columns import LINE_CHARS
+from upcall.ui.tool_calls import diff_lines, format_change
+
+if TYPE_CHECKING:
+    from upcall.autogen.messages import Event
+    from upcall.runs.run import Run
+    from upcall.storage.store import LogEntry
+
+_NAME_CHARS = 40
+_STATUS_COLUMNS = max(len(status) for status in RunStatus)
+
+
+def list_runs(runs: Sequence[Run]) -> list[str]:
+    """List runs: id, status, when it changed last, task."""
+    return [
+        f"{run.id}  {run.status:<{_STATUS_COLUMNS}}  {run.updated_at.astimezone():%Y-%m-%d %H:%M %Z}  "
+        f"{one_line(run.task, LINE_CHARS)}"
+        for run in runs
+    ]
+
+
+def list_audit(entries: Iterable[LogEntry]) -> list[str]:
+    """List who did what: number, time, run, user, kind, details."""
+    return [
+        f"{entry.id:>5}  {_format_time(entry)}  {entry.run_id or '-':<12}  {_name(entry):<12}  {entry.kind:<9}  "
+        f"{_describe(entry.detail)}"
+        for entry in entries
+    ]
+
+
+def list_log(entries: Iterable[LogEntry], *, with_diffs: bool = False) -> Iterator[str]:
+    """List what happened to a run: time, kind, user, details; with the lines that changed in files."""
+    from upcall.storage.change_log import CHANGED
+
+    for entry in entries:
+        detail = entry.detail
+        change = Change.model_validate(detail) if entry.kind == CHANGED else None
+        if change is not None:
+            detail = {"change": change.id, "tool": change.tool, "files": format_change(change)}
+            detail |= {"undoes": change.undoes} if change.undoes else {}
+        yield f"{_format_time(entry)}  {entry.kind:10} {_name(entry):10} {_describe(detail)}"
+        if change is not None and with_diffs:
+            yield from (f"  {line}" for line in diff_lines(change))
+
+
+def describe_expiry(run_id: str, event: Event) -> Iterator[str]:
+    """Say of a question that it waited too long, or long enough for a reminder; nothing of other events."""
+    from autogen_agentchat.messages import ThoughtEvent
+
+    from upcall.autogen.messages import event_questions
+    from upcall.policy.deadlines import EXPIRED, EXPIRY
+
+    what = event.metadata.get(EXPIRY)
+    for question in event_questions(event) if what else ():
+        text = event.content if isinstance(event, ThoughtEvent) else question.question
+        until = f", until {format_time(question.expires_at)}" if question.expires_at and what != EXPIRED else ""
+        yield f"{run_id}  {what}{until}  {question.asker_for_whom()}: {one_line(text, LINE_CHARS)}"
+
+
+def _format_time(entry: LogEntry) -> str:
+    return format_time(datetime.fromisoformat(entry.at))
+
+
+def _name(entry: LogEntry) -> str:
+    return one_line(entry.user or "-", _NAME_CHARS)
+
+
+def _describe(detail: dict[str, Any]) -> str:
+    return " ".join(f"{name}={_format_value(value)}" for name, value in detail.items())
+
+
+def _format_value(value: Any) -> str:
+    text = "/".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return one_line(text, LINE_CHARS)

@@ -1,0 +1,304 @@
+"""The open questions of a run, asked one after the other on a terminal: as lists, or as lines where it cannot draw."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from upcall import signals
+from upcall.errors import AnswerRefused
+from upcall.policy.resolver import is_risk
+from upcall.questions.answer import Answer, Outcome
+from upcall.questions.matching import AnswerValue, OwnWords, parse_answer, parse_unsealed
+from upcall.questions.question import Question
+from upcall.questions.secrets import HIDDEN
+from upcall.text import escape_controls, one_line
+from upcall.ui.answer_input import DECLINE, SKIP, read_answer
+
+if TYPE_CHECKING:
+    from upcall.runs.run import Run
+    from upcall.ui.terminal.list_dialog import Row
+    from upcall.ui.terminal.screen import Screen
+
+PROMPT = "Your answer: "
+GO_BACK = "/back"
+
+_OTHER, _SKIP, _DECLINE, _SEND = "other", "skip", "decline", "send"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A question among those that are asked together, and the answer it had before the user came back to it."""
+
+    question: Question
+    number: int
+    count: int
+    also: Sequence[Question] = ()
+    earlier: AnswerValue | None = None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether there is nothing to go back to."""
+        return self.number == 1
+
+    @property
+    def mark(self) -> str:
+        """What stands before the question: ``[2/3]``; nothing where it is the only one."""
+        return f"[{self.number}/{self.count}] " if self.count > 1 else ""
+
+
+@dataclass(frozen=True)
+class Back:
+    """Instead of an answer: back to the question before."""
+
+
+class Asker(Protocol):
+    """A way to ask. Both methods raise KeyboardInterrupt or EOFError where the user stops."""
+
+    async def ask(self, turn: Turn) -> AnswerValue | Back:
+        """Ask until there is an answer that the question accepts."""
+
+    async def review(self, answers: Sequence[tuple[Question, AnswerValue]]) -> int | None:
+        """Show all answers before they count; return the place of the one to change, or None."""
+
+
+async def ask_questions(run: Run, asker: Asker) -> Mapping[str, AnswerValue]:
+    """Ask the open questions of a run, and return the answers by the questions' ids.
+
+    Raises:
+        KeyboardInterrupt, EOFError: the user stopped; no answer of this round counts then.
+    """
+    questions, answers, at = run.questions, dict[str, AnswerValue](), 0
+    while at < len(questions):
+        question = questions[at]
+        turn = Turn(question, at + 1, len(questions), run.list_also_waiting(question), answers.get(question.id))
+        answer = await asker.ask(turn)
+        if isinstance(answer, Back):
+            at = max(at - 1, 0)
+            continue
+        answers[question.id] = answer
+        at += 1
+        if len(answers) == len(questions) > 1:
+            change = await asker.review([(each, answers[each.id]) for each in questions])
+            at = len(questions) if change is None else change
+    return answers
+
+
+def read_line() -> str:
+    """Read a line of standard input. Ctrl-C ends it at once, in a coroutine too.
+
+    Raises:
+        EOFError: there is none.
+    """
+    with signals.raise_at_once():
+        line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\r\n")
+
+
+class LineAsker:
+    """Lines printed and lines read: for terminals that cannot draw, and for screen readers."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+
+    async def ask(self, turn: Turn) -> AnswerValue | Back:
+        """See `Asker`."""
+        question = turn.question
+        self._screen.question(question, turn.mark, turn.also)
+        leave = DECLINE if question.required else f"{SKIP}, {DECLINE}"
+        back = "" if turn.is_first else f"{GO_BACK} to the question before, "
+        self._screen.note(f"  ({leave} to go on without, {back}Ctrl-C to answer later)")
+        while True:
+            self._screen.prompt(PROMPT)
+            text = self._read_hidden() if question.secret else read_line()
+            if text.strip() == GO_BACK and not turn.is_first:
+                return Back()
+            try:
+                return read_answer(question, text)
+            except AnswerRefused as refusal:
+                self._screen.note(str(refusal), "yellow")
+
+    async def review(self, answers: Sequence[tuple[Question, AnswerValue]]) -> int | None:
+        """Change nothing: each answer stands in its line already."""
+
+    def _read_hidden(self) -> str:
+        with signals.raise_at_once():
+            return getpass.getpass("")
+
+
+class ListAsker:
+    """Lists with arrow keys, and lines that can be edited."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+
+    async def ask(self, turn: Turn) -> AnswerValue | Back:
+        """See `Asker`."""
+        question = turn.question
+        listed = bool(question.options) and not question.secret
+        # The list shows the options, and what else there is to choose.
+        without = {"options": (), "multi_select": False, "required": True} if listed else {}
+        self._screen.question(question.model_copy(update=without), turn.mark, turn.also)
+        if is_risk(question):
+            _forget_typed_keys()
+        answer = await (self._ask_list(turn) if listed else self._ask_line(turn))
+        if not isinstance(answer, Back):
+            self._screen.note(f"  Answer: {_summarize(question, answer)}", "bold")
+        return answer
+
+    async def review(self, answers: Sequence[tuple[Question, AnswerValue]]) -> int | None:
+        """See `Asker`."""
+        from upcall.ui.terminal.list_dialog import BACK, ListDialog, Row
+
+        self._screen.note("\nThese are your answers:", "bold")
+        rows = []
+        for place, (question, answer) in enumerate(answers):
+            line = f"{place + 1}. {one_line(question.question, 60)} - {_summarize(question, answer)}"
+            rows.append(Row(str(place), escape_controls(line)))
+        rows.append(Row(_SEND, "Send them"))
+        hint = "Enter sends them; choose one to change it. Esc back, Ctrl-C to answer later"
+        chosen = await ListDialog(rows, hint=hint, at=_SEND, numbered=len(answers), back=True).ask()
+        if chosen.key == _SEND:
+            return None
+        return len(answers) - 1 if chosen.key == BACK else int(chosen.key or 0)
+
+    # -- questions with options ---------------------------------------------------------------------------------------
+
+    async def _ask_list(self, turn: Turn) -> AnswerValue | Back:
+        from upcall.ui.terminal.list_dialog import BACK, ListDialog
+
+        question = turn.question
+        draft = _Draft.of(question, turn.earlier)
+        while True:
+            chosen = await ListDialog(
+                _rows(turn),
+                hint=_hint(question),
+                several=question.multi_select,
+                at=draft.at,
+                ticked=draft.ticked,
+                numbered=len(question.options) + question.allow_free_text,
+                typing=question.allow_free_text,
+                back=not turn.is_first,
+            ).ask()
+            match chosen.key:
+                case key if key == BACK:
+                    return Back()
+                case key if key == _SKIP:
+                    return Answer(question_id=question.id, outcome=Outcome.SKIPPED)
+                case key if key == _DECLINE:
+                    return Answer(question_id=question.id, outcome=Outcome.DECLINED)
+            draft = _Draft(chosen.key or _OTHER, chosen.ticked, chosen.typed or draft.text)
+            labels = [question.options[int(key)].label for key in draft.ticked if key != _OTHER]
+            if _OTHER not in (draft.at, *draft.ticked):
+                answer = labels if question.multi_select else question.options[int(draft.at or 0)].label
+                parse_answer(question, answer)
+                return answer
+            own = await self._ask_own_words(question, draft.text, labels)
+            if own is not None:
+                return own
+
+    async def _ask_own_words(self, question: Question, begun: str, labels: Sequence[str]) -> AnswerValue | None:
+        """Ask what the user says beside or instead of the options; None goes back to them."""
+        from upcall.ui.terminal.list_dialog import ask_line
+
+        while True:
+            text = await ask_line("In your own words (Esc: back to the options): ", begun=begun, back=True)
+            if text is None or text.strip() in (GO_BACK, ""):
+                return None
+            begun = text
+            try:
+                if text.strip() in (SKIP, DECLINE):
+                    return read_answer(question, text)
+                value = [*labels, OwnWords(text)] if labels else OwnWords(text)
+                parse_answer(question, value)
+            except AnswerRefused as refusal:
+                self._screen.note(str(refusal), "yellow")
+            else:
+                return value
+
+    # -- questions without --------------------------------------------------------------------------------------------
+
+    async def _ask_line(self, turn: Turn) -> AnswerValue | Back:
+        from upcall.ui.terminal.list_dialog import ask_line
+
+        question = turn.question
+        skip = "" if question.required else "Enter alone skips, "
+        back = "" if turn.is_first else "Esc back, "
+        self._screen.note(f"  ({skip}{DECLINE} to go on without, {back}Ctrl-C to answer later)")
+        begun = "" if question.secret or not isinstance(turn.earlier, str) else turn.earlier
+        while True:
+            text = await ask_line(PROMPT, hidden=question.secret, begun=begun, back=not turn.is_first)
+            if text is None or (text.strip() == GO_BACK and not turn.is_first):
+                return Back()
+            begun = "" if question.secret else text
+            try:
+                return read_answer(question, text)
+            except AnswerRefused as refusal:
+                self._screen.note(str(refusal), "yellow")
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """What a list begins with: the row, the ticks, the user's own text."""
+
+    at: str | None
+    ticked: tuple[str, ...] = ()
+    text: str = ""
+
+    @classmethod
+    def of(cls, question: Question, earlier: AnswerValue | None) -> _Draft:
+        """Begin as it was answered before; else on the first row, or on none where Enter alone must allow nothing."""
+        if isinstance(earlier, Answer):
+            return cls(_SKIP if earlier.outcome is Outcome.SKIPPED else _DECLINE)
+        if earlier is None:
+            return cls(None if is_risk(question) else "0")
+        keys = {option.label: str(place) for place, option in enumerate(question.options)}
+        parts = [earlier] if isinstance(earlier, str) else list(earlier)
+        own = [part for part in parts if part not in keys]
+        ticked = tuple(keys.get(part, _OTHER) for part in parts) if question.multi_select else ()
+        return cls(keys.get(parts[0], _OTHER) if parts else "0", ticked, ", ".join(own))
+
+
+def _rows(turn: Turn) -> list[Row]:
+    from upcall.ui.terminal.list_dialog import BACK, Row
+
+    question, several = turn.question, turn.question.multi_select
+    asker = escape_controls(question.asker)
+    lines = [escape_controls(f"{number}. {each.as_line()}") for number, each in enumerate(question.options, start=1)]
+    rows = [Row(str(at), line, tickable=several) for at, line in enumerate(lines)]
+    if question.allow_free_text:
+        rows.append(Row(_OTHER, f"{len(lines) + 1}. Other: in your own words", tickable=several))
+    if not question.required:
+        rows.append(Row(_SKIP, f"Skip: {asker} goes on with its best judgement"))
+    rows.append(Row(_DECLINE, f"Decline: {asker} is to do without an answer"))
+    if not turn.is_first:
+        rows.append(Row(BACK, "Back to the question before"))
+    return rows
+
+
+def _hint(question: Question) -> str:
+    several = question.multi_select
+    keys = "Up, Down or a number; Space ticks; Enter when done" if several else "Up, Down or a number, then Enter"
+    return f"{keys}. Ctrl-C to answer later"
+
+
+def _summarize(question: Question, answer: AnswerValue) -> str:
+    """Put the answer in a line; nothing of a secret."""
+    if isinstance(answer, Answer):
+        return f"({answer.outcome.value})"
+    if question.secret:
+        return HIDDEN
+    return one_line(parse_unsealed(question, answer).text, 60)
+
+
+def _forget_typed_keys() -> None:
+    """Drop what was typed before a question stood there: it consents to nothing."""
+    if sys.platform != "win32":
+        import termios
+
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)

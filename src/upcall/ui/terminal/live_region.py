@@ -1,0 +1,127 @@
+"""The last lines of a terminal: what agents write at this moment, and which agent is at which tool for how long.
+
+They change several times a second, from a thread of their own, and are wiped when something is printed for good.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from upcall.text import escape_controls
+from upcall.ui.columns import cut_to_width, wrap_lines
+
+if TYPE_CHECKING:
+    from upcall.runs.call_timings import ActiveCall
+
+REDRAWS_A_SECOND = 8
+MAX_CALLS = 4
+"""How many agents at work have a line; the others are counted."""
+
+_HINT = "Ctrl-C stops; what is done stays stored"
+
+
+class LiveRegion:
+    """What is under way, below all that was printed.
+
+    Args:
+        console: a terminal that can be drawn on.
+        active_calls: returns the calls that are being made now.
+    """
+
+    def __init__(self, console: Console, active_calls: Callable[[], Sequence[ActiveCall]] = tuple) -> None:
+        self.active_calls = active_calls
+        self.progress = ""
+        """How far long work has come."""
+        self._console = console
+        self._texts: dict[tuple[str, ...], str] = {}
+        self._live: Live | None = None
+        self._drawn: list[Text] = []
+        self._since = time.monotonic()
+        self._hidden = threading.Event()
+
+    def show(self) -> None:
+        """Draw it from now on."""
+        if self._live is not None:
+            return
+        self._since, self._hidden, self._drawn = time.monotonic(), threading.Event(), self._draw()
+        self._live = Live(
+            console=self._console,
+            get_renderable=lambda: Group(*self._drawn),
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=sys.stdout.isatty(),
+        )
+        self._live.start(refresh=True)
+        self._console.show_cursor()  # A process that is killed could not bring it back.
+        threading.Thread(target=self._keep_fresh, args=(self._live, self._hidden), daemon=True).start()
+
+    def _keep_fresh(self, live: Live, hidden: threading.Event) -> None:
+        while not hidden.wait(1 / REDRAWS_A_SECOND):
+            drawn = self._draw()
+            if drawn != self._drawn:
+                self._drawn = drawn
+                live.refresh()
+
+    def hide(self) -> None:
+        """Wipe it: something else is drawn there, or nothing more comes."""
+        if self._live is not None:
+            self._hidden.set()
+            self._live.stop()
+            self._live = None
+
+    def add(self, path: tuple[str, ...], tokens: str) -> None:
+        """Add to what an agent is writing."""
+        self._texts[path] = self._texts.get(path, "") + tokens
+
+    def finish(self, path: tuple[str, ...]) -> None:
+        """Drop what an agent wrote: it is printed for good, or was none of the reader's business."""
+        self._texts.pop(path, None)
+
+    def _draw(self) -> list[Text]:
+        width = self._console.width - 1
+        progress = [Text(cut_to_width(escape_controls(self.progress), width))] if self.progress else []
+        return [*self._draw_texts(width), *progress, *self._draw_calls(width)]
+
+    def _draw_texts(self, width: int) -> list[Text]:
+        """The last lines of each text; several agents that write at the same time share the room."""
+        texts = list(self._texts.items())
+        room = max((self._console.height - MAX_CALLS - 4) // max(len(texts), 1), 1)
+        drawn = []
+        for path, text in texts:
+            drawn.append(Text(cut_to_width(" > ".join(path), width), style="cyan"))
+            if text.lstrip().startswith(("{", "[", "`")):  # JSON for the program that waits for it.
+                drawn.append(Text(f"  writes {len(text):,} characters", style="dim"))
+                continue
+            for line in wrap_lines(escape_controls(text[-width * room :].strip("\n")), width, "  ")[-room:]:
+                drawn.append(Text(cut_to_width(line, width)))
+        return drawn
+
+    def _draw_calls(self, width: int) -> list[Text]:
+        now = time.monotonic()
+        calls = [
+            f"{' > '.join(each.path)}  {each.tool or 'thinking'}  {now - each.began:.0f} s" for each in self._list()
+        ]
+        lines = [*calls[:MAX_CALLS], *([f"and {len(calls) - MAX_CALLS} more"] if len(calls) > MAX_CALLS else [])]
+        first, *more = lines or [f"starting  {now - self._since:.0f} s"]
+        if len(first) + len(_HINT) + 4 <= width:
+            first = f"{first}  ({_HINT})"
+        return [Text(cut_to_width(escape_controls(line), width), style="dim") for line in (first, *more)]
+
+    def _list(self) -> list[ActiveCall]:
+        """The calls that wait for no other one: an agent's is not shown beside the calls of who works for it."""
+        calls = self.active_calls()
+        paths = [call.path for call in calls]
+
+        def is_waiting(call: ActiveCall) -> bool:
+            called = (*call.path, call.tool)
+            return any(path[: len(called)] == called for path in paths)
+
+        return [call for call in calls if not (call.tool and is_waiting(call))]

@@ -1,0 +1,197 @@
+"""The one place that prints to a terminal or a pipe: results to standard output, everything else to standard error.
+
+Text of models and users is data: its control characters are shown, not sent, and it is never read as markup.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from upcall.policy.resolver import is_risk
+from upcall.questions.question import Question
+from upcall.text import QUOTE_MARK, escape_controls, one_line
+from upcall.ui.columns import wrap_lines
+from upcall.ui.tool_calls import style_of_diff_line
+
+if TYPE_CHECKING:
+    from upcall.autogen.messages import Event
+    from upcall.questions.matching import AnswerValue
+    from upcall.runs.call_timings import ActiveCall
+    from upcall.runs.run import Run
+    from upcall.ui.event_tree import EventTree
+    from upcall.ui.terminal.live_region import LiveRegion
+
+
+class Screen:
+    """Prints for a reader.
+
+    Where standard error is a terminal that can be drawn on, events are a tree, what is under way changes in the last
+    lines, and questions are lists. Elsewhere, and where the user wants it `plain`, there are only lines, one after the
+    other.
+    """
+
+    def __init__(self) -> None:
+        self.out = Console(highlight=False, soft_wrap=True)
+        self.err = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.plain = False
+
+    @property
+    def live(self) -> bool:
+        """Whether standard error can be drawn on."""
+        plain = self.plain or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM", "") in ("", "dumb", "unknown")
+        return not plain and self.err.is_terminal and sys.stdin.isatty()
+
+    def use_plain(self) -> None:
+        """Print only lines from here on."""
+        self.settle()
+        self.plain = True
+        for name in ("region", "events"):
+            self.__dict__.pop(name, None)
+
+    @cached_property
+    def events(self) -> EventTree:
+        """Where the events go."""
+        from upcall.ui.event_tree import EventTree
+
+        return EventTree(self.err, self.region)
+
+    @cached_property
+    def region(self) -> LiveRegion | None:
+        """What is under way, on a terminal that can be drawn on."""
+        from upcall.ui.terminal.live_region import LiveRegion
+
+        return LiveRegion(self.err) if self.live else None
+
+    def show_activity(self, active_calls: Callable[[], Sequence[ActiveCall]] = tuple) -> None:
+        """Show what is under way in the last lines, until `settle` wipes them."""
+        if self.region is not None:
+            self.region.active_calls = active_calls
+            self.region.show()
+
+    def settle(self) -> None:
+        """Wipe what is under way, and leave what is to stay of it."""
+        region = self.__dict__.get("region")
+        if region is not None:
+            region.hide()
+            if "events" in self.__dict__:
+                self.events.settle()
+
+    def note(self, text: str, style: str = "dim") -> None:
+        """Print a line about the run, above what is under way."""
+        self._print(self.err, text, style)
+
+    def error(self, text: str) -> None:
+        """Print the one line that says what went wrong."""
+        self.settle()
+        self.err.print(Text.assemble(("error: ", "bold red"), escape_controls(one_line(text))))
+
+    def result(self, text: str) -> None:
+        """Print what the user asked for."""
+        self.settle()
+        self._print(self.out, text)
+
+    def print_whole(self, text: str, style: str = "", console: Console | None = None) -> None:
+        """Print lines that are never broken: commands to copy."""
+        (console or self.err).print(Text(escape_controls(text), style=style))
+
+    def diff(self, lines: Sequence[str], console: Console | None = None) -> None:
+        """Print lines of a diff, in the usual colours."""
+        for line in lines:
+            (console or self.err).print(Text(f"  {escape_controls(line)}", style=style_of_diff_line(line)))
+
+    def prompt(self, text: str) -> None:
+        """Print what stands before an answer, and stay on that line."""
+        self.settle()
+        self.err.print(text, end="")
+        self.err.file.flush()
+
+    def event(self, event: Event) -> None:
+        """Print an event in a line; nothing for events that say nothing to a reader."""
+        self.events.show(event)
+
+    def question(
+        self, question: Question, mark: str = "", also: Sequence[Question] = (), console: Console | None = None
+    ) -> None:
+        """Print a question with who asks, why, the numbered options, and who `also` waits for its answer."""
+        self.settle()
+        console = console or self.err
+        width = console.width - 1 if self.live and console.is_terminal else None
+        console.print()
+        head = f"{mark}{question.asked_by()}: "
+        style = "bold red" if is_risk(question) else "bold yellow"
+        first, *more = _break_lines(f"{head}{question.question}", width)
+        printed = Text(escape_controls(first), style=style)
+        printed.stylize("bold default", 0, len(escape_controls(head)))
+        console.print(printed)
+        for line in more:
+            console.print(_style_line(line, style))
+        for detail in [*question.details(), *(f"  {line}" for line in question.who_waits(also))]:
+            for line in _break_lines(detail, width):
+                console.print(_style_line(line))
+
+    async def ask(self, run: Run) -> Mapping[str, AnswerValue]:
+        """Ask each open question of a run until its answer is one it accepts.
+
+        Raises:
+            EOFError, KeyboardInterrupt: the user stopped; no answer of this round counts then.
+        """
+        from upcall.ui.terminal.asking import LineAsker, ListAsker, ask_questions
+
+        self.settle()
+        with self.events.pause_clock():
+            return await ask_questions(run, ListAsker(self) if self.live else LineAsker(self))
+
+    def show_log(self, *, verbose: bool) -> None:
+        """Print what the library logs: warnings, and with `verbose` the model's replies."""
+        logger = logging.getLogger("upcall")
+        logger.setLevel(logging.INFO if verbose else logging.WARNING)
+        logger.addHandler(_LogLines(self))
+        logger.propagate = False
+
+    @property
+    def report_width(self) -> int | None:
+        """The columns for a page of text; None where lines stay as long as they are."""
+        return min(self.out.width, 100) if self.out.is_terminal and not self.plain else None
+
+    def _print(self, console: Console, text: str, style: str = "") -> None:
+        """Break lines between words where they are read on a terminal; commands and code, which are indented, never."""
+        for line in escape_controls(text).split("\n"):
+            whole = line.startswith("  ") or not (self.live and console.is_terminal)
+            for part in [line] if whole else wrap_lines(line, console.width - 1):
+                console.print(Text(part, style=style))
+
+
+def _break_lines(text: str, width: int | None) -> list[str]:
+    """Break a text into lines that fit, each as far to the right as it begins."""
+    if width is None:
+        return text.split("\n")
+    lines = []
+    for line in text.split("\n"):
+        indent = line[: len(line) - len(line.lstrip(" "))]
+        lines += wrap_lines(line.lstrip(" "), width, indent, indent or "  ")
+    return lines
+
+
+def _style_line(line: str, style: str = "") -> Text:
+    """Colour a line below a question; what a diff in it adds and removes is green and red."""
+    begin = line.lstrip().removeprefix(QUOTE_MARK)[:1] if line.lstrip().startswith(QUOTE_MARK) else ""
+    return Text(escape_controls(line), style={"+": "green", "-": "red"}.get(begin, style))
+
+
+class _LogLines(logging.Handler):
+    """Prints a log's records as lines of a screen."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__()
+        self._screen = screen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._screen.note(self.format(record))

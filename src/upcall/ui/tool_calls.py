@@ -1,0 +1,57 @@
+"""Tool calls and file changes as people write them: ``run_command(npm test)``, ``server.js (+12 -3)``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from upcall.runs.file_changes import Change, count_lines
+from upcall.text import one_line
+
+NAME_CHARS = 64
+"""How much is shown of a tool's name: a model may make up any."""
+
+VALUE_CHARS = 60
+
+
+def format_call(name: str, arguments: str, limit: int = VALUE_CHARS) -> str:
+    """Write a call in one line: a single argument by its value, several by name, each cut at `limit`."""
+    return f"{one_line(name, NAME_CHARS)}({', '.join(_format_arguments(arguments, limit))})"
+
+
+def _format_arguments(arguments: str, limit: int) -> list[str]:
+    try:
+        values = json.loads(arguments)
+    except ValueError:
+        return [one_line(arguments, limit)]  # Not JSON: the tool's own refusal follows.
+    if not isinstance(values, dict):
+        return [_format_value(values, limit)]
+    if len(values) == 1:
+        return [_format_value(value, limit) for value in values.values()]
+    return [f"{one_line(name, NAME_CHARS)}: {_format_value(value, limit)}" for name, value in values.items()]
+
+
+def _format_value(value: Any, limit: int) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return one_line(text, limit)
+
+
+def format_change(change: Change) -> str:
+    """List the files of a change in one line, each with the lines added and removed."""
+    return one_line(", ".join(f"{file.path} ({count_lines(file.diff)})" for file in change.files))
+
+
+def diff_lines(change: Change, limit: int | None = None) -> list[str]:
+    """List the lines that a change adds and removes, file by file; at most `limit` of each file."""
+    lines: list[str] = []
+    for file in change.files:
+        body = file.diff.removesuffix("\n").split("\n")
+        lines += [line.expandtabs(4) for line in body[:limit]]
+        if limit is not None and len(body) > limit:
+            lines.append(f"... {len(body) - limit} more lines")
+    return lines
+
+
+def style_of_diff_line(line: str) -> str:
+    """Return the colour of a line of a diff; none for its head."""
+    return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "") if line[:3] not in ("+++", "---") else "bold"
