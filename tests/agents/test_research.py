@@ -20,7 +20,7 @@ from reportlab.pdfgen.canvas import Canvas
 from scenario import CLEAR, upcall
 
 from upcall.research.markdown import UNVERIFIED
-from upcall.research.quotes import normalise
+from upcall.research.tokens import normalise
 from upcall.research.sources.fences import parse_fenced
 from upcall.testing import Call, Calls, LoopbackServer, Reply, Request
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from upcall.research.markdown import UNVERIFIED, Claimed, bare, markers, plain_links, renumber
-from upcall.research.quotes import MIN_WORDS, UNSEEN, FoundQuote, Match, Text, find_in, says_enough
+from upcall.research.quotes import MIN_WORDS, FoundQuote, Text, find_in, says_enough
+from upcall.research.tokens import UNSEEN
 from upcall.text import one_line, shorten
 
 _NUMBER = re.compile(r"\d{1,9}")
@@ -68,12 +69,12 @@ class Library:
         return within[-1] if within else None
 
     def find(self, quote: str, ref: str) -> FoundQuote | None:
-        """The quote in one source."""
+        """Find a quote in one source."""
         return find_in(quote, self._texts[ref])
 
-    def only_source_of(self, quote: str) -> str | None:
-        """The one source that has the very words of a quote."""
-        holds = [ref for ref in self._texts if (found := self.find(quote, ref)) and found.match is not Match.FUZZY]
+    def find_only_source(self, quote: str) -> str | None:
+        """Find the one source that has the very words of a quote. None where no source, or more than one, has them."""
+        holds = [ref for ref, texts in self._texts.items() if find_in(quote, texts, slips=False)]
         return holds[0] if len(holds) == 1 else None
 
 
@@ -273,7 +274,7 @@ def _checked(citation: Claimed, library: Library) -> tuple[CitedSource | None, s
     quote, ref = citation.quote.strip(), library.resolve(citation.ref)
     enough = says_enough(quote)
     if ref is None and enough:
-        ref = library.only_source_of(quote)  # Small models give a title, or the place, where the ref should be.
+        ref = library.find_only_source(quote)  # Small models give a title, or the place, where the ref should be.
     if ref is None:
         return None, f"{_one_line(citation.ref) or 'A source without a name'} was cited, and was not read."
     source = CitedSource(number=citation.number, ref=ref, place=citation.place)

@@ -1,22 +1,18 @@
-"""Whether a quote stands in a text: as it is, in other spelling, or with slips that do not change what it says."""
+"""Whether a quote stands in a text: its very words, in their order, with slips of the pen or of a scanner at most."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from enum import StrEnum
 from functools import cached_property
+from itertools import pairwise
 
-from rapidfuzz.fuzz import partial_ratio_alignment, ratio
-
-MIN_SCORE = 80.0
-"""The similarity (`rapidfuzz.fuzz.partial_ratio`, 0 to 100) from which a quote counts as found, where also its words
-are those of the source (`_says_the_same`). Measured on labelled pairs by benchmarks/quotes.py: up to 82 no fair quote
-is lost to it. The score alone tells little: at 80 it lets 55 of 76 wrong quotes through, at 96 still 17."""
+from upcall.research.omissions import denies, turns_the_meaning
+from upcall.research.tokens import END, QUESTION, UNSPACED, Words, spell_plainly, split_plain_words, split_words
 
 MIN_WORDS = 3
 """Fewer words are found in nearly any text: they are no evidence."""
@@ -24,47 +20,28 @@ MIN_WORDS = 3
 MIN_PART_WORDS = 2
 """So many words has each part of a quote with an ellipsis."""
 
-MIN_FUZZY_CHARS = 20
-"""A shorter quote must be there as it is: one letter of it makes another word."""
+MAX_PARTS = 8
+"""A quote with more ellipses is stitched together."""
 
-MAX_FUZZY_CHARS = 1_500
-"""A longer one too: it is a copy rather than a quote, and the search for it takes seconds."""
+WORDS_A_SLIP = 6
+"""One word in so many may be misspelt, or two badly scanned or without their accents. A quote of fewer than
+`MIN_WORDS_WITH_SLIP` words must be there as it is."""
 
-UNSEEN = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
-_QUOTES = re.compile(r"[\"'`´‘’‚‛“”„‟«»‹›「」『』″′]")
-_DASHES = re.compile(r"[‐‑‒–—―−]")
-_HYPHEN = re.compile(r"(?<=[^\W\d_])-(?:[^\S\n]*\n\s*)?(?=[^\W\d_])")
-_MARKUP = re.compile(r"[*_#|]+")
-_ELLIPSIS = re.compile(r"\s*(?:[\[(]\s*(?:\.{3,}|…)\s*[\])]|\.{3,}|…)\s*")
+MIN_WORDS_WITH_SLIP = 5
+
+MAX_WORDS_WITH_SLIP = 300
+"""A longer quote is a copy, and is there or not."""
+
+_ELLIPSIS = re.compile(r"[\[(] ?(?:\.{3,}|…) ?[\])]|\.{3,}|…")
 _WORD = re.compile(r"[^\W_]+")
-_WIDE = r"\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f"
-_UNSPACED = re.compile(f"[{_WIDE}]")
-_BETWEEN_UNSPACED = re.compile(
-    rf"(?<=[{_WIDE}\u3000-\u303f\uff00-\uff65,.;:!?]) (?=[{_WIDE}])|(?<=[{_WIDE}]) (?=[,.;:!?])"
-)
-_TOKEN = re.compile(rf"[{_WIDE}]|[^\W_{_WIDE}]+")
-_ROOM = 24
-_SAME_WORD = 75.0
-"""The similarity of two spellings of one word (`rapidfuzz.fuzz.ratio`): scanning errors, endings."""
-_PREFIXES = ("un", "in", "im", "ir", "il", "dis", "non", "mis", "de", "anti", "a")
-_LITTLE_WORD = 3
-"""Words of so few letters ("a", "the", "any") may be too many, but for those that deny; articles may change."""
 _ARTICLE = re.compile("a|an|the|this|that|its|d(?:er|ie|as|en|em)|eine?|einen|l[aeo]|les|une?|el|l[oa]s|il")
-_DENYING = re.compile(
-    "only|unless|except|hardly|barely|rarely|no|not|never|none|nor|neither|without|cannot|cant|wont|"
-    "(?:do|does|did|is|are|was|were|has|have|had|would|should|could|must)nt|"
-    "nur|außer|ausser|kaum|selten|nicht|nie|kein(?:e[nrsm]?)?|ohne|weder|seulement|sauf|non|pas|jamais|sans|ni|"
-    "s[oó]lo|excepto|nunca|sin|nessun|mai|senza|[不没無无未非]"
-)
-"""What turns the meaning of a sentence, in a text that was `normalise`."""
-
-
-def normalise(text: str) -> str:
-    """The text without what differs between two writings of the same words: width, ligatures, case, white space,
-    quotation marks, dashes, hyphens within words and at line ends, markdown, characters that are not seen."""
-    text = unicodedata.normalize("NFKC", UNSEEN.sub("", text)).casefold()
-    text = _HYPHEN.sub("", _DASHES.sub("-", text))
-    return _BETWEEN_UNSPACED.sub("", " ".join(_MARKUP.sub(" ", _QUOTES.sub("", text)).split()))
+_FIGURE = re.compile(r"[-+]?\d[\d.,:/%-]*")
+_LOOKALIKES = str.maketrans({"1": "l", "i": "l", "|": "l", "0": "o", "5": "s"})
+_LITTLE_WORD, _LONG_WORD, _LONGER_WORD = 2, 5, 7
+_TRACE_OF_A_SLIP = 1 / 3
+"""So many of the words of a quote are in a text that has it with slips."""
+_PLACES, _COMMON = 50, 40
+"""How many places of the same words are tried, and how often two words may stand in a text to be a trace of a quote."""
 
 
 class Match(StrEnum):
@@ -86,150 +63,212 @@ class FoundQuote:
 
 
 class Text:
-    """A text that was read in one go, perhaps its place in its source, and the same normalised, which is made once."""
+    """A text that was read in one go, perhaps its place in its source, and its words, which are cut once."""
 
     def __init__(self, raw: str, place: str = "") -> None:
         self.raw, self.place = raw, place
 
     @cached_property
-    def normalised(self) -> str:
-        """As `normalise` has it."""
-        return normalise(self.raw)
+    def words(self) -> Words:
+        """As `split_words` has them."""
+        return split_plain_words(self._plain)
+
+    def share_of(self, words: Collection[str]) -> float:
+        """Tell at little cost how many of some words are in the text, from 0 to 1."""
+        return sum(word in self._folded for word in words) / max(len(words), 1)
+
+    @cached_property
+    def _plain(self) -> str:
+        return spell_plainly(self.raw)
+
+    @cached_property
+    def _folded(self) -> str:
+        return self._plain.casefold()
+
+
+@dataclass(frozen=True)
+class _Span:
+    """Where a part of a quote stands, and what its slips cost: 2 each, 1 where only letters look different."""
+
+    first: int
+    end: int
+    cost: int = 0
 
 
 def find_quote(quote: str, text: str) -> FoundQuote | None:
-    """Where `quote` stands in `text`: as it is, else normalised, else similar enough, with the same numbers and
-    negations.
+    """Find a quote in a text.
 
-    A quote with an ellipsis is found where each of its parts is; the weakest part counts.
+    It holds where its words stand in the text in this order, whole and next to each other, and where what it leaves out
+    of its sentence does not turn its meaning. An ellipsis may stand for words of one sentence that deny nothing.
     """
     return find_in(quote, [Text(text)])
 
 
 def says_enough(quote: str) -> bool:
-    """Whether a quote is long enough to be evidence, as a whole and in each part."""
-    parts = _parts(quote)
+    """Tell whether a quote is long enough to be evidence, as a whole and in each part."""
+    parts = _split_at_ellipses(quote)
     shortest = MIN_PART_WORDS if len(parts) > 1 else MIN_WORDS
-    return sum(map(_words, parts)) >= MIN_WORDS and all(_words(part) >= shortest for part in parts)
+    return sum(map(_count_words, parts)) >= MIN_WORDS and all(_count_words(part) >= shortest for part in parts)
 
 
-def find_in(quote: str, texts: Sequence[Text]) -> FoundQuote | None:
-    """As `find_quote`, in several texts of a source: words on both sides of a gap between two of them are no quote."""
-    whole = _best(quote, texts, fuzzy=False)
-    if whole is not None:
-        return whole
-    found = [_best(part, texts) for part in _parts(quote)]
-    held = [each for each in found if each is not None]
-    if not held or len(held) < len(found):
+def find_in(quote: str, texts: Sequence[Text], *, slips: bool = True) -> FoundQuote | None:
+    """Find a quote in one of several texts of a source; without `slips` only its very words."""
+    parts = [_without_last_end(split_words(part).words) for part in _split_at_ellipses(quote)]
+    if not parts or not all(parts) or len(parts) > MAX_PARTS:
         return None
-    return replace(min(held, key=_strength), place=held[0].place)
-
-
-def _best(quote: str, texts: Sequence[Text], *, fuzzy: bool = True) -> FoundQuote | None:
+    telling = {word for part in parts for word in part if len(word) > _LITTLE_WORD and not word.endswith("%")}
     best: FoundQuote | None = None
     for text in texts:
-        found = _find_part(quote, text, fuzzy=fuzzy)
-        if found is not None and (best is None or _strength(found) > _strength(best)):
-            best = replace(found, place=text.place)
-            if best.match is Match.EXACT:
+        if telling and text.share_of(telling) < (_TRACE_OF_A_SLIP if slips else 1):
+            continue
+        found = _find_parts(parts, text.words, slips=slips)
+        if found and (best is None or found.score > best.score):
+            exact = found.match is Match.NORMALISED and all(each in text.raw for each in _split_at_ellipses(quote))
+            best = replace(found, match=Match.EXACT if exact else found.match, place=text.place)
+            if exact:
                 break
     return best
 
 
-def _strength(found: FoundQuote) -> tuple[float, int]:
-    return found.score, -list(Match).index(found.match)
+def _find_parts(parts: Sequence[Sequence[str]], text: Words, *, slips: bool) -> FoundQuote | None:
+    for allowed in (False, True) if slips else (False,):
+        for span in _find_part(parts[0], text, slips=allowed):
+            spans = _follow(span, parts[1:], text, slips=allowed)
+            if spans and not turns_the_meaning(text, spans[0].first, spans[-1].end):
+                cost, all_of_it = sum(each.cost for each in spans), 2 * sum(map(len, parts))
+                score = round(100 * (1 - cost / all_of_it), 1)
+                return FoundQuote(Match.FUZZY if cost else Match.NORMALISED, score)
+    return None
 
 
-def _find_part(quote: str, text: Text, *, fuzzy: bool = True) -> FoundQuote | None:
-    quote = quote.strip()
-    if not quote:
-        return None
-    if _stands_in(quote, text.raw):
-        return FoundQuote(Match.EXACT)
-    wanted = normalise(quote).strip(" .,;:")
-    if wanted and _stands_in(wanted, text.normalised):
-        return FoundQuote(Match.NORMALISED)
-    return _similar(wanted, text.normalised) if fuzzy and MIN_FUZZY_CHARS <= len(wanted) <= MAX_FUZZY_CHARS else None
+def _follow(first: _Span, parts: Sequence[Sequence[str]], text: Words, *, slips: bool) -> list[_Span]:
+    """Find the other parts behind the first one in its sentence, with nothing between them that denies them."""
+    spans = [first]
+    for part in parts:
+        end = spans[-1].end
+        found = next((each for each in _find_part(part, text, end, slips=slips) if each.first >= end), None)
+        if found is None or not _may_be_left_out(text, end, found.first):
+            return []
+        spans.append(found)
+    return spans
 
 
-def _stands_in(quote: str, text: str) -> bool:
-    """Whether it is there, and not within a longer number ("2 percent" in "12 percent")."""
-    before = r"(?<!\d)(?<!\d[.,])" if quote[0].isdigit() else ""
-    after = r"(?![.,]?\d)" if quote[-1].isdigit() else ""
-    if not (before or after):
-        return quote in text
-    return re.search(before + re.escape(quote) + after, text) is not None
+def _may_be_left_out(text: Words, first: int, end: int) -> bool:
+    parted = any(at in text.borders for at in range(first, end))
+    return not parted and not denies(text.as_text(first, end))
 
 
-def _similar(quote: str, text: str) -> FoundQuote | None:
-    if len(text) < len(quote) / 2:
-        return None  # `partial_ratio` looks for the shorter in the longer.
-    found = partial_ratio_alignment(quote, text, score_cutoff=MIN_SCORE)
-    if found is None or found.src_end - found.src_start < len(quote) * MIN_SCORE / 100:
-        return None
-    room = _ROOM + len(quote) // 8  # The window is as long as the quote; where a word was left out, it ends too early.
-    around = text[max(found.dest_start - room, 0) : found.dest_end + room]
-    return FoundQuote(Match.FUZZY, round(found.score, 1)) if _says_the_same(quote, around) else None
+def _find_part(part: Sequence[str], text: Words, start: int = 0, *, slips: bool) -> Iterator[_Span]:
+    if not slips:
+        for at in text.find(part, start, limit=_PLACES):
+            yield _Span(at, at + len(part))
+    elif MIN_WORDS_WITH_SLIP <= len(part) <= MAX_WORDS_WITH_SLIP:
+        for at in _trace(part, text, start):
+            if (span := _align(part, text, at)) is not None:
+                yield span
+    else:
+        yield from _find_part(part, text, start, slips=False)
 
 
-def _says_the_same(quote: str, around: str) -> bool:
-    """Whether the quote differs from the text around its place in slips only. Another figure, a "not" more or less, or
-    a word that is not there is a letter or three, and the whole meaning."""
-    ours, theirs = _TOKEN.findall(quote), _TOKEN.findall(around)
-    changes = SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
-    if changes and changes[0][0] == "insert":
-        del changes[0]
-    if changes and changes[-1][0] == "insert":
-        del changes[-1]
-    for kind, start, end, first, last in changes:
-        if kind == "equal":
+def _trace(part: Sequence[str], text: Words, start: int) -> list[int]:
+    """Find where the quote might begin, by pairs of its words that stand in the text."""
+    starts: Counter[int] = Counter()
+    numbers = {pair: number for number, pair in enumerate(pairwise(part))}
+    for pair, number in numbers.items():
+        places = list(text.find(pair, start, limit=_COMMON + 1))
+        if len(places) <= _COMMON:
+            starts.update(at - number for at in places)
+    likely = [at for at, _ in starts.most_common(_PLACES)]
+    return list(dict.fromkeys(max(near, 0) for at in likely for near in (at, at - 1, at + 1)))
+
+
+# -- slips -------------------------------------------------------------------------------------------------------------
+
+
+def _align(part: Sequence[str], text: Words, first: int) -> _Span | None:
+    """Read the quote and the text from `first` side by side, past slips, articles and words that are written in one."""
+    theirs = text.words
+    todo, seen = [(0, first, 0)], set[tuple[int, int]]()
+    while todo:
+        mine, at, cost = todo.pop()
+        if cost > max(2, 2 * len(part) // WORDS_A_SLIP) or (mine, at) in seen:
             continue
-        if start == 0:  # What stands before and behind the quote is none of it.
-            first = max(first, last - (end - start) - 1)
-        elif end == len(ours):
-            last = min(last, first + (end - start) + 1)
-        if not _slip(ours[start:end], theirs[first:last]):
-            return False
-    return True
+        if mine == len(part):
+            return _Span(first, at, cost)
+        seen.add((mine, at))
+        here, there = part[mine], theirs[at] if at < len(theirs) else ""
+        if mine and _ARTICLE.fullmatch(there):
+            todo.append((mine, at + 1, cost + 2))
+        if mine and there == END and at not in text.borders:
+            todo.append((mine, at + 1, cost))
+        if _ARTICLE.fullmatch(here):
+            todo.append((mine + 1, at, cost + 2))
+        if mine + 1 < len(part) and here + part[mine + 1] == there:
+            todo.append((mine + 2, at + 1, cost))
+        if at + 1 < len(theirs) and here == there + theirs[at + 1]:
+            todo.append((mine + 1, at + 2, cost))
+        if (added := _cost_of_reading(here, there)) is not None:
+            todo.append((mine + 1, at + 1, cost + added))
+    return None
 
 
-def _slip(ours: Sequence[str], theirs: Sequence[str]) -> bool:
-    if _negations(ours) != _negations(theirs):
+def _cost_of_reading(written: str, read: str) -> int | None:
+    """What it costs to take two words for one. None where they are two: another letter makes another word too often
+    ("million", "billion") to be a slip."""
+    if written == read:
+        return 0
+    figures = [bool(_FIGURE.fullmatch(each)) for each in (written, read)]
+    if any(figures):
+        scanned = figures == [True, False] and any(map(str.isdigit, read))
+        return 1 if scanned and _skeleton(written) == _skeleton(read) else None
+    if {END, QUESTION, ""} & {written, read} or UNSPACED.search(written + read):
+        return None
+    if _skeleton(written) == _skeleton(read) or _without_accents(written) == _without_accents(read):
+        return 1
+    return 2 if _lacks_a_letter(*sorted((written, read), key=len)) or _swaps_two_letters(written, read) else None
+
+
+def _skeleton(word: str) -> str:
+    """The word as a scanner sees it, which takes some letters for others."""
+    return word.replace("rn", "m").replace("vv", "w").translate(_LOOKALIKES)
+
+
+def _without_accents(word: str) -> str:
+    return "".join(each for each in unicodedata.normalize("NFD", word) if not unicodedata.combining(each))
+
+
+def _lacks_a_letter(short: str, long: str) -> bool:
+    """Not the first one: "legal", "illegal"; "typical", "atypical"."""
+    if len(long) < _LONG_WORD or len(long) - len(short) != 1:
         return False
-    if any(word[0].isdigit() and word not in theirs for word in ours):
+    return any(long[:at] + long[at + 1 :] == short for at in range(1, len(long)))
+
+
+def _swaps_two_letters(written: str, read: str) -> bool:
+    if len(written) < _LONGER_WORD or len(written) != len(read):
         return False
-    if ratio("".join(ours), "".join(theirs)) >= _SAME_WORD and not _opposite("".join(ours), "".join(theirs)):
-        return True
-    return all(_spelt_in(word, theirs) or _too_many(word, theirs) for word in ours)
+    wrong = [at for at, (one, other) in enumerate(zip(written, read, strict=True)) if one != other]
+    return (
+        len(wrong) == 2
+        and wrong[1] - wrong[0] == 1
+        and written[wrong[0]] == read[wrong[1]]
+        and written[wrong[1]] == read[wrong[0]]
+    )
 
 
-def _spelt_in(word: str, theirs: Sequence[str]) -> bool:
-    return any(ratio(word, other) >= _SAME_WORD and not _opposite(word, other) for other in theirs)
+# -- parts of a quote --------------------------------------------------------------------------------------------------
 
 
-def _opposite(word: str, other: str) -> bool:
-    short, long = sorted((word, other), key=len)
-    return long.endswith(short) and long.removesuffix(short) in _PREFIXES
+def _split_at_ellipses(quote: str) -> list[str]:
+    quote = quote.strip().strip("\"'“”„‘’«» \n\t")
+    return [part.strip() for part in _ELLIPSIS.split(quote) if part.strip()]
 
 
-def _too_many(word: str, theirs: Sequence[str]) -> bool:
-    if _ARTICLE.fullmatch(word):
-        return True
-    return not theirs and len(word) <= _LITTLE_WORD and not _UNSPACED.match(word)
+def _without_last_end(words: tuple[str, ...]) -> tuple[str, ...]:
+    return words[:-1] if words and words[-1] == END else words
 
 
-def _negations(words: Sequence[str]) -> Counter[str]:
-    """Those of a text that was `normalise`, where "don't" is "dont"; what is short for "not" is that."""
-    denying = [word for word in words if _DENYING.fullmatch(word)]
-    return Counter("not" if word.endswith(("nt", "not")) else word for word in denying)
-
-
-def _parts(quote: str) -> list[str]:
-    quote = " ".join(quote.split()).strip("\"'“”„‘’«» ")
-    return [part for part in _ELLIPSIS.split(quote) if part.strip()]
-
-
-def _words(text: str) -> int:
+def _count_words(text: str) -> int:
     """Words; where they are not set apart by spaces, two characters count as one."""
-    unspaced = len(_UNSPACED.findall(text))
-    return len(_WORD.findall(_UNSPACED.sub(" ", text))) + unspaced // 2
+    unspaced = len(UNSPACED.findall(text))
+    return len(_WORD.findall(UNSPACED.sub(" ", text))) + unspaced // 2
