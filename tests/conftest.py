@@ -6,8 +6,40 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import loopback_only
 import pytest
+from places import SUPPORT
 from postgres import NoPostgres, Server, running
+
+_CHILDREN = str(SUPPORT / "child_processes")
+if _CHILDREN not in (paths := os.environ.get("PYTHONPATH", "").split(os.pathsep)):
+    os.environ["PYTHONPATH"] = os.pathsep.join([_CHILDREN, *filter(None, paths)])
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--at-least", type=int, default=0, metavar="N", help="fail if fewer tests pass: CI ran next to nothing"
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    wanted = session.config.getoption("--at-least")
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if not wanted or reporter is None:
+        return
+    passed = len(reporter.stats.get("passed", []))
+    if passed < wanted:
+        reporter.write_line(f"ERROR: {passed} tests passed; --at-least says {wanted}", red=True)
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(autouse=True)
+def _no_network() -> Iterator[None]:
+    """Fail a test that tried to leave this machine, even where the code under test swallowed the refusal."""
+    loopback_only.refused.clear()
+    yield
+    assert not loopback_only.refused
 
 
 @pytest.fixture(autouse=True)

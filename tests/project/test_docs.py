@@ -75,7 +75,7 @@ def test_a_block_that_nobody_would_run_is_an_error(marked: str, tmp_path: Path) 
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in PAGES:
+    for page in [*PAGES, *ROOT.glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 

@@ -1,0 +1,51 @@
+# The words that people, .ci/run and .github/workflows/ci.yml share. VENV is where the tools are, PYTHON what makes it.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+EXTRAS := docker,postgres,research,mcp,otel,notebook
+
+.PHONY: help install install-lowest format lint typecheck docs test test-slow coverage check
+
+help:  ## list these words
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 16
+
+install:  ## make $(VENV) with everything a contributor needs
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q uv
+	$(BIN)/uv pip install -q --python $(BIN)/python -e '.[dev]'
+
+install-lowest:  ## make $(VENV) with the lowest versions that pyproject.toml allows, to run the tests with
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q uv
+	$(BIN)/uv pip compile -q --python $(BIN)/python --resolution lowest-direct $(patsubst %,--extra %,$(subst $(comma), ,$(EXTRAS))) \
+		pyproject.toml -o $(VENV)/lowest.txt
+	$(BIN)/uv pip install -q --python $(BIN)/python -c $(VENV)/lowest.txt -e '.[$(EXTRAS),test]'
+
+format:  ## write the code the way ruff formats it, and let it mend what it can
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+lint:  ## formatting, ruff's rules, and the layers of imports
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/lint-imports
+
+typecheck:  ## mypy, strict
+	$(BIN)/mypy
+	$(BIN)/mypy examples docs/hooks.py
+
+docs:  ## build the site; a broken link or name is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir $(VENV)/site
+
+test:  ## the fast suite
+	$(BIN)/pytest $(ARGS)
+
+test-slow:  ## many processes, PostgreSQL, packages, a browser, the rest of large tables
+	$(BIN)/pytest -m slow $(ARGS)
+
+coverage:  ## the fast suite, with the share of lines it runs
+	$(BIN)/pytest --cov --cov-report=term:skip-covered $(ARGS)
+
+check: lint typecheck docs test  ## what to run before you propose a change
+
+comma := ,
