@@ -23,6 +23,7 @@ from upcall.agents.tool_loop.turn import Turn
 from upcall.agents.toolset import Tool, Toolset
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.messages import CLARIFIER_LOG
+from upcall.options import ClarificationOptions
 from upcall.prompts import PROMPTS, ClarifierContext, Prompts, ToolInfo
 from upcall.prompts.contexts import Document, JsonReminderContext, SearchFirstContext
 from upcall.prompts.examples import EXAMPLES
@@ -37,19 +38,15 @@ MAX_TOOL_ROUNDS = 5
 """Batches of tool calls in one turn; after them the model has to answer with what it found."""
 
 
-class ClarifierSettings(StructuredSettings):
+class ClarifierSettings(StructuredSettings, ClarificationOptions):
     """The plain options of a `Clarifier`.
 
     Attributes:
-        max_turns: questions a task; then clarification is complete whatever the model says (S0-11).
         documents: the user's documents, which the task may refer to (S0-21).
-        data_sources: the ids of the sources this run may use (S0-20); kept in the state, for whoever looks at it.
         target: who gets the clarified task.
     """
 
-    max_turns: int = 3
     documents: tuple[Document, ...] = ()
-    data_sources: tuple[str, ...] | None = None
     target: str = "planner"
 
 

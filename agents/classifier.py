@@ -22,6 +22,7 @@ from upcall.agents.structured.thread import Thread
 from upcall.autogen.concurrency import Emit
 from upcall.autogen.messages import CLASSIFICATION, ERROR
 from upcall.errors import ModelError, UpcallError
+from upcall.options import ClassificationOptions, ClassifierLimits
 from upcall.prompts import PROMPTS, ClassifierContext, Prompts, ToolInfo
 from upcall.runs.outputs import Classification, Depth, Intent
 from upcall.text import shorten_middle
@@ -38,21 +39,15 @@ HISTORY_CHARS = 2_000
 """How much of each earlier message the classifier is shown."""
 
 
-class ClassifierSettings(StructuredSettings):
+class ClassifierSettings(StructuredSettings, ClassificationOptions, ClassifierLimits):
     """The plain options of a `Classifier`.
 
     Attributes:
         tools: what the team can use, shown to the model so that it can judge how much work a task is (S2-22).
-        user_info: what is known of the user, ``name`` and ``email`` (S2-15).
-        llm_timeout: seconds for the one call (S2-24).
-        max_history: messages of the conversation that the model is shown, the present one included (S2-40).
         deep_target: who gets deep tasks: the clarifier, or the planner where there is no clarifier.
     """
 
     tools: tuple[ToolInfo, ...] = ()
-    user_info: dict[str, str] = {}
-    llm_timeout: float = 90
-    max_history: int = 20
     deep_target: str = "clarifier"
 
     @field_validator("user_info")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Literal, Unpack
+from typing import Unpack
 
 from autogen_agentchat.messages import BaseAgentEvent, ThoughtEvent
 from autogen_core import CancellationToken, Component
@@ -20,6 +20,7 @@ from upcall.agents.structured.thread import Thread
 from upcall.autogen.concurrency import Emit
 from upcall.autogen.messages import PLAN
 from upcall.errors import ModelError
+from upcall.options import AtLimit, PlanOptions
 from upcall.prompts import PROMPTS, AmbiguityContext, PlanContext, Prompts, ToolInfo
 from upcall.prompts.contexts import Context, FeedbackContext
 from upcall.questions.answer import Answer
@@ -46,30 +47,16 @@ UNREADABLE = "What you said could not be worked in: the model's new plan cannot 
 MAX_CHANGES, MAX_CHANGE_CHARS, MAX_TITLE_CHARS = 4, 100, 79
 """How much of what was mended in a plan the review shows above it: room for the plan has to be left."""
 
-AtLimit = Literal["approve", "reject", "pause"]
 
-
-class PlannerSettings(StructuredSettings):
+class PlannerSettings(StructuredSettings, PlanOptions):
     """The plain options of a `Planner`.
 
     Attributes:
-        max_clarifications: rounds of questions (S3-34); a round may hold several questions.
-        skip_ambiguity_check: plan at once, whatever is unclear.
-        enable_plan_approval: show the plan to the user, who approves it, rejects it, says what to change, or edits
-            single steps (``upcall.runs.plan.EDITS_HINT``). Without it the plan goes straight to `target`.
-        max_plan_iterations: how often the plan is made anew after feedback (S0-46).
-        at_plan_limit: what becomes of feedback beyond that (X7): the plan is approved and recorded as
-            ``auto_approved`` with that feedback as its remark, it is rejected, or the user has to choose (``pause``).
         handlers: the agents that steps can be given to, with their descriptions; and `target` itself.
         tools: what they can use.
         target: who carries out the plan.
     """
 
-    max_clarifications: int = 3
-    skip_ambiguity_check: bool = False
-    enable_plan_approval: bool = False
-    max_plan_iterations: int = 10
-    at_plan_limit: AtLimit = "approve"
     handlers: tuple[ToolInfo, ...] = ()
     tools: tuple[ToolInfo, ...] = ()
     target: str = "lead"

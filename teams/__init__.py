@@ -1,5 +1,5 @@
 """Who speaks when."""
 
-from upcall.teams.root import PHASES, TeamOptions, root_team
+from upcall.teams.root import PHASES, TeamResources, root_team
 
-__all__ = ["PHASES", "TeamOptions", "root_team"]
+__all__ = ["PHASES", "TeamResources", "root_team"]

@@ -17,12 +17,15 @@ from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool
 
 from upcall.agents import Clarifier, Classifier, DocumentsWorkbench, HumanProxyAgent, Planner, coder, lead, researcher
+from upcall.agents.clarifier import ClarifierSettings
+from upcall.agents.classifier import ClassifierSettings
 from upcall.agents.coder import Execution
-from upcall.agents.planner import AtLimit
-from upcall.agents.structured.options import StructuredOptions
+from upcall.agents.planner import PlannerSettings
+from upcall.agents.structured.options import StructuredSettings
 from upcall.agents.toolset import Tool, as_tool
 from upcall.autogen.messages import USER
 from upcall.errors import ConfigurationError
+from upcall.options import TeamOptions
 from upcall.prompts import PROMPTS, Prompts, ToolInfo
 from upcall.research.mcp_server import McpServer
 from upcall.research.mcp_tools import McpTools
@@ -49,68 +52,52 @@ class _Common(TypedDict):
 
 
 @dataclass(frozen=True)
-class TeamOptions:
-    """What can be chosen about the root team.
+class TeamResources:
+    """What the root team works with, made ready.
 
-    ``execution`` is how the coders run commands; None where they run none. ``timeout`` is in seconds, for the
-    classifier's call. ``tools`` are for the researcher, and for the clarifier to
-    look things up with; ``shown_tools`` names those that an agent (classifier, clarifier) gets or is shown, if not all.
-    ``sources`` are others than the documents, whose index is in the folder ``document_index``; ``mcp_servers`` give the
-    researcher their tools. ``data_sources`` are the ids of what may be used at all: ``documents`` for the user's
-    documents, the ids of other sources, the names of tools and of MCP servers; None is all.
-    ``parent_answers``: whether the lead answers what its agents ask, as far as it knows. ``verbose`` is true for
-    all agents, or names some. The rest is said where the agents are.
+    Attributes:
+        workspace: the folder of the coder's files.
+        execution: how the coders run commands; None where they run none.
+        documents: files and folders that the researcher reads; their index is in the folder ``document_index``.
+        tools: for the researcher, and for the clarifier to look things up with.
+        shown_tools: the names of those that an agent (classifier, clarifier) gets or is shown, if not all.
+        sources: those besides the documents.
+        mcp_servers: those that give the researcher their tools.
     """
 
     workspace: Path
     execution: Execution | None = None
     documents: Sequence[str] = ()
+    document_index: Path | None = None
     tools: Sequence[Tool] = ()
     shown_tools: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    document_index: Path | None = None
     sources: Sequence[Source] = ()
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict)
-    data_sources: Sequence[str] | None = None
-    user_info: Mapping[str, str] = field(default_factory=dict)
-    enable_clarifier: bool = True
-    enable_escalation: bool = True
-    skip_ambiguity_check: bool = False
-    check_questions: bool = True
-    parent_answers: bool = False
-    enable_plan_approval: bool = False
-    max_plan_iterations: int = 10
-    at_plan_limit: AtLimit = "approve"
-    max_turns: int = 3
-    max_clarifications: int = 3
-    max_rounds: int = 30
-    max_history: int = 20
-    max_context_chars: int = 24_000
-    timeout: float = 90
-    stream: bool = False
-    verbose: bool | Sequence[str] = False
-    log_response_max_chars: int = 2_000
     prompts: Prompts = PROMPTS
+
+
+_DEFAULTS = TeamOptions()
 
 
 class _Sources:
     """What the team may look things up with: documents, other sources, tools and MCP servers, as far as the data
     sources allow."""
 
-    def __init__(self, options: TeamOptions) -> None:
-        self._shown = options.shown_tools
-        tools = [as_tool(tool) for tool in options.tools]
-        others = [source.id for source in options.sources]
-        known = [DOCUMENTS, *others, *(tool.name for tool in tools), *options.mcp_servers]
-        allowed = known if options.data_sources is None else options.data_sources
+    def __init__(self, resources: TeamResources, data_sources: Sequence[str] | None) -> None:
+        self._shown = resources.shown_tools
+        tools = [as_tool(tool) for tool in resources.tools]
+        others = [source.id for source in resources.sources]
+        known = [DOCUMENTS, *others, *(tool.name for tool in tools), *resources.mcp_servers]
+        allowed = known if data_sources is None else data_sources
         for source in allowed:
             if source not in known:
                 raise ConfigurationError(f"There is no data source {source!r}. Known: {', '.join(known)}.")
         self.tools = [tool for tool in tools if tool.name in allowed]
-        self.servers = [McpTools(name, server) for name, server in options.mcp_servers.items() if name in allowed]
+        self.servers = [McpTools(name, server) for name, server in resources.mcp_servers.items() if name in allowed]
         self.library = DocumentsWorkbench(
-            options.documents if DOCUMENTS in allowed else (),
-            index=options.document_index,
-            others=[source for source in options.sources if source.id in allowed],
+            resources.documents if DOCUMENTS in allowed else (),
+            index=resources.document_index,
+            others=[source for source in resources.sources if source.id in allowed],
         )
 
     def tools_of(self, agent: str) -> list[BaseTool[Any, Any]]:
@@ -125,8 +112,14 @@ class _Sources:
         return [ToolInfo(tool.name, tool.description) for tool in self.tools_of(agent)] + infos
 
 
-def root_team(clients: Clients, options: TeamOptions, *, human: UserProxyAgent | None = None) -> Swarm:
-    """A stock `Swarm` in which every member ends its turn with a hand-off or with the result.
+def root_team(
+    clients: Clients,
+    resources: TeamResources,
+    options: TeamOptions = _DEFAULTS,
+    *,
+    human: UserProxyAgent | None = None,
+) -> Swarm:
+    """Build a stock `Swarm` in which every member ends its turn with a hand-off or with the result.
 
     Without `human` the team stops when a question is handed to the user, to be answered later. With a `human`, of
     whatever name, it asks that agent in the middle of the run and does not stop (live mode).
@@ -137,14 +130,18 @@ def root_team(clients: Clients, options: TeamOptions, *, human: UserProxyAgent |
     user = human or HumanProxyAgent(USER)
     deep = "clarifier" if options.enable_clarifier else "planner"
     common = _Common(
-        max_rounds=options.max_rounds, stream=options.stream, user_proxy=user.name, prompts=options.prompts
+        max_rounds=options.max_rounds, stream=options.stream, user_proxy=user.name, prompts=resources.prompts
     )
-    sources = _Sources(options)
+    sources = _Sources(resources, options.data_sources)
 
     def workers(escalates_to: str | None) -> list[ChatAgent]:
         return [
             coder(
-                clients("coder"), options.workspace, execution=options.execution, escalates_to=escalates_to, **common
+                clients("coder"),
+                resources.workspace,
+                execution=resources.execution,
+                escalates_to=escalates_to,
+                **common,
             ),
             researcher(
                 clients("researcher"),
@@ -162,24 +159,16 @@ def root_team(clients: Clients, options: TeamOptions, *, human: UserProxyAgent |
         Classifier(
             clients("classifier"),
             tools=[*handlers, *sources.infos("classifier")],
-            user_info=options.user_info,
-            llm_timeout=options.timeout,
-            max_history=options.max_history,
             deep_target=deep,
-            prompts=options.prompts,
-            **_structured(options, "classifier", user.name),
+            prompts=resources.prompts,
+            **_choose(ClassifierSettings, options, "classifier", user.name),
         ),
         Planner(
             clients("planner"),
-            max_clarifications=options.max_clarifications,
-            skip_ambiguity_check=options.skip_ambiguity_check,
-            enable_plan_approval=options.enable_plan_approval,
-            max_plan_iterations=options.max_plan_iterations,
-            at_plan_limit=options.at_plan_limit,
             handlers=handlers,
             tools=sources.infos("planner"),
-            prompts=options.prompts,
-            **_structured(options, "planner", user.name),
+            prompts=resources.prompts,
+            **_choose(PlannerSettings, options, "planner", user.name),
         ),
         lead(clients("lead"), workers(None), answers_nested=options.parent_answers, **common),
         *peers,
@@ -187,13 +176,11 @@ def root_team(clients: Clients, options: TeamOptions, *, human: UserProxyAgent |
     if options.enable_clarifier:
         clarifier = Clarifier(
             clients("clarifier"),
-            max_turns=options.max_turns,
             documents=sources.library.available,
-            data_sources=options.data_sources,
             tools=sources.tools_of("clarifier"),
             workbench=sources.library if sources.library.schemas() else (),
-            prompts=options.prompts,
-            **_structured(options, "clarifier", user.name),
+            prompts=resources.prompts,
+            **_choose(ClarifierSettings, options, "clarifier", user.name),
         )
         speakers.insert(1, clarifier)
     stops: list[TerminationCondition] = [TextMessageTermination(agent.name) for agent in speakers]
@@ -202,12 +189,8 @@ def root_team(clients: Clients, options: TeamOptions, *, human: UserProxyAgent |
     return Swarm([*speakers, user], termination_condition=reduce(or_, stops))
 
 
-def _structured(options: TeamOptions, agent: str, user_proxy: str) -> StructuredOptions:
+def _choose(kind: type[StructuredSettings], options: TeamOptions, agent: str, user_proxy: str) -> dict[str, Any]:
+    """The options of the team that an agent has too, as keyword arguments."""
+    names = kind.model_fields.keys() & TeamOptions.model_fields.keys()
     verbose = options.verbose if isinstance(options.verbose, bool) else agent in options.verbose
-    return StructuredOptions(
-        user_proxy=user_proxy,
-        verbose=verbose,
-        log_response_max_chars=options.log_response_max_chars,
-        max_context_chars=options.max_context_chars,
-        check_questions=options.check_questions,
-    )
+    return {name: getattr(options, name) for name in names} | {"verbose": verbose, "user_proxy": user_proxy}

@@ -53,27 +53,63 @@ class ResolutionOptions(Options):
     remind_after: Duration | None = None
 
 
-class ClassifierOptions(Options):
-    """What the classifier is told."""
+class ClassificationOptions(Options):
+    """What the classifier is told.
+
+    Attributes:
+        user_info: what is known of the user, ``name`` and ``email`` (S2-15).
+    """
 
     user_info: dict[str, str] = {}
 
 
-class AskingOptions(Options):
-    """What clarifier and planner have in common."""
+class ClassifierLimits(Options):
+    """How much the classifier's one call may take.
+
+    Attributes:
+        llm_timeout: seconds for the call (S2-24).
+        max_history: messages of the conversation that the model is shown, the present one included (S2-40).
+    """
+
+    llm_timeout: Seconds = 90
+    max_history: Count = 20
+
+
+class QuestionCheckOptions(Options):
+    """Whether clarifier and planner look at a question again.
+
+    Attributes:
+        check_questions: take a second look, in a model call of its own, at each question before it is published, and
+            drop it where the request or general knowledge answers it.
+    """
 
     check_questions: bool = False
 
 
-class ClarifierOptions(AskingOptions):
-    """How much the clarifier asks, and what it may look up."""
+class ClarificationOptions(QuestionCheckOptions):
+    """How much the clarifier asks, and what it may look up.
+
+    Attributes:
+        max_turns: questions a task; then clarification is complete whatever the model says (S0-11).
+        data_sources: the ids of the sources that a run may use (S0-20); None is all.
+    """
 
     max_turns: Count = 3
     data_sources: list[str] | None = None
 
 
-class PlannerOptions(AskingOptions):
-    """How much the planner asks, and how its plan is reviewed."""
+class PlanOptions(QuestionCheckOptions):
+    """How much the planner asks, and how its plan is reviewed.
+
+    Attributes:
+        max_clarifications: rounds of questions (S3-34); a round may hold several questions.
+        skip_ambiguity_check: plan at once, whatever is unclear.
+        enable_plan_approval: show the plan to the user, who approves it, rejects it, says what to change, or edits
+            single steps (``upcall.runs.plan.EDITS_HINT``). Without it the plan goes straight to the lead.
+        max_plan_iterations: how often the plan is made anew after feedback (S0-46).
+        at_plan_limit: what becomes of feedback beyond that (X7): the plan is approved and recorded as
+            ``auto_approved`` with that feedback as its remark, it is rejected, or the user has to choose (``pause``).
+    """
 
     max_clarifications: Count = 3
     skip_ambiguity_check: bool = False
@@ -82,20 +118,42 @@ class PlannerOptions(AskingOptions):
     at_plan_limit: AtLimit = "approve"
 
 
-class AgentOptions(Options):
-    """Limits of single agents, and what is logged of them. A run does not pin them: raise a limit and resume."""
+class PromptLimits(Options):
+    """How much of a text is sent or logged.
 
-    llm_timeout: Seconds = 90
-    max_rounds: AtLeastOne = 30
-    max_history: Count = 20
+    Attributes:
+        max_context_chars: characters of what the user said that a prompt holds.
+        log_response_max_chars: characters of a reply that are logged.
+    """
+
     max_context_chars: Annotated[int, BeforeValidator(no_flag), Field(ge=1000)] = 24_000
-    stream: bool = False
-    verbose: bool | list[AgentName] = False
     log_response_max_chars: AtLeastOne = 2_000
 
 
-class PinnedTeamOptions(ClassifierOptions, ClarifierOptions, PlannerOptions):
-    """What a run of the root team keeps from its start: who takes part, what the user is asked, in which words."""
+class AgentOptions(ClassifierLimits, PromptLimits):
+    """Limits of single agents, and what is logged of them. A run does not pin them: raise a limit and resume.
+
+    Attributes:
+        max_rounds: model calls a turn of lead, coder and researcher.
+        stream: whether text is streamed from the model as it comes.
+        verbose: whether replies are logged at level INFO: of all agents, or of those named.
+    """
+
+    max_rounds: AtLeastOne = 30
+    stream: bool = False
+    verbose: bool | list[AgentName] = False
+
+
+class PinnedTeamOptions(ClassificationOptions, ClarificationOptions, PlanOptions):
+    """What a run of the root team keeps from its start: who takes part, what the user is asked, in which words.
+
+    Attributes:
+        parent_answers: whether the lead answers what its agents ask, as far as it knows.
+        sources: those on the network that the researcher has.
+        prompts: the folder of the user's own prompts.
+        executor: what runs the coder's commands.
+        unsafe_local: whether they may run without a sandbox.
+    """
 
     check_questions: bool = True  # A second look costs a call a question: worth it in the root team.
     enable_clarifier: bool = True

@@ -40,6 +40,7 @@ from upcall.errors import (
     ModelUnavailable,
     UserInputRequired,
 )
+from upcall.options import TeamOptions
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import Document, JsonReminderContext, SearchFirstContext
 from upcall.prompts.examples import EXAMPLES
@@ -48,7 +49,7 @@ from upcall.questions.matching import AnswerValue, match_answers
 from upcall.questions.question import Question
 from upcall.research.sources.fences import FencedText, parse_fenced
 from upcall.runs.plan import ClarifierResult, ReviewedPlan
-from upcall.teams import TeamOptions, root_team
+from upcall.teams import TeamResources, root_team
 from upcall.testing import Call, Calls, Fail, Hang, Reply, Request, ScriptedModelClient
 
 pytestmark = pytest.mark.usefixtures(impatient.__name__)
@@ -327,13 +328,14 @@ async def test_the_state_holds_documents_and_data_sources() -> None:
 async def test_data_sources_filter_the_tools(sources: list[str] | None, tools: list[str], tmp_path: Path) -> None:
     """S0-20: in the root team."""
     deep = '{"intent": "research", "meta_response": null, "research_depth": "deep"}'
-    options = TeamOptions(workspace=tmp_path, tools=[search, pick_source], data_sources=sources, check_questions=False)
+    resources = TeamResources(tmp_path, tools=[search, pick_source])
+    options = TeamOptions(data_sources=sources, check_questions=False)
     replies: dict[str, Sequence[Reply]] = {
         "You are the classifier ": [deep],
         "You are the clarifier ": [REGION, REGION] if tools else [REGION],
     }
     with ScriptedModelClient(replies) as client:
-        rest = await run(root_team(lambda agent: client, options), TASK)
+        rest = await run(root_team(lambda agent: client, resources, options), TASK)
     assert [question.path for question in rest.questions] == [("clarifier",)]
     assert [offered(request) for request in client.requests[1:]] == [tools] * len(client.requests[1:])
 

@@ -24,9 +24,10 @@ from autogen_core import CancellationToken
 
 from upcall.agents import HumanProxyAgent, PausableAgent
 from upcall.autogen.messages import answer_message, message_answers, message_questions, question_message
+from upcall.options import TeamOptions
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.question import Option, Question
-from upcall.teams import TeamOptions, root_team
+from upcall.teams import TeamResources, root_team
 from upcall.testing import Call, Calls, OneAfterAnother, Reply, ScriptedHuman, ScriptedModelClient
 
 FRAMEWORK = Question(
@@ -68,7 +69,8 @@ def small_team(client: ScriptedModelClient, human: UserProxyAgent) -> Swarm:
 
 def root(replies: dict[str, Sequence[Reply]], folder: Path, human: UserProxyAgent) -> tuple[ScriptedModelClient, Swarm]:
     client = ScriptedModelClient({f"You are the {agent} ": said for agent, said in replies.items()})
-    return client, root_team(lambda _: client, TeamOptions(workspace=folder, check_questions=False), human=human)
+    options = TeamOptions(check_questions=False)
+    return client, root_team(lambda _: client, TeamResources(folder), options, human=human)
 
 
 # -- the agent alone --------------------------------------------------------------------------------------------------

@@ -20,10 +20,11 @@ from cryptography.fernet import Fernet
 from injections import INJECTIONS, Injection
 
 from upcall import AnsweredBy, Run, RunStatus, Settings, Upcall, ask_secret
+from upcall.options import TeamOptions
 from upcall.questions.secrets import KEY
 from upcall.research.markdown import UNVERIFIED
 from upcall.runs.plan import PlanStatus
-from upcall.teams import TeamOptions, root_team
+from upcall.teams import TeamResources, root_team
 from upcall.testing import Call, Calls, LoopbackServer, Reply
 from upcall.testing.model import MODEL_INFO
 
@@ -179,15 +180,14 @@ class World:
         )
 
         def team() -> Team:
-            options = TeamOptions(
+            resources = TeamResources(
                 workspace=self.workspace,
                 documents=[str(self.documents)],
                 tools=self.tools(),
                 shown_tools={"clarifier": []},
-                enable_plan_approval=True,
-                check_questions=False,
             )
-            return root_team(lambda _: client, options)
+            options = TeamOptions(enable_plan_approval=True, check_questions=False)
+            return root_team(lambda _: client, resources, options)
 
         return Upcall(team=team, store="runs.db", settings=Settings.read(None))
 

@@ -15,11 +15,12 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from upcall import Answer, Outcome, Run, RunStatus, Settings, Upcall
 from upcall.autogen.messages import QUESTIONS, answer_message, event_path, message_questions
 from upcall.execution.demo import demo_model
+from upcall.options import TeamOptions
 from upcall.questions.matching import AnswersInput, match_answers
 from upcall.questions.question import Question
 from upcall.research.sources.fences import FencedText, parse_fenced
 from upcall.runs.outputs import Depth, Intent
-from upcall.teams import TeamOptions, root_team
+from upcall.teams import TeamResources, root_team
 from upcall.testing import Call, Calls, Fail, Hang, LoopbackServer, Reply, Request, Script, ScriptedModelClient
 
 TASK = "Build me a user authentication system"
@@ -329,7 +330,7 @@ async def test_every_query_enters_at_the_classifier(first: str, path: Sequence[s
 async def test_a_second_query_to_the_same_team_enters_at_the_classifier_too(tmp_path: Path) -> None:
     """S2-02, S2-06: with the first one and its reply as history."""
     with shallow("research", classifier=[META, classified("research", "shallow")], researcher=[FOUND]) as client:
-        team = root_team(lambda agent: client, TeamOptions(tmp_path))
+        team = root_team(lambda agent: client, TeamResources(tmp_path))
         await team.run(task="Hello! What can you do?")
         await team.run(task="What is CUDA?")
     assert [each["content"] for each in of_agent(client, "classifier")[1].messages[1:]] == [
@@ -597,7 +598,7 @@ async def test_in_a_plain_team_a_failure_of_the_classifier_is_the_last_message_a
     """S2-33."""
     script = Script(by_agent())
     client = failing_first(failure, script)
-    team = root_team(lambda agent: client, TeamOptions(tmp_path, timeout=0.5))
+    team = root_team(lambda agent: client, TeamResources(tmp_path), TeamOptions(llm_timeout=0.5))
     last = (await team.run(task=TASK)).messages[-1]
     assert isinstance(last, TextMessage)
     assert last.source == "classifier"
@@ -736,8 +737,9 @@ async def test_a_dumped_team_loads_and_works(tmp_path: Path) -> None:
         "planner": [unclear("A?"), CLEAR, PLAN],
         "lead": [DONE],
     }
-    options = TeamOptions(tmp_path, documents=[str(tmp_path)], check_questions=False)
-    made = root_team(lambda agent: ReplayChatCompletionClient(replies.get(agent, [])), options)
+    resources = TeamResources(tmp_path, documents=[str(tmp_path)])
+    options = TeamOptions(check_questions=False)
+    made = root_team(lambda agent: ReplayChatCompletionClient(replies.get(agent, [])), resources, options)
     loaded = Swarm.load_component(json.loads(made.dump_component().model_dump_json()))
     asked = (await loaded.run(task=TASK)).messages[-1]
     questions = message_questions(asked)

@@ -31,7 +31,7 @@ from upcall.prompts import PROMPTS, Prompts
 from upcall.runs.config import DEFAULT_WORKSPACES, ModelAddress, RootTeamConfig, RunConfig, make_absolute
 from upcall.runs.run import Run, RunStatus
 from upcall.settings import DEMO, Settings
-from upcall.teams import PHASES, TeamOptions, root_team
+from upcall.teams import PHASES, TeamResources, root_team
 from upcall.text import first_line
 from upcall.workspace.sandboxes import executor_for
 
@@ -207,42 +207,23 @@ class TeamFactory:
             )
         settings = self.settings_of(run)
         _refuse_unsafe(pinned.workspace, self._store_file)
-        options = TeamOptions(
+        resources = TeamResources(
             workspace=pinned.workspace,
             execution=_execution(settings),
             documents=pinned.documents,
+            document_index=settings.document_index,
             tools=[*self._tools, *_load_tools(settings.tools)],
             shown_tools=_shown_tools(settings),
-            document_index=settings.document_index,
             sources=network_sources(settings),
             mcp_servers=settings.mcp_servers,
-            data_sources=settings.data_sources,
-            user_info=settings.user_info,
-            enable_clarifier=settings.enable_clarifier,
-            enable_escalation=settings.enable_escalation,
-            skip_ambiguity_check=settings.skip_ambiguity_check,
-            check_questions=settings.check_questions,
-            parent_answers=settings.parent_answers,
-            enable_plan_approval=settings.enable_plan_approval,
-            max_plan_iterations=settings.max_plan_iterations,
-            at_plan_limit=settings.at_plan_limit,
-            max_turns=settings.max_turns,
-            max_clarifications=settings.max_clarifications,
-            max_rounds=settings.max_rounds,
-            max_history=settings.max_history,
-            max_context_chars=settings.max_context_chars,
-            timeout=settings.llm_timeout,
-            stream=settings.stream,
-            verbose=settings.verbose,
-            log_response_max_chars=settings.log_response_max_chars,
             prompts=Prompts(settings.prompts) if settings.prompts else PROMPTS,
         )
         if (common := self._model_client) is not None:
-            matcher = same_question_matcher(common, options.prompts) if settings.ledger_model else None
-            return BuiltTeam(root_team(lambda agent: common, options), matcher=matcher)
+            matcher = same_question_matcher(common, resources.prompts) if settings.ledger_model else None
+            return BuiltTeam(root_team(lambda agent: common, resources, settings), matcher=matcher)
         clients = ModelClients(settings if settings.names_a_model else settings.started_with(pinned))
-        matcher = same_question_matcher(clients("clarifier"), options.prompts) if settings.ledger_model else None
-        return BuiltTeam(root_team(clients, options), clients, matcher)
+        matcher = same_question_matcher(clients("clarifier"), resources.prompts) if settings.ledger_model else None
+        return BuiltTeam(root_team(clients, resources, settings), clients, matcher)
 
     def _matcher_clients(self, run: Run) -> ModelClients | None:
         """The model that says which questions mean the same, for a team that brings its own models."""
