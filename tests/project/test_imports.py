@@ -35,7 +35,7 @@ def test_help_loads_neither_autogen_nor_a_model_client() -> None:
 
 def test_lists_on_a_terminal_are_loaded_when_a_question_is_asked() -> None:
     assert "prompt_toolkit" not in packages_loaded_by(
-        "import upcall.ui.cli.main, upcall.ui.terminal.session, upcall.ui.terminal.inbox"
+        "import upcall.ui.cli.main, upcall.ui.terminal.screen, upcall.ui.terminal.inbox"
     )
 
 

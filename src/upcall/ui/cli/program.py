@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from upcall.policy.resolver import is_risk
-
 if TYPE_CHECKING:
     from upcall.questions.question import Question
     from upcall.runs.run import Run
@@ -41,6 +39,8 @@ class Program:
 
     def _answer_command(self, run_id: str, question: Question, *, several: bool) -> str:
         example = question.options[0].label if question.options else "your answer"
+        from upcall.policy.resolver import is_risk
+
         if is_risk(question):  # A line that is only copied agrees to none.
             example = "..."
         if question.secret:  # On the command line it would stay in the shell's history.

@@ -16,7 +16,6 @@ from upcall import signals
 from upcall.errors import UpcallError
 from upcall.ui.cli.command import FAILED, Command
 from upcall.ui.cli.program import Program, explain_pending
-from upcall.ui.run_report import list_assumptions
 
 if TYPE_CHECKING:
     from upcall.app import Upcall
@@ -217,6 +216,8 @@ class RunCommand(Command):
         if run.result is not None:
             self.screen.result(run.result)
             if run.assumptions:
+                from upcall.ui.run_report import list_assumptions
+
                 self.screen.result("\n".join(["", *list_assumptions(run)]))
             folder = run.workspace
             if folder and Path(folder).is_dir():

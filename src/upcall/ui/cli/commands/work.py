@@ -9,7 +9,6 @@ import typer
 
 from upcall import identity, signals
 from upcall.errors import CallerError
-from upcall.ui.cli.answer_arguments import read_arguments
 from upcall.ui.cli.options import (
     AS_JSON,
     BASE_URL,
@@ -89,6 +88,8 @@ def answer(
     with command.work(detach=detach):
         found = command.open_run(run_id)
         command.run_id = found.id
+        from upcall.ui.cli.answer_arguments import read_arguments
+
         given: AnswersInput = read_arguments(found, answers or [], skip or [], decline or [])
         if not given and command.is_interactive and (mine := command.select_answerable(found)).questions:
             given = signals.run(command.screen.ask(mine))
