@@ -37,6 +37,7 @@ from upcall.execution.forks import (
     fork_run,
     plan_fork,
 )
+from upcall.execution.run_result import RunResult
 from upcall.execution.segment import RunSegment, deliver_answers
 from upcall.execution.start_options import StartOptions, Task, as_history, check_options, read_task
 from upcall.execution.team_factory import BuiltTeam, MakeTeam, TeamFactory
@@ -210,7 +211,7 @@ class Upcall:
         waiting = known.open_questions if named else access.answerable(known)
         answers = match_answers(answer, waiting, known.answers, access.user, known.closed)
         if not answers:
-            yield run
+            yield RunResult.of(run)
             return
         await self._expiry.refuse_late(stored, answers, known)
         if run.repeated:
@@ -219,7 +220,7 @@ class Upcall:
             answers = add_expired(run, answers)
         if run.working and await self.store.enqueue_answers(run.id, answers):
             if await self.store.at_work(stored) is not None:
-                yield run.answered(run.status, answers)
+                yield RunResult.of(run.answered(run.status, answers))
                 return
             async with aclosing(self._resumed(await self.store.load(run.id), access.user)) as items:
                 async for item in items:
@@ -708,6 +709,8 @@ async def _last(stream: AsyncGenerator[Event | Run, None]) -> Run:
 
 def _of_run(item: Event | Run, run_id: str) -> Event | Run:
     """The item; where it tells of a question, with the id of the run to which the answer belongs."""
+    if isinstance(item, Run):
+        return RunResult.of(item)
     if not isinstance(item, UserInputRequestedEvent):
         return item
     return item.model_copy(update={"metadata": {**item.metadata, RUN: run_id}})

@@ -14,6 +14,7 @@ from autogen_agentchat.base import Response, Team
 from autogen_agentchat.conditions import HandoffTermination, MaxMessageTermination, TextMessageTermination
 from autogen_agentchat.messages import BaseChatMessage, TextMessage, UserInputRequestedEvent
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
+from autogen_agentchat.ui import Console
 from autogen_core import CancellationToken
 
 from upcall import Answer, Outcome, PausableAgent, Run, RunStatus, Settings, Upcall
@@ -254,8 +255,7 @@ async def test_two_answers_at_once_do_the_work_once() -> None:
     asked = await app.start("Build it")
     tries = [app.answer(asked.id, "Express") for _ in range(2)]
     ended = await asyncio.gather(*tries, return_exceptions=True)
-    kinds = {type(each) for each in ended}
-    assert kinds <= {Run, RunConflict, RunNotWaiting}
+    assert all(isinstance(each, Run | RunConflict | RunNotWaiting) for each in ended)
     assert len(model.requests) == 2
 
 
@@ -679,3 +679,22 @@ async def test_tools_that_a_block_of_the_settings_names_are_all_that_its_agent_i
     assert shown == {"classifier": {"search_web"}, "clarifier": {"search_papers"}}
     (note,) = [note for note in app.notes if "search_wep" in note]
     assert "there is: search_papers, search_web" in note
+
+
+async def test_the_console_of_autogen_returns_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    app, _ = app_with("Done.")
+    run = await Console(app.start_stream("Build it."), output_stats=True)
+    assert (run.status, run.result) == ("completed", "Done.")
+    assert "Finish reason: Text message received from 'solo'" in capsys.readouterr().out
+    assert run.stop_reason == (await app.get(run.id)).stop_reason
+
+
+async def test_a_spent_max_rounds_does_not_look_like_plain_success() -> None:
+    def look() -> str:
+        """Look."""
+        return "Nothing."
+
+    app, _ = app_with(Call("look"), tools=[look], max_rounds=1)
+    run = await app.start("Build it.")
+    assert run.stop_reason == "max_rounds"
+    assert "completed (not finished: an agent spent its model calls; raise max_rounds)" in str(run)

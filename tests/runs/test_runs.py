@@ -203,6 +203,7 @@ def test_a_run_as_json_has_just_the_agreed_keys() -> None:
         "run_id": "r1",
         "status": "completed",
         "result": "Done.",
+        "stop_reason": None,
         "error": None,
         "questions": [],
         "assumptions": [],

@@ -33,6 +33,7 @@ from upcall.autogen.messages import (
     CLARIFIER_LOG,
     CLASSIFICATION,
     ERROR,
+    OUTCOME,
     PATH,
     PLAN,
     QUESTIONS,
@@ -56,7 +57,7 @@ from upcall.runs.call_timings import TIMED, Timings
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.outputs import Classification
 from upcall.runs.plan import ReviewedPlan
-from upcall.runs.run import Run, RunStatus, add_usage, record_act
+from upcall.runs.run import MAX_ROUNDS, Run, RunStatus, add_usage, record_act
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.store import AnswersQueued, RunStore, StoredRun
 from upcall.text import first_line
@@ -121,6 +122,7 @@ class RunSegment:
         self._answered = (so_far.answered if so_far else 0) + len(brought)
         self._interruptions: list[BaseException] = []
         self._last: BaseChatMessage | None = None
+        self._stop_reason: str | None = None
         known = [question for question in stored.run.open_questions if question.id not in stored.run.early]
         self._waiting = PendingQuestions({question.id: question for question in known})
         self._given = {message.id for message in stored.checkpoint.inbox}
@@ -294,8 +296,10 @@ class RunSegment:
                 return await self._save(run)
             # The journal would bring the team to the same end again: it goes on behind it.
         else:
+            reason = MAX_ROUNDS if self._last.metadata.get(OUTCOME) == MAX_ROUNDS else self._stop_reason
+            result = self._last.to_model_text()
             run = run.move_to(
-                RunStatus.COMPLETED, result=self._last.to_model_text(), questions=(), repeated=(), error=None
+                RunStatus.COMPLETED, result=result, stop_reason=reason, questions=(), repeated=(), error=None
             )
         so_far = run.progress(self._rests + 1)
         return await self._save(run, checkpoint.model_copy(update={"progress": so_far}))
@@ -389,7 +393,9 @@ class RunSegment:
         inbox = list(self._stored.checkpoint.inbox)
         async for item in team.run_stream(task=inbox or None, cancellation_token=self._token):
             self.started = True
-            if not isinstance(item, TaskResult):
+            if isinstance(item, TaskResult):
+                self._stop_reason = item.stop_reason
+            else:
                 if item.id not in self._given:
                     self._note(item)
                 queue.put_nowait(item)

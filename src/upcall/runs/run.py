@@ -22,6 +22,9 @@ from upcall.runs.config import RunConfig, RunId
 from upcall.runs.outputs import Classification
 from upcall.runs.plan import ClarifierResult, ReviewedPlan
 
+MAX_ROUNDS = "max_rounds"
+"""The stop reason of a run whose agent spent its model calls before it was done."""
+
 
 class RunStatus(StrEnum):
     """Where a run stands (seed S3, workflow states).
@@ -152,6 +155,8 @@ class Run(BaseModel):
         plan: the present version, with its earlier ones and what became of it.
         execution_path: the outermost agents, in the order in which they got the turn (S3-23).
         result: the last text of the team, once it is completed.
+        stop_reason: why the team stopped, once it is completed, in AutoGen's words; `MAX_ROUNDS` where an agent had
+            spent its model calls, so that the result is not finished.
         error: why it failed or expired, in one line.
         usage: tokens by agent, named by its path (``lead/coder``).
         tools: tool calls, by agent and tool (``lead/coder/write_file``).
@@ -183,6 +188,7 @@ class Run(BaseModel):
     plan: ReviewedPlan | None = None
     execution_path: tuple[str, ...] = ()
     result: str | None = None
+    stop_reason: str | None = None
     error: str | None = None
     usage: dict[str, Usage] = {}
     tools: dict[str, int] = {}
@@ -325,6 +331,7 @@ class Run(BaseModel):
             "run_id": self.id,
             "status": self.status.value,
             "result": self.result,
+            "stop_reason": self.stop_reason,
             "error": self.error,
             "questions": asked,
             "assumptions": [

@@ -13,7 +13,7 @@ from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question, format_time
 from upcall.questions.secrets import HIDDEN
 from upcall.runs.plan import ReviewedPlan
-from upcall.runs.run import Run, RunStatus, Usage
+from upcall.runs.run import MAX_ROUNDS, Run, RunStatus, Usage
 from upcall.settings import Price, Settings
 from upcall.storage.store import LogEntry
 from upcall.text import one_line
@@ -102,11 +102,14 @@ def _labelled(label: str, text: str) -> list[str]:
     return [f"{label:<{_LABEL}}{first}", *(f"{'':{_LABEL}}{line}".rstrip() for line in more)]
 
 
+SPENT = " (not finished: an agent spent its model calls; raise max_rounds)"
+
+
 def _head(run: Run) -> list[str]:
     folder = run.workspace
     return [
         f"Run      {run.id}",
-        f"Status   {run.status}",
+        f"Status   {run.status}{SPENT if run.stop_reason == MAX_ROUNDS else ''}",
         *_labelled("Task", run.task),
         *([f"User     {run.user}"] if run.user else []),
         f"Started  {format_time(run.created_at)}",

@@ -1,0 +1,33 @@
+"""`RunResult`: a run as the last item of a stream, which AutoGen's ``Console`` takes for the result of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autogen_agentchat.base import TaskResult
+from pydantic import Field
+
+from upcall.runs.run import Run
+
+
+class RunResult(Run, TaskResult):
+    """A `Run` that is a `TaskResult` too, and equal to the run that it is of.
+
+    Attributes:
+        messages: nothing; the stream had them.
+    """
+
+    messages: Sequence[Any] = Field(default=(), exclude=True, repr=False)
+    stop_reason: str | None = None
+
+    @classmethod
+    def of(cls, run: Run) -> RunResult:
+        """Make one of a run."""
+        return run if isinstance(run, RunResult) else cls.model_construct(**dict(run))
+
+    def __eq__(self, other: object) -> bool:
+        fields = Run.model_fields
+        return isinstance(other, Run) and all(getattr(self, name) == getattr(other, name) for name in fields)
+
+    __hash__ = Run.__hash__
