@@ -13,20 +13,27 @@ from upcall.agents.tool_loop.escalating import EscalatingAgent
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.prompts import PROMPTS, CoderContext, Prompts
 from upcall.research.reports import CodingReport
-from upcall.workspace.commands import ExecutionWorkbench, consent_for
+from upcall.workspace.commands import ExecutionWorkbench
+from upcall.workspace.consent import Consent
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import Executor
+from upcall.workspace.sandboxes.views import ViewName
 from upcall.workspace.workbench import WorkspaceWorkbench
 
 
 @dataclass(frozen=True)
 class Execution:
-    """How the coder's commands run: by which executor, within which limits, and which of them need no question
-    (`upcall.workspace.consent.Consent`)."""
+    """How the coder's commands run: by which executor and within which limits.
+
+    Which of them, and which of their changes, need no question is said as in `upcall.workspace.consent.Consent`.
+    ``overlay`` is how a command gets its view of the workspace.
+    """
 
     executor: Executor
     limits: Limits = field(default_factory=Limits)
     allow_commands: Sequence[str] = ()
+    allow_changes: Sequence[str] = ()
+    overlay: ViewName = "auto"
 
 
 DESCRIPTION = "Writes and changes code and other text files in the workspace folder."
@@ -47,17 +54,11 @@ def coder(
     """A coding agent on the folder `workspace`. Without `execution` it runs nothing. `escalates_to` names the peer that
     gets a task that is too large, or that it did not manage (S2-42)."""
     folder = Path(workspace).expanduser().absolute()
-    if execution is None:
-        tools: list[Workbench] = [WorkspaceWorkbench(folder)]
-    else:
-        consent = consent_for(folder, execution.executor, execution.allow_commands)
-        files = WorkspaceWorkbench(folder, confirm=consent.confirm)
-        tools = [
-            files,
-            ExecutionWorkbench(
-                folder, execution.executor, limits=execution.limits, consent=consent, around=files.observed
-            ),
-        ]
+    consent = Consent(execution.allow_commands, execution.allow_changes) if execution else Consent()
+    tools: list[Workbench] = [WorkspaceWorkbench(folder, consent=consent)]
+    if execution is not None:
+        limits, overlay = execution.limits, execution.overlay
+        tools.append(ExecutionWorkbench(folder, execution.executor, limits=limits, consent=consent, overlay=overlay))
     kind = EscalatingAgent if escalates_to else PausableAgent
     return kind(
         name,

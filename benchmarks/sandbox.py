@@ -14,7 +14,7 @@ from pathlib import Path
 
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes import Bubblewrap, Executor, Local
-from upcall.workspace.sandboxes.bubblewrap import unusable
+from upcall.workspace.sandboxes.bubblewrap import explain_unusable
 
 COMMANDS: Mapping[str, list[str]] = {
     "/bin/true": ["/bin/true"],
@@ -47,7 +47,7 @@ async def measure(runs: int) -> None:
         "bare process": bare,
         "local": in_executor(Local()),
     }
-    if (why := unusable()) is None:
+    if (why := explain_unusable()) is None:
         ways["bubblewrap"] = in_executor(Bubblewrap())
     else:
         print(f"no bubblewrap: {why}")

@@ -45,7 +45,8 @@ def _no_network() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _alone(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    for name in ("cache", "state"):
+        monkeypatch.setenv(f"XDG_{name.upper()}_HOME", str(tmp_path_factory.mktemp(name)))
     for name in [name for name in os.environ if name.startswith(("OPENAI_", "UPCALL_", "TAVILY_", "BRAVE_"))]:
         if name.startswith("UPCALL_UPDATE_"):
             continue

@@ -450,7 +450,7 @@ class Upcall:
             NotAllowed: it is somebody else's.
         """
         stored = await self._access(user).load_whole(self.store, run_id, "changes")
-        return await StoredChanges(self.store, stored.run.id).made()
+        return await StoredChanges(self.store, stored.run.id).list_changes()
 
     async def undo(self, run_id: str, change_id: str | None = None, *, user: str | None = None) -> Sequence[Change]:
         """Undo the last change that a run made to files, or the one with this id and all that came after it, all of

@@ -106,6 +106,8 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     docker_image: str = "python:3-slim"
     readable: list[Path] = []
     allow_commands: list[str] = []
+    allow_changes: list[Literal["overwrite", "delete"]] = []
+    overlay: Literal["auto", "kernel", "fuse", "copy"] = "auto"
     limits: Limits = Limits()
     document_index: Path | None = None
     web_search: WebSearch = "auto"

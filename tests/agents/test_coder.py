@@ -73,9 +73,10 @@ def test_a_failing_test_is_fixed_in_the_sandbox_with_questions_in_between_over_t
         assert (shop / "shop.py").read_text() == BROKEN
         second = upcall("answer", first.json["run_id"], "2", "--json", *model)
         (risk,) = second.json["questions"]
-        assert risk["question"] == "Run this command?\n| rm old.txt"
+        assert risk["question"] == "Keep what this changes?\n| rm old.txt"
+        assert risk["context"].startswith("It deletes what this run did not make: old.txt.\n| --- a/old.txt\n")
         assert (shop / "old.txt").exists()
-        third = upcall("answer", first.json["run_id"], "Allow once", *model)
+        third = upcall("answer", first.json["run_id"], "Keep it", *model)
     assert third.status == 0, third.err
     assert not (shop / "old.txt").exists()
     assert (shop / "shop.py").read_text() == FIXED
@@ -92,7 +93,7 @@ def test_a_failing_test_is_fixed_in_the_sandbox_with_questions_in_between_over_t
 
 @pytest.mark.slow
 def test_it_is_said_which_executor_is_used(shop: Path) -> None:
-    coding = [Call("run_command", {"command": "ls"}), Call("run_command", {"command": "touch x"}), DONE]
+    coding = [Call("run_command", {"command": "touch x"}), DONE]
     with LoopbackServer({"You are the coder ": coding, "You are the classifier ": [SHALLOW]}) as server:
         model = ("--model", "scripted", "--base-url", server.base_url)
         first = upcall("run", "Do it", "--workspace", str(shop), "--unsafe-local", *model)
@@ -141,35 +142,32 @@ def test_settings_that_contradict_each_other_are_refused(shop: Path) -> None:
 
 async def test_a_coder_can_be_made_with_an_executor_of_its_own(shop: Path) -> None:
     with ScriptedModelClient([Call("run_command", {"command": "make x"}), '{"summary": "Done."}']) as model:
-        agent = coder(model, shop, execution=Execution(Local(), allow_commands=["make"]))
+        agent = coder(model, shop, execution=Execution(Local(), allow_commands=["make x"]))
         result = await agent.run(task="x")
     assert "Done." in result.messages[-1].to_text()  # type: ignore[union-attr]
 
 
 @needs_bubblewrap
 @pytest.mark.slow
-async def test_a_command_whose_process_was_killed_is_in_doubt_and_dies_with_it(shop: Path) -> None:
+async def test_a_command_whose_process_was_killed_did_nothing_and_is_run_again(shop: Path) -> None:
     mark = str(secrets.randbelow(10**9) + 10**9)
     slow = Call("run_command", {"command": f"echo >> begun; test -e again || sleep {mark}"})
     with LoopbackServer({"You are the coder ": [slow, DONE], "You are the classifier ": [SHALLOW]}) as server:
         model = ("--model", "scripted", "--base-url", server.base_url)
         command = [sys.executable, "-m", "upcall", "run", "Do it", "--workspace", str(shop), "--json", *model]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            while not (shop / "begun").exists():
+            while not alive(mark):
                 assert process.poll() is None
                 await asyncio.sleep(0.05)
             process.kill()
         while alive(mark):
             await asyncio.sleep(0.02)
+        assert not (shop / "begun").exists()
         (shop / "again").touch()
         run_id = upcall("list", "--json").out.split('"run_id": "')[1][:12]
-        (question,) = upcall("resume", run_id, "--json", *model).json["questions"]
-        assert question["header"] == "Call in doubt"
-        assert "run_command" in question["question"]
-        assert (shop / "begun").read_text() == "\n"
-        done = upcall("answer", run_id, "Run it again", "--json", *model)
+        done = upcall("resume", run_id, "--json", *model)
     assert done.json["status"] == "completed"
-    assert (shop / "begun").read_text() == "\n\n"
+    assert (shop / "begun").read_text() == "\n"
 
 
 async def test_an_imported_run_brings_no_consent_to_commands_without_a_sandbox(shop: Path) -> None:

@@ -65,8 +65,10 @@ def _stepping(call: Any, steps: Steps) -> Any:
 def written(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The files written so far, each as often as it was written."""
     files: list[Any] = []
-    write = folder.Folder._write
-    monkeypatch.setattr(folder.Folder, "_write", lambda self, each: (files.append(each.path), write(self, each)))
+    take = folder.Folder._take_step
+    monkeypatch.setattr(
+        folder.Folder, "_take_step", lambda self, each, *more: (files.append(each.path), take(self, each, *more))
+    )
     return files
 
 

@@ -34,6 +34,7 @@ from upcall.storage.export import export_run, import_run
 from upcall.storage.store import LogEntry, RunStore
 from upcall.testing import Call, Fail, Reply, Request, ScriptedModelClient
 from upcall.ui.listings import list_log
+from upcall.workspace.consent import Consent
 from upcall.workspace.undo import undo
 from upcall.workspace.workbench import WorkspaceWorkbench as Bench
 
@@ -55,8 +56,8 @@ WORK: list[Reply] = [
 ]
 
 
-async def allowed(kind: str, subject: str, detail: str) -> None:
-    """Who deletes here need not ask: consent has tests of its own."""
+FREE = Consent(allow_changes=["delete"])
+"""Who deletes here need not ask: consent has tests of its own."""
 
 
 class Coder:
@@ -70,7 +71,7 @@ class Coder:
     def _team(self) -> Team:
         client = ScriptedModelClient(self._reply)
         coder = PausableAgent(
-            "coder", client, system_message="Code.", workbench=WorkspaceWorkbench("work", confirm=allowed)
+            "coder", client, system_message="Code.", workbench=WorkspaceWorkbench("work", consent=FREE)
         )
         return RoundRobinGroupChat([coder], max_turns=1)
 
@@ -308,10 +309,10 @@ async def test_a_call_that_was_cut_off_is_made_once(point: str, tool: str, monke
     log = StoredChanges(store, stored.run.id)
     with monkeypatch.context() as patched:
         await _call_cut_off(stored, log, coder, call, point, patched, os)
-    bench = WorkspaceWorkbench("work", confirm=allowed)
+    bench = WorkspaceWorkbench("work", consent=FREE)
     said = await _journalled(stored, store, bench, call)
     assert not said.is_error, said
-    assert len(await log.made()) == 1
+    assert len(await log.list_changes()) == 1
     if tool == "apply_patch":
         assert files() == {"a.txt": "xx\n", "b.txt": "bb\n"}
     else:
@@ -345,7 +346,7 @@ async def _journalled(stored: Any, store: RunStore, bench: Bench, call: Call) ->
 async def _call_cut_off(
     stored: Any, log: ChangeLog, coder: Coder, call: Call, point: str, monkeypatch: pytest.MonkeyPatch, os: Any
 ) -> None:
-    bench = WorkspaceWorkbench("work", confirm=allowed)
+    bench = WorkspaceWorkbench("work", consent=FREE)
     record, replace, count = StoredChanges.record, os.replace, 0
 
     async def recording(self: StoredChanges, change: Change, contents: Any) -> None:
@@ -376,7 +377,7 @@ async def _call_cut_off(
         monkeypatch.setattr(StoredChanges, "drop", dropped)
         monkeypatch.setattr(os, "replace", half)
     if point == "made":
-        monkeypatch.setattr("upcall.workspace.workbench._told", killing)
+        monkeypatch.setattr("upcall.workspace.workbench._report", killing)
     with pytest.raises(Killed):
         await _journalled(stored, RunStore("runs.db"), bench, call)
 
@@ -412,8 +413,8 @@ async def test_a_prune_keeps_what_an_undo_needs(location: str) -> None:
 async def test_what_is_lost_is_told(location: str) -> None:
     app, run = await started(store=location)
     last = (await app.changes(run.id))[-1]
-    lost = last.files[0].before
-    assert lost
+    assert last.files[0].before is not None
+    lost = last.files[0].before.digest
     execute(location, "delete from upcall_blobs where hash = ?", bytes.fromhex(lost))
     problems = (await upkeep.check(app.store)).problems
     assert problems == [f"what run {run.id} changed in a file cannot be undone: {lost}"]
@@ -436,7 +437,7 @@ async def test_changes_go_with_a_run_into_another_store() -> None:
 
 async def test_without_a_driver_changes_are_in_memory() -> None:
     Path("work").mkdir()
-    bench = WorkspaceWorkbench("work", confirm=allowed)
+    bench = WorkspaceWorkbench("work", consent=FREE)
     await bench.call_tool("write_file", {"path": "a.txt", "content": "one\n"})
     assert isinstance(bench.changes, MemoryChanges)
     await undo(bench.changes, "none")

@@ -6,10 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from upcall.workspace.sandboxes.bubblewrap import unusable
+from upcall.workspace.sandboxes.bubblewrap import explain_unusable
+from upcall.workspace.sandboxes.views import explain_no_overlay
 
-needs_bubblewrap = pytest.mark.skipif(unusable() is not None, reason=f"no bubblewrap: {unusable()}")
+needs_bubblewrap = pytest.mark.skipif(explain_unusable() is not None, reason=f"no bubblewrap: {explain_unusable()}")
 """Marks tests that run commands in it; `.ci/run` installs it, and says so where it cannot."""
+
+
+def skip_without_overlay(name: str, folder: Path) -> None:
+    """Skip a test where there is no overlay of this name."""
+    if name != "copy" and (why := explain_no_overlay(name, folder, folder)) is not None:
+        pytest.skip(f"no overlay by {name}: {why}")
 
 
 def alive(word: str) -> list[int]:

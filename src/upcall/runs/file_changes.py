@@ -8,39 +8,62 @@ twice.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Literal, Protocol, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from upcall import identity
-from upcall.storage import packing
 from upcall.text import replace_surrogates
 
 MAX_DIFF_CHARS = 20_000
 """Where a diff is longer it is cut, and says so. What the file held before and after is kept whole all the same."""
 
+DIGEST_BYTES = 16
+"""The length of the hash that names a content, as the store keeps it."""
+
 MAX_DIFFED_LINES = 10_000
 """Of a longer file it is only said how many bytes it has: comparing takes a time that grows with the square."""
 
+Kind: TypeAlias = Literal["file", "link", "folder"]
+
+
+class FileState(BaseModel):
+    """What a name in a folder stands for.
+
+    Attributes:
+        kind: a file, a symbolic link or a folder.
+        digest: of what the file holds, or of where the link leads; empty for a folder.
+        mode: permission bits; 0 where it is left to the system.
+        kept: whether the change log has the content, so that it can be brought back.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Kind = "file"
+    digest: str = ""
+    mode: int = 0
+    kept: bool = True
+
+    def holds_same(self, other: FileState | None) -> bool:
+        """Tell whether both hold the same, whatever their permissions."""
+        return other is not None and (self.kind, self.digest) == (other.kind, other.digest)
+
 
 class FileChange(BaseModel):
-    """One file of a change.
+    """What a change did to one name; ``before`` and ``after`` are None where there is nothing of that name.
 
     Attributes:
         path: where it is in the folder.
-        before: the digest of what it held; None where there was no file.
-        after: the digest of what it holds then; None where it was deleted.
-        mode: its permission bits before.
-        diff: the lines that changed, as a unified diff; cut where it is long.
+        diff: the lines that changed, as a unified diff; cut where it is long, empty where there are too many files.
     """
 
     model_config = ConfigDict(frozen=True)
 
     path: str
-    before: str | None = None
-    after: str | None = None
-    mode: int | None = None
+    before: FileState | None = None
+    after: FileState | None = None
     diff: str = ""
 
 
@@ -54,6 +77,7 @@ class Change(BaseModel):
         files: what was changed in it.
         call: the call, by its idempotency key.
         undoes: the changes that this one takes back, by id.
+        output: what the call is answered, where that cannot be told from the files.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -64,27 +88,35 @@ class Change(BaseModel):
     files: tuple[FileChange, ...]
     call: str | None = None
     undoes: tuple[str, ...] = ()
+    output: str = ""
+
+    def list_contents(self) -> Iterator[str]:
+        """List the digests of the contents that the change log keeps for it."""
+        for file in self.files:
+            yield from (state.digest for state in (file.before, file.after) if state and state.kept and state.digest)
 
 
 class ChangeLog(Protocol):
     """Where changes are kept, with what the files held."""
 
     async def record(self, change: Change, contents: Mapping[str, bytes]) -> None:
-        """Keep a change that is about to be made, and what it names, by digest. It raises where it cannot be kept, and
-        then the change must not be made."""
+        """Keep a change that is about to be made, and the contents that it names, by digest.
+
+        Where this raises, the change must not be made.
+        """
 
     async def drop(self, change: Change) -> None:
-        """Note that a change that was recorded could not be made."""
+        """Note that a recorded change could not be made."""
 
-    async def made(self) -> Sequence[Change]:
-        """All changes but those dropped, oldest first."""
+    async def list_changes(self) -> Sequence[Change]:
+        """List all changes but those dropped, oldest first."""
 
-    async def content(self, digest: str) -> bytes:
-        """What has this digest."""
+    async def read_content(self, digest: str) -> bytes:
+        """Return the content that has this digest."""
 
 
 class MemoryChanges:
-    """A change log of a workbench that no driver runs. It ends with the process."""
+    """The change log of a workbench that no driver runs: it ends with the process."""
 
     def __init__(self) -> None:
         self._made: dict[str, Change] = {}
@@ -99,29 +131,36 @@ class MemoryChanges:
         """See `ChangeLog`."""
         self._made.pop(change.id, None)
 
-    async def made(self) -> Sequence[Change]:
+    async def list_changes(self) -> Sequence[Change]:
         """See `ChangeLog`."""
         return list(self._made.values())
 
-    async def content(self, digest: str) -> bytes:
+    async def read_content(self, digest: str) -> bytes:
         """See `ChangeLog`."""
         return self._contents[digest]
 
 
 def list_standing(changes: Iterable[Change]) -> list[Change]:
-    """The changes that were not undone, oldest first, without the undoing."""
+    """List the changes that were not undone, oldest first, without the undoing ones."""
     made = list(changes)
     undone = {each for change in made for each in change.undoes}
     return [change for change in made if not change.undoes and change.id not in undone]
 
 
+def start_digest() -> blake2b:
+    """Start the hash that names a content, for one that is read piece by piece."""
+    return blake2b(b"\0", digest_size=DIGEST_BYTES)  # The zero: a node of the store without references.
+
+
 def digest(data: bytes) -> str:
-    """The name under which a content is kept: the hash of the store's blobs."""
-    return packing.digest(packing.Node(data, ())).hex()
+    """Name a content by its hash."""
+    hashed = start_digest()
+    hashed.update(data)
+    return hashed.hexdigest()
 
 
 def make_diff(path: str, before: bytes | None, after: bytes | None, *, limit: int = MAX_DIFF_CHARS) -> str:
-    """A unified diff of a file's contents, None for no file. It is cut at `limit` characters, and says so."""
+    """Compare two contents of a file, None for no file, in a unified diff, which is cut at `limit` characters."""
     old, new = _lines(before), _lines(after)
     if old is None or new is None:
         sizes = " -> ".join("none" if each is None else f"{len(each)} bytes" for each in (before, after))
@@ -138,14 +177,14 @@ def make_diff(path: str, before: bytes | None, after: bytes | None, *, limit: in
 
 
 def count_lines(diff: str) -> str:
-    """How many lines a diff adds and removes, as ``+2 -1``."""
+    """Count the lines that a diff adds and removes, as ``+2 -1``."""
     body = diff.split("\n")[2:]  # As the diff was made: other ends of lines are characters in them.
     added, removed = (sum(line.startswith(sign) for line in body) for sign in "+-")
     return f"+{added} -{removed}" + (" and more" if diff.endswith("[cut: the diff is longer]\n") else "")
 
 
 def _lines(data: bytes | None) -> list[str] | None:
-    """The lines, each with its end; None where it is no text, or too long."""
+    """Split into lines, each with its end; None where it is no text, or too long."""
     if data is None:
         return []
     if b"\0" in data or data.count(b"\n") > MAX_DIFFED_LINES:

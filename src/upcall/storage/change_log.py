@@ -51,7 +51,7 @@ class StoredChanges:
         """Note that a change that was recorded could not be made."""
         await self._store.note(self._run_id, NOT_CHANGED, self._user, change=change.id)
 
-    async def made(self) -> Sequence[Change]:
+    async def list_changes(self) -> Sequence[Change]:
         """All changes but those dropped, oldest first.
 
         Raises:
@@ -59,7 +59,7 @@ class StoredChanges:
         """
         return await self._store.database.read(partial(_made, run_id=self._run_id))
 
-    async def content(self, digest: str) -> bytes:
+    async def read_content(self, digest: str) -> bytes:
         """What has this digest.
 
         Raises:
@@ -137,5 +137,4 @@ def _json(text: str) -> dict[str, Any]:
 
 
 def _names(detail: Mapping[str, Any]) -> Iterable[bytes]:
-    for file in detail.get("files", ()):
-        yield from (bytes.fromhex(file[side]) for side in ("before", "after") if file.get(side))
+    return map(bytes.fromhex, Change.model_validate(detail).list_contents())

@@ -1,10 +1,11 @@
-"""The coder's tools that run something: a shell command or Python code, in the workspace, by one executor."""
+"""The coder's tools that run something: a shell command or Python code, in the workspace."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+import os
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,12 +13,21 @@ from autogen_core import CancellationToken
 from autogen_core.tools import ParametersSchema, ToolResult, ToolSchema
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from upcall.autogen.concurrency import run_to_completion
+from upcall.autogen.journal import idempotent
+from upcall.autogen.scope import current_scope
 from upcall.autogen.workbenches import StatelessWorkbench, tool_result
+from upcall.runs.file_changes import MemoryChanges
 from upcall.text import replace_surrogates
+from upcall.workspace.command_runs import CommandRequest, CommandRunner
 from upcall.workspace.consent import Consent, Denied
+from upcall.workspace.folder import Folder
 from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes.base import Execution, Executor, ExecutorUnavailable
+from upcall.workspace.sandboxes.base import Executor, ExecutorUnavailable
 from upcall.workspace.sandboxes.choice import Unavailable
+from upcall.workspace.sandboxes.views import ViewName
+from upcall.workspace.stages import Stage, name_stage, open_stages
+from upcall.workspace.workbench import current_call, lock_place, share_place
 
 RUN_COMMAND, RUN_PYTHON = "run_command", "run_python"
 
@@ -38,12 +48,13 @@ class _PythonArguments(_Arguments):
 
 
 class ExecutionWorkbench(StatelessWorkbench):
-    """Two tools: ``run_command`` and ``run_python``. The workspace folder, which is made if need be, is their working
-    directory.
+    """Two tools: ``run_command`` and ``run_python``, with the workspace folder as their working directory.
 
-    What is risky is put to the human first. Calls are not idempotent: one that was cut off is in doubt. Each result
-    begins with a line that says how the command ended. `around` makes a context for each command, by the name of the
-    tool: to record what it changes.
+    In a sandbox a call that was cut off is made again. Without one it is in doubt: nobody knows what it did.
+
+    Args:
+        folder: the workspace, which is made if need be.
+        overlay: how a command in the sandbox gets its view of the folder.
     """
 
     def __init__(
@@ -53,14 +64,18 @@ class ExecutionWorkbench(StatelessWorkbench):
         *,
         limits: Limits | None = None,
         consent: Consent | None = None,
-        around: Callable[[str], AbstractAsyncContextManager[Any]] = nullcontext,
+        overlay: ViewName = "auto",
     ) -> None:
         self._folder = Path(folder).expanduser().absolute()
-        self._executor, self._limits, self._around = executor, limits or Limits(), around
-        self.consent = consent or consent_for(self._folder, executor)
+        self._executor, self._limits, self._overlay = executor, limits or Limits(), overlay
+        self.consent = consent or Consent()
+        self._changes = MemoryChanges()
+        self._place = share_place(self._folder)
+        if executor.isolated:
+            idempotent(self)
 
     async def list_tools(self) -> list[ToolSchema]:
-        """The schemas of the two tools."""
+        """List the schemas of the two tools."""
         most = self._limits.max_seconds
         seconds = f"How many seconds it may take, at most {most}; {self._limits.seconds} if not given."
         own: dict[str, Any] = {"timeout_seconds": {"type": "number", "description": seconds}}
@@ -68,7 +83,7 @@ class ExecutionWorkbench(StatelessWorkbench):
             own["network"] = {"type": "boolean", "description": "Whether it needs the network; the user is asked."}
         command = {"type": "string", "description": "A command line for the shell. Nobody can type while it runs."}
         code = {"type": "string", "description": "Python code. Print what you want to see."}
-        where = "in the workspace folder. Gives its exit status and output."
+        where = "in the workspace folder. Gives its exit status, the files that it changed, and its output."
         return [
             _schema(RUN_COMMAND, f"Run a shell command {where}", {"command": command, **own}),
             _schema(RUN_PYTHON, f"Run Python code {where}", {"code": code, **own}),
@@ -87,10 +102,10 @@ class ExecutionWorkbench(StatelessWorkbench):
             UserInputRequired: the human is to be asked first.
         """
         try:
-            running = asyncio.ensure_future(self._run(name, dict(arguments or {})))
+            running = asyncio.ensure_future(self._serve(_read_request(name, arguments or {}), call_id))
             if cancellation_token is not None:
                 cancellation_token.link_future(running)
-            execution = await running
+            return tool_result(name, await running)
         except ValidationError as error:
             wrong = "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in error.errors(include_url=False))
             return tool_result(name, f"{name} was called wrongly ({wrong}). Call it again.", is_error=True)
@@ -100,67 +115,55 @@ class ExecutionWorkbench(StatelessWorkbench):
             text = f"Nothing can be run here: {error}. Do not try again; go on without it and say so in your report."
             return tool_result(name, text, is_error=True)
         except OSError as error:
-            text = f"It could not be started ({error.strerror or type(error).__name__})."
+            text = f"It could not be run ({error.strerror or type(error).__name__}). Nothing was changed."
             return tool_result(name, text, is_error=True)
-        return tool_result(name, describe_result(execution, self._limits))
 
-    async def _run(self, name: str, given: Mapping[str, Any]) -> Execution:
+    async def _serve(self, request: CommandRequest, call_id: str | None) -> str:
         if isinstance(self._executor, Unavailable):  # The human is not asked about what cannot be run.
             raise ExecutorUnavailable(self._executor.why)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        if name == RUN_COMMAND:
-            asked = _CommandArguments.model_validate(given)
-            network = self.consent.to_command(replace_surrogates(asked.command), network=asked.network)
-            async with self._around(name):
-                return await self._execute(replace_surrogates(asked.command), asked, network)
-        if name == RUN_PYTHON:
-            code = _PythonArguments.model_validate(given)
-            network = self.consent.to_python(replace_surrogates(code.code), network=code.network)
-            async with self._around(name):
-                return await self._execute(["python3", "-"], code, network, stdin=f"{replace_surrogates(code.code)}\n")
-        raise ExecutorUnavailable(f"there is no tool {name!r}")
+        await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
+        runner = CommandRunner(Folder(self._folder), self._executor, self._limits, self.consent, self._overlay)
+        async with lock_place(self._place):
+            if not self._executor.isolated:
+                return await runner.run_plainly(request)
+            return await self._run_staged(runner, request, call_id)
 
-    async def _execute(self, command: str | list[str], asked: _Arguments, network: bool, stdin: str = "") -> Execution:
-        return await self._executor.run(
-            command,
-            folder=self._folder,
-            limits=self._limits,
-            seconds=min(asked.timeout_seconds or self._limits.seconds, self._limits.max_seconds),
-            stdin=stdin,
-            network=network,
-        )
+    async def _run_staged(self, runner: CommandRunner, request: CommandRequest, call_id: str | None) -> str:
+        call = current_call()
+        key = call or f"{os.getpid()}/{id(self)}/{call_id or time.monotonic_ns()}"
+        stage = Stage(await asyncio.to_thread(open_stages, self._folder) / name_stage(key))
+        try:
+            told = await runner.run(request, stage, current_scope().changes or self._changes, call)
+        except (Denied, ExecutorUnavailable, OSError):
+            await run_to_completion(asyncio.to_thread(stage.remove))
+            raise
+        # Where it ends in another way, with a question or cut off, it is come back to.
+        await run_to_completion(asyncio.to_thread(stage.remove))
+        return told
 
     async def stop(self) -> None:
         """Give back what the executor holds."""
         await self._executor.close()
 
 
-def consent_for(folder: Path, executor: Executor, rules: Sequence[str] = ()) -> Consent:
-    """Consent as the executor needs it."""
-    return Consent(folder, isolated=executor.isolated, network=executor.gives_network, rules=rules)
+def _read_request(tool: str, given: Mapping[str, Any]) -> CommandRequest:
+    """Read the arguments of a call.
 
-
-def describe_result(execution: Execution, limits: Limits) -> str:
-    """What the model is told of a command: how it ended, then what it wrote."""
-    taken = f"after {execution.seconds:.1f} s"
-    if execution.stopped is None:
-        ended = f"exit status {execution.exit_status}, {taken}"
-    else:
-        ended = f"exit status {execution.exit_status}: stopped {taken}, {_LIMITS[execution.stopped].format(limits)}"
-    return f"[{ended}]\n{execution.output or '(no output)'}"
-
-
-_LIMITS = {
-    "time": "its time was over",
-    "memory": "it took more than {0.memory_mb} MB of memory",
-    "processes": "it had more than {0.processes} processes",
-    "disk": "it wrote more than {0.disk_mb} MB to the disk",
-    "output": "it printed more than {0.max_output_mb} MB",
-}
+    Raises:
+        ValidationError: they are wrong.
+        ExecutorUnavailable: there is no such tool.
+    """
+    if tool == RUN_COMMAND:
+        asked = _CommandArguments.model_validate(given)
+        return CommandRequest(tool, replace_surrogates(asked.command), asked.timeout_seconds, asked.network)
+    if tool == RUN_PYTHON:
+        code = _PythonArguments.model_validate(given)
+        return CommandRequest(tool, replace_surrogates(code.code), code.timeout_seconds, code.network, is_code=True)
+    raise ExecutorUnavailable(f"there is no tool {tool!r}")
 
 
 def _schema(name: str, description: str, properties: dict[str, Any]) -> ToolSchema:
-    """A tool of whose arguments the first is required."""
+    """Describe a tool of whose arguments the first is required."""
     first = next(iter(properties))
     return ToolSchema(
         name=name,

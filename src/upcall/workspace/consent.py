@@ -7,155 +7,218 @@ can write: the ids of options, and the tool that a question is asked for, are no
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import TypeAlias
 
 from upcall.policy.resolver import Answered, is_risk, list_answered
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import ClarificationType, Option
 from upcall.questions.tool_context import ask
-from upcall.text import QUOTE_MARK, escape_controls, shorten
-from upcall.workspace.command_lines import COMMAND, DELETE, NETWORK, Risk, is_allowed, risks, uses_network
+from upcall.text import QUOTE_MARK, escape_controls
+from upcall.workspace.effects import Effect, Finding
 
-ALLOW_ONCE, ALLOW_KIND, DENY = "Allow once", "Allow this kind in this run", "Do not allow"
+ALLOW, ALLOW_AGAIN, DENY = "Allow once", "Allow exactly this in this run", "Do not allow"
+KEEP, KEEP_KIND, DISCARD = "Keep it", "Keep this kind in this run", "Throw it away"
 
 MAX_SHOWN = 3_000
 """A command that is longer is not put: nobody would read it, and what is not shown cannot be consented to."""
 
-MAX_KINDS = 10
-"""What is risky about one command in more ways is not allowed by its kinds: nobody would read them."""
+MAX_CONTEXT_SHOWN = 3_800
+MAX_NAMES_SHOWN = 8
+MAX_NAME_SHOWN = 60
+MAX_REASONS_SHOWN = 3
 
-_ONCE, _KIND, _DENY = "consent:once", "consent:run:", "consent:deny"
+_ONCE, _RUN, _NO = "consent:once", "consent:run:", "consent:deny"
+_GRANTING, _PLAIN = frozenset({ALLOW, ALLOW_AGAIN, KEEP, KEEP_KIND}), frozenset({ALLOW_AGAIN, KEEP_KIND})
+
+Grant: TypeAlias = tuple[str, ...]
+"""What the human allowed for a run: an effect, or an act and the digest of the exact command."""
+
+_NETWORK, _COMMAND = "network", "command"
+_WORDS = re.compile(r"[\w./:@%+,=-]+(?: [\w./:@%+,=-]+)*", re.ASCII)
+"""A command line in which the shell has nothing to read: words with a blank in between."""
+
+_DOES = {
+    Effect.OVERWRITE: "overwrites what this run did not make",
+    Effect.DELETE: "deletes what this run did not make",
+    Effect.RUNS_LATER: "puts in what would run later, outside of the sandbox",
+    Effect.NO_UNDO: "takes away what is too large to be brought back by an undo",
+}
 
 
 class Denied(ValueError):
     """The human did not allow it. The text is for the model, with the human's reason."""
 
 
+@dataclass(frozen=True)
 class Consent:
     """Who may do what in one workspace.
 
-    Args:
-        folder: the workspace.
-        isolated: whether commands run in a sandbox. Then only what leaves it or destroys work is asked about, else all
-            that is not on a short list of programs that only read.
-        network: whether a command can be given the network at all; where it cannot, that is not asked about.
-        rules: what is allowed beforehand: programs, perhaps with their first words (``git push``).
+    Attributes:
+        allow_commands: command lines that need no word beforehand, each exactly as it is called.
+        allow_changes: effects that need no word afterwards: ``overwrite``, ``delete``.
     """
 
-    def __init__(self, folder: Path, *, isolated: bool, network: bool = True, rules: Sequence[str] = ()) -> None:
-        self._folder, self._isolated, self._network, self._rules = folder, isolated, network, tuple(rules)
+    allow_commands: Collection[str] = ()
+    allow_changes: Collection[str] = ()
 
-    def to_command(self, line: str, *, network: bool = False) -> bool:
-        """Have consent to run a command line; `network` says that it asks for the network. Gives whether it is to have
-        that.
+    def list_arguments(self, line: str) -> list[str] | None:
+        """Return the arguments of a command that the settings allow: it is run as it stands, by no shell.
+
+        None for any other. What the settings allow counts for the whole line, word for word.
+        """
+        plain = line.strip()
+        return plain.split(" ") if _WORDS.fullmatch(plain) and plain in self.allow_commands else None
+
+    def request_command(self, text: str, what: str = "command") -> None:
+        """Have consent to run a command, or Python code, without a sandbox.
 
         Raises:
             Denied: it is not allowed.
             UserInputRequired: the question is to be put.
         """
-        found = risks(line, self._folder, isolated=self._isolated, rules=self._rules)
-        needs = self._network and (network or uses_network(line))
-        if not self._network:
-            found = [risk for risk in found if risk.kind != NETWORK]
-        elif network and not any(risk.kind == NETWORK for risk in found):
-            found.append(Risk(NETWORK, ("any program",)))
-        self._have("Run this command?", line, found)
-        return needs
+        why = "It runs without a sandbox, with all your rights. What it changes in files is not recorded."
+        self._request_exactly(_COMMAND, f"Run this {what}?", text, why)
 
-    def to_python(self, code: str, *, network: bool = False) -> bool:
-        """Have consent to run Python code, as `to_command`."""
-        found = [] if self._isolated or is_allowed(("python",), self._rules) else [Risk(COMMAND, ("python",))]
-        if network and self._network:
-            found.append(Risk(NETWORK, ("any program",)))
-        self._have("Run this Python code?", code, found)
-        return network and self._network
+    def request_network(self, text: str, what: str = "command", *, begun: int = 0) -> None:
+        """Have consent to run one exact command, or Python code, with the network.
 
-    async def confirm(self, kind: str, subject: str, detail: str = "") -> None:
-        """Have consent to something else that a tool is about to do: ``delete`` a file, its path as the subject, and a
-        diff as the detail. An allow rule for ``rm`` covers deleting.
+        `begun`: so many times it was begun before and cut off. What it did out there is not known, and what was allowed
+        for the run does not count then.
 
         Raises:
             Denied: it is not allowed.
             UserInputRequired: the question is to be put.
         """
-        risk = Risk(kind, ("rm",) if kind == DELETE else (kind,))
-        if not is_allowed(risk.words, self._rules):
-            self._have(f"{kind.capitalize()} this?", subject, [risk], detail)
+        why = "It asks for the network."
+        if begun:
+            times = "once" if begun == 1 else f"{begun} times"
+            why += f" It was begun {times} before and cut off: what it did there is not known, and it would run again."
+        if begun or what != "command" or self.list_arguments(text) is None:
+            self._request_exactly(_NETWORK, f"Run this {what} with the network?", text, why, once=begun > 0)
 
-    def _have(self, question: str, subject: str, found: Sequence[Risk], detail: str = "") -> None:
-        left = [risk for risk in found if risk not in granted(list_answered())]
+    def request_changes(self, text: str, findings: Sequence[Finding], diff: str, whole: Path | None = None) -> None:
+        """Have consent to keep what a command changed, or to what a tool on files is about to change.
+
+        `text` is what makes the change, `diff` the lines of the findings, which is in the file `whole` too.
+
+        Raises:
+            Denied: it is not allowed.
+            UserInputRequired: the question is to be put.
+        """
+        granted = {effect for effect, *_ in list_grants(list_answered())} | {*self.allow_changes}
+        left = [each for each in findings if each.effect.value not in granted or each.effect not in _KINDS]
         if not left:
             return
-        shown = _quoted(subject)
+        kinds = sorted({each.effect for each in left})
+        options = [Option(label=KEEP, id=_ONCE)]
+        if set(kinds) <= _KINDS:
+            named = " and ".join(_DOES[each] for each in kinds)
+            grants = json.dumps([[each.value] for each in kinds])
+            description = f"From all agents of this run, whatever command {named}."
+            options.append(Option(label=KEEP_KIND, id=f"{_RUN}{grants}", description=description))
+        options.append(Option(label=DISCARD, id=_NO, description="Or say in your own words why; the agent is told."))
+        why = "\n".join(_explain(left))
+        context = f"{why}\n{_show(diff, MAX_CONTEXT_SHOWN - len(why), whole)}"
+        _put(f"Keep what this changes?\n{_show(text, MAX_SHOWN)}", options, context, _THROWN_AWAY)
+
+    def _request_exactly(self, act: str, question: str, text: str, why: str, *, once: bool = False) -> None:
+        grant = (act, _digest(text))
+        if grant in list_grants(list_answered()) and not once:
+            return
+        shown = quote(text)
         if len(shown) > MAX_SHOWN:
             raise Denied(
                 f"This needs the user's consent and is too long to be shown for that ({len(shown)} characters, at most "
                 f"{MAX_SHOWN}). Nothing was done. Do it in smaller steps."
             )
-        where = "" if self._isolated else " It runs without a sandbox, with all your rights."
-        more = f" and {len(left) - MAX_KINDS} more" if len(left) > MAX_KINDS else ""
-        why = f"It {', '.join(map(str, left[:MAX_KINDS]))}{more}.{where}"
-        answer = ask(
-            f"{question}\n{shown}",
-            list(_options(left)),
-            context=f"{why}\n{_begin(_quoted(detail))}" if detail else why,
-            clarification_type=ClarificationType.RISK_CONFIRMATION,
-        )
-        if _chosen(answer) not in (ALLOW_ONCE, ALLOW_KIND):
-            raise Denied(_refusal(answer))
+        options = [Option(label=ALLOW, id=_ONCE)]
+        if not once:
+            options.append(Option(label=ALLOW_AGAIN, id=f"{_RUN}{json.dumps([grant])}"))
+        options.append(Option(label=DENY, id=_NO, description="Or say in your own words why not; the agent is told."))
+        _put(f"{question}\n{shown}", options, why)
 
 
-def granted(answered: Iterable[Answered]) -> frozenset[Risk]:
-    """What the human has allowed for a whole run, by the answers of that run."""
-    found: set[Risk] = set()
+_KINDS = frozenset({Effect.OVERWRITE, Effect.DELETE})
+"""What can be allowed for a whole run. The others need a word each time."""
+
+
+def list_grants(answered: Iterable[Answered]) -> frozenset[Grant]:
+    """List what the human has allowed for a whole run, by the answers of that run."""
+    found: set[Grant] = set()
     for question, answer in answered:
-        if question.tool is not None and is_risk(question) and _chosen(answer) == ALLOW_KIND:
-            ids = [option.id or "" for option in question.options if option.label == ALLOW_KIND]
-            for each in ids:
-                if each.startswith(_KIND):
-                    found.update(Risk(kind, tuple(words)) for kind, words in json.loads(each.removeprefix(_KIND)))
+        if question.tool is not None and is_risk(question) and (chosen := _chosen(answer)) in _PLAIN:
+            for option in question.options:
+                if option.label == chosen and (option.id or "").startswith(_RUN):
+                    found.update(map(tuple, json.loads((option.id or "").removeprefix(_RUN))))
     return frozenset(found)
 
 
+_NOT_DONE = "This was not allowed, and nothing was done."
+_THROWN_AWAY = "What this changes was thrown away: the workspace is as it was before."
+
+
+def _put(question: str, options: Sequence[Option], context: str, refusal: str = _NOT_DONE) -> None:
+    answer = ask(question, options, context=context, clarification_type=ClarificationType.RISK_CONFIRMATION)
+    if _chosen(answer) not in _GRANTING:
+        raise Denied(_refuse(answer, refusal))
+
+
 def _chosen(answer: Answer) -> str | None:
-    """The one option that the human chose, with nothing else said; any text beside it is no plain yes."""
+    """Return the one option that the human chose, with nothing else said; any text beside it is no plain yes."""
     plain = answer.outcome is Outcome.ANSWERED and answer.by is AnsweredBy.HUMAN and len(answer.selected) == 1
     return answer.selected[0] if plain and answer.text == answer.selected[0] else None
 
 
-def _options(left: Sequence[Risk]) -> Iterator[Option]:
-    yield Option(label=ALLOW_ONCE, id=_ONCE)
-    if all(risk.words for risk in left) and len(left) <= MAX_KINDS:
-        named = ", ".join(f"{_verb(risk)} {' '.join(risk.words)}".strip() for risk in left)
-        kinds = json.dumps([(risk.kind, risk.words) for risk in left])
-        yield Option(label=ALLOW_KIND, id=f"{_KIND}{kinds}", description=f"All agents of this run: {named}")
-    yield Option(label=DENY, id=_DENY, description="Or say in your own words why not; the agent is told.")
+def _explain(findings: Sequence[Finding]) -> Iterator[str]:
+    for effect in Effect:
+        of_it = [each for each in findings if each.effect is effect]
+        named = [_shorten(each.path) for each in of_it[:MAX_NAMES_SHOWN]]
+        more = [f"and {len(of_it) - MAX_NAMES_SHOWN} more"] if len(of_it) > MAX_NAMES_SHOWN else []
+        reasons = list(dict.fromkeys(each.why for each in of_it if each.why))[:MAX_REASONS_SHOWN]
+        if of_it:
+            why = f" ({'; '.join(reasons)})" if reasons else ""
+            yield f"It {_DOES[effect]}: {', '.join([*named, *more])}{why}."
 
 
-def _verb(risk: Risk) -> str:
-    return {DELETE: "deleting with", NETWORK: "the network for", COMMAND: "running"}.get(risk.kind, "")
+def _shorten(path: str) -> str:
+    shown = escape_controls(path, unseen=True)
+    return shown if len(shown) <= MAX_NAME_SHOWN else f"{shown[:20]}[...]{shown[-35:]}"
 
 
-def _refusal(answer: Answer) -> str:
+def _refuse(answer: Answer, refusal: str) -> str:
     if answer.outcome is not Outcome.ANSWERED:
-        return f"Not allowed, and nothing was done. {answer.as_text()}"
-    reason = answer.text.removeprefix(DENY).strip(" ,.:;") if answer.by is AnsweredBy.HUMAN else ""
+        return f"{refusal} {answer.as_text()}"
+    reason = answer.text if answer.by is AnsweredBy.HUMAN else ""
+    for label in (DENY, DISCARD):
+        reason = reason.removeprefix(label)
+    reason = reason.strip(" ,.:;")
     end = "" if reason.endswith(("!", "?")) else "."
     said = f" They said: {reason}{end}" if reason else ""
     return (
-        f"The user did not allow this, and nothing was done.{said} Do not do the same in another way; go on without "
-        "it, or say in your report what stays open."
+        f"{refusal} The user decided so.{said} Do not do the same in another way; go on without it, or say in your "
+        "report what stays open."
     )
 
 
-def _quoted(text: str) -> str:
-    """The text as a human is shown it: each line marked, so that none passes for ours, and nothing that is unseen."""
+def quote(text: str) -> str:
+    """Mark each line of a text for the human, so that none passes for ours, and nothing in it is unseen."""
     return "\n".join(f"{QUOTE_MARK}{line}" for line in escape_controls(text, unseen=True).split("\n"))
 
 
-def _begin(text: str) -> str:
-    """The beginning of a long text, with a digest of the whole: another text is another question."""
-    digest = blake2b(text.encode(), digest_size=6).hexdigest()
-    return shorten(text, MAX_SHOWN, f"\n[... {{left}} more characters; digest of all: {digest}]")
+def _show(text: str, most: int, whole: Path | None = None) -> str:
+    """Quote a text, cut where it is long, with a digest of the whole: another text is another question."""
+    shown = quote(text)
+    if len(shown) <= most:
+        return shown
+    where = f"; all of it is in {whole}" if whole is not None else ""
+    end = f"\n[... cut; digest of all: {_digest(text)}{where}]"
+    return shown[: max(most - len(end), 0)] + end
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()

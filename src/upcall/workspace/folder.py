@@ -12,24 +12,29 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
 import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from upcall.autogen.workbenches import TEMPORARY
-from upcall.workspace.paths import MAX_DEPTH, OutsideWorkspace, outside, parts_of
+from upcall.runs.file_changes import FileState, digest, start_digest
+from upcall.workspace.paths import MAX_DEPTH, OutsideWorkspace, outside, parse_path
 
 MAX_BYTES = 10_000_000
-"""A larger file is not changed: what it was could not be kept to undo that."""
+"""A larger file is not changed by the tools on files."""
 
 MAX_LINKS = 40
+PERMISSIONS = 0o777
+"""The bits of a mode that count: set-uid, set-gid and sticky bits never go in."""
 
 HAS_OPENAT = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
 
+_CHUNK = 1 << 20
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _FILE = (
     os.O_RDONLY
@@ -39,6 +44,9 @@ _FILE = (
     | getattr(os, "O_BINARY", 0)
 )
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
+_Stamp: TypeAlias = tuple[int, int, int, int, int] | None
+_PassOver: TypeAlias = Callable[["Folder", str, str, bool], bool]
 
 
 class ChangedMeanwhile(ValueError):
@@ -52,14 +60,42 @@ class Content:
     data: bytes
     mode: int
 
+    @property
+    def state(self) -> FileState:
+        """The file as the change log names it."""
+        return FileState(digest=digest(self.data), mode=self.mode)
+
 
 @dataclass(frozen=True)
 class Write:
-    """A file as it is and as it is to be; None where there is none. ``path`` is its own, with no link in it."""
+    """A name as it is and as it is to be; None where there is nothing.
+
+    ``data`` is what a new file holds, or the file outside of the folder that takes its place, or where a new link
+    leads. ``old`` is what the file held; None where that is not kept.
+    """
 
     path: str
-    before: Content | None
-    after: Content | None
+    before: FileState | None
+    after: FileState | None
+    data: bytes | Path = b""
+    old: bytes | None = None
+
+    @classmethod
+    def of_contents(cls, path: str, before: Content | None, after: Content | None) -> Write:
+        """Write a file of which both contents are at hand."""
+        return cls(
+            path,
+            before.state if before else None,
+            after.state if after else None,
+            after.data if after else b"",
+            before.data if before else None,
+        )
+
+    @property
+    def replaces(self) -> bool:
+        """Whether the new thing can take the place of the old one in one step."""
+        kinds = {each.kind for each in (self.before, self.after) if each is not None}
+        return self.after is not None and (kinds == {"folder"} or "folder" not in kinds)
 
 
 class _Missing(FileNotFoundError):
@@ -105,9 +141,21 @@ class _Open:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         return _Open(path, None)
 
-    def make(self, name: str) -> None:
-        with suppress(FileExistsError):
-            os.mkdir(self._name(name), dir_fd=self._at)
+    def make(self, name: str, mode: int) -> None:
+        os.mkdir(self._name(name), dir_fd=self._at)
+        if mode:
+            self.chmod(name, mode)
+
+    def chmod(self, name: str, mode: int) -> None:
+        if self._at is None:
+            os.chmod(self._name(name), mode & PERMISSIONS)
+            return
+        folder = self.enter(name)
+        try:
+            assert folder._at is not None
+            os.fchmod(folder._at, mode & PERMISSIONS)
+        finally:
+            folder.close()
 
     def open(self, name: str) -> BinaryIO:
         """Open a regular file to read; anything else is refused before it is opened, and once more after that."""
@@ -120,32 +168,69 @@ class _Open:
             raise
         return file
 
-    def replace(self, name: str, data: bytes, mode: int | None) -> None:
-        """Write whole or not at all: a full disk or a kill leaves the old file. The name gets a new file: another name
-        of the old one (a hard link), in the folder or outside of it, keeps what it has."""
-        temporary = f"{TEMPORARY}{secrets.token_hex(8)}"
+    def replace(self, name: str, data: bytes | Path, mode: int) -> None:
+        """Write whole or not at all: a full disk or a kill leaves the old file.
+
+        The name gets a new file: another name of the old one (a hard link), in the folder or outside of it, keeps what
+        it has.
+        """
+        if isinstance(data, Path):
+            with suppress(OSError):  # On another file system, or another user's, it is copied.
+                _strip(data, mode)
+                os.replace(data, self._name(name), dst_dir_fd=self._at)
+                return
+        with self._temporary(name) as (temporary, file), os.fdopen(file, "wb") as out:
+            if isinstance(data, Path):
+                with data.open("rb") as source:
+                    shutil.copyfileobj(source, out, _CHUNK)
+                times = data.stat()
+                os.utime(out.fileno(), ns=(times.st_atime_ns, times.st_mtime_ns))
+            else:
+                out.write(data)
+            if mode and hasattr(os, "fchmod"):
+                os.fchmod(out.fileno(), mode & PERMISSIONS)
+            out.close()
+            os.replace(temporary, self._name(name), src_dir_fd=self._at, dst_dir_fd=self._at)
+
+    def link(self, name: str, target: str) -> None:
+        """Make a symbolic link, also in the place of a file."""
+        temporary = self._name(f"{TEMPORARY}{secrets.token_hex(8)}")
+        os.symlink(target, temporary, dir_fd=self._at)
+        os.replace(temporary, self._name(name), src_dir_fd=self._at, dst_dir_fd=self._at)
+
+    @contextmanager
+    def _temporary(self, name: str) -> Iterator[tuple[str, int]]:
+        temporary = self._name(f"{TEMPORARY}{secrets.token_hex(8)}")
+        file = os.open(temporary, _NEW, 0o666, dir_fd=self._at)
         try:
-            with os.fdopen(os.open(self._name(temporary), _NEW, 0o666, dir_fd=self._at), "wb") as file:
-                file.write(data)
-                if mode is not None and hasattr(os, "fchmod"):
-                    os.fchmod(file.fileno(), mode & 0o777)
-            os.replace(self._name(temporary), self._name(name), src_dir_fd=self._at, dst_dir_fd=self._at)
+            yield temporary, file
         except BaseException:
             with suppress(OSError):
-                os.unlink(self._name(temporary), dir_fd=self._at)
+                os.unlink(temporary, dir_fd=self._at)
             raise
 
-    def remove(self, name: str) -> None:
-        os.unlink(self._name(name), dir_fd=self._at)
+    def keep(self, name: str, aside: Path) -> None:
+        """Give a file a second name outside of the folder, or a copy where it cannot have one."""
+        try:
+            os.link(self._name(name), aside, src_dir_fd=self._at, follow_symlinks=False)
+        except OSError:
+            with self.open(name) as source, aside.open("wb") as copy:
+                shutil.copyfileobj(source, copy, _CHUNK)
+
+    def remove(self, name: str, *, folder: bool = False) -> None:
+        (os.rmdir if folder else os.unlink)(self._name(name), dir_fd=self._at)
 
     def entries(self) -> list[tuple[str, int]]:
-        """What is in it by name, each with the kind of file that it is."""
+        """List what is in it by name, each with the kind of file that it is."""
         with os.scandir(self._at if self._at is not None else self._path) as found:
             return sorted((entry.name, _kind(entry)) for entry in found)
 
 
 class Folder:
     """Reads and writes files by paths from `root` on. Errors name what was given, never where the folder is.
+
+    A ``path`` is as a model writes it. A ``place`` is as `place_of` or `walk` gives it: with no link and no ``..``. It
+    may be in git's own folder, which a path cannot name.
 
     Raises:
         OutsideWorkspace: from each method; the path leads out, by its words or by a link.
@@ -158,10 +243,9 @@ class Folder:
         self._openat = openat
 
     def place_of(self, path: str) -> str:
-        """The path with no link, ``.`` or ``..`` in it; of a file that may not be there yet. Empty for the folder
-        itself."""
+        """Resolve a path, of a file that may not be there yet; empty for the folder itself."""
         try:
-            with self._walked(path) as (_, name, place):
+            with self._walk_to(self._parse(path), path) as (_, name, place):
                 return "/".join([*place, name] if name else place)
         except _Missing as error:
             if ".." in error.rest:
@@ -170,92 +254,143 @@ class Folder:
 
     @contextmanager
     def open(self, path: str) -> Iterator[BinaryIO]:
-        """A regular file, to be read.
+        """Open a regular file to read.
 
         Raises:
             FileNotFoundError: there is none of this name.
         """
-        with self._walked(path) as (here, name, _):
+        with self._walk_to(self._parse(path), path) as (here, name, _):
             file = here.open(name or ".")
         with file:
             yield file
 
     @contextmanager
-    def open_itself(self, path: str) -> Iterator[BinaryIO]:
-        """As `open`, where the last name is not that of a link."""
-        with self._walked(path, last=False) as (here, name, _):
+    def open_place(self, place: str) -> Iterator[BinaryIO]:
+        """Open a regular file to read, as `open`, but through no link at all."""
+        with self._walk_to(_names(place), place, follow=False) as (here, name, _):
             file = here.open(name or ".")
         with file:
             yield file
 
-    def read(self, path: str) -> Content | None:
-        """What a file holds; None where there is none. The path is as `place_of` gives it: it ends in no link.
+    def read(self, place: str, most: int = MAX_BYTES) -> Content | None:
+        """Read a file; None where there is none.
 
         Raises:
-            ValueError: it is too large to be changed.
+            ValueError: it has more than `most` bytes.
         """
         try:
-            with self.open_itself(path) as file:
+            with self.open_place(place) as file:
                 found = os.fstat(file.fileno())
-                data = file.read(MAX_BYTES + 1) if found.st_size <= MAX_BYTES else b""
-                if found.st_size > MAX_BYTES or len(data) > MAX_BYTES:
-                    raise ValueError(f"{path!r} is larger than {MAX_BYTES // 1_000_000} MB; it is not changed here.")
+                data = file.read(most + 1) if found.st_size <= most else b""
+                if found.st_size > most or len(data) > most:
+                    raise ValueError(f"{place!r} is larger than {most // 1_000_000} MB; it is not changed here.")
                 return Content(data, stat.S_IMODE(found.st_mode))
         except FileNotFoundError:
             return None
 
+    def read_small(self, place: str, most: int) -> Content | None:
+        """Read a file that has no more than `most` bytes; None where it has."""
+        with self.open_place(place) as file:
+            found = os.fstat(file.fileno())
+            data = file.read(most + 1) if found.st_size <= most else None
+            return Content(data, stat.S_IMODE(found.st_mode)) if data is not None and len(data) <= most else None
+
+    def state(self, place: str) -> FileState | None:
+        """Tell what is at a place; None where there is nothing.
+
+        Raises:
+            ValueError: it is neither a file nor a link nor a folder.
+        """
+        return self._look(place)[0]
+
+    def readlink(self, place: str) -> str:
+        """Return where a link leads."""
+        with self._walk_to(_names(place), place, follow=False) as (here, name, _):
+            return here.readlink(name)
+
     def is_link(self, path: str) -> bool:
-        """Whether the last name of a path is that of a link."""
-        with suppress(FileNotFoundError), self._walked(path, last=False) as (here, name, _):
+        """Tell whether the last name of a path is that of a link."""
+        with suppress(FileNotFoundError), self._walk_to(self._parse(path), path, last=False) as (here, name, _):
             return bool(name) and stat.S_ISLNK(here.lstat(name).st_mode)
         return False
 
-    def write(self, writes: Sequence[Write]) -> None:
+    def write(self, writes: Sequence[Write], aside: Path | None = None) -> None:
         """Make all of these changes, or none: where one fails, those before it are taken back.
+
+        `aside` is a folder for files whose old content is not at hand, should they have to come back.
 
         Raises:
             ChangedMeanwhile: a file is not what it was to be.
         """
-        for each in writes:
-            self._refuse_changed(each)
-        done: list[Write] = []
+        seen = [self._refuse_changed(each) for each in writes]
+        done: list[tuple[int, bool]] = []
+        if any(each.after is not None for each in writes):
+            self.root.mkdir(parents=True, exist_ok=True)
         try:
-            for each in writes:
-                self._write(each)
-                done.append(each)
+            for number, removes in _order(writes):
+                there = seen[number] if removes or writes[number].replaces else None
+                self._take_step(writes[number], removes, there, _kept_as(aside, number))
+                done.append((number, removes))
         except BaseException:
-            for each in reversed(done):
+            for number, removes in reversed(done):
                 with suppress(OSError, ValueError):
-                    self._write(Write(each.path, each.after, each.before))
+                    self._take_back(writes[number], removes, _kept_as(aside, number))
             raise
 
-    def _refuse_changed(self, write: Write) -> None:
-        now = self.read(write.path)
-        if (now and now.data) != (write.before and write.before.data) or (now is None) != (write.before is None):
+    def _refuse_changed(self, write: Write) -> _Stamp:
+        try:
+            now, stamp = self._look(write.path)
+        except NotADirectoryError:  # What is a folder now is to be one only after other changes of the same call.
+            now, stamp = None, None
+        if (now is None) != (write.before is None) or (now is not None and not now.holds_same(write.before)):
             raise ChangedMeanwhile(f"{write.path!r} was changed by somebody else meanwhile. Read it again.")
+        return stamp
 
-    def _write(self, write: Write) -> None:
-        if write.after is not None:
-            self.root.mkdir(parents=True, exist_ok=True)
-        with self._walked(write.path, make=write.after is not None, last=False) as (here, name, _):
+    def _take_step(self, write: Write, removes: bool, seen: _Stamp, aside: Path | None) -> None:
+        with self._walk_to(_names(write.path), write.path, follow=False) as (here, name, _):
             if not name:
                 raise ValueError(f"{write.path!r} is a folder; name a file.")
-            self._refuse_changed(write)
-            if write.after is None:
-                here.remove(name)
+            if _stamp_of(here, name) != seen:
+                raise ChangedMeanwhile(f"{write.path!r} was changed by somebody else meanwhile. Read it again.")
+            if aside is not None and write.before and write.before.kind == "file" and write.old is None:
+                here.keep(name, aside)
+            if removes:
+                here.remove(name, folder=write.before is not None and write.before.kind == "folder")
             else:
-                here.replace(name, write.after.data, write.after.mode or None)
+                _create(here, name, write.before, write.after, write.data)
 
-    def walk(
-        self, path: str = "", passed_over: Callable[[Folder, str, str, bool], bool] = lambda *_: False
-    ) -> Iterator[str]:
-        """The paths of the files under a folder, sorted; links are named and not followed. `passed_over` tells of a
-        path (this folder, the folder that it is in, its name, whether it is a folder) that it is to be left out.
+    def _take_back(self, write: Write, removes: bool, aside: Path | None) -> None:
+        old = write.old if write.old is not None else aside or b""
+        with self._walk_to(_names(write.path), write.path, follow=False) as (here, name, _):
+            if removes or (write.replaces and write.before is not None):
+                _create(here, name, None if removes else write.after, write.before, old)
+            elif write.after is not None:
+                here.remove(name, folder=write.after.kind == "folder")
+
+    def _look(self, place: str) -> tuple[FileState | None, _Stamp]:
+        try:
+            with self._walk_to(_names(place), place, follow=False) as (here, name, _):
+                found = here.lstat(name or ".")
+                mode, stamp = stat.S_IMODE(found.st_mode), _stamp(found)
+                if stat.S_ISDIR(found.st_mode):
+                    return FileState(kind="folder", mode=mode), stamp
+                if stat.S_ISLNK(found.st_mode):
+                    return FileState(kind="link", digest=digest(os.fsencode(here.readlink(name))), mode=mode), stamp
+                with here.open(name) as file:
+                    return FileState(digest=hash_file(file), mode=mode), stamp
+        except FileNotFoundError:
+            return None, None
+
+    def walk(self, path: str = "", passed_over: _PassOver = lambda *_: False) -> Iterator[str]:
+        """List the places of the files under a folder, sorted; links are named and not followed.
+
+        `passed_over` tells of a name (this folder, the folder that it is in, its name, whether it is a folder) that it
+        is to be left out.
 
         Raises:
             FileNotFoundError, NotADirectoryError: there is no such folder.
         """
-        with self._walked(path) as (here, name, place):
+        with self._walk_to(self._parse(path), path) as (here, name, place):
             start = here.enter(name) if name else None
             try:
                 yield from self._under(start or here, "/".join([*place, name] if name else place), passed_over, 0)
@@ -263,9 +398,7 @@ class Folder:
                 if start is not None:
                     start.close()
 
-    def _under(
-        self, here: _Open, place: str, passed_over: Callable[[Folder, str, str, bool], bool], depth: int
-    ) -> Iterator[str]:
+    def _under(self, here: _Open, place: str, passed_over: _PassOver, depth: int) -> Iterator[str]:
         for name, kind in here.entries():
             if passed_over(self, place, name, kind == stat.S_IFDIR):
                 continue
@@ -282,16 +415,22 @@ class Folder:
                 finally:
                     below.close()
 
+    def _parse(self, path: str) -> list[str]:
+        return parse_path(path, str(self.root))
+
     @contextmanager
-    def _walked(
-        self, path: str, *, make: bool = False, last: bool = True
+    def _walk_to(
+        self, parts: Sequence[str], path: str, *, last: bool = True, follow: bool = True
     ) -> Iterator[tuple[_Open, str, tuple[str, ...]]]:
-        """The open folder that a path ends in, the last name, and the names of the folders on the way. The name is
-        empty where the path names a folder by ``..`` or is empty. Without `last`, the last name may be a link."""
-        todo = deque(parts_of(path, str(self.root)))
+        """Open the folder that a path ends in; with it come the last name and the names of the folders on the way.
+
+        The name is empty where the path names a folder by ``..`` or is empty. Without `last`, the last name may be that
+        of a link; without `follow`, there is to be no link on the way either.
+        """
+        todo = deque(parts)
         way, names, links = list[_Open](), list[str](), 0
         try:
-            way.append(self._opened(todo))
+            way.append(self._open_root(todo))
             while todo:
                 name = todo.popleft()
                 if name == "..":
@@ -306,11 +445,8 @@ class Folder:
                     if not todo:
                         yield way[-1], name, tuple(names)
                         return
-                    if not make or ".." in todo:
-                        raise _Missing([*names, name, *todo]) from None
-                    way[-1].make(name)
-                    mode = way[-1].lstat(name).st_mode
-                if stat.S_ISLNK(mode) and (todo or last):
+                    raise _Missing([*names, name, *todo]) from None
+                if stat.S_ISLNK(mode) and follow and (todo or last):
                     links += 1
                     if links > MAX_LINKS:
                         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
@@ -319,7 +455,7 @@ class Folder:
                         for each in way[1:]:
                             each.close()
                         del way[1:], names[:]
-                    todo.extendleft(reversed(self._link(target, path)))
+                    todo.extendleft(reversed(self._read_link(target, path)))
                 elif not todo:
                     yield way[-1], name, tuple(names)
                     return
@@ -331,20 +467,82 @@ class Folder:
             for each in way:
                 each.close()
 
-    def _opened(self, todo: Iterable[str]) -> _Open:
+    def _open_root(self, todo: Iterable[str]) -> _Open:
         try:
             return _Open.root(str(self.root), self._openat)
         except FileNotFoundError:
             raise _Missing(todo) from None
 
-    def _link(self, target: str, path: str) -> list[str]:
-        """The names in the target of a link; an absolute one counts from the folder on."""
+    def _read_link(self, target: str, path: str) -> list[str]:
+        """Split the target of a link into names; an absolute one counts from the folder on."""
         if os.path.isabs(target):
             root = str(self.root)
             if target != root and not target.startswith(root + os.sep):
                 raise outside(path)
             target = target.removeprefix(root)
         return [part for part in target.replace(os.sep, "/").split("/") if part not in ("", ".")]
+
+
+def hash_file(file: BinaryIO) -> str:
+    """Name what an open file holds from here on, as `upcall.runs.file_changes.digest`."""
+    hashed = start_digest()
+    while chunk := file.read(_CHUNK):
+        hashed.update(chunk)
+    return hashed.hexdigest()
+
+
+def _names(place: str) -> list[str]:
+    return place.split("/") if place else []
+
+
+def _order(writes: Sequence[Write]) -> list[tuple[int, bool]]:
+    """Put the steps of several writes in order: first what is removed, from below, then what is made, from above."""
+    found = sorted(range(len(writes)), key=lambda number: _names(writes[number].path))
+    removed = [each for each in reversed(found) if writes[each].before is not None and not writes[each].replaces]
+    made = [each for each in found if writes[each].after is not None]
+    return [*((each, True) for each in removed), *((each, False) for each in made)]
+
+
+def _create(here: _Open, name: str, there: FileState | None, wanted: FileState | None, data: bytes | Path) -> None:
+    """Make what is wanted in the place of what is there, which can be replaced in one step."""
+    if wanted is None:
+        return
+    if wanted.kind == "folder":
+        if there is None:
+            here.make(name, wanted.mode)
+        else:
+            here.chmod(name, wanted.mode)
+    elif wanted.kind == "link":
+        here.link(name, os.fsdecode(data if isinstance(data, bytes) else os.fsencode(os.readlink(data))))
+    else:
+        here.replace(name, data, wanted.mode)
+
+
+def _kept_as(aside: Path | None, number: int) -> Path | None:
+    return None if aside is None else aside / str(number)
+
+
+def _strip(file: Path, mode: int) -> None:
+    """Take from a file that is about to go in what only its overlay needs, and what gives rights."""
+    if stat.S_IMODE(file.stat().st_mode) != mode & PERMISSIONS:
+        file.chmod(mode & PERMISSIONS)
+    for name in os.listxattr(file) if hasattr(os, "listxattr") else ():
+        if not name.startswith("user.") or name.startswith(("user.overlay.", "user.fuseoverlayfs.")):
+            with suppress(OSError):
+                os.removexattr(file, name)
+
+
+def _stamp(found: os.stat_result) -> _Stamp:
+    if stat.S_ISDIR(found.st_mode):  # A folder's times change with what is made in it.
+        return found.st_ino, found.st_dev, found.st_mode, 0, 0
+    return found.st_ino, found.st_dev, found.st_mode, found.st_mtime_ns, found.st_size
+
+
+def _stamp_of(here: _Open, name: str) -> _Stamp:
+    try:
+        return _stamp(here.lstat(name))
+    except FileNotFoundError:
+        return None
 
 
 def _refuse_other(found: os.stat_result, name: str) -> None:

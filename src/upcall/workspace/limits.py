@@ -13,8 +13,8 @@ class Limits(BaseModel):
     """What one command may use.
 
     ``seconds`` is its time where it is given none, ``max_seconds`` the most that it can be given; its time is also the
-    processor time of each of its processes. ``memory_mb``, ``processes`` and ``disk_mb`` are for all its processes
-    together: megabytes of memory, number, megabytes written to the disk that holds its folder. ``file_mb`` and
+    processor time of each of its processes. ``memory_mb``, ``processes``, ``disk_mb`` and ``files`` are for all its
+    processes together: megabytes of memory, number, megabytes written to disk, files made. ``file_mb`` and
     ``open_files`` are for each process, ``tmp_mb`` for its private ``/tmp``. Of its output ``output_chars`` are kept; a
     command that writes more than ``max_output_mb`` is stopped.
     """
@@ -26,6 +26,7 @@ class Limits(BaseModel):
     memory_mb: Positive = 2_000
     processes: Positive = 256
     disk_mb: Positive = 2_000
+    files: Positive = 100_000
     file_mb: Positive = 1_000
     tmp_mb: Positive = 500
     open_files: Positive = 1_024

@@ -15,8 +15,9 @@ _NUMBERED = re.compile(r"^\s*\d+(?:\t|: ?)", re.MULTILINE)
 
 
 def replace_text(text: str, old: str, new: str, *, everywhere: bool, name: str) -> tuple[str, int]:
-    """The text with `old` replaced by `new`, and how many times. Where the lines of the text end in CRLF, and those of
-    `old` do not, they are taken as if they did.
+    """Replace `old` by `new` in a text, and count how many times.
+
+    Where the lines of the text end in CRLF, and those of `old` do not, they are taken as if they did.
 
     Raises:
         ValueError: `old` does not occur once (or at all, with `everywhere`); it says what is near, or where.
@@ -29,7 +30,7 @@ def replace_text(text: str, old: str, new: str, *, everywhere: bool, name: str) 
         old, new = to_crlf(old), to_crlf(new)
     count = text.count(old)
     if count == 0:
-        raise ValueError(f"'old' does not occur in {name!r}; nothing was changed. {_why_not(text, old)}")
+        raise ValueError(f"'old' does not occur in {name!r}; nothing was changed. {_explain_miss(text, old)}")
     if count > 1 and not everywhere:
         at = ", ".join(str(number) for number in _line_numbers(text, old, 10))
         raise ValueError(
@@ -40,22 +41,22 @@ def replace_text(text: str, old: str, new: str, *, everywhere: bool, name: str) 
 
 
 def has_crlf(text: str) -> bool:
-    """Whether all lines of a text end in CRLF."""
+    """Tell whether all lines of a text end in CRLF."""
     return "\r\n" in text and text.count("\r\n") == text.count("\n")
 
 
 def to_crlf(text: str) -> str:
-    """The text with its lines ending in CRLF."""
+    """End the lines of a text in CRLF."""
     return text.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
 def number_lines(lines: Sequence[str], first: int) -> str:
-    """Lines with their numbers and a tab before each."""
+    """Show lines with their numbers and a tab before each."""
     return "\n".join(f"{number}\t{line[:MAX_LINE_SHOWN]}" for number, line in enumerate(lines, start=first))
 
 
-def near(lines: Sequence[str], wanted: Sequence[str]) -> str:
-    """The place in a file that is most like some lines, to be shown; empty where nothing is."""
+def find_similar(lines: Sequence[str], wanted: Sequence[str]) -> str:
+    """Show the place in a file that is most like some lines; empty where nothing is."""
     lines = lines[:MAX_COMPARED]
     known = [line.strip() for line in lines]
     sought = [line.strip() for line in wanted]
@@ -78,7 +79,7 @@ def near(lines: Sequence[str], wanted: Sequence[str]) -> str:
     return number_lines(lines[first : min(best + len(sought) + AROUND, first + MAX_SHOWN)], first + 1)
 
 
-def _why_not(text: str, old: str) -> str:
+def _explain_miss(text: str, old: str) -> str:
     lines, wanted = text.splitlines(), old.strip("\r\n").splitlines()
     bare = _NUMBERED.sub("", old)
     if bare != old and bare in text:
@@ -88,7 +89,7 @@ def _why_not(text: str, old: str) -> str:
         if sought and known[at : at + len(sought)] == sought:
             shown = number_lines(lines[at : at + min(len(sought), MAX_SHOWN)], at + 1)
             return f"It does but for white space; the lines there are (number, tab, text):\n{shown}"
-    shown = near(lines, wanted)
+    shown = find_similar(lines, wanted)
     return f"Most like it is (number, tab, text):\n{shown}" if shown else "Nothing in it is like that; read the file."
 
 

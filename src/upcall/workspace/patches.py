@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from unidiff.errors import UnidiffParseError
 from unidiff.patch import Hunk, PatchedFile, PatchSet
 
-from upcall.workspace.patch_matching import has_crlf, near, to_crlf
+from upcall.workspace.patch_matching import find_similar, has_crlf, to_crlf
 
 _NOTHING = "/dev/null"
 _HEADER = re.compile(r"^@@(?: -(\d+)(?:,\d+)?(?: \+(\d+)(?:,\d+)?)?)?(?:.*)$")
@@ -35,8 +35,8 @@ class FilePatch:
         """The file, for messages."""
         return self.target or self.source or ""
 
-    def applied(self, text: str) -> str:
-        """The text of the file after the patch.
+    def apply(self, text: str) -> str:
+        """Return the text of the file after the patch.
 
         Raises:
             ValueError: a hunk does not fit; it says what stands there.
@@ -79,7 +79,7 @@ class FilePatch:
             raise ValueError(
                 f"Hunk {number} for {self.path!r} fits at several places (lines {at}): give more around it."
             )
-        there = near(lines, hunk.old)
+        there = find_similar(lines, hunk.old)
         shown = f"Most like it is (number, tab, text):\n{there}" if there else "Nothing in the file is like that."
         raise ValueError(f"Hunk {number} for {self.path!r} does not fit: its lines are not in the file. {shown}")
 
@@ -97,7 +97,7 @@ class _Hunk:
 
 
 def read_patch(text: str) -> list[FilePatch]:
-    """What a unified diff says, file by file.
+    """Read a unified diff, file by file.
 
     Raises:
         ValueError: it is none, or does what is not done here (binary data, two parts for one file).
@@ -105,10 +105,10 @@ def read_patch(text: str) -> list[FilePatch]:
     lines = text.replace("\r\n", "\n").split("\n")
     if lines and _FENCE.match(lines[0]):
         lines = [line for line in lines if not _FENCE.match(line)]
-    counted = _counted(lines)
-    numbered = [bool(_HEADER.match(line) and re.match(r"@@ -\d", line)) for line in counted.original]
+    corrected = _correct_counts(lines)
+    numbered = [bool(_HEADER.match(line) and re.match(r"@@ -\d", line)) for line in corrected.original]
     try:
-        files = list(PatchSet("\n".join(counted.lines) + "\n"))
+        files = list(PatchSet("\n".join(corrected.lines) + "\n"))
     except UnidiffParseError as error:
         raise ValueError(f"This is no unified diff: {str(error).strip()}.") from error
     if not files:
@@ -122,13 +122,13 @@ def read_patch(text: str) -> list[FilePatch]:
 
 
 @dataclass(frozen=True)
-class _Counted:
+class _Corrected:
     lines: list[str]
     original: list[str]
 
 
-def _counted(lines: Sequence[str]) -> _Counted:
-    """The lines with the counts of each hunk's header as its lines are. ``original`` are the headers as they were."""
+def _correct_counts(lines: Sequence[str]) -> _Corrected:
+    """Put the counts in each hunk's header right. ``original`` are the headers as they were."""
     found, original, at = list[str](), list[str](), 0
     while at < len(lines):
         header = _HEADER.match(lines[at])
@@ -156,7 +156,7 @@ def _counted(lines: Sequence[str]) -> _Counted:
         at = end
     while found and not found[-1]:
         found.pop()
-    return _Counted(found, original)
+    return _Corrected(found, original)
 
 
 def _ends_hunk(lines: Sequence[str], at: int) -> bool:
@@ -179,7 +179,7 @@ def _patch(file: PatchedFile, numbered: Iterator[bool]) -> FilePatch:
 
 
 def _names(source: str, target: str) -> tuple[str | None, str | None]:
-    """The two names without git's prefixes; None for ``/dev/null``."""
+    """Read the two names, without git's prefixes; None for ``/dev/null``."""
     names = [name.strip().strip('"') for name in (source, target)]
     prefixed = all(
         name == _NOTHING or name.startswith(prefix) for name, prefix in zip(names, ("a/", "b/"), strict=True)

@@ -1,4 +1,4 @@
-"""Which files of a folder are looked at, and search in them: by ripgrep where it is there, else by its Python equal.
+"""The files of a folder that are looked at, and search in them: by ripgrep where it is there, else by its Python equal.
 
 ripgrep gets no paths: the files are opened here, safely, and it reads what is open (``/dev/fd/N``). So it sees the same
 files as `list_files`, and a link that takes a file's place in between leads it nowhere.
@@ -41,14 +41,13 @@ CAN_SHARE_FILES = sys.platform != "win32" and os.path.isdir("/dev/fd")
 
 
 class Visible:
-    """Tells which files are passed over: those in hidden folders, those being written, those that a ``.gitignore`` of
-    the folder, or of one in it, names."""
+    """Tells which files are passed over: in hidden folders, being written, or named by a ``.gitignore`` on the way."""
 
     def __init__(self) -> None:
         self._specs: dict[str, GitIgnoreSpec | None] = {}
 
     def __call__(self, folder: Folder, place: str, name: str, is_folder: bool) -> bool:
-        """Whether it is passed over."""
+        """Tell whether it is passed over."""
         if name.startswith(".") if is_folder else name.startswith(TEMPORARY):
             return True
         path = f"{place}/{name}" if place else name
@@ -76,9 +75,10 @@ def _read_ignored(folder: Folder, path: str) -> GitIgnoreSpec | None:
         return None
 
 
-def visible_files(folder: Folder, under: str = "", glob: str | None = None) -> list[str]:
-    """The files under a folder that are not passed over, sorted. `glob` is written as in a ``.gitignore``: ``*.py``
-    anywhere, ``src/**/*.ts``; it counts from the root.
+def list_visible(folder: Folder, under: str = "", glob: str | None = None) -> list[str]:
+    """List the files under a folder that are not passed over, sorted.
+
+    `glob` is written as in a ``.gitignore``: ``*.py`` anywhere, ``src/**/*.ts``; it counts from the root.
 
     Raises:
         ValueError: the glob is none.
@@ -103,7 +103,7 @@ class SearchHit:
     too_large: int = 0
 
     def add(self, path: str, number: int, line: str) -> bool:
-        """Take a hit in; False where there are enough."""
+        """Add a hit; False where there are enough."""
         self.more = len(self.hits) >= MAX_HITS
         if not self.more:
             text = line.rstrip("\r\n")
@@ -112,8 +112,10 @@ class SearchHit:
 
 
 def search(folder: Folder, pattern: str, paths: Sequence[str], *, ripgrep: str | None = None) -> SearchHit:
-    """The lines of these files that match a regular expression, file by file. `ripgrep` is its program, looked for if
-    not given; empty for the Python equal. What only that one understands (look-around) is searched by it.
+    """Find the lines of these files that match a regular expression, file by file.
+
+    `ripgrep` is its program, looked for if not given; empty for the Python equal. What only that one understands
+    (look-around) is searched by it.
 
     Raises:
         ValueError: the pattern is none, or takes too long.
@@ -127,11 +129,13 @@ def search(folder: Folder, pattern: str, paths: Sequence[str], *, ripgrep: str |
     return found
 
 
-def _opened(folder: Folder, paths: Sequence[str], found: SearchHit, stack: ExitStack) -> Iterator[tuple[str, BinaryIO]]:
-    """The text files among these that can be read. Links are passed over: what they lead to has a name of its own."""
+def _open_all(
+    folder: Folder, paths: Sequence[str], found: SearchHit, stack: ExitStack
+) -> Iterator[tuple[str, BinaryIO]]:
+    """Open the text files among these. Links are passed over: what they lead to has a name of its own."""
     for path in paths:
         try:
-            file = stack.enter_context(folder.open_itself(path))
+            file = stack.enter_context(folder.open_place(path))
         except (OSError, ValueError, OutsideWorkspace):
             continue
         if os.fstat(file.fileno()).st_size > MAX_SEARCHED_BYTES:
@@ -159,7 +163,7 @@ def _ripgrep(program: str, folder: Folder, pattern: str, paths: Sequence[str], f
         with ExitStack() as stack:
             files = {
                 f"/dev/fd/{file.fileno()}": (path, file)
-                for path, file in _opened(folder, paths[at : at + FILES_AT_ONCE], found, stack)
+                for path, file in _open_all(folder, paths[at : at + FILES_AT_ONCE], found, stack)
             }
             if not files:
                 continue
@@ -173,7 +177,7 @@ def _ripgrep(program: str, folder: Folder, pattern: str, paths: Sequence[str], f
                     check=False,
                 )
             except subprocess.TimeoutExpired as error:
-                raise _too_long(pattern) from error
+                raise _took_too_long(pattern) from error
             except OSError:
                 return False
             if done.returncode not in (0, 1):
@@ -205,19 +209,19 @@ def _python(folder: Folder, pattern: str, paths: Sequence[str], found: SearchHit
     deadline = time.monotonic() + SECONDS
     for path in paths:
         with ExitStack() as stack:
-            for _, file in _opened(folder, [path], found, stack):
+            for _, file in _open_all(folder, [path], found, stack):
                 for number, line in enumerate(file, start=1):
                     text = line.decode("utf-8", "replace").rstrip("\r\n")
                     left = deadline - time.monotonic()
                     try:
                         hit = left > 0 and compiled.search(text, timeout=left, concurrent=True)
                     except TimeoutError as error:
-                        raise _too_long(pattern) from error
+                        raise _took_too_long(pattern) from error
                     if left <= 0:
-                        raise _too_long(pattern)
+                        raise _took_too_long(pattern)
                     if hit and not found.add(path, number, text):
                         return
 
 
-def _too_long(pattern: str) -> ValueError:
+def _took_too_long(pattern: str) -> ValueError:
     return ValueError(f"The search for {pattern!r} took longer than {SECONDS:.0f} s and was given up. Say it simpler.")

@@ -1,14 +1,33 @@
-"""Changes to files, made whole and recorded: what the workspace's tools and an undo share."""
+"""Changes to a folder, made whole and recorded: what the tools on files, commands and an undo share.
+
+A change is recorded, with what it takes away, before any of it is made. Whoever finds one that was cut off makes the
+rest of it (`finish`), or takes back what was made.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from upcall.autogen.concurrency import run_to_completion
-from upcall.runs.file_changes import Change, ChangeLog, FileChange, digest, make_diff
-from upcall.workspace.folder import ChangedMeanwhile, Content, Folder, Write
+from upcall.runs.file_changes import Change, ChangeLog, FileChange, FileState, make_diff
+from upcall.workspace.folder import ChangedMeanwhile, Folder, Write
+
+MAX_DIFF_CHARS = 20_000
+"""So much of the diff of one file is kept."""
+
+MAX_DIFFS_CHARS = 300_000
+"""So much of the diffs of one change: one of very many files names them all, and shows the first."""
+
+MAX_DIFFED_BYTES = 1_000_000
+"""A larger file is not compared: its diff would say little and take long."""
+
+
+class _Lost(Exception):
+    """What a change was to put in is neither in the log nor staged any more."""
 
 
 async def commit(
@@ -19,24 +38,23 @@ async def commit(
     tool: str,
     call: str | None = None,
     undoes: Sequence[str] = (),
-    made: bool = False,
+    output: str = "",
+    aside: Path | None = None,
 ) -> Change:
-    """Record a change, then make it, also if the caller is cancelled meanwhile. What was `made` already (by a command)
-    is only recorded.
+    """Record a change, then make it, also if the caller is cancelled meanwhile.
 
     Raises:
         ChangedMeanwhile: a file is not what it was to be; nothing was changed.
         OSError: it could not be written; nothing was changed.
     """
-    files = tuple(_recorded(each) for each in writes)
-    change = Change(tool=tool, folder=str(folder.root), files=files, call=call, undoes=tuple(undoes))
+    files = await asyncio.to_thread(lambda: tuple(_record_files(writes)))
+    root = str(folder.root)
+    change = Change(tool=tool, folder=root, files=files, call=call, undoes=tuple(undoes), output=output)
 
     async def work() -> None:
         await log.record(change, _contents(writes))
-        if made:
-            return
         try:
-            await asyncio.to_thread(folder.write, writes)
+            await asyncio.to_thread(folder.write, writes, aside)
         except BaseException:
             await log.drop(change)
             raise
@@ -45,36 +63,89 @@ async def commit(
     return change
 
 
-async def finish(folder: Folder, log: ChangeLog, change: Change) -> bool:
-    """Make what is left to be made of a change that was recorded: its process was killed on the way. False, and nothing
-    done, where a file is neither as it was before nor as it is to be: the change was not made, or others came after."""
-    writes = []
+async def finish(folder: Folder, log: ChangeLog, change: Change, staged: Path | None = None) -> bool:
+    """Make what is left of a change that was recorded and cut off; tell whether all of it is made now.
+
+    What it puts in is in the log, or in the folder `staged` under the same path. Where it is in neither, what was made
+    is taken back and the change dropped. Where a file is neither as it was nor as it was to be, the change was not made
+    or others came after it, and nothing is done.
+    """
+    left, made = list[FileChange](), list[FileChange]()
     for file in change.files:
-        now = await asyncio.to_thread(folder.read, file.path)
-        there = digest(now.data) if now else None
-        if there == file.after:
-            continue
-        if there != file.before:
+        now = await asyncio.to_thread(folder.state, file.path)
+        if is_made(file, now):
+            made.append(file)
+        elif now is None or now.holds_same(file.before):
+            left.append(file.model_copy(update={"before": now}))
+        else:
             return False
-        after = None if file.after is None else Content(await log.content(file.after), file.mode or 0)
-        writes.append(Write(file.path, now, after))
+    try:
+        writes = [Write(each.path, each.before, each.after, await _source(log, each, staged)) for each in left]
+    except _Lost:
+        back = [Write(each.path, each.after, each.before, await read_old(log, each.before)) for each in made]
+        await run_to_completion(asyncio.to_thread(folder.write, back))
+        await log.drop(change)
+        return False
     with suppress(ChangedMeanwhile):
         await run_to_completion(asyncio.to_thread(folder.write, writes))
         return True
     return False
 
 
-def _recorded(write: Write) -> FileChange:
-    before, after = (each.data if each else None for each in (write.before, write.after))
-    return FileChange(
-        path=write.path,
-        before=None if before is None else digest(before),
-        after=None if after is None else digest(after),
-        mode=write.before.mode if write.before else None,
-        diff=make_diff(write.path, before, after),
-    )
+def is_made(file: FileChange, now: FileState | None) -> bool:
+    """Tell whether a file of a change is as it was to be, given what is there now."""
+    if now is None or file.after is None:
+        return now is file.after
+    same_mode = file.after.mode in (0, now.mode) or not now.holds_same(file.before)
+    return now.holds_same(file.after) and same_mode
 
 
-def _contents(writes: Iterable[Write]) -> Mapping[str, bytes]:
-    found = [each.data for write in writes for each in (write.before, write.after) if each is not None]
-    return {digest(data): data for data in found}
+async def read_old(log: ChangeLog, state: FileState | None) -> bytes:
+    """Read what a file held, or where a link led, before a change."""
+    return await log.read_content(state.digest) if state is not None and state.kind != "folder" else b""
+
+
+async def _source(log: ChangeLog, file: FileChange, staged: Path | None) -> bytes | Path:
+    if file.after is None or file.after.kept:
+        return await read_old(log, file.after)
+    if staged is not None and await asyncio.to_thread(os.path.lexists, staged / file.path):
+        return staged / file.path
+    raise _Lost
+
+
+def describe(write: Write, limit: int = MAX_DIFF_CHARS) -> str:
+    """Show what a write changes in a file or a link, as a diff that is cut at `limit` characters."""
+    old, new = (state if state and state.kind != "folder" else None for state in (write.before, write.after))
+    if old is None and new is None:
+        return ""
+    if old is not None and old.holds_same(new):
+        return f"{write.path}: mode {old.mode:o} -> {new.mode if new else 0:o}\n"
+    before, after = _text(old, write.old), _text(new, write.data)
+    if (old and before is None) or (new and after is None):
+        return f"{write.path}: too large to compare\n"
+    return make_diff(write.path, before, after, limit=limit)
+
+
+def _text(state: FileState | None, data: bytes | Path | None) -> bytes | None:
+    if state is None:
+        return None
+    if isinstance(data, Path):
+        data = data.read_bytes() if data.stat().st_size <= MAX_DIFFED_BYTES else None
+    if data is None or len(data) > MAX_DIFFED_BYTES:
+        return None
+    return b"-> " + data + b"\n" if state.kind == "link" else data
+
+
+def _record_files(writes: Sequence[Write]) -> Iterator[FileChange]:
+    room = MAX_DIFFS_CHARS
+    for each in writes:
+        diff = describe(each, min(room, MAX_DIFF_CHARS)) if room > 0 else ""
+        room -= len(diff)
+        yield FileChange(path=each.path, before=each.before, after=each.after, diff=diff)
+
+
+def _contents(writes: Sequence[Write]) -> Mapping[str, bytes]:
+    sides = [(state, data) for each in writes for state, data in ((each.before, each.old), (each.after, each.data))]
+    return {
+        state.digest: data for state, data in sides if state and state.kept and isinstance(data, bytes) and state.digest
+    }

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
 from upcall.errors import CallerError
-from upcall.runs.file_changes import Change, ChangeLog, FileChange, digest, list_standing
+from upcall.runs.file_changes import Change, ChangeLog, FileChange, FileState, list_standing
 from upcall.text import first_line
-from upcall.workspace.folder import Content, Folder, Write
-from upcall.workspace.staging import commit
+from upcall.workspace.folder import Folder, Write
+from upcall.workspace.staging import commit, read_old
 
 TOOL = "undo"
 """What an undo is called in the log, beside the names of tools."""
 
 
 async def undo(log: ChangeLog, run_id: str, change_id: str | None = None) -> list[Change]:
-    """Undo a change and all that came after it, all of them or none; without an id the last. What was done to that end,
-    a change for each folder.
+    """Undo a change and all that came after it, all of them or none; without an id the last.
+
+    Returns:
+        what was done to that end, a change for each folder.
 
     Raises:
         CallerError: there is no such change, or a file was changed since by somebody else; nothing was changed.
     """
-    changes = _chosen(list_standing(await log.made()), run_id, change_id)
+    changes = _select(list_standing(await log.list_changes()), run_id, change_id)
     undone = []
     by_folder: dict[str, list[Change]] = {}
     for change in changes:
         by_folder.setdefault(change.folder, []).append(change)
-    prepared = [(Folder(Path(each)), await _writes(log, run_id, each, made)) for each, made in by_folder.items()]
+    prepared = [(Folder(Path(each)), await _prepare(log, run_id, each, made)) for each, made in by_folder.items()]
     for (folder, writes), made in zip(prepared, by_folder.values(), strict=True):
         try:
             ids = [change.id for change in made]
@@ -39,7 +42,7 @@ async def undo(log: ChangeLog, run_id: str, change_id: str | None = None) -> lis
     return undone
 
 
-def _chosen(changes: Sequence[Change], run_id: str, change_id: str | None) -> Sequence[Change]:
+def _select(changes: Sequence[Change], run_id: str, change_id: str | None) -> Sequence[Change]:
     if not changes:
         raise CallerError(f"Run {run_id} has no change that can be undone. See what it did with: upcall log {run_id}")
     if change_id is None:
@@ -52,8 +55,8 @@ def _chosen(changes: Sequence[Change], run_id: str, change_id: str | None) -> Se
     return changes[at[0] :]
 
 
-async def _writes(log: ChangeLog, run_id: str, place: str, changes: Sequence[Change]) -> list[Write]:
-    """What is to be written in one folder, checked against what the files hold now."""
+async def _prepare(log: ChangeLog, run_id: str, place: str, changes: Sequence[Change]) -> list[Write]:
+    """Work out what is to be written in one folder, checked against what is there now."""
     folder = Folder(Path(place))
     if not await asyncio.to_thread(folder.root.is_dir):
         raise CallerError(f"Run {run_id} cannot be undone: its folder {place} is not there.")
@@ -63,22 +66,58 @@ async def _writes(log: ChangeLog, run_id: str, place: str, changes: Sequence[Cha
             by_path.setdefault(file.path, []).append(file)
     writes = []
     for path, made in by_path.items():
-        first, last = made[0], made[-1]
         try:
-            now = await asyncio.to_thread(folder.read, path)
+            now = await asyncio.to_thread(folder.state, path)
+        except NotADirectoryError:  # A folder on the way is another thing now, which is to be undone as well.
+            now = None
         except (OSError, ValueError) as error:
             raise CallerError(f"Run {run_id} cannot be undone: {path}: {first_line(error)}") from error
-        there = digest(now.data) if now else None
-        if there == first.before:
+        wanted = made[0].before
+        if _is_same(now, wanted):
             continue
-        steps = pairwise(made)
-        # The last one may have been recorded and never made: its process was killed in between.
-        if there not in (last.after, last.before) or any(one.after != next_.before for one, next_ in steps):
+        if not _is_ours(now, made):
             raise CallerError(
                 f"Run {run_id} cannot be undone: {path} was changed since by somebody else. Nothing was changed; put "
                 f"the file right by hand, what the run did to it is in: upcall log {run_id} --diff"
             )
-        mode = first.mode if first.mode is not None else now.mode if now else 0
-        after = None if first.before is None else Content(await log.content(first.before), mode)
-        writes.append(Write(path, now, after))
-    return writes
+        if wanted is not None and not wanted.kept:
+            raise CallerError(
+                f"Run {run_id} cannot be undone: {path} was too large to be kept when the run changed it. Nothing was "
+                "changed."
+            )
+        writes.append(Write(path, now, wanted, await read_old(log, wanted)))
+    return await asyncio.to_thread(_leave_used_folders, folder, writes)
+
+
+def _is_same(now: FileState | None, wanted: FileState | None) -> bool:
+    if now is None or wanted is None:
+        return now is wanted
+    return now.holds_same(wanted) and wanted.mode in (0, now.mode)
+
+
+def _is_ours(now: FileState | None, made: Sequence[FileChange]) -> bool:
+    """Tell whether what is there is what the run left.
+
+    Its last change may have been recorded and never made: its process was killed in between.
+    """
+    last = made[-1]
+    there = any(_holds_same(now, each) for each in (last.after, last.before))
+    return there and all(_holds_same(one.after, following.before) for one, following in pairwise(made))
+
+
+def _holds_same(one: FileState | None, other: FileState | None) -> bool:
+    return one is other if one is None or other is None else one.holds_same(other)
+
+
+def _leave_used_folders(folder: Folder, writes: Sequence[Write]) -> list[Write]:
+    """Leave out the folders that somebody else has put something into: they stay."""
+    gone = {each.path for each in writes if each.after is None}
+    left: list[Write] = []
+    for each in sorted(writes, key=lambda write: write.path, reverse=True):
+        if each.after is None and each.before and each.before.kind == "folder":
+            names = {f"{each.path}/{name}" for name in os.listdir(folder.root / each.path)}
+            if not names <= gone:
+                gone.discard(each.path)
+                continue
+        left.append(each)
+    return left[::-1]

@@ -1,4 +1,4 @@
-"""What the executors of commands share: limits, what came of a command, and the output that is kept of it."""
+"""What the executors of commands share: what came of a command, and the output that is kept of it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from upcall.workspace.limits import Limits
+
+if TYPE_CHECKING:
+    from upcall.workspace.sandboxes.views import View, ViewName
 
 Command: TypeAlias = str | Sequence[str]
 """A shell command line, or a program and its arguments."""
@@ -22,7 +25,7 @@ class Execution:
 
     ``exit_status`` is that of a shell: 128 and the number of the signal that ended it. ``output`` is standard output
     and error in one, as they came; ``truncated`` counts the bytes that are left out of its middle. ``stopped`` says
-    which limit it was stopped at, if it was: ``time``, ``memory``, ``processes``, ``disk`` or ``output``.
+    which limit it was stopped at, if it was: ``time``, ``memory``, ``processes``, ``disk``, ``files`` or ``output``.
     """
 
     exit_status: int
@@ -32,8 +35,10 @@ class Execution:
     seconds: float = 0.0
 
     def stopped_at(self, limit: str | None) -> Execution:
-        """The same, stopped at a limit. Its exit status is never that of a success: a shell whose children are killed
-        first may still say so."""
+        """Return the same, stopped at a limit.
+
+        Its exit status is never that of a success: a shell whose children are killed first may still say so.
+        """
         if limit is None:
             return self
         return replace(self, stopped=limit, exit_status=self.exit_status or 128 + signal.SIGKILL)
@@ -51,14 +56,19 @@ class ExecutorUnavailable(Exception):
 class Executor(Protocol):
     """Runs commands in one way.
 
-    ``name`` is its name in the settings, ``description`` one line for people. ``isolated``: whether a command reaches
-    nothing but its folder, and no network unless it is given that; ``gives_network`` says whether it can be.
+    Attributes:
+        name: its name in the settings.
+        description: one line for people.
+        isolated: whether a command reaches nothing but its folder, and no network unless it is given that.
+        gives_network: whether it can be given that.
+        overlay: the one way in which a command can get its view of the folder, where there is only one.
     """
 
     name: str
     description: str
     isolated: bool
     gives_network: bool
+    overlay: ViewName | None
 
     async def run(
         self,
@@ -69,9 +79,12 @@ class Executor(Protocol):
         seconds: float | None = None,
         stdin: str = "",
         network: bool = False,
+        view: View | None = None,
     ) -> Execution:
-        """Run a command with `folder` as its working directory until it ends or a limit stops it. Nothing of it is left
-        running afterwards, whether it ended, was stopped or the caller was cancelled.
+        """Run a command with `folder` as its working directory until it ends or a limit stops it.
+
+        With a `view` it sees that in the place of the folder, and does not reach the folder itself. Nothing of it is
+        left running afterwards, whether it ended, was stopped or the caller was cancelled.
 
         Raises:
             ExecutorUnavailable: nothing can be run.
@@ -92,7 +105,7 @@ class Output:
         self.size = 0
 
     def write(self, data: bytes) -> None:
-        """Take in more of it."""
+        """Take in more."""
         self.size += len(data)
         room = self._head_size - len(self._head)
         self._head += data[:room]
@@ -101,7 +114,7 @@ class Output:
             del self._tail[: len(self._tail) - self._tail_size]
 
     def text(self) -> tuple[str, int]:
-        """What is kept, with a line where something is left out, and how many bytes that is."""
+        """Return what is kept, with a line where something is left out, and how many bytes that is."""
         left_out = self.size - len(self._head) - len(self._tail)
         head, tail = (bytes(part).decode(errors="replace") for part in (self._head, self._tail))
         if not left_out:

@@ -9,16 +9,18 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Self
 
 from upcall.workspace.limits import Limits
+from upcall.workspace.sandboxes import seccomp
 from upcall.workspace.sandboxes.base import MEGABYTE, Command, Execution, ExecutorUnavailable
 from upcall.workspace.sandboxes.cgroups import ROOM, Group
 from upcall.workspace.sandboxes.processes import Start, argv_of, descendants, run_process
+from upcall.workspace.sandboxes.views import View, ViewName, show_plainly
 
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 """Folders of the system beside ``/usr``; on most systems links into it."""
@@ -41,7 +43,6 @@ _ETC = (
 _ETC_OF_NETWORK = ("hosts", "resolv.conf")
 _STORES = ("/nix/store", "/gnu/store")
 
-_SECONDS_BETWEEN_TRIES = 0.02
 _USER = 1000
 _HOME = "/tmp"
 
@@ -52,16 +53,16 @@ class Bubblewrap:
     """The executor that is used where it works.
 
     A command has PID, IPC, UTS, network and user namespaces of its own, no capabilities, no environment of the host, a
-    private ``/tmp`` that is also its home, and a read-only system; of its folder, git's hooks and settings stay as they
-    are. Commands in one folder run one after the other. `readable` are further files and folders that it can read, such
-    as an interpreter in the user's home; the one that runs upcall is always among them. In the folder too they can only
-    be read.
+    private ``/tmp`` that is also its home, a read-only system, and a filter of system calls (`seccomp`). `readable` are
+    further files and folders that it can read, such as an interpreter in the user's home; the one that runs upcall is
+    always among them.
     """
 
     name = "bubblewrap"
-    description = "in bubblewrap: no network, the system read-only, only the workspace writable"
+    description = "in bubblewrap: no network, the system read-only, only a view of the workspace writable"
     isolated = True
     gives_network = True
+    overlay: ViewName | None = None
 
     def __init__(self, readable: Sequence[str | Path] = ()) -> None:
         self._readable = [*_interpreter(), *(Path(each).expanduser() for each in readable)]
@@ -75,31 +76,39 @@ class Bubblewrap:
         seconds: float | None = None,
         stdin: str = "",
         network: bool = False,
+        view: View | None = None,
     ) -> Execution:
-        """As the protocol has it."""
-        if (why := unusable()) is not None:
+        """Run a command as the protocol has it; without a view it works on the folder itself."""
+        if (why := explain_unusable()) is not None:
             raise ExecutorUnavailable(why)
-        folder = _real(folder)
-        async with _alone(folder):
-            with _Pipe() as info, _Pipe() as go, _file(_passwd()) as passwd, _group(limits) as group:
-                arguments = self.arguments(folder, limits, network=network, passwd=passwd)
-                limited = _limited(limits, seconds, bounded=os.geteuid() != 0 or group.bounds_processes)
-                wait = ["--info-fd", str(info.writing), "--block-fd", str(go.reading)]
-                start = Start(
-                    group.joined([_program(), *wait, *arguments, "--", *limited, *argv_of(command)]),
-                    folder,
-                    environment={},  # What bubblewrap itself is given can be read inside, as /proc/1/environ.
-                    stdin=stdin,
-                    pass_fds=(info.writing, go.reading, passwd),
-                )
-                execution = await run_process(start, _Namespace(info, go), limits, seconds or limits.seconds)
-                return execution.stopped_at("memory" if execution.stopped is None and group.killed() else None)
+        view = view or show_plainly(folder)
+        with (
+            _Pipe() as info,
+            _Pipe() as go,
+            _open_file(_passwd()) as passwd,
+            _open_file(seccomp.compile_filter()) as calls,
+            _make_group(limits) as group,
+        ):
+            arguments = self.arguments(view, limits, network=network, passwd=passwd, calls=calls)
+            limited = _limit(limits, seconds, bounded=os.geteuid() != 0 or group.bounds_processes)
+            wait = ["--info-fd", str(info.writing), "--block-fd", str(go.reading)]
+            start = Start(
+                group.join([*view.prefix, _program(), *wait, *arguments, "--", *limited, *argv_of(command)]),
+                view.start,
+                environment={},  # What bubblewrap itself is given can be read inside, as /proc/1/environ.
+                stdin=stdin,
+                pass_fds=(info.writing, go.reading, passwd, calls),
+                written=view.written,
+            )
+            execution = await run_process(start, _Namespace(info, go), limits, seconds or limits.seconds)
+            return execution.stopped_at("memory" if execution.stopped is None and group.has_killed() else None)
 
-    def arguments(self, folder: Path, limits: Limits, *, network: bool, passwd: int) -> list[str]:
-        """The options of bubblewrap for a command in `folder`; `passwd` is the descriptor of a file."""
+    def arguments(self, view: View, limits: Limits, *, network: bool, passwd: int, calls: int) -> list[str]:
+        """Return the options of bubblewrap for a command; `passwd` and `calls` are descriptors of files."""
         options: list[str] = ["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]
         options += ["--share-net"] if network else []
         options += ["--new-session", "--cap-drop", "ALL", "--uid", str(_USER), "--gid", str(_USER)]
+        options += ["--seccomp", str(calls)]
         options += ["--hostname", "sandbox", "--ro-bind", "/usr", "/usr"]
         for name in _SYSTEM:
             path = Path("/", name)
@@ -110,17 +119,19 @@ class Bubblewrap:
         for name in (*_ETC, *(_ETC_OF_NETWORK if network else ())):
             options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
         options += ["--ro-bind-data", str(passwd), "/etc/passwd"]
-        # As root the files below /proc/sys could be written, core_pattern among them, which is a way out.
-        options += ["--proc", "/proc", "--remount-ro", "/proc"]
+        # As root the files below /proc/sys could be written, core_pattern among them, which is a way out. The keys are
+        # those of the user's session.
+        options += ["--proc", "/proc"]
+        for name in ("keys", "key-users"):
+            options += ["--ro-bind-try", "/dev/null", f"/proc/{name}"]
+        options += ["--remount-ro", "/proc"]
         shared = str(limits.tmp_mb * MEGABYTE)
         options += ["--dev", "/dev", "--size", shared, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
         options += ["--size", shared, "--perms", "1777", "--tmpfs", "/tmp"]
         for each in (*_STORES, *self._readable):
             options += ["--ro-bind-try", str(each), str(each)]
-        options += ["--bind", str(folder), str(folder)]
-        options += _git_kept(folder)
-        options += [part for each in self._readable for part in _kept_in(folder, each)]
-        options += ["--remount-ro", "/", "--chdir", str(folder)]
+        options += ["--bind", str(view.source), str(view.folder)]
+        options += ["--remount-ro", "/", "--chdir", str(view.folder)]
         for name, value in self._environment().items():
             options += ["--setenv", name, value]
         return options
@@ -128,10 +139,12 @@ class Bubblewrap:
     def _environment(self) -> dict[str, str]:
         path = [f"{sys.prefix}/bin", "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
         names = {"HOME": _HOME, "USER": "user", "LOGNAME": "user", "SHELL": "/bin/sh", "TERM": "dumb"}
-        return {"PATH": os.pathsep.join(dict.fromkeys(path)), "LANG": "C.UTF-8", "TMPDIR": "/tmp", **names}
+        # A look (git status) is to change nothing, and a new repository to have no hooks.
+        git = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TEMPLATE_DIR": ""}
+        return {"PATH": os.pathsep.join(dict.fromkeys(path)), "LANG": "C.UTF-8", "TMPDIR": "/tmp", **names, **git}
 
     async def close(self) -> None:
-        """Nothing is held between commands."""
+        """Do nothing: nothing is held between commands."""
 
 
 class _Namespace:
@@ -143,13 +156,13 @@ class _Namespace:
         self._init: int | None = None
         self._first: int | None = None
 
-    async def started(self, process: asyncio.subprocess.Process) -> None:
+    async def take_hold(self, process: asyncio.subprocess.Process) -> None:
         """Take hold of the first process in the namespace, then let the command begin."""
         self._process = process
         self._info.close_writing()  # Else its end is never read where bubblewrap fails.
         text = b""
         while b"}" not in text:
-            if not (part := await _readable(self._info.reading)):
+            if not (part := await _read_some(self._info.reading)):
                 return
             text += part
         self._first = int(json.loads(text)["child-pid"])
@@ -157,7 +170,7 @@ class _Namespace:
         os.write(self._go.writing, b"1")
 
     def members(self, most: int) -> list[int]:
-        """What descends from the first process, as all in the namespace do."""
+        """List what descends from the first process, as all in the namespace do."""
         return [] if self._first is None else descendants(self._first, most)
 
     def kill(self) -> None:
@@ -169,22 +182,23 @@ class _Namespace:
             with suppress(ProcessLookupError):
                 self._process.kill()
 
-    async def gone(self) -> None:
+    async def wait_gone(self) -> None:
         """Wait for the first process, which ends after all others in its namespace."""
         if self._init is None:
             return
         try:
-            await _ready(self._init)
+            await _wait_readable(self._init)
         finally:
             os.close(self._init)
 
 
 @cache
-def unusable() -> str | None:
-    """Why bubblewrap cannot be used here, and what to do; None where it can. It is tried once in a process."""
+def explain_unusable() -> str | None:
+    """Say why bubblewrap cannot be used here, and what to do; None where it can. It is tried once in a process."""
     if not sys.platform.startswith("linux"):
         return "bubblewrap is for Linux only"
     missing = [name for name in ("bwrap", "prlimit", "chrt") if shutil.which(name) is None]
+    missing += [] if seccomp.load_library() else ["libseccomp"]
     if missing:
         return f"{' and '.join(missing)} cannot be found"
     system = [part for name in _SYSTEM if Path("/", name).exists() for part in ("--ro-bind", f"/{name}", f"/{name}")]
@@ -205,18 +219,17 @@ def unusable() -> str | None:
     )
 
 
-def _real(folder: Path) -> Path:
-    return Path(os.path.realpath(folder))
-
-
 def _program() -> str:
     return shutil.which("bwrap") or "bwrap"
 
 
-def _limited(limits: Limits, seconds: float | None, *, bounded: bool) -> list[str]:
-    """The limits of each process. They are set inside, where the number of processes counts those in the sandbox only;
-    for root it does not count, but that of its control group does. Where nothing bounds the number, the command runs
-    when the machine has nothing else to do, so that the watch is in time whatever there is of it."""
+def _limit(limits: Limits, seconds: float | None, *, bounded: bool) -> list[str]:
+    """Set the limits of each process.
+
+    They are set inside, where the number of processes counts those in the sandbox only; for root it does not count, but
+    that of its control group does. Where nothing bounds the number, the command runs when the machine has nothing else
+    to do, so that the watch is in time whatever there is of it.
+    """
     cpu = int(seconds or limits.seconds) + 1
     memory = limits.memory_mb * MEGABYTE
     return [
@@ -228,63 +241,9 @@ def _limited(limits: Limits, seconds: float | None, *, bounded: bool) -> list[st
 
 @cache
 def _interpreter() -> tuple[Path, ...]:
-    """The folders of the Python that runs, as far as they are not the system's."""
+    """List the folders of the Python that runs, as far as they are not the system's."""
     folders = dict.fromkeys(os.path.realpath(each) for each in (sys.base_prefix, sys.prefix))
     return tuple(Path(each) for each in folders if each != "/" and not each.startswith("/usr"))
-
-
-def _git_kept(folder: Path) -> list[str]:
-    """The mounts that keep git's settings as they are: they run commands when somebody calls git outside.
-
-    Its folder is a mount of its own, else it could be moved away with all that is in it, and another put in its place.
-    Nothing is mounted through a link, which an earlier command may have laid: bubblewrap would follow it outside.
-    """
-    git = folder / ".git"
-    if git.is_symlink() or not git.exists():
-        return []
-    if git.is_dir():
-        config, hooks = git / "config", git / "hooks"
-        if not os.path.lexists(hooks):
-            hooks.mkdir()
-        if not config.is_symlink() and config.is_file() and not hooks.is_symlink() and hooks.is_dir():
-            kept = [part for each in (config, hooks) for part in ("--ro-bind", str(each), str(each))]
-            return ["--bind", str(git), str(git), *kept]
-    return ["--ro-bind", str(git), str(git)]
-
-
-def _kept_in(folder: Path, readable: Path) -> list[str]:
-    """The mounts that keep what can be read only as it is where it lies in the folder: with the interpreter in its
-    ``.venv`` upcall itself would run what a command wrote. The folders on the way to it are mounts of their own for the
-    same reason as git's."""
-    if folder not in readable.parents or _real(readable) != readable or not readable.exists():
-        return []
-    way = [str(each) for each in reversed(readable.parents) if folder in each.parents]
-    return [*(part for each in way for part in ("--bind", each, each)), "--ro-bind", str(readable), str(readable)]
-
-
-@asynccontextmanager
-async def _alone(folder: Path) -> AsyncIterator[None]:
-    """Inside, no other command runs in the folder: one could exchange what is about to be mounted for a link. The lock
-    holds between processes, and ends with the one that has it."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        while True:
-            if _locked(descriptor):
-                break
-            await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _locked(descriptor: int) -> bool:
-    import fcntl  # Not on Windows, where this module is imported too.
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _passwd() -> bytes:
@@ -313,7 +272,7 @@ class _Pipe:
 
 
 @contextmanager
-def _group(limits: Limits) -> Iterator[Group]:
+def _make_group(limits: Limits) -> Iterator[Group]:
     group = Group(limits)
     try:
         yield group
@@ -322,8 +281,8 @@ def _group(limits: Limits) -> Iterator[Group]:
 
 
 @contextmanager
-def _file(content: bytes) -> Iterator[int]:
-    """A file in memory, at its beginning."""
+def _open_file(content: bytes) -> Iterator[int]:
+    """Open a file in memory, at its beginning."""
     descriptor = os.memfd_create("upcall")
     try:
         os.write(descriptor, content)
@@ -333,7 +292,7 @@ def _file(content: bytes) -> Iterator[int]:
         os.close(descriptor)
 
 
-async def _ready(descriptor: int) -> None:
+async def _wait_readable(descriptor: int) -> None:
     """Wait until a descriptor can be read."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
@@ -344,6 +303,6 @@ async def _ready(descriptor: int) -> None:
         loop.remove_reader(descriptor)
 
 
-async def _readable(descriptor: int) -> bytes:
-    await _ready(descriptor)
+async def _read_some(descriptor: int) -> bytes:
+    await _wait_readable(descriptor)
     return os.read(descriptor, 4096)

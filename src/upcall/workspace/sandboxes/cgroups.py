@@ -38,16 +38,16 @@ class Group:
 
     @property
     def bounds_processes(self) -> bool:
-        """Whether their number is held."""
+        """Whether the number of processes is held."""
         return "pids" in self._folders
 
-    def joined(self, command: Sequence[str]) -> list[str]:
-        """The command, which begins by joining the group."""
+    def join(self, command: Sequence[str]) -> list[str]:
+        """Return the command as one that begins by joining the group."""
         files = " ".join(str(folder / "cgroup.procs") for folder in dict.fromkeys(self._folders.values()))
         return ["/bin/sh", "-c", _JOIN, "sh", files, *command] if files else list(command)
 
-    def killed(self) -> bool:
-        """Whether the kernel killed a process in it for want of memory."""
+    def has_killed(self) -> bool:
+        """Tell whether the kernel killed a process in it for want of memory."""
         for file in ("memory.events", "memory.oom_control"):
             with suppress(OSError, KeyError):
                 lines = (self._folders["memory"] / file).read_text().splitlines()
@@ -55,7 +55,7 @@ class Group:
         return False
 
     def remove(self) -> None:
-        """Take it away; nothing must be left in it."""
+        """Remove it; nothing must be left in it."""
         for folder in dict.fromkeys(self._folders.values()):
             with suppress(OSError):
                 folder.rmdir()
@@ -69,7 +69,7 @@ def _memory(folder: Path, most: str) -> Mapping[str, str]:
 
 @cache
 def _homes() -> Mapping[str, Path]:
-    """Where a group can be made, for each controller that can be had."""
+    """Find where a group can be made, for each controller that can be had."""
     found = {}
     for line in _own():
         _, controllers, path = line.split(":", 2)
@@ -89,7 +89,7 @@ def _own() -> list[str]:
 
 
 def _second(controller: str, path: str) -> Path | None:
-    """The nearest group of version 2 above our own that passes the controller on to those below it."""
+    """Find the nearest group of version 2 above our own that passes the controller on to those below it."""
     own = _TREE / path.lstrip("/")
     for folder in own.parents:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Which executor the settings ask for."""
+"""The executor that the settings ask for."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Literal, TypeAlias
 from upcall.errors import ConfigurationError
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import Command, Execution, Executor, ExecutorUnavailable
-from upcall.workspace.sandboxes.bubblewrap import INSTALL, Bubblewrap, unusable
+from upcall.workspace.sandboxes.bubblewrap import INSTALL, Bubblewrap, explain_unusable
 from upcall.workspace.sandboxes.docker import IMAGE, Docker
 from upcall.workspace.sandboxes.local import Local
+from upcall.workspace.sandboxes.views import View, ViewName
 
 ExecutorName: TypeAlias = Literal["auto", "bubblewrap", "docker", "none"]
 
@@ -22,6 +23,7 @@ class Unavailable:
     name = "none"
     isolated = True
     gives_network = False
+    overlay: ViewName | None = None
 
     def __init__(self, why: str) -> None:
         self.description = f"not at all: {why}"
@@ -36,18 +38,19 @@ class Unavailable:
         seconds: float | None = None,
         stdin: str = "",
         network: bool = False,
+        view: View | None = None,
     ) -> Execution:
         """Refuse."""
         raise ExecutorUnavailable(self.why)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
 
 def executor_for(
     name: ExecutorName, *, unsafe_local: bool = False, image: str = IMAGE, readable: Sequence[str | Path] = ()
 ) -> Executor | None:
-    """The executor that is asked for; None where nothing is to be executed at all.
+    """Return the executor that is asked for; None where nothing is to be executed at all.
 
     ``auto`` is bubblewrap where that works, and the machine itself with `unsafe_local`, which is the explicit word of
     the user. Without either one nothing is executed, and each command is told what the user must do.
@@ -66,7 +69,7 @@ def executor_for(
         return Local()
     if name == "docker":
         return Docker(image)
-    why = unusable()
+    why = explain_unusable()
     if why is None:
         return Bubblewrap(readable)
     return Unavailable(

@@ -16,6 +16,7 @@ from upcall.autogen.concurrency import run_to_completion
 from upcall.text import first_line
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import MEGABYTE, Command, Execution, ExecutorUnavailable, Output
+from upcall.workspace.sandboxes.views import View, ViewName
 
 IMAGE = "python:3-slim"
 
@@ -27,7 +28,7 @@ _GRACE = 5
 
 
 class Docker:
-    """Runs commands in a container of `image` that has the workspace, and is started for the first of them.
+    """Runs commands in a container of `image` that has a copy of the workspace, and is started for each of them.
 
     AutoGen's `DockerCommandLineCodeExecutor` has no setting for network and memory: the container is cut off from its
     networks and gets its limit once it is started. It cannot be given the network for one command. Files that a command
@@ -35,9 +36,10 @@ class Docker:
     """
 
     name = "docker"
-    description = "in a Docker container: no network, only the workspace and the container can be written"
+    description = "in a Docker container: no network, only a copy of the workspace and the container can be written"
     isolated = True
     gives_network = False
+    overlay: ViewName | None = "copy"
 
     def __init__(self, image: str = IMAGE) -> None:
         self._image = image
@@ -54,12 +56,13 @@ class Docker:
         seconds: float | None = None,
         stdin: str = "",
         network: bool = False,
+        view: View | None = None,
     ) -> Execution:
-        """As the protocol has it; `network` cannot be had."""
+        """Run a command as the protocol has it; `network` cannot be had."""
         if network:
             raise ExecutorUnavailable("a command cannot be given the network in Docker; only bubblewrap can do that")
         async with self._lock:
-            executor = await self._started(folder, limits)
+            executor = await self._start(view.source if view else folder, limits)
             most, start = int(seconds or limits.seconds), time.monotonic()
             block = _block(_script(command, limits, most, stdin))
             done = asyncio.ensure_future(executor.execute_code_blocks([block], CancellationToken()))
@@ -86,7 +89,7 @@ class Docker:
         async with self._lock:
             await self._stop()
 
-    async def _started(self, folder: Path, limits: Limits) -> Any:
+    async def _start(self, folder: Path, limits: Limits) -> Any:
         if self._executor is not None and self._begun == (folder, limits):
             return self._executor
         await self._stop()
@@ -137,12 +140,12 @@ def _confine(container: str, limits: Limits) -> None:
 
 
 def _block(script: str) -> CodeBlock:
-    """A script for the executor. One whose first line names a file would be written to that file."""
+    """Make a script for the executor. One whose first line names a file would be written to that file."""
     return CodeBlock(code=f"\n{script}", language="sh")
 
 
 def _script(command: Command, limits: Limits, seconds: int, stdin: str) -> str:
-    """The command with its limits, as one script of the shell."""
+    """Write the command with its limits as one script of the shell."""
     line = command if isinstance(command, str) else shlex.join(command)
     return "\n".join(
         [

@@ -14,6 +14,7 @@ from pathlib import Path
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import MEGABYTE, Command, Execution
 from upcall.workspace.sandboxes.processes import Start, argv_of, run_process
+from upcall.workspace.sandboxes.views import View, ViewName
 
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "VIRTUAL_ENV", "SYSTEMROOT")
 """Variables that a command gets: the others may hold keys."""
@@ -29,6 +30,7 @@ class Local:
     description = "on this machine without a sandbox (unsafe_local): commands can do all that you can"
     isolated = False
     gives_network = True
+    overlay: ViewName | None = None
 
     async def run(
         self,
@@ -39,8 +41,9 @@ class Local:
         seconds: float | None = None,
         stdin: str = "",
         network: bool = False,
+        view: View | None = None,
     ) -> Execution:
-        """As the protocol has it; there is always a network."""
+        """Run a command as the protocol has it; there is always a network, and never a view."""
         mark = f"{_MARK}={secrets.token_hex(16)}"
         kept = {name: os.environ[name] for name in os.environ if name in _KEPT or name.startswith("LC_")}
         environment = {**kept, "TERM": "dumb", **dict([mark.split("=")])}
@@ -48,7 +51,7 @@ class Local:
         return await run_process(start, _Marked(mark), limits, seconds or limits.seconds)
 
     async def close(self) -> None:
-        """Nothing is held between commands."""
+        """Do nothing: nothing is held between commands."""
 
 
 class _Marked:
@@ -59,30 +62,32 @@ class _Marked:
         self._mark = mark.encode()
         self._group: int | None = None
 
-    async def started(self, process: asyncio.subprocess.Process) -> None:
-        """The process is the first of a group of its own."""
+    async def take_hold(self, process: asyncio.subprocess.Process) -> None:
+        """Take note of the process, which is the first of a group of its own."""
         self._group = process.pid
 
     def members(self, most: int) -> list[int]:
-        """All that carry the mark, at most so many."""
+        """List all that carry the mark, at most so many."""
         return self._marked(most)
 
     def kill(self) -> None:
-        """Kill the group; `gone` sees to those that left it."""
+        """Kill the group; `wait_gone` sees to those that left it."""
         if self._group is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._group, signal.SIGKILL)
 
-    async def gone(self) -> None:
-        """Kill what carries the mark until none is found, several times: a process that is just becoming another
-        program carries none for a moment."""
+    async def wait_gone(self) -> None:
+        """Kill what carries the mark until none is found several times.
+
+        A process that is just becoming another program carries none for a moment.
+        """
         unseen = 0
         while unseen < _TIMES_UNSEEN:
             unseen = 0 if await asyncio.to_thread(self._kill_marked) else unseen + 1
             await asyncio.sleep(0.01)
 
     def _kill_marked(self) -> bool:
-        """Whether there were any. They are stopped first: what is stopped starts no others meanwhile."""
+        """Kill what carries the mark, and tell whether there was any: stopped first, they start no others meanwhile."""
         held: set[int] = set()
         while new := self._marked(but=held):
             _signal(new, signal.SIGSTOP)
@@ -110,8 +115,10 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def _limited(limits: Limits, seconds: float | None) -> list[str]:
-    """The limits of each process, on Linux. The number of processes counts all of the user's, and does not count for
-    root."""
+    """Set the limits of each process, on Linux.
+
+    The number of processes counts all of the user's, and does not count for root.
+    """
     if shutil.which("prlimit") is None:
         return []
     others = sum(map(_threads, _pids()))
@@ -123,7 +130,7 @@ def _limited(limits: Limits, seconds: float | None) -> list[str]:
 
 
 def _pids() -> list[int]:
-    """All processes of the machine, as far as it tells: Linux does."""
+    """List all processes of the machine, as far as it tells: Linux does."""
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
     except OSError:
@@ -131,7 +138,7 @@ def _pids() -> list[int]:
 
 
 def _threads(pid: int) -> int:
-    """The threads of a process, if it is this user's."""
+    """Count the threads of a process, if it is this user's."""
     try:
         return len(os.listdir(f"/proc/{pid}/task")) if os.stat(f"/proc/{pid}").st_uid == os.getuid() else 0
     except OSError:

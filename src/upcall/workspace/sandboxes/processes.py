@@ -29,19 +29,19 @@ _CHUNK = 1 << 16
 class Family(Protocol):
     """A process and all that it starts, as one executor knows them."""
 
-    async def started(self, process: asyncio.subprocess.Process) -> None:
+    async def take_hold(self, process: asyncio.subprocess.Process) -> None:
         """Take note of the process, which was just started."""
         ...
 
     def members(self, most: int) -> list[int]:
-        """The ids of those that are alive, at most so many."""
+        """List the ids of those that are alive, at most so many."""
         ...
 
     def kill(self) -> None:
         """Kill all that are left."""
         ...
 
-    async def gone(self) -> None:
+    async def wait_gone(self) -> None:
         """Wait until they are."""
         ...
 
@@ -52,14 +52,17 @@ class Watch:
     No limit of a process counts the sum of its children (`setrlimit`), and the number of processes has none for root;
     control groups do, but need rights that few users have. So it is looked at from outside, on Linux; elsewhere the
     limits of each process hold alone.
+
+    Args:
+        written: the folder that takes what they write.
     """
 
-    def __init__(self, family: Family, folder: Path, limits: Limits) -> None:
-        self._family, self._folder, self._limits = family, folder, limits
-        self._free, self._shared = _free(folder), _shared()
+    def __init__(self, family: Family, written: Path, limits: Limits) -> None:
+        self._family, self._written, self._limits = family, written, limits
+        self._free, self._shared, self._free_files = _free(written), _shared(), _free_files(written)
 
-    def is_final(self) -> str | None:
-        """The limit that they are over now."""
+    def find_exceeded(self) -> str | None:
+        """Return the limit that they are over now."""
         pids = self._family.members(self._limits.processes + 2)
         if len(pids) > self._limits.processes:
             return "processes"
@@ -70,20 +73,25 @@ class Watch:
         # Memory that no process has mapped (a memfd) is nobody's; only the machine's sum tells of it.
         if _shared() - self._shared > most + 2 * self._limits.tmp_mb * MEGABYTE:
             return "memory"
-        if self._free - _free(self._folder) > self._limits.disk_mb * MEGABYTE:
+        if self._free - _free(self._written) > self._limits.disk_mb * MEGABYTE:
             return "disk"
+        # Others make files too; what is counted is only what lies here.
+        most_files = self._limits.files
+        if self._free_files - _free_files(self._written) > most_files and _has_more_files(self._written, most_files):
+            return "files"
         return None
 
 
 @dataclass(frozen=True)
 class Start:
-    """How a program is started: its arguments, its folder, its environment, its input, and the descriptors it gets."""
+    """How a program is started; ``written`` is the folder that takes what it writes, if that is another one."""
 
     command: Sequence[str]
     folder: Path
     environment: Mapping[str, str]
     stdin: str = ""
     pass_fds: Sequence[int] = ()
+    written: Path | None = None
 
 
 async def run_process(start: Start, family: Family, limits: Limits, seconds: float) -> Execution:
@@ -106,22 +114,22 @@ async def run_process(start: Start, family: Family, limits: Limits, seconds: flo
 
 async def _run(start: Start, family: Family, limits: Limits, seconds: float, given_up: asyncio.Event) -> Execution:
     begun, output = time.monotonic(), Output(limits.output_chars)
-    process, pipe = await _started(start)
+    process, pipe = await _start(start)
     ended = asyncio.create_task(process.wait())
     leaving = asyncio.create_task(given_up.wait())
     tasks = [ended, asyncio.create_task(_read(pipe, output)), asyncio.create_task(_feed(process, start.stdin))]
     stopped = None
     try:
-        watch = Watch(family, start.folder, limits)
-        await family.started(process)
+        watch = Watch(family, start.written or start.folder, limits)
+        await family.take_hold(process)
         while not (ended.done() or leaving.done() or stopped):
             await asyncio.wait([ended, leaving], timeout=SECONDS_BETWEEN_LOOKS, return_when=asyncio.FIRST_COMPLETED)
             if not ended.done():
-                stopped = await _over(watch, output, limits, begun + seconds)
+                stopped = await _find_limit(watch, output, limits, begun + seconds)
     finally:
         family.kill()
         leaving.cancel()
-        await run_to_completion(_settled(family, tasks))
+        await run_to_completion(_settle(family, tasks))
     status = process.returncode if process.returncode is not None else -signal.SIGKILL
     text, left_out = output.text()
     execution = Execution(
@@ -133,8 +141,8 @@ async def _run(start: Start, family: Family, limits: Limits, seconds: float, giv
     return execution.stopped_at(stopped)
 
 
-async def _started(start: Start) -> tuple[asyncio.subprocess.Process, BinaryIO]:
-    """The process, and what it writes. The pipe is our own, so that one who keeps it open is not waited for."""
+async def _start(start: Start) -> tuple[asyncio.subprocess.Process, BinaryIO]:
+    """Start a process; what it writes comes by a pipe of our own, so that one who keeps it open is not waited for."""
     written, writing = os.pipe()
     pipe = os.fdopen(written, "rb", buffering=0)
     try:
@@ -156,24 +164,26 @@ async def _started(start: Start) -> tuple[asyncio.subprocess.Process, BinaryIO]:
     return process, pipe
 
 
-async def _settled(family: Family, tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Wait until all that was killed is gone, and let go of the pipes: what was written is read by then. A process
-    outside that holds one of them open is not waited for."""
+async def _settle(family: Family, tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Wait until all that was killed is gone, and let go of the pipes: what was written is read by then.
+
+    A process outside that holds one of them open is not waited for.
+    """
     with suppress(TimeoutError):
         async with asyncio.timeout(SECONDS_TO_DIE):
-            await family.gone()
+            await family.wait_gone()
             await asyncio.wait(tasks)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _over(watch: Watch, output: Output, limits: Limits, deadline: float) -> str | None:
+async def _find_limit(watch: Watch, output: Output, limits: Limits, deadline: float) -> str | None:
     if time.monotonic() > deadline:
         return "time"
     if output.size > limits.max_output_mb * MEGABYTE:
         return "output"
-    return await asyncio.to_thread(watch.is_final)
+    return await asyncio.to_thread(watch.find_exceeded)
 
 
 async def _feed(process: asyncio.subprocess.Process, text: str) -> None:
@@ -199,7 +209,7 @@ async def _read(pipe: BinaryIO, output: Output) -> None:
 
 
 def descendants(pid: int, most: int) -> list[int]:
-    """The process and those that descend from it, at most so many."""
+    """List a process and those that descend from it, at most so many."""
     found = [pid]
     for parent in found:
         with suppress(OSError):
@@ -211,7 +221,7 @@ def descendants(pid: int, most: int) -> list[int]:
 
 
 def _resident(pid: int) -> int:
-    """Bytes of memory that a process has, what it shares with others included."""
+    """Count the bytes of memory that a process has, what it shares with others included."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError):
@@ -219,7 +229,7 @@ def _resident(pid: int) -> int:
 
 
 def _proportional(pid: int) -> int:
-    """Bytes of memory that a process has, of what it shares its part; where that is not told, all of it."""
+    """Count the bytes of memory that a process has, of what it shares its part; where that is unknown, all of it."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
@@ -228,7 +238,7 @@ def _proportional(pid: int) -> int:
 
 
 def _shared() -> int:
-    """Bytes of memory on this machine that hold shared memory and files in memory."""
+    """Count the bytes of memory on this machine that hold shared memory and files in memory."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Shmem:"))
@@ -240,6 +250,20 @@ def _free(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
+def _free_files(folder: Path) -> int:
+    """Count the files that can still be made on a file system; 0 where it has no such limit."""
+    return os.statvfs(folder).f_ffree if hasattr(os, "statvfs") else 0
+
+
+def _has_more_files(folder: Path, most: int) -> bool:
+    count = 0
+    for _, folders, names in os.walk(folder):
+        count += len(folders) + len(names)
+        if count > most:
+            return True
+    return False
+
+
 def argv_of(command: str | Sequence[str]) -> list[str]:
-    """The program and arguments of a command; a command line is for the shell."""
+    """Return the program and arguments of a command; a command line is for the shell."""
     return [shutil.which("bash") or "/bin/sh", "-c", command] if isinstance(command, str) else list(command)

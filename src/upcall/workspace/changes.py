@@ -1,0 +1,149 @@
+"""What a command changed: read from its view, held against the folder, and made ready to go in."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+from upcall.runs.file_changes import FileChange, FileState, digest
+from upcall.workspace.folder import PERMISSIONS, ChangedMeanwhile, Folder, Write, hash_file
+from upcall.workspace.sandboxes.views import View
+
+MAX_KEPT_FILE = 50_000_000
+MAX_KEPT_BYTES = 200_000_000
+"""So much of what a change takes away is kept, of one file and in all, to undo it. The human is asked about more."""
+
+_PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
+"""Folders of the system that a link may lead into, to a program: all that a virtual environment needs."""
+
+
+class ChangeRefused(ValueError):
+    """What a command left can never go in. The text says what it is."""
+
+
+def read_changes(folder: Folder, view: View, since: int) -> list[FileChange]:
+    """Read what a command that was started at `since` (nanoseconds) left otherwise than it was.
+
+    What is no file, link or folder (a pipe, a socket) is left out. The content of new files is not in the change log.
+
+    Raises:
+        ChangedMeanwhile: somebody else changed one of the files since.
+        ChangeRefused: a name cannot be told to anybody.
+    """
+    found = []
+    for left in view.list_left():
+        after = _read_state(left.source) if left.source is not None else None
+        before = state_below(folder, left.path)
+        if before is None and after is None:
+            continue
+        if before is not None and after is not None and before.holds_same(after) and _same_mode(before, after):
+            continue
+        try:
+            left.path.encode()
+        except UnicodeEncodeError:
+            raise ChangeRefused(f"the name {os.fsencode(left.path)!r} is no UTF-8") from None
+        if before is not None and before.kind != "folder" and os.lstat(folder.root / left.path).st_ctime_ns > since:
+            raise ChangedMeanwhile(f"{left.path!r} was changed by somebody else meanwhile.")
+        found.append(FileChange(path=left.path, before=before, after=after))
+    return found
+
+
+def prepare_writes(folder: Folder, files: Sequence[FileChange], written: Path) -> list[Write]:
+    """Make changes ready to go in, with what they take away as far as it can be kept.
+
+    Raises:
+        ChangedMeanwhile: one of the files is not what it was.
+    """
+    return list(_prepare(folder, files, written))
+
+
+def _prepare(folder: Folder, files: Sequence[FileChange], written: Path) -> Iterator[Write]:
+    room = MAX_KEPT_BYTES
+    for file in files:
+        before, old = state_below(folder, file.path), None
+        if (before is None) != (file.before is None) or (before is not None and not before.holds_same(file.before)):
+            raise ChangedMeanwhile(f"{file.path!r} was changed by somebody else meanwhile.")
+        if before is not None and before.kind == "link":
+            old = os.fsencode(folder.readlink(file.path))
+        elif before is not None and before.kind == "file":
+            content = folder.read_small(file.path, min(room, MAX_KEPT_FILE))
+            old = content.data if content is not None else None
+            room -= len(old) if old is not None else 0
+            before = before.model_copy(update={"kept": old is not None})
+        source = written / file.path
+        is_link = file.after is not None and file.after.kind == "link"
+        yield Write(file.path, before, file.after, os.fsencode(os.readlink(source)) if is_link else source, old)
+
+
+def state_below(folder: Folder, place: str) -> FileState | None:
+    """Tell what is at a place; None also where a folder on the way is none, and for a pipe or a socket."""
+    try:
+        return folder.state(place)
+    except (NotADirectoryError, ValueError):
+        return None
+
+
+def refuse_changes(root: Path, files: Sequence[FileChange], written: Path) -> None:
+    """Refuse what can never go in: links out of the folder, and changes of the Python that runs this.
+
+    Raises:
+        ChangeRefused: one of the changes is such.
+    """
+    for each in files:
+        if is_interpreter(root, each.path):
+            raise ChangeRefused(f"{each.path} belongs to the Python that runs this")
+        if each.after is not None and each.after.kind == "link":
+            target = os.readlink(written / each.path)
+            if _leads_out(root, each.path, target):
+                raise ChangeRefused(f"the link {each.path} leads out of the workspace, to {target}")
+
+
+def is_interpreter(root: Path, place: str) -> bool:
+    """Tell whether a place in a folder belongs to the Python that runs this."""
+    above = (root / place).parents
+    return any(prefix in above for prefix in find_interpreter() if root in prefix.parents)
+
+
+@cache
+def find_interpreter() -> frozenset[Path]:
+    """Return the folders of the Python that runs."""
+    return frozenset(Path(os.path.realpath(each)) for each in (sys.prefix, sys.base_prefix))
+
+
+def _leads_out(root: Path, place: str, target: str) -> bool:
+    if os.path.isabs(target):
+        plain = os.path.normpath(target)
+        if ".." not in target.split("/") and (plain == str(root) or plain.startswith(f"{root}{os.sep}")):
+            return False
+        real = os.path.realpath(target)
+        homes = [*_PROGRAMS, *map(str, find_interpreter())]
+        return not (
+            os.access(real, os.X_OK) and os.path.isfile(real) and any(real.startswith(f"{each}/") for each in homes)
+        )
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    up = next((number for number, part in enumerate(parts) if part != ".."), len(parts))
+    # What comes after a name may start from anywhere: that name may be a link.
+    return ".." in parts[up:] or up > place.count("/")
+
+
+def _read_state(source: Path) -> FileState | None:
+    found = source.lstat()
+    mode = stat.S_IMODE(found.st_mode) & PERMISSIONS
+    if stat.S_ISDIR(found.st_mode):
+        return FileState(kind="folder", mode=mode)
+    if stat.S_ISLNK(found.st_mode):
+        return FileState(kind="link", digest=digest(os.fsencode(os.readlink(source))), mode=mode)
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    if not mode & stat.S_IRUSR:
+        source.chmod(mode | stat.S_IRUSR)
+    with source.open("rb") as file:
+        return FileState(digest=hash_file(file), mode=mode, kept=False)
+
+
+def _same_mode(before: FileState, after: FileState) -> bool:
+    return before.kind == "link" or before.mode & PERMISSIONS == after.mode & PERMISSIONS

@@ -1,0 +1,248 @@
+"""One command in the sandbox, from its start until what it changed is in the workspace or thrown away.
+
+It works on a view of the folder and changes nothing of it. What it left waits in a stage, under the name of its call,
+until it is decided by what it does: it goes in at once, or the human is asked, or it is thrown away. Killed at any
+moment, the command either did nothing and is run again, or its change is recorded and made whole (`finish`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from upcall.autogen.journal import is_repeated_call
+from upcall.runs.file_changes import Change, ChangeLog, FileChange, list_standing
+from upcall.text import escape_controls
+from upcall.workspace.changes import ChangeRefused, prepare_writes, read_changes, refuse_changes
+from upcall.workspace.consent import Consent, Denied
+from upcall.workspace.effects import Effect, OwnFiles, find_effects
+from upcall.workspace.folder import ChangedMeanwhile, Folder, Write
+from upcall.workspace.limits import Limits
+from upcall.workspace.sandboxes.base import Command, Execution, Executor
+from upcall.workspace.sandboxes.views import View, ViewName, make_view
+from upcall.workspace.stages import Stage, StagedCommand
+from upcall.workspace.staging import commit, describe, finish
+
+MAX_TRIES = 3
+"""So often is a command run while somebody else changes the files that it changes."""
+
+MAX_NAMES_TOLD = 30
+"""So many of the files that a command changed are named to the model."""
+
+MAX_WHOLE_DIFF = 5_000_000
+
+
+@dataclass(frozen=True)
+class CommandRequest:
+    """What one call asks for.
+
+    Attributes:
+        tool: the name of the tool.
+        text: a command line, or Python code where `is_code`.
+        seconds: how long it may take, None where it does not say.
+    """
+
+    tool: str
+    text: str
+    seconds: float | None = None
+    network: bool = False
+    is_code: bool = False
+
+    @property
+    def what(self) -> str:
+        """What it is called in a question."""
+        return "Python code" if self.is_code else "command"
+
+    @property
+    def command(self) -> Command:
+        """What the executor runs."""
+        return ["python3", "-"] if self.is_code else self.text
+
+    @property
+    def stdin(self) -> str:
+        """What it is given to read."""
+        return f"{self.text}\n" if self.is_code else ""
+
+    @property
+    def digest(self) -> str:
+        """A name for what is asked for, so that nothing else is taken for its outcome."""
+        asked = f"{self.tool}\0{self.network}\0{self.text}"
+        return blake2b(asked.encode(errors="replace"), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True)
+class CommandRunner:
+    """Runs commands in one folder by one executor.
+
+    Attributes:
+        overlay: how a command gets its view of the folder.
+    """
+
+    folder: Folder
+    executor: Executor
+    limits: Limits
+    consent: Consent
+    overlay: ViewName = "auto"
+
+    async def run_plainly(self, request: CommandRequest) -> str:
+        """Run a command without a sandbox: the human is asked before, and what it changes is not recorded.
+
+        Raises:
+            Denied: it is not allowed.
+            UserInputRequired: the question is to be put.
+        """
+        arguments = None if request.is_code else self.consent.list_arguments(request.text)
+        if arguments is None:
+            self.consent.request_command(request.text, request.what)
+        execution = await self._execute(request, arguments or request.command, None)
+        return describe_result(execution, self.limits)
+
+    async def run(self, request: CommandRequest, stage: Stage, log: ChangeLog, call: str | None) -> str:
+        """Run a command on a view of the folder, unless it was run before, and take in what it changed.
+
+        Returns:
+            what the model is told: how it ended, what it changed, its output.
+
+        Raises:
+            Denied: the human did not allow it, or did not keep what it changed.
+            UserInputRequired: the question is to be put; the stage is to stay.
+        """
+        staged = await asyncio.to_thread(stage.load, request.digest)
+        done = await _find_change(log, call) if call is not None and is_repeated_call() else None
+        if done and await finish(self.folder, log, done, stage.view / staged.written if staged else None):
+            return done.output
+        tries = 1 if request.network else MAX_TRIES
+        for left in reversed(range(tries)):
+            try:
+                if staged is None:
+                    staged = await self._run_on_view(request, stage)
+                return await self._take_in(request, stage, staged, log, call)
+            except ChangedMeanwhile as error:
+                if not left:
+                    return describe_unkept(staged, self.limits, str(error))
+                staged = None
+        raise AssertionError("the last try returns or raises")
+
+    async def _run_on_view(self, request: CommandRequest, stage: Stage) -> StagedCommand:
+        begun = stage.count_begun()
+        network = request.network and self.executor.gives_network
+        if network:
+            self.consent.request_network(request.text, request.what, begun=begun)
+        await asyncio.to_thread(stage.open, begun + network)
+        name = self.executor.overlay or self.overlay
+        view = await asyncio.to_thread(make_view, self.folder.root, stage.view, name)
+        await asyncio.to_thread(view.prepare)
+        since = time.time_ns()
+        execution = await self._execute(request, request.command, view, network)
+        files, refused = list[FileChange](), ""
+        try:
+            files = await asyncio.to_thread(read_changes, self.folder, view, since)
+            await asyncio.to_thread(refuse_changes, self.folder.root, files, view.written)
+        except ChangeRefused as error:
+            files, refused = [], str(error)
+        staged = StagedCommand(
+            request=request.digest,
+            execution=execution,
+            files=tuple(files),
+            refused=refused,
+            written=view.written.name,
+        )
+        await asyncio.to_thread(stage.save, staged)
+        return staged
+
+    async def _take_in(
+        self, request: CommandRequest, stage: Stage, staged: StagedCommand, log: ChangeLog, call: str | None
+    ) -> str:
+        if staged.refused:
+            return describe_unkept(staged, self.limits, staged.refused)
+        text = describe_result(staged.execution, self.limits, staged.files)
+        if not staged.files:
+            return text
+        writes = await asyncio.to_thread(prepare_writes, self.folder, staged.files, stage.view / staged.written)
+        own = OwnFiles.of_changes(await log.list_changes(), self.folder.root)
+        if findings := await asyncio.to_thread(find_effects, self.folder.root, writes, own):
+            first = [each.path for each in sorted(findings, key=lambda each: each.effect is not Effect.RUNS_LATER)]
+            diff = await asyncio.to_thread(_write_diff, stage, writes, first)
+            try:
+                self.consent.request_changes(request.text, findings, diff, stage.diff)
+            except Denied as error:
+                raise Denied(f"{error}\n{describe_result(staged.execution, self.limits)}") from None
+        await commit(self.folder, log, writes, tool=request.tool, call=call, output=text, aside=stage.aside)
+        return text
+
+    async def _execute(
+        self, request: CommandRequest, command: Command, view: View | None, network: bool = False
+    ) -> Execution:
+        return await self.executor.run(
+            command,
+            folder=self.folder.root,
+            limits=self.limits,
+            seconds=min(request.seconds or self.limits.seconds, self.limits.max_seconds),
+            stdin=request.stdin,
+            network=network,
+            view=view,
+        )
+
+
+async def _find_change(log: ChangeLog, call: str) -> Change | None:
+    """Find what a call recorded before it was cut off."""
+    made = [each for each in list_standing(await log.list_changes()) if each.call == call]
+    return made[-1] if made else None
+
+
+def _write_diff(stage: Stage, writes: Sequence[Write], first: Sequence[str]) -> str:
+    """Write the whole diff where a human finds it, and return that of the paths named `first`."""
+    diffs = {each.path: "" for each in writes}
+    by_path, room = {each.path: each for each in writes}, MAX_WHOLE_DIFF
+    for path in dict.fromkeys([*first, *by_path]):
+        if room > 0:
+            diffs[path] = describe(by_path[path], room)
+            room -= len(diffs[path])
+    text = "".join(diffs[path] for path in dict.fromkeys(first))
+    stage.diff.write_text("".join([text, *(diffs[path] for path in by_path if path not in set(first))]))
+    return text
+
+
+def describe_result(execution: Execution, limits: Limits, files: Sequence[FileChange] = ()) -> str:
+    """Tell the model of a command: how it ended, what it changed, then what it printed."""
+    ended = [f"exit status {execution.exit_status}"]
+    taken = f"after {execution.seconds:.1f} s"
+    if execution.stopped is None:
+        ended.append(taken)
+    else:
+        ended = [f"{ended[0]}: stopped {taken}", _LIMITS[execution.stopped].format(limits)]
+    named = [each for each in files if (each.after or each.before) and "folder" not in _kinds(each)]
+    changed = [
+        f"; {verb} {_list_names([each.path for each in named if (each.after is None) is gone])}"
+        for verb, gone in (("wrote", False), ("deleted", True))
+        if any((each.after is None) is gone for each in named)
+    ]
+    return f"[{', '.join(ended)}{''.join(changed)}]\n{execution.output or '(no output)'}"
+
+
+def describe_unkept(staged: StagedCommand | None, limits: Limits, why: str) -> str:
+    """Tell the model of a command whose changes did not go in."""
+    told = f"[Nothing of what it changed was kept: {why}]"
+    return f"{describe_result(staged.execution, limits)}\n{told}" if staged else told
+
+
+def _kinds(file: FileChange) -> set[str]:
+    return {each.kind for each in (file.before, file.after) if each is not None}
+
+
+def _list_names(paths: Sequence[str]) -> str:
+    more = [f"{len(paths) - MAX_NAMES_TOLD} more"] if len(paths) > MAX_NAMES_TOLD else []
+    return ", ".join([*(escape_controls(each, unseen=True) for each in paths[:MAX_NAMES_TOLD]), *more])
+
+
+_LIMITS = {
+    "time": "its time was over",
+    "memory": "it took more than {0.memory_mb} MB of memory",
+    "processes": "it had more than {0.processes} processes",
+    "disk": "it wrote more than {0.disk_mb} MB to the disk",
+    "files": "it made more than {0.files} files",
+    "output": "it printed more than {0.max_output_mb} MB",
+}

@@ -1,0 +1,306 @@
+"""The view of the workspace on which one command works: it may change all of it, and changes nothing of the folder.
+
+What the command left is read from the view afterwards. Three ways make one, tried in this order: an overlay of the
+kernel (the folder below, an empty folder above, mounted in a namespace of the command's own, for which no rights are
+needed), the same by fuse-overlayfs, and a copy. The first two cost what the command writes, a copy costs what the
+folder holds.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from upcall.workspace.sandboxes.base import ExecutorUnavailable
+
+ViewName: TypeAlias = Literal["auto", "kernel", "fuse", "copy"]
+
+MAX_COPIED_FILES = 50_000
+MAX_COPIED_BYTES = 2_000_000_000
+
+_ENTER = ("unshare", "--user", "--map-root-user", "--mount", "--")
+"""Namespaces in which an ordinary user may mount. All that is mounted there ends with the last process in them."""
+
+_DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
+
+
+# $1 is the folder; it is bound to a name of ours, since the options of a mount cannot hold every path.
+_KERNEL = """
+mount --bind -- "$1" lower || exit 125
+mount -t overlay -o userxattr,lowerdir=lower,upperdir=upper,workdir=work overlay "$1" || exit 125
+cd "$1" && shift && exec "$@"
+"""
+
+# The process that serves the files dies with the shell (setpriv), the shell with upcall.
+_FUSE = r"""
+mount --bind -- "$1" lower || exit 125
+setpriv --pdeathsig KILL -- fuse-overlayfs -f -o "lowerdir=$PWD/lower,upperdir=$PWD/upper,workdir=$PWD/work" "$1" \
+  2> served.log &
+served=$!
+until mountpoint -q "$1"; do kill -0 $served 2> /dev/null || { cat served.log >&2; exit 125; }; sleep 0.005; done
+cd "$1" && shift || exit 125
+"$@"
+status=$?
+cd / && kill $served && wait $served 2> /dev/null
+exit $status
+"""
+
+
+@dataclass(frozen=True)
+class Left:
+    """One name that a command left otherwise than it was. ``source`` is where it lies now, None where it is gone."""
+
+    path: str
+    source: Path | None
+
+
+class View:
+    """The view that one command gets of a folder.
+
+    Attributes:
+        name: the way in which it is made.
+        source: what the command sees at the place of the folder.
+        written: the folder that takes what it writes.
+        start: the folder in which `prefix` is started.
+        prefix: the command line that shows `source` to the one that follows it.
+    """
+
+    name: str
+    needs: Sequence[str] = ()
+    prefix: Sequence[str] = ()
+
+    def __init__(self, folder: Path, stage: Path) -> None:
+        """Show `folder`, whose path has no link in it, with what is needed for that in `stage`."""
+        self.folder, self.stage = folder, stage
+        self.source = self.written = self.start = folder
+
+    def prepare(self) -> None:
+        """Make what the view needs before the command starts."""
+
+    def list_left(self) -> Iterator[Left]:
+        """List what the command left otherwise than it was, a folder before what is in it."""
+        return iter(())
+
+
+def show_plainly(folder: Path) -> View:
+    """Show the folder itself: what a command does there is done."""
+    real = Path(os.path.realpath(folder))
+    return View(real, real)
+
+
+class KernelOverlay(View):
+    """An overlay of the kernel."""
+
+    name = "kernel"
+    needs: Sequence[str] = ("unshare", "mount")
+
+    def __init__(self, folder: Path, stage: Path) -> None:
+        super().__init__(folder, stage)
+        self.written, self.start = stage / "upper", stage
+        self.prefix = [*_ENTER, "/bin/sh", "-c", _KERNEL, "sh", str(folder)]
+
+    def prepare(self) -> None:
+        """Make the folders that are mounted."""
+        for name in ("lower", "upper", "work"):
+            (self.stage / name).mkdir(parents=True)
+        shutil.copymode(self.folder, self.written)
+
+    def list_left(self) -> Iterator[Left]:
+        """List what is in the upper folder, and what its marks take away."""
+        return self._list_under("", opaque=False)
+
+    def _list_under(self, place: str, *, opaque: bool) -> Iterator[Left]:
+        entries = _scan(self.written / place)
+        marks = {entry.name: self._read_mark(entry) for entry in entries}
+        names = {name for name, mark in marks.items() if mark is None}
+        gone = {mark for mark in marks.values() if mark}
+        if opaque or "" in marks.values():
+            opaque, gone = True, {each.name for each in _scan(self.folder / place)} - names
+        for name in sorted(gone):
+            yield from _list_gone(self.folder, _join(place, name))
+        for entry in entries:
+            if entry.name in names:
+                path = _join(place, entry.name)
+                yield Left(path, Path(entry.path))
+                below = _is_folder(self.folder / path)
+                if entry.is_dir(follow_symlinks=False):
+                    yield from self._list_under(path, opaque=below and (opaque or _is_opaque(entry.path)))
+                elif below:
+                    yield from _list_gone(self.folder, path, itself=False)
+
+    def _read_mark(self, entry: os.DirEntry[str]) -> str | None:
+        """Return the name that an entry marks as gone; empty where it stands for all, None where it is no mark."""
+        found = entry.stat(follow_symlinks=False)
+        return entry.name if stat.S_ISCHR(found.st_mode) and found.st_rdev == 0 else None
+
+
+class FuseOverlay(KernelOverlay):
+    """An overlay by fuse-overlayfs, which may mark what is gone by names."""
+
+    name = "fuse"
+    needs = ("unshare", "mount", "fuse-overlayfs", "setpriv", "mountpoint")
+
+    def __init__(self, folder: Path, stage: Path) -> None:
+        super().__init__(folder, stage)
+        self.prefix = [*_ENTER, *_DIE_WITH_PARENT, "/bin/sh", "-c", _FUSE, "sh", str(folder)]
+
+    def _read_mark(self, entry: os.DirEntry[str]) -> str | None:
+        if entry.name == ".wh..wh..opq":
+            return ""
+        return entry.name.removeprefix(".wh.") if entry.name.startswith(".wh.") else super()._read_mark(entry)
+
+
+class Copy(View):
+    """A copy of the folder, by reference where the file system can do that."""
+
+    name = "copy"
+
+    def __init__(self, folder: Path, stage: Path) -> None:
+        super().__init__(folder, stage)
+        self.source = self.written = self.start = stage / "copy"
+        self._copied: Mapping[str, tuple[int, ...]] = {}
+
+    def prepare(self) -> None:
+        """Copy the folder.
+
+        Raises:
+            ExecutorUnavailable: it is too large to be copied for each command.
+        """
+        _refuse_large(self.folder)
+        self.stage.mkdir(parents=True)
+        if shutil.which("cp") and sys.platform.startswith("linux"):
+            command = ["cp", "--archive", "--reflink=auto", "--", str(self.folder), str(self.written)]
+            subprocess.run(command, check=False, capture_output=True)
+        else:
+            shutil.copytree(self.folder, self.written, symlinks=True)
+        self._copied = dict(_list_stamps(self.written))
+
+    def list_left(self) -> Iterator[Left]:
+        """List what differs from what was copied: a file's time of change tells, which nobody can set."""
+        now = dict(_list_stamps(self.written))
+        for path in sorted(now.keys() | self._copied.keys(), key=lambda each: each.split("/")):
+            if now.get(path) != self._copied.get(path):
+                yield Left(path, self.written / path if path in now else None)
+
+
+_OVERLAYS: Mapping[str, type[KernelOverlay]] = {each.name: each for each in (KernelOverlay, FuseOverlay)}
+
+
+def make_view(folder: Path, stage: Path, name: ViewName = "auto") -> View:
+    """Make the view of a folder that one command gets; `stage` is a place for what it writes, where nothing is yet.
+
+    Raises:
+        ExecutorUnavailable: none can be had here in the way that is asked for.
+    """
+    for each in _OVERLAYS if name == "auto" else () if name == "copy" else (name,):
+        if (why := explain_no_overlay(each, folder, stage.parent)) is None:
+            return _OVERLAYS[each](folder, stage)
+        if name != "auto":
+            raise ExecutorUnavailable(f"overlay is set to {name}, and that does not work here ({why})")
+    return Copy(folder, stage)
+
+
+@cache
+def explain_no_overlay(name: str, folder: Path, parent: Path) -> str | None:
+    """Say why such an overlay of a folder does not work here; None where it does. It is tried once in a process."""
+    view = _OVERLAYS[name](folder, parent / f".trial-{os.getpid()}-{name}")
+    missing = [each for each in view.needs if shutil.which(each) is None]
+    if missing:
+        return f"{' and '.join(missing)} cannot be found"
+    try:
+        view.prepare()
+        os.setxattr(view.written, "user.upcall", b"y")  # Without such marks it could not be read what is gone.
+        command = [*view.prefix, "/bin/sh", "-c", "mkdir .upcall-trial && rmdir .upcall-trial && mkdir .upcall-trial"]
+        path = {"PATH": os.environ.get("PATH", os.defpath)}
+        tried = subprocess.run(command, cwd=view.start, env=path, capture_output=True, text=True, check=False)
+        if tried.returncode == 0 and (view.written / ".upcall-trial").is_dir():
+            return None
+        said = tried.stderr.strip().splitlines()
+        return said[-1] if said else f"exit status {tried.returncode}"
+    except OSError as error:
+        return error.strerror or type(error).__name__
+    finally:
+        remove_tree(view.stage)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder and all in it, also what an overlay or a command left without permissions."""
+    with suppress(OSError):
+        path.chmod(0o700)
+    for folder, names, _ in os.walk(path):
+        for name in names:
+            with suppress(OSError):
+                if not os.path.islink(os.path.join(folder, name)):
+                    os.chmod(os.path.join(folder, name), 0o700)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _join(place: str, name: str) -> str:
+    return f"{place}/{name}" if place else name
+
+
+def _is_opaque(path: str) -> bool:
+    for name in ("user.overlay.opaque", "user.fuseoverlayfs.opaque", "trusted.overlay.opaque"):
+        with suppress(OSError):
+            if os.getxattr(path, name, follow_symlinks=False) == b"y":
+                return True
+    return False
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _scan(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return []
+
+
+def _list_gone(folder: Path, path: str, *, itself: bool = True) -> Iterator[Left]:
+    """List a name and all below it as gone; links are not followed."""
+    if itself and os.path.lexists(folder / path):
+        yield Left(path, None)
+    if _is_folder(folder / path):
+        for entry in _scan(folder / path):
+            yield from _list_gone(folder, f"{path}/{entry.name}")
+
+
+def _list_stamps(root: Path, place: str = "") -> Iterator[tuple[str, tuple[int, ...]]]:
+    """List each name below a folder with what changes when it is written or replaced."""
+    for entry in _scan(root / place):
+        path, found = _join(place, entry.name), entry.stat(follow_symlinks=False)
+        if stat.S_ISDIR(found.st_mode):
+            yield path, (found.st_ino, found.st_mode)
+            yield from _list_stamps(root, path)
+        else:
+            yield path, (found.st_ino, found.st_size, found.st_ctime_ns)
+
+
+def _refuse_large(folder: Path) -> None:
+    files = size = 0
+    for place, folders, names in os.walk(folder):
+        files += len(folders) + len(names)
+        for name in names:
+            with suppress(OSError):
+                size += os.lstat(os.path.join(place, name)).st_size
+        if files > MAX_COPIED_FILES or size > MAX_COPIED_BYTES:
+            raise ExecutorUnavailable(
+                f"without an overlay each command works on a copy of the workspace, and this one has more than "
+                f"{MAX_COPIED_FILES} files or {MAX_COPIED_BYTES // 1_000_000_000} GB. The user can install "
+                "fuse-overlayfs, or name a smaller workspace"
+            )
