@@ -208,11 +208,11 @@ print(ended.returncode, (folder / "old_prices.py").exists(), (folder / "build").
 
 def asked_to_delete(cells: Mapping[str, NotebookNode]) -> None:
     html = bundle(cells["start"])["text/html"]
-    assert "<b>Delete this?</b>" in html
-    assert ">| old_prices.py</div>" in html
+    assert "<b>Keep what this changes?</b>" in html
+    assert ">| delete_file old_prices.py</div>" in html
     assert "| -VAT = 0.19" in html
-    assert "Allow this kind in this run - All agents of this run: deleting with rm" in html
-    assert "nothing was done. They said: No, the till still imports it. Do not" in shown(cells["deny"])
+    assert "Keep this kind in this run - " in html
+    assert "The user decided so. They said: No, the till still imports it. Do not" in shown(cells["deny"])
 
 
 @needs_bubblewrap
@@ -222,7 +222,7 @@ def test_a_test_is_fixed_a_command_is_allowed_a_deletion_is_not_and_all_is_taken
     assert shown(cells["before-execution"]).split() == ["1", "True", "True"]
     asked_to_delete(cells)
     asked = bundle(cells["second"])["text/html"]
-    assert "<b>Run this command?</b>" in asked
+    assert "<b>Keep what this changes?</b>" in asked
     assert ">| rm -r build</div>" in asked
     done = bundle(cells["allow"])["text/html"]
     assert re.search(r"python3 -B -m unittest test_prices \(exit status 0, after [\d.]+ s\): OK", done)
@@ -230,7 +230,7 @@ def test_a_test_is_fixed_a_command_is_allowed_a_deletion_is_not_and_all_is_taken
     changes = shown(cells["changes"])
     assert "edit_file changed prices.py\n--- a/prices.py" in changes
     assert "+    return round(sum(prices), 2)" in changes
-    assert "run_command changed build/prices.txt" in changes
+    assert "run_command changed build, build/prices.txt" in changes
     assert "return round(sum(prices))\n" in shown(cells["undo"])
     assert shown(cells["before-end"]).split() == ["1", "True", "True"]
 

@@ -39,6 +39,7 @@ NAMES: dict[str, str] = {
     **dict.fromkeys(("lefthook.yml", "lefthook.yaml", ".lefthook.yml", ".lefthook", ".gitconfig", ".gitmodules"), GIT),
     **dict.fromkeys((".gdbinit", ".lldbinit", ".pdbrc", ".pythonrc", ".pythonrc.py", ".perldb"), _DEBUGGER),
     **dict.fromkeys((".irbrc", ".pryrc", ".rprofile", ".renviron", ".rdata", ".rspec", ".ghci", ".iex.exs"), _DEBUGGER),
+    **dict.fromkeys(("upcall.yaml", "upcall.yml"), "upcall reads its settings from it"),
     **dict.fromkeys((".htaccess", ".user.ini"), _SERVER),
 }
 """By name in any folder, whatever its case; a folder stands for all that is in it."""
