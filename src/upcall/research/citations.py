@@ -56,8 +56,10 @@ class Library:
         return bool(self._texts)
 
     def resolve(self, name: str) -> str | None:
-        """The source that a citation names: its ref, perhaps in other case, without folder, ending or scheme, or with
-        the place behind it. None where no source, or more than one, is called so."""
+        """Find the source that a citation names. None where no source, or more than one, is called so.
+
+        Its ref may be in other case, without folder, ending or scheme, or with the place behind it.
+        """
         if name in self._texts:
             return name
         for form in _FORMS:
@@ -91,7 +93,7 @@ def _joined(texts: Sequence[Text]) -> list[Text]:
 
 
 def _numbers(place: str) -> tuple[int, int] | None:
-    """The first and the last number of a place ("lines 3-9"), if it has any."""
+    """Read the first and the last number of a place ("lines 3-9"), if it has any."""
     found = [int(each) for each in _NUMBER.findall(place)]
     return (found[0], found[-1]) if found else None
 
@@ -158,7 +160,7 @@ class CitedSource(BaseModel):
         return f"[{self.number}] {ref}, " + "; ".join(map(_shown, self.quotes))
 
     def joined(self, other: CitedSource) -> CitedSource:
-        """The same source with the quotes of both."""
+        """Return the same source with the quotes of both."""
         more = tuple(each for each in other.quotes if each.quote not in {mine.quote for mine in self.quotes})
         return self.model_copy(update={"quotes": self.quotes + more, "place": self.place or other.place})
 
@@ -230,7 +232,7 @@ def check(text: str, claimed: Sequence[Claimed], library: Library) -> Checked:
 def cite(
     text: str, held: Mapping[int, CitedSource], *, answered_for: Iterable[int] = (), unused: bool = True
 ) -> Checked:
-    """The text with those numbers only that stand for a source in `held`, one a source, in the order of the text.
+    """Keep those numbers only that stand for a source in `held`, one a source, in the order of the text.
 
     Numbers that name nothing are removed, and reported unless they are `answered_for` already. Sources that the text
     does not refer to come last; without `unused` only where it refers to none.
@@ -265,12 +267,12 @@ def _counted(sources: Sequence[CitedSource], **lost: int) -> Counts:
 
 
 def replace_numbers(text: str, sources: Mapping[int, CitedSource]) -> str:
-    """A checked text with other numbers: those of the `sources` that its own numbers stand for."""
+    """Give a checked text the numbers of the `sources` that its own numbers stand for."""
     return renumber(text, lambda old: sources[old].number if old in sources else None)[0]
 
 
 def _checked(citation: Claimed, library: Library) -> tuple[CitedSource | None, str]:
-    """The source that a citation stands for, or why it falls away."""
+    """Find the source that a citation stands for, or say why it falls away."""
     quote, ref = citation.quote.strip(), library.resolve(citation.ref)
     enough = says_enough(quote)
     if ref is None and enough:
@@ -294,5 +296,5 @@ def _shown(quotation: Quotation) -> str:
 
 
 def _one_line(text: str, limit: int = 200) -> str:
-    """What somebody else wrote, as part of a line of ours: no line breaks, no links or images."""
+    """Make what somebody else wrote part of a line of ours: no line breaks, no links or images."""
     return shorten(plain_links(one_line(UNSEEN.sub("", text)), ()), limit)

@@ -48,12 +48,12 @@ class _Group:
 
 
 def markers(text: str) -> list[int]:
-    """The citation numbers in a text, in order; not those in code."""
+    """List the citation numbers in a text, in order; not those in code."""
     return [number for found in _markers(text) for number in _numbers(found[1])]
 
 
 def renumber(text: str, number_of: Callable[[int], int | None]) -> tuple[str, Lost]:
-    """The text with the numbers that `number_of` gives for those in it, and those that it gives None for."""
+    """Replace the numbers in a text by what `number_of` gives; also return those that it gives None for."""
     lost, groups = Lost([]), list[_Group]()
     for found in _markers(text):
         new = [(old, number_of(old)) for old in _numbers(found[1])]
@@ -97,7 +97,7 @@ def _numbers(group: str) -> list[int]:
 
 
 def _by_sentence(text: str, groups: Sequence[_Group]) -> list[list[_Group]]:
-    """The groups of each sentence that has any. Those right behind a full stop belong to the sentence before it."""
+    """Gather the groups by sentence. Those right behind a full stop belong to the sentence before it."""
     ends = [found.end() for found in _END.finditer(text)]
     sentences: dict[int, list[_Group]] = {}
     number, behind = 0, None  # Where the groups end that stand right behind a full stop.
@@ -130,7 +130,7 @@ _KEPT = "\x00"
 
 
 def plain_links(text: str, refs: Iterable[str]) -> str:
-    """The text without HTML and images, and with links to what was read only; other addresses are code beside
+    """Take out HTML, images, and links to anything but what was read; other addresses become code beside
     their label.
 
     Whoever shows a report as a web page loads what it names, and an address can carry away what an agent knows. What
@@ -195,7 +195,7 @@ _PLACE = re.compile(
 
 
 def split_source_list(text: str) -> tuple[str, list[Claimed]]:
-    """A report's text without the source list that a model wrote at its end, and what this list cites. The list that
+    """Part a report from the source list that a model wrote at its end; return what this list cites. The list that
     stands there in the end is made by code."""
     lines = text.rstrip().split("\n")
     heads = [at for at, line in enumerate(lines) if at and len(line) < _LONGEST_HEAD and _LIST_HEAD.match(line)]
@@ -216,6 +216,6 @@ def _entry(line: str, number: int) -> Claimed:
 
 
 def bare(name: str) -> str:
-    """A name or an address without what may be written otherwise: case, scheme, brackets, a slash at its end."""
+    """Strip a name or an address of what may be written otherwise: case, scheme, brackets, a slash at its end."""
     name = unicodedata.normalize("NFKC", UNSEEN.sub("", name)).casefold().strip(" \t\r\n[]()<>\"'`“”")
     return re.sub(r"^\w+://(?:www\.)?|[/#]+$", "", name)

@@ -75,11 +75,11 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
         return self._server.description or f"Tools of the MCP server {self.name}."
 
     def problem(self) -> str | None:
-        """A package is needed."""
+        """Say which package is missing, if one is."""
         return None if importlib.util.find_spec("mcp") else INSTALL
 
     async def list_tools(self) -> list[ToolSchema]:
-        """The schemas of its tools; none where it cannot be reached."""
+        """List the schemas of its tools; none where it cannot be reached."""
         return [_schema(name, tool) for name, tool in (await self._known()).items()]
 
     async def call_tool(
@@ -147,7 +147,7 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
         return {}
 
     async def _serve(self, ready: asyncio.Future[dict[str, Tool]]) -> None:
-        """The session's own task: what the `mcp` package opens must be closed where it was opened."""
+        """Run the session in a task of its own: what the `mcp` package opens must be closed where it was opened."""
         try:
             async with _connected(self._server) as session:
                 await session.initialize()
@@ -213,7 +213,7 @@ def _schema(name: str, tool: Tool) -> ToolSchema:
 
 
 def _text(result: CallToolResult) -> str:
-    """The texts of a result; what is no text is named by its kind."""
+    """Join the texts of a result; what is no text is named by its kind."""
     texts = []
     for part in result.content:
         resource = getattr(part, "resource", part)
@@ -223,7 +223,7 @@ def _text(result: CallToolResult) -> str:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The first error of a group: anyio wraps them."""
+    """Take the first error of a group: anyio wraps them."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

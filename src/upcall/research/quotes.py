@@ -213,7 +213,7 @@ def _align(part: Sequence[str], text: Words, first: int) -> _Span | None:
 
 
 def _cost_of_reading(written: str, read: str) -> int | None:
-    """What it costs to take two words for one. None where they are two: another letter makes another word too often
+    """Price it to take two words for one. None where they are two: another letter makes another word too often
     ("million", "billion") to be a slip."""
     if written == read:
         return 0
@@ -229,7 +229,7 @@ def _cost_of_reading(written: str, read: str) -> int | None:
 
 
 def _skeleton(word: str) -> str:
-    """The word as a scanner sees it, which takes some letters for others."""
+    """Write a word as a scanner sees it, which takes some letters for others."""
     return word.replace("rn", "m").replace("vv", "w").translate(_LOOKALIKES)
 
 

@@ -69,11 +69,11 @@ class SourcesWorkbench(FileWorkbench):
         return tuple(f"{source.id} {why}" for source in self._sources if (why := source.problem()) is not None)
 
     async def list_tools(self) -> list[ToolSchema]:
-        """The schemas of the tools."""
+        """List the schemas of the tools."""
         return self.schemas()
 
     def schemas(self) -> list[ToolSchema]:
-        """The same, for whoever cannot wait."""
+        """List the schemas of the tools for whoever cannot wait."""
         return [schema for source in self._searched.values() for schema in _schemas(source)]
 
     async def call_tool(
@@ -130,7 +130,7 @@ def _text(given: Mapping[str, Any], argument: str) -> str:
 
 
 def _number(value: object) -> int:
-    """A whole number; also as text or with a decimal point, as some models write it."""
+    """Read a whole number; also as text or with a decimal point, as some models write it."""
     try:
         return int(value)  # type: ignore[call-overload,no-any-return]  # what int() refuses is caught
     except (ValueError, TypeError, OverflowError) as error:

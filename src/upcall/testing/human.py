@@ -41,7 +41,7 @@ class ScriptedHuman:
         self.prompts: list[str] = []
 
     def answers_to(self, questions: Sequence[Question]) -> dict[str, AnswerValue]:
-        """The answers by question id, as `Upcall.answer` takes them.
+        """Return the answers by question id, as `Upcall.answer` takes them.
 
         Raises:
             ScriptError: nobody scripted an answer to one of them, or it was given already.
@@ -50,7 +50,7 @@ class ScriptedHuman:
         return {question.id: self._next_answer(question.question) for question in questions}
 
     async def input_func(self, prompt: str, cancellation_token: CancellationToken | None = None) -> str:
-        """What the human types at `prompt`, for ``UserProxyAgent(input_func=human.input_func)``.
+        """Type what the human answers at `prompt`, for ``UserProxyAgent(input_func=human.input_func)``.
 
         The words are looked up in the prompt. The stock agent's has the name of the asker, not the question.
 

@@ -93,7 +93,7 @@ class ScriptedModelClient(ChatCompletionClient):
         extra_create_args: Mapping[str, Any] = {},
         cancellation_token: CancellationToken | None = None,
     ) -> CreateResult:
-        """The next reply of the script."""
+        """Give the next reply of the script."""
         sent = [part for each in messages for part in _protocol(each)]
         request = Request({"messages": sent, "tools": list(tools)})
         reply = normal(self.script.reply_to(request))
@@ -135,7 +135,7 @@ class ScriptedModelClient(ChatCompletionClient):
         extra_create_args: Mapping[str, Any] = {},
         cancellation_token: CancellationToken | None = None,
     ) -> AsyncGenerator[str | CreateResult, None]:
-        """The next reply of the script, its text word by word first."""
+        """Stream the next reply of the script: its text word by word, then the whole."""
         result = await self.create(messages, tools=tools, json_output=json_output)
         if isinstance(result.content, str):
             for number, word in enumerate(result.content.split(" ")):
@@ -173,7 +173,7 @@ class ScriptedModelClient(ChatCompletionClient):
 
 
 def _protocol(message: LLMMessage) -> list[dict[str, Any]]:
-    """The message as the OpenAI protocol has it."""
+    """Write a message as the OpenAI protocol has it."""
     if isinstance(message, FunctionExecutionResultMessage):
         return [
             {"role": "tool", "tool_call_id": each.call_id, "name": each.name, "content": each.content}

@@ -112,7 +112,7 @@ class Request:
         return {each["tool_call_id"]: each["content"] for each in self.messages if each["role"] == "tool"}
 
     def unpaired(self) -> list[str]:
-        """The ids of tool calls without a result right after them, and of results without a call right before them.
+        """List the ids of tool calls with no result right after them, and of results with no call right before them.
 
         OpenAI refuses both: the results of a batch come directly after its calls, before any other message.
         """
@@ -150,7 +150,7 @@ class Script:
         self.requests: list[Request] = []
 
     def reply_to(self, request: Request) -> Reply:
-        """The next reply for whoever sends `request`.
+        """Take the next reply for whoever sends `request`.
 
         Raises:
             ScriptError: nothing is scripted for it, or a tool call in it has no result (OpenAI refuses that).
@@ -177,7 +177,7 @@ class Script:
 
 
 def normal(reply: Reply) -> Say | Calls | Fail | Hang | Raw | CutShort:
-    """The reply in its long form: a string is said, a call is a batch of one."""
+    """Write a reply in its long form: a string is said, a call is a batch of one."""
     if isinstance(reply, str):
         return Say(reply)
     return Calls([reply]) if isinstance(reply, Call) else reply

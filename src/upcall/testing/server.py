@@ -109,7 +109,7 @@ class LoopbackServer:
             self.assert_used_up()
 
     def _next_reply(self, body: Json, authorization: str) -> tuple[int, _LongReply]:
-        """The number of this request and what to say to it."""
+        """Return the number of this request and what to say to it."""
         with self._lock:
             self.authorizations.append(authorization)
             if self.api_key is not None and authorization != f"Bearer {self.api_key}":
@@ -277,7 +277,7 @@ class _Exchange:
         return bool(self.body.get("stream"))
 
     def completion(self, reply: Say | Calls) -> Json:
-        """The whole reply, for a request without ``stream``."""
+        """Build the whole reply, for a request without ``stream``."""
         message: Json = {"role": "assistant", "content": _text(reply), "refusal": None}
         if isinstance(reply, Calls):
             message["tool_calls"] = self._tool_calls(reply)
@@ -285,7 +285,7 @@ class _Exchange:
         return {**self._head("chat.completion"), "choices": [choice], "usage": self._usage(reply)}
 
     def deltas(self, reply: Say | Calls) -> Iterator[Json]:
-        """The text word by word, then each tool call: its id and name, its arguments in two pieces."""
+        """Yield the text word by word, then each tool call: its id and name, its arguments in two pieces."""
         yield self._chunk({"role": "assistant", "content": ""})
         text = _text(reply)
         for position, word in enumerate(text.split(" ") if text else []):
@@ -299,7 +299,7 @@ class _Exchange:
                 yield self._chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
 
     def ending(self, reply: Say | Calls) -> Iterator[Json]:
-        """The chunk with the finish reason, and the usage if the request asked for it."""
+        """Yield the chunk with the finish reason, and the usage if the request asked for it."""
         yield self._chunk({}, _finish_reason(reply))
         if (self.body.get("stream_options") or {}).get("include_usage"):
             yield {**self._head("chat.completion.chunk"), "choices": [], "usage": self._usage(reply)}

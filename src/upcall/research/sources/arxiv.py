@@ -39,7 +39,7 @@ class Arxiv:
         self._papers: dict[str, Text] = {}
 
     def problem(self) -> str | None:
-        """Packages are needed, and no key."""
+        """Say which package is missing, if one is; no key is needed."""
         return missing() or (None if importlib.util.find_spec("defusedxml") else INSTALL)
 
     async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
@@ -53,7 +53,7 @@ class Arxiv:
         return [replace(hit, score=-float(rank)) for rank, hit in enumerate(found)]
 
     async def read(self, ref: str, start: int = 1) -> Passage:
-        """A paper from a page on, its abstract where the PDF cannot be read."""
+        """Read a paper from a page on, its abstract where the PDF cannot be read."""
         found = _ID.fullmatch(ref.strip())
         if found is None:
             raise ValueError(f"{ref!r} is no arXiv id. Give one as the search does, such as 2401.01234.")
@@ -76,7 +76,7 @@ class Arxiv:
 
 
 def _entries(reply: Reply) -> list[Hit]:
-    """The papers of a feed. arXiv sends an entry of its own for an error, which has no paper's id."""
+    """List the papers of a feed. arXiv sends an entry of its own for an error, which has no paper's id."""
     from defusedxml import DefusedXmlException
     from defusedxml.ElementTree import ParseError, fromstring
 

@@ -63,7 +63,7 @@ class Source(Protocol):
         ...
 
     async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
-        """The best places first.
+        """Find the best places, the best one first.
 
         Raises:
             SourceUnavailable: it cannot be reached.
@@ -72,7 +72,7 @@ class Source(Protocol):
         ...
 
     async def read(self, ref: str, start: int = 1) -> Passage:
-        """The text of `ref` from `start` on (a line or a page, counted from 1).
+        """Read the text of `ref` from `start` on (a line or a page, counted from 1).
 
         Raises:
             SourceUnavailable: it cannot be reached.

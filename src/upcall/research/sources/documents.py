@@ -96,7 +96,7 @@ class Documents:
         return list(self._files)
 
     def listed(self, limit: int = MAX_LISTED) -> list[Listed]:
-        """The first documents with their summaries; if there are more, the last entry says how many."""
+        """List the first documents with their summaries; if there are more, the last entry says how many."""
         if not self._files:
             return []
         files = dict(islice(self._files.items(), limit))
@@ -116,7 +116,7 @@ class Documents:
         return None
 
     async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
-        """The best passages for the words of a query, whatever else it holds: near-duplicates are one hit."""
+        """Find the best passages for the words of a query, whatever else it holds: near-duplicates are one hit."""
         terms = terms_of(query)
         if not terms:
             raise ValueError("Give at least one word to look for.")
@@ -128,7 +128,7 @@ class Documents:
             raise
 
     async def read(self, ref: str, start: int = 1) -> Passage:
-        """The document of that name, from a line, page, paragraph or row on."""
+        """Read the document of that name, from a line, page, paragraph or row on."""
         return await asyncio.to_thread(self._mended, lambda: self._passage(ref, start))
 
     async def remarks(self) -> str:
@@ -192,8 +192,11 @@ class Documents:
 
 
 def terms_of(query: str) -> list[str]:
-    """What to look for: each word of a query once, without the commonest where there are others. A language without
-    spaces gives each two characters that stand together; a word in which case hides letters is there in both forms."""
+    """Choose what to look for: each word of a query once, without the commonest where there are others.
+
+    A language without spaces gives each two characters that stand together; a word in which case hides letters is there
+    in both forms.
+    """
     words = list(dict.fromkeys(_WORD.findall(unicodedata.normalize("NFKC", query))))
     telling = [word for word in words if word.casefold() not in _COMMON] or words
     terms = (form for word in telling for piece in _split(word) for form in (piece.lower(), piece.casefold()))
@@ -247,7 +250,7 @@ def _spread(found: Sequence[IndexHit]) -> list[IndexHit]:
 
 
 def _folded(found: Sequence[IndexHit], names: Mapping[Path, str], limit: int) -> list[tuple[IndexHit, list[str]]]:
-    """The hits, each with the names and places of those that say nearly the same."""
+    """Merge hits: each has the names and places of those that say nearly the same."""
     kept: list[tuple[IndexHit, list[str], frozenset[object]]] = []
     for each in found:
         rows = _rows_of_words(each.part.text)
@@ -309,8 +312,10 @@ def _refuse_unusable(path: Path) -> None:
 
 
 def _found(paths: Sequence[Path]) -> tuple[dict[str, Path], dict[str, str]]:
-    """The documents by name, and the links among them that lead elsewhere. A file that is named twice, or by itself and
-    within a folder, is one document."""
+    """Collect the documents by name, and the links among them that lead elsewhere.
+
+    A file that is named twice, or by itself and within a folder, is one document.
+    """
     found: dict[str, Path] = {}
     outside: dict[str, str] = {}
     real: set[str] = set()
@@ -324,8 +329,10 @@ def _found(paths: Sequence[Path]) -> tuple[dict[str, Path], dict[str, str]]:
 
 
 def _files_in(root: str, outside: dict[str, str]) -> Iterator[tuple[str, str, str]]:
-    """The documents in a folder, sorted: the name within it, the path, and where the file really is. The last is looked
-    up for links alone, which is what takes long."""
+    """List the documents in a folder, sorted: the name within it, the path, and where the file really is.
+
+    The last is looked up for links alone, which is what takes long.
+    """
     files = sorted(_walked(root), key=lambda each: each[0].split("/"))
     for name, entry in files:
         at = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
@@ -358,7 +365,7 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def _one_line(name: str) -> str:
-    """A name as it can be shown and given back: what does not print in it could be taken for more than a name."""
+    """Write a name so that it can be shown and given back, without what does not print."""
     if name.isascii() and name.isprintable():
         return name[-MAX_NAME_CHARS:]
     shown = "".join(char if char.isprintable() else "?" for char in replace_surrogates(name))

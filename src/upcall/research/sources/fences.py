@@ -45,7 +45,7 @@ class FencedText:
 
 
 def parse_fenced(result: str) -> list[FencedText]:
-    """The texts in a tool's result that `hits_text` or `passage_text` made, in order; none in any other text.
+    """List the texts in a tool's result that `hits_text` or `passage_text` made, in order; none in any other text.
 
     What looks like such a text within one is part of it.
     """
@@ -70,7 +70,7 @@ def hits_text(hits: Sequence[Hit]) -> str:
 
 
 def passage_text(passage: Passage) -> str:
-    """A passage, and how to read on."""
+    """Write a passage, and how to read on."""
     text = shorten(passage.text, MAX_TEXT_CHARS, CUT)
     more = [f"Read on with start={passage.next}."] if passage.next is not None else []
     notes = [" ".join([*([passage.note] if passage.note else []), *more])] if passage.note or more else []
@@ -78,7 +78,7 @@ def passage_text(passage: Passage) -> str:
 
 
 def fence(source: str, ref: str, place: str, text: str) -> str:
-    """A text between markers that it does not hold, below the line that says where it is from."""
+    """Put a text between markers that it does not hold, below the line that says where it is from."""
     text = replace_surrogates(text)
     marker = _marker(text)
     where = f"[{source}] {quote(ref)}" + (f", {place}" if place else "")
@@ -86,7 +86,7 @@ def fence(source: str, ref: str, place: str, text: str) -> str:
 
 
 def quote(ref: str) -> str:
-    """A reference as one line, whatever it holds."""
+    """Write a reference as one line, whatever it holds."""
     return (
         json.dumps(replace_surrogates(ref), ensure_ascii=False)
         .replace("\u2028", "\\u2028")

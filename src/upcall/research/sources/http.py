@@ -48,7 +48,7 @@ class Refused(ValueError):
 
 
 def missing() -> str | None:
-    """What is to be installed for the network, None where nothing is."""
+    """Say what is to be installed for the network; None where nothing is."""
     return None if importlib.util.find_spec("httpx") else INSTALL
 
 
@@ -62,7 +62,7 @@ async def fetch(
     seconds: float = SECONDS_IN_ALL,
     **request: Any,
 ) -> Reply:
-    """What a server sends for a request (`params`, `json`, `headers` as httpx takes them).
+    """Return what a server sends for a request (`params`, `json`, `headers` as httpx takes them).
 
     Raises:
         SourceUnavailable: `who` cannot be reached, takes too long, sends too much, or refuses (401, 403, 429, 5xx).
@@ -111,8 +111,10 @@ def _refuse_error(who: str, status: int) -> None:
 
 
 def guard_url(private_hosts: Sequence[str] = (), resolve: Resolve | None = None) -> httpx.AsyncBaseTransport:
-    """A transport that connects to public addresses alone, and to the hosts named in `private_hosts` (``wiki.corp`` or
-    ``127.0.0.1:8000``). It raises `Refused` for any other."""
+    """Make a transport that connects to public addresses, and raises `Refused` for any other.
+
+    Hosts named in `private_hosts` (``wiki.corp`` or ``127.0.0.1:8000``) may be connected to as well.
+    """
     import httpx
 
     allowed = {host.lower() for host in private_hosts}

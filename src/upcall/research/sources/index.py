@@ -181,7 +181,7 @@ class DocumentIndex:
         return read
 
     def _try_again(self, db: sqlite3.Connection) -> None:
-        """What could not be read for want of a package is read when that is there."""
+        """Read what could not be read for want of a package once that is there."""
         if not self._tried_again and all(map(find_spec, ("pypdf", "docx"))):
             with _transaction(db):
                 lacking = "SELECT id FROM contents WHERE problem = ?"
@@ -200,13 +200,13 @@ class DocumentIndex:
     # -- what it knows ------------------------------------------------------------------------------------------------
 
     def known(self) -> dict[Path, Known]:
-        """What it knows of each file."""
+        """Return what it knows of each file."""
         rows = "SELECT path, summary, problem FROM files JOIN contents ON contents.id = files.content"
         with self._mended(), self._opened() as db:
             return {Path(os.fsdecode(path)): Known(summary or "", why) for path, summary, why in db.execute(rows)}
 
     def text(self, path: Path) -> Text:
-        """The text of a file.
+        """Return the text of a file.
 
         Raises:
             KeyError: it is not in the index.
@@ -225,8 +225,10 @@ class DocumentIndex:
         return Text(unit, json.loads(zlib.decompress(units)), title)
 
     def search(self, terms: Iterable[str], limit: int, of_one: int) -> list[IndexHit]:
-        """The passages that hold some of the terms, best first; those of a document that has `of_one` better ones come
-        last. A term is a word, or several that stand together."""
+        """Find the passages that hold some of the terms, best first. A term is a word, or several that stand together.
+
+        Those of a document that has `of_one` better ones come last.
+        """
         query = " OR ".join(f'"{_apart(term).replace(chr(34), " ")}"' for term in terms)
         best = "SELECT rowid, rank AS score FROM passages WHERE passages MATCH ? ORDER BY rank LIMIT ?"
         numbered = (
@@ -268,7 +270,7 @@ class DocumentIndex:
 
     @contextmanager
     def _mended(self) -> Iterator[None]:
-        """An index that is damaged is deleted, and said to be gone: the next call makes a new one."""
+        """Delete an index that is damaged, and say that it is gone: the next call makes a new one."""
         try:
             yield
         except sqlite3.Error as error:
@@ -341,7 +343,7 @@ def _store(db: sqlite3.Connection, batch: list[_Read]) -> None:
 
 
 def _content(db: sqlite3.Connection, read: _Read) -> int | None:
-    """The id of what was read, stored unless it is there. None where another process has dropped it meanwhile."""
+    """Store what was read unless it is there, and return its id; None where another process has dropped it since."""
     there = db.execute("SELECT id FROM contents WHERE digest = ?", (read.digest,)).fetchone()
     if there is not None:
         return int(there[0])
@@ -369,7 +371,7 @@ def _content(db: sqlite3.Connection, read: _Read) -> int | None:
 
 
 def _drop_unused(db: sqlite3.Connection) -> None:
-    """What no file holds any more."""
+    """Delete what no file holds any more."""
     for content, first, last in db.execute(_UNUSED).fetchall():
         if first is not None:
             db.execute("DELETE FROM passages WHERE rowid BETWEEN ? AND ?", (first, last))
@@ -377,7 +379,7 @@ def _drop_unused(db: sqlite3.Connection) -> None:
 
 
 def _apart(text: str) -> str:
-    """A text as FTS5 is to see it. A half of a surrogate pair (a broken name) cannot be stored."""
+    """Write a text as FTS5 is to see it. A half of a surrogate pair (a broken name) cannot be stored."""
     if text.isascii():
         return text
     return _NO_SPACES.sub(rf"{_APART}\1{_APART}", text.replace(_APART, "")).encode(errors="replace").decode()
@@ -410,7 +412,7 @@ def _make_tables(db: sqlite3.Connection) -> None:
 
 
 def _usable(folder: Path | None) -> Path:
-    """The folder for the index; a temporary one, as long as the process lives, where that cannot be written."""
+    """Make the folder for the index; a temporary one, as long as the process lives, where that cannot be written."""
     if folder is None:
         from platformdirs import user_cache_path
 

@@ -93,7 +93,7 @@ class IsolatedReader:
 
 
 def serve() -> None:
-    """The process's own work: a path as JSON a line comes in, the text or the problem as JSON a line goes out."""
+    """Do the work of the process: a path as JSON a line comes in, the text or the problem as JSON a line goes out."""
     _limit_memory()
     replies, sys.stdout = sys.stdout, sys.stderr  # A library that prints must not spoil the replies.
     for line in sys.stdin:

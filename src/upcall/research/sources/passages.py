@@ -29,7 +29,7 @@ class TextPart:
 
 
 def parts_of(text: Text) -> Iterator[TextPart]:
-    """The passages of a document in order. A heading begins a new one, a blank line ends one that is long enough."""
+    """Cut a document into passages, in order. A heading begins a new one, a blank line ends one that is long enough."""
     lines: list[str] = []
     begun, length, heading = 1, 0, ""
     for number, unit in enumerate(text.units, start=1):
@@ -84,12 +84,12 @@ def passage_of(source: str, ref: str, text: Text, start: int) -> Passage:
 
 
 def _heading(line: str) -> str:
-    """The text of a Markdown heading, empty for any other line."""
+    """Return the text of a Markdown heading, empty for any other line."""
     return line.strip(" #")[:100] if line.startswith("#") and line.lstrip("#")[:1] in (" ", "") else ""
 
 
 def _pieces(unit: str) -> Iterator[str]:
-    """A long unit in pieces, cut between sentences where there are any."""
+    """Cut a long unit into pieces, between sentences where there are any."""
     piece = ""
     for sentence in _SENTENCE.split(unit):
         if piece and len(piece) + len(sentence) > PASSAGE_CHARS:

@@ -49,7 +49,7 @@ class Text:
     title: str = ""
 
     def summary(self) -> str:
-        """The title and the first words, as far as they fit."""
+        """Join the title and the first words, as far as they fit."""
         lines = (_BLANK.sub(" ", line).strip(" #*=-|>\t") for unit in self.units[:200] for line in unit.splitlines())
         first = next((line for line in lines if _WORDS.search(line)), "")
         differ = first and self.title not in first and first not in self.title
@@ -63,7 +63,7 @@ class Text:
 
 
 def read_file(path: Path) -> Text:
-    """A file by its suffix; an unknown one is plain text.
+    """Read a file by its suffix; an unknown one is plain text.
 
     Raises:
         NotReadable: it is damaged, encrypted, too large, no text, or its reader is not installed.
@@ -114,7 +114,7 @@ _MARKS = (
 
 
 def _guessed(data: bytes) -> str:
-    """A guess needs some text to go by; a few bytes are taken as Western."""
+    """Guess an encoding. A guess needs some text to go by; a few bytes are taken as Western."""
     try:
         from charset_normalizer import from_bytes
     except ImportError:
@@ -190,7 +190,7 @@ def _docx(data: bytes) -> Text:
 
 
 def _block(block: Any) -> Iterator[str]:
-    """A paragraph's text, or a table's rows; cells that are merged are there once."""
+    """Return a paragraph's text, or a table's rows; cells that are merged are there once."""
     if hasattr(block, "rows"):
         for row in block.rows:
             yield " | ".join(dict.fromkeys(" ".join(cell.text.split()) for cell in row.cells))
@@ -203,7 +203,7 @@ def _html(data: bytes) -> Text:
 
 
 def html_text(page: str) -> Text:
-    """A page's own text, without what is around it; all of its text where that cannot be told apart."""
+    """Return a page's own text, without what is around it; all of its text where that cannot be told apart."""
     title = html.unescape(found[1]) if (found := re.search(r"<title[^>]*>(.*?)</title", page, re.I | re.S)) else ""
     text = _main_text(page) or _all_text(page)
     return Text("line", text.splitlines(), title)

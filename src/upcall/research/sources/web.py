@@ -47,7 +47,7 @@ class Tavily:
         self._key, self._base = key, base_url.rstrip("/")
 
     def problem(self) -> str | None:
-        """A key is needed."""
+        """Say that a key is missing, if it is."""
         return missing() or (None if self._key else "needs a key: set TAVILY_API_KEY")
 
     async def search(self, query: str, limit: int) -> list[tuple[str, str, str]]:
@@ -71,7 +71,7 @@ class Brave:
         self._key, self._base = key, base_url.rstrip("/")
 
     def problem(self) -> str | None:
-        """A key is needed."""
+        """Say that a key is missing, if it is."""
         return missing() or (None if self._key else "needs a key: set BRAVE_API_KEY")
 
     async def search(self, query: str, limit: int) -> list[tuple[str, str, str]]:
@@ -94,11 +94,11 @@ class Ddgs:
         self._proxy = proxy
 
     def problem(self) -> str | None:
-        """The package is needed."""
+        """Say that the package is missing, if it is."""
         return missing() or (None if importlib.util.find_spec("ddgs") else INSTALL)
 
     async def search(self, query: str, limit: int) -> list[tuple[str, str, str]]:
-        """What the first of them to answer gives."""
+        """Return what the first of them to answer gives."""
         found = await asyncio.to_thread(self._search, query, limit)
         return [(text(each, "href"), text(each, "title"), text(each, "body")) for each in found]
 
@@ -145,7 +145,7 @@ class Web:
         ]
 
     async def read(self, ref: str, start: int = 1) -> Passage:
-        """A page or a PDF on the web from a line or page on. It is fetched once in a while of reading."""
+        """Read a page or a PDF on the web from a line or page on. It is fetched once in a while of reading."""
         if ref not in self._pages:
             reply = await fetch(
                 "The page", ref, transport=guard_url(self._private_hosts, self._resolve), seconds=SECONDS_A_PAGE
@@ -158,7 +158,7 @@ class Web:
 
 
 def bounded(query: str) -> str:
-    """A query that can be sent.
+    """Return a query that can be sent.
 
     Raises:
         ValueError: it is empty.
@@ -170,7 +170,7 @@ def bounded(query: str) -> str:
 
 
 def page_text(reply: Reply) -> Text:
-    """What a server sent as text, by its type.
+    """Return what a server sent as text, by its type.
 
     Raises:
         ValueError: it is none.
@@ -203,7 +203,7 @@ _SUFFIXES = {
 
 
 def entries(who: str, reply: Reply, *path: str) -> list[dict[str, Any]]:
-    """The list of objects at a place in a reply in JSON; none where there is no such place.
+    """Return the list of objects at a place in a reply in JSON; none where there is no such place.
 
     Raises:
         SourceUnavailable: the reply is no JSON.
@@ -218,6 +218,6 @@ def entries(who: str, reply: Reply, *path: str) -> list[dict[str, Any]]:
 
 
 def text(entry: dict[str, Any], name: str) -> str:
-    """A field as text, empty where it is none."""
+    """Read a field as text, empty where it is none."""
     value = entry.get(name)
     return value if isinstance(value, str) else ""

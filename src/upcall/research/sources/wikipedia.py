@@ -26,7 +26,7 @@ class Wikipedia:
         self._api = base_url or f"https://{language}.wikipedia.org/w/api.php"
 
     def problem(self) -> str | None:
-        """A package is needed, and no key."""
+        """Say which package is missing, if one is; no key is needed."""
         return missing()
 
     async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
@@ -57,7 +57,7 @@ class Wikipedia:
         ]
 
     async def read(self, ref: str, start: int = 1) -> Passage:
-        """An article's text from a line on; a redirect is followed."""
+        """Read an article's text from a line on; a redirect is followed."""
         title = bounded(ref)
         reply = await fetch(
             "Wikipedia",
