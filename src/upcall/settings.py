@@ -153,7 +153,8 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
         try:
             sources = _sources.set((from_file, variables))
             try:
-                read = Settings.model_construct(**dict(_reading()(**apply_blocks(said))))
+                values = _reading()(**apply_blocks(said))
+                read = Settings.model_construct(_fields_set=values.model_fields_set, **dict(values))
             finally:
                 _sources.reset(sources)
         except ValidationError as error:

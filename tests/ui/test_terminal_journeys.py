@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from scenario import TASK, script, upcall
+from scenario import ASK, TASK, script, upcall
 from screens import (
     BACKSPACE,
     CTRL_C,
@@ -25,7 +25,7 @@ from screens import (
     same_each_time,
 )
 
-from upcall.testing import Call, Calls
+from upcall.testing import Call, Calls, Say
 from upcall.testing.server import LoopbackServer
 
 __all__ = ["desk"]
@@ -236,6 +236,22 @@ def test_a_model_that_thinks_for_long_is_seen_to_be_at_work(desk: Desk) -> None:
         thinks.stop()
     assert "thinking" not in screen.text
     assert "Stopped. Run" in screen.text
+
+
+@pytest.mark.slow
+def test_tokens_are_shown_as_they_come_unless_nobody_wants_them(desk: Desk) -> None:
+    lead = [Call("coder", {"task": "Build authentication"})]
+    with LoopbackServer(script(lead=lead, coder=[Say("Now I write the login page.", pace=4)])) as server:
+        screen = desk.start("run", TASK, *model(server))
+        same_as_golden("tokens", screen.wait_for("Now"))
+        screen.press(CTRL_C)
+        assert screen.end() == 130
+        assert "Now" not in screen.text
+        assert server.requests[-1].body["stream"]
+    with LoopbackServer(script(lead=lead, coder=[ASK])) as server:
+        whole = desk.start("run", TASK, *model(server), "--no-stream")
+        whole.wait_for("answer later")
+        assert not any(request.body.get("stream") for request in server.requests)
 
 
 @pytest.mark.slow

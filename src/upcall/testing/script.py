@@ -12,9 +12,11 @@ from pydantic import BaseModel
 
 @dataclass(frozen=True)
 class Say:
-    """A text reply. A pydantic value or a dict is sent as JSON."""
+    """A text reply. A pydantic value or a dict is sent as JSON. A loopback server that streams it makes a pause of
+    `pace` seconds between two words."""
 
     content: str | BaseModel | Mapping[str, Any]
+    pace: float = 0
 
     @property
     def text(self) -> str:

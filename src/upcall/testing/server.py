@@ -209,7 +209,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _send_reply(self, reply: _LongReply, exchange: _Exchange) -> None:
         match reply:
             case Say() | Calls() if exchange.streamed:
-                self._send_events([*exchange.deltas(reply), *exchange.ending(reply)], done=True)
+                pace = reply.pace if isinstance(reply, Say) else 0
+                self._send_events([*exchange.deltas(reply), *exchange.ending(reply)], done=True, pace=pace)
             case Say() | Calls():
                 self._send_json(exchange.completion(reply))
             case Fail():
@@ -245,12 +246,15 @@ class _Handler(BaseHTTPRequestHandler):
         self._send_head(status, {"Content-Type": "application/json", "Content-Length": str(len(body))})
         self.wfile.write(body[:cut_at])
 
-    def _send_events(self, chunks: list[Json], done: bool) -> None:
+    def _send_events(self, chunks: list[Json], done: bool, pace: float = 0) -> None:
         """Server-sent events, one HTTP chunk each. Without `done` it ends early, but well by HTTP's rules."""
         self._send_head(200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
         for data in [*map(json.dumps, chunks), *(["[DONE]"] if done else [])]:
             event = f"data: {data}\n\n".encode()
             self.wfile.write(b"%x\r\n%b\r\n" % (len(event), event))
+            if self.server.stopping.wait(pace):
+                self.close_connection = True
+                return
         self.wfile.write(b"0\r\n\r\n")
 
     def _send_head(self, status: int, headers: Mapping[str, str]) -> None:

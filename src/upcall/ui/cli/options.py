@@ -38,6 +38,13 @@ CONFIG = SharedOption(
     "config", Annotated[Path | None, typer.Option(help="YAML file with settings [upcall.yaml if it is there].")]
 )
 PLAIN = _flag("plain", "--plain", "Print only lines, for screen readers: no lists, no redrawing.")
+STREAM = SharedOption(
+    "stream",
+    Annotated[
+        bool | None,
+        typer.Option("--stream/--no-stream", help="Show tokens as they come [on a terminal that can be drawn on]."),
+    ],
+)
 AS_JSON = _flag("as_json", "--json", "Print one JSON object and nothing else on standard output.")
 DEBUG = _flag("debug", "--debug", "Print the traceback of an error.")
 

@@ -71,6 +71,8 @@ class RunCommand(Command):
         settings = Settings.read(config, **self._explicit)
         if settings.plain:
             self.screen.use_plain()
+        if "stream" not in settings.model_fields_set and self.screen.live and not self.as_json:
+            settings = settings.model_copy(update={"stream": True})
         self._use(settings)
 
     def _use(self, settings: Settings, store: RunStore | None = None) -> None:

@@ -11,7 +11,19 @@ import typer
 
 from upcall import signals
 from upcall.errors import CallerError
-from upcall.ui.cli.options import AS_JSON, BASE_URL, CONFIG, DEBUG, MODEL, PLAIN, STORE, USER, RunId, with_options
+from upcall.ui.cli.options import (
+    AS_JSON,
+    BASE_URL,
+    CONFIG,
+    DEBUG,
+    MODEL,
+    PLAIN,
+    STORE,
+    STREAM,
+    USER,
+    RunId,
+    with_options,
+)
 from upcall.ui.cli.run_command import RunCommand
 
 if TYPE_CHECKING:
@@ -128,7 +140,7 @@ def audit(
 
 
 @app.command()
-@with_options(RunCommand, MODEL, BASE_URL, PLAIN, STORE, CONFIG, USER, AS_JSON, DEBUG)
+@with_options(RunCommand, MODEL, BASE_URL, PLAIN, STREAM, STORE, CONFIG, USER, AS_JSON, DEBUG)
 def inbox(
     command: RunCommand,
     watch: Annotated[bool, typer.Option("--watch", help="Wait for new questions, until Ctrl-C.")] = False,

@@ -17,6 +17,7 @@ from upcall.ui.cli.options import (
     MODEL,
     PLAIN,
     STORE,
+    STREAM,
     USER,
     Detach,
     RunId,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from upcall.questions.matching import AnswersInput
 
 app = typer.Typer()
-_options = with_options(RunCommand, MODEL, BASE_URL, PLAIN, STORE, CONFIG, USER, AS_JSON, DEBUG)
+_options = with_options(RunCommand, MODEL, BASE_URL, PLAIN, STREAM, STORE, CONFIG, USER, AS_JSON, DEBUG)
 
 
 @app.command()
