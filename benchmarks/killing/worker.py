@@ -14,7 +14,6 @@ from typing import Any
 
 from autogen_core.models import ChatCompletionClient
 from autogen_ext.models.openai import OpenAIChatCompletionClient
-from sqlalchemy.engine.default import DefaultDialect
 
 from killing.http import httpx
 from killing.model_server import WatchedTransport
@@ -23,6 +22,8 @@ from killing.scenarios import SCENARIOS, Scenario, World, result_of, workspace
 from upcall import Question, Run, RunStatus, Settings, Upcall
 from upcall.errors import AlreadyAnswered, ConfigurationError, RunConflict, RunNotWaiting, UnknownRun, UpcallError
 from upcall.execution.model_clients import quiet_known_warnings
+from upcall.storage import databases
+from upcall.storage.connection import Connection
 from upcall.storage.store import RunStore
 from upcall.testing.model import MODEL_INFO
 
@@ -205,15 +206,15 @@ def _watch_commits(points: Points) -> None:
     """A point before and after each commit of this process, of whatever connection."""
     count = 0
 
-    def watched(self: DefaultDialect, connection: Any) -> None:
+    def watched(connection: Connection) -> None:
         nonlocal count
         count += 1
         number = count
         points.reach(f"commit {number} before")
-        _commit(self, connection)
+        _commit(connection)
         points.reach(f"commit {number} after")
 
-    DefaultDialect.do_commit = watched  # type: ignore[method-assign]
+    databases.commit = watched
 
 
-_commit: Any = DefaultDialect.do_commit
+_commit = databases.commit

@@ -41,8 +41,8 @@ from upcall.execution.run_result import RunResult
 from upcall.execution.segment import RunSegment, deliver_answers
 from upcall.execution.start_options import StartOptions, Task, as_history, check_options, read_task
 from upcall.execution.team_factory import BuiltTeam, MakeTeam, TeamFactory
-from upcall.policy.authorization import Authorization, InboxEntry
-from upcall.policy.deadlines import DeadlineWatcher, add_expired, explain_end, find_due, is_due
+from upcall.policy.authorization import Authorization, OpenQuestions
+from upcall.policy.deadlines import DeadlineWatcher, add_expired, explain_end, is_due
 from upcall.policy.resolver import AnswerResolver, answer_duplicates
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.matching import AnswersInput, match_answers
@@ -51,11 +51,12 @@ from upcall.runs.call_timings import ActiveCall, Timings, WorkPeriod
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import make_absolute
 from upcall.runs.file_changes import Change
-from upcall.runs.run import ANSWERABLE, Run, RunStatus, record_act
+from upcall.runs.run import Run, RunStatus, record_act
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes, resolve_record
 from upcall.settings import Settings
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.leases import hold_lease
+from upcall.storage.run_lists import RunPage
 from upcall.storage.store import AnswersQueued, LogEntry, RunStore, StoredRun
 from upcall.workspace.undo import undo
 
@@ -108,6 +109,7 @@ class Upcall:
                 store or self.settings.store,
                 lease_seconds=self.settings.lease_seconds,
                 max_state_bytes=self.settings.max_state_bytes,
+                synchronous=self.settings.synchronous,
             )
         self.store = store
         self._teams = TeamFactory(self.settings, store.file, make_team=team, model_client=model_client, tools=tools)
@@ -323,7 +325,7 @@ class Upcall:
         stored = await access.load_whole(self.store, run_id, "fork")
         while True:
             run = stored.run
-            checkpoints = [await self.store.checkpoint(run.id, each) for each in await self.store.versions(run.id)]
+            checkpoints = await self.store.checkpoints(run.id)
             point = find_fork_point(run, checkpoints, await self.store.journal(run.id), question_id)
             if point is not None:
                 return run, point
@@ -437,10 +439,10 @@ class Upcall:
         once, to whoever looks first; the log has it too.
         """
         at = now or identity.now()
-        for each in [run_id] if run_id is not None else await find_due(self.store, at):
-            async with aclosing(self._expiry.look(each, at)) as items:
-                async for item in items:
-                    yield item
+        looks = self._expiry.look_at_all(at) if run_id is None else self._expiry.look(run_id, at)
+        async with aclosing(looks) as items:
+            async for item in items:
+                yield item
 
     async def changes(self, run_id: str, *, user: str | None = None) -> Sequence[Change]:
         """What a run changed in files, oldest first, each with its diff; what undid others is among them.
@@ -512,13 +514,21 @@ class Upcall:
         finally:
             await built.close()
 
-    async def list(self, user: str | None = None) -> list[Run]:
-        """All runs, or those that a user sees, newest first."""
-        return self._access(user).all_seen(await self.store.list())
+    async def list(self, user: str | None = None, *, limit: int | None = None, before: str | None = None) -> RunPage:
+        """All runs, or those that a user sees, newest first. With a limit a page of them, behind the run `before`; the
+        page names the run to go on behind. What is damaged is named in its ``damaged``.
 
-    async def inbox(self, user: str | None = None) -> Sequence[InboxEntry]:
-        """The open questions of all runs that a user may answer, oldest first."""
-        return self._access(user).inbox(await self.store.list(statuses=ANSWERABLE))
+        Raises:
+            UnknownRun: there is no run `before`.
+        """
+        access = self._access(user)
+        return access.all_seen(await self.store.list(access.viewer, limit=limit, before=before))
+
+    async def inbox(self, user: str | None = None, *, limit: int | None = None) -> OpenQuestions:
+        """The open questions of all runs that a user may answer, oldest first; with a limit those of so many runs.
+        What is damaged is named in its ``damaged``."""
+        access = self._access(user)
+        return access.inbox(await self.store.list_open(access.viewer, limit=limit))
 
     def answerable(self, run: Run, user: str | None = None) -> Sequence[Question]:
         """The questions that a run shows and a user may answer."""
@@ -552,15 +562,17 @@ class Upcall:
         with record_act("assigned", access.user, question=question.id, to=assignee):
             return (await self.store.save(stored, run)).run
 
-    async def audit(self, run_id: str | None = None, *, user: str | None = None, after: int = 0) -> Sequence[LogEntry]:
-        """Who did what, oldest first, from the entry that follows the one with the id `after`: who started, answered,
-        resumed, cancelled, assigned, and who was refused. Of one run, or of all that are the user's.
+    async def audit(
+        self, run_id: str | None = None, *, user: str | None = None, after: int = 0, limit: int | None = None
+    ) -> Sequence[LogEntry]:
+        """Who did what, oldest first, from the entry that follows the one with the id `after`, so many at most: who
+        started, answered, resumed, cancelled, assigned, and who was refused. Of one run, or of all that are the user's.
 
         Raises:
             UnknownRun: there is no such run.
             NotAllowed: it is somebody else's.
         """
-        return await self._access(user).audit(self.store, run_id, after)
+        return await self._access(user).audit(self.store, run_id, after, limit)
 
     async def log(self, run_id: str, *, user: str | None = None, after: int = 0) -> Sequence[LogEntry]:
         """All that the store has noted of a run, oldest first, from the entry that follows the one with the id `after`.

@@ -23,14 +23,14 @@ def packages_loaded_by(code: str) -> set[str]:
 
 
 def test_importing_upcall_loads_nothing_heavy() -> None:
-    heavy = {"autogen_agentchat", "autogen_core", "openai", "pydantic", "jinja2", "sqlalchemy", "typer"}
+    heavy = {"autogen_agentchat", "autogen_core", "openai", "pydantic", "jinja2", "sqlite3", "typer"}
     assert not packages_loaded_by("import upcall") & heavy
 
 
 def test_help_loads_neither_autogen_nor_a_model_client() -> None:
     loaded = packages_loaded_by(HELP)
     assert "typer" in loaded
-    assert not loaded & {"autogen_agentchat", "autogen_core", "autogen_ext", "openai", "pydantic", "sqlalchemy"}
+    assert not loaded & {"autogen_agentchat", "autogen_core", "autogen_ext", "openai", "pydantic", "sqlite3"}
 
 
 def test_lists_on_a_terminal_are_loaded_when_a_question_is_asked() -> None:
@@ -51,7 +51,7 @@ def test_the_driver_loads_no_cryptography_before_there_is_a_secret() -> None:
     assert "cryptography" not in packages_loaded_by("from upcall import Upcall, ask_secret")
 
 
-def test_a_store_of_the_present_version_needs_neither_alembic_nor_a_driver_for_postgresql() -> None:
+def test_a_file_for_a_store_needs_no_driver_for_postgresql() -> None:
     code = """
 import asyncio
 from upcall.storage.store import RunStore
@@ -59,7 +59,7 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.run import Run
 asyncio.run(RunStore("runs.db").create(Run(task="do it"), Checkpoint()))
 """
-    assert not packages_loaded_by(code) & {"alembic", "psycopg", "mako"}
+    assert "psycopg" not in packages_loaded_by(code)
 
 
 def test_every_exported_name_resolves() -> None:

@@ -404,9 +404,9 @@ async def test_a_prune_keeps_what_an_undo_needs(location: str) -> None:
     first = (await app.changes(run.id))[0]
     await app.undo(run.id, first.id)
     assert files() == {"b.txt": "b\n"}
-    blobs = len(execute(location, "select hash from upcall_blobs"))
+    contents = len(execute(location, "select digest from upcall_contents"))
     await upkeep.prune(app.store, statuses=[RunStatus.COMPLETED])
-    assert len(execute(location, "select hash from upcall_blobs")) == 0 < blobs
+    assert len(execute(location, "select digest from upcall_contents")) == 0 < contents
     assert other.status is RunStatus.COMPLETED
 
 
@@ -415,7 +415,7 @@ async def test_what_is_lost_is_told(location: str) -> None:
     last = (await app.changes(run.id))[-1]
     assert last.files[0].before is not None
     lost = last.files[0].before.digest
-    execute(location, "delete from upcall_blobs where hash = ?", bytes.fromhex(lost))
+    execute(location, "delete from upcall_contents where digest = ?", lost)
     problems = (await upkeep.check(app.store)).problems
     assert problems == [f"what run {run.id} changed in a file cannot be undone: {lost}"]
     with pytest.raises(SchemaMismatch, match="cannot be read"):

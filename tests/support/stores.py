@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from autogen_agentchat.messages import TextMessage
 
 from upcall.runs.checkpoint import Checkpoint
-from upcall.storage import packing
+from upcall.storage.compression import decode, encode
 from upcall.storage.store import RunStore
 
 FIRST = Checkpoint(inbox=(TextMessage(source="user", content="do it"),))
@@ -34,8 +35,8 @@ def execute(location: str, statement: str, *values: Any) -> list[tuple[Any, ...]
 def rewrite(location: str, table: str, column: str, change: Callable[[Any], Any]) -> None:
     """Change the value in a column of all rows, and seal it again: as another version would have written it."""
     for (stored,) in execute(location, f"select {column} from {table}"):
-        value = packing.unpacked(packing.unseal(bytes(stored)), {}.__getitem__)
-        execute(location, f"update {table} set {column} = ?", packing.seal(packing.packed(change(value)).root))
+        value = json.loads(decode(bytes(stored)))
+        execute(location, f"update {table} set {column} = ?", encode(json.dumps(change(value)).encode()))
 
 
 async def change_checkpoint(location: str, run_id: str, change: Callable[[Any], Any]) -> Checkpoint:

@@ -24,6 +24,7 @@ from upcall.questions.matching import AnswersInput, resolve_id
 from upcall.questions.question import Question
 from upcall.runs.config import RootTeamConfig, RunConfig
 from upcall.runs.run import Run
+from upcall.storage.run_lists import DamagedRun, RunPage, Viewer
 from upcall.storage.store import LogEntry, RunStore, StoredRun
 
 NOT_SHOWN = "(the task of somebody else)"
@@ -60,7 +61,13 @@ class InboxEntry(NamedTuple):
 
 
 class OpenQuestions(list[InboxEntry]):
-    """Open questions of several runs. In a notebook it shows itself."""
+    """Open questions of several runs. In a notebook it shows itself.
+
+    Attributes:
+        damaged: runs that wait for an answer and cannot be read.
+    """
+
+    damaged: Sequence[DamagedRun] = ()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a notebook shows of them."""
@@ -166,19 +173,31 @@ class Authorization:
             updated_at=run.updated_at,
         )
 
-    def all_seen(self, runs: Iterable[Run]) -> list[Run]:
-        """Those of the runs that the user sees, as they see them."""
-        return [self.shown(run) for run in runs if self.sees(run)]
+    @property
+    def viewer(self) -> Viewer | None:
+        """Whose lists these are; None where nothing is kept from them."""
+        if self.unlimited or self.user is None:
+            return None
+        roles = (f"{ROLE}{role}" for role, users in self.roles.items() if self.user in users)
+        return Viewer(self.user, frozenset((self.user, *roles)))
 
-    def inbox(self, runs: Iterable[Run]) -> OpenQuestions:
+    def all_seen(self, page: RunPage) -> RunPage:
+        """Those of the runs that the user sees, as they see them."""
+        seen = RunPage(self.shown(run) for run in page if self.sees(run))
+        seen.damaged, seen.next = page.damaged, page.next
+        return seen
+
+    def inbox(self, page: RunPage) -> OpenQuestions:
         """The open questions of the runs that are the user's to answer, oldest first."""
-        waiting = [run for run in runs if run.waiting or run.working]
+        waiting = [run for run in page if run.waiting or run.working]
         entries = [
             InboxEntry(run.id, question, run.task if self.whole(run) else "")
             for run in waiting
             for question in self.answerable(run)
         ]
-        return OpenQuestions(sorted(entries, key=lambda entry: (entry.question.asked_at, entry.run_id)))
+        found = OpenQuestions(sorted(entries, key=lambda entry: (entry.question.asked_at, entry.run_id)))
+        found.damaged = page.damaged
+        return found
 
     def _answered_by_themselves(self, run: Run) -> tuple[Question, ...]:
         own = {each.question_id for each in run.answers if each.user == self.user and each.by is AnsweredBy.HUMAN}
@@ -194,24 +213,15 @@ class Authorization:
         """
         if self.user is None:
             return await store.load(run_id)
-        hidden: StoredRun | None = None
-        unknown: UnknownRun | None = None
-        try:
-            hidden = await store.load(run_id)
-            if self.sees(hidden.run):
-                return hidden
-        except UnknownRun as error:
-            unknown = error
-        runs = await store.list()
-        if unknown is not None and not runs:
-            raise unknown  # It says where the store should be.
-        seen = [run.id for run in runs if self.sees(run)]
-        found = [each for each in seen if means(run_id, each)]
+        found = await store.find(run_id, self.viewer)
         if len(found) == 1:
             return await store.load(found[0])
-        await self._refused(store, hidden.run.id if hidden is not None and not found else "", action)
+        if not await store.exists():
+            raise UnknownRun(run_id, f"the store {store.name} does not exist")
+        hidden = [] if found else await store.find(run_id)
+        await self._refused(store, hidden[0] if len(hidden) == 1 else "", action)
         reason = ("several runs start with it",) if found else ()
-        raise UnknownRun(run_id, *reason) from None
+        raise UnknownRun(run_id, *reason)
 
     async def load_whole(self, store: RunStore, run_id: str, action: str) -> StoredRun:
         """As `load`, for what only the owner may do.
@@ -322,24 +332,15 @@ class Authorization:
             known = ", ".join(self.roles) or "none"
             raise ConfigurationError(f"There is no role {assignee.removeprefix(ROLE)!r}. Roles: {known}.")
 
-    async def audit(self, store: RunStore, run_id: str | None, after: int) -> list[LogEntry]:
+    async def audit(self, store: RunStore, run_id: str | None, after: int, limit: int | None) -> Sequence[LogEntry]:
         """Who did what: of one run, or of all that are the user's, with what the user did elsewhere.
 
         What a user was refused is told to the run's owner and to admins: to the user it would tell that there is a run.
         """
         if run_id is not None:
             stored = await self.load_whole(store, run_id, "audit")
-            entries = await store.log(stored.run.id, after)
-            return [entry for entry in entries if entry.kind in AUDITED]
-        entries = [entry for entry in await store.trail(after) if entry.kind in AUDITED]
-        if self.unlimited:
-            return entries
-        theirs = {run.id for run in await store.list() if self.whole(run)}
-        return [
-            entry
-            for entry in entries
-            if entry.run_id in theirs or (entry.user == self.user and entry.kind != "refused")
-        ]
+            return await store.log(stored.run.id, after, kinds=AUDITED, limit=limit)
+        return await store.trail(after, kinds=AUDITED, user=None if self.unlimited else self.user, limit=limit)
 
 
 def _named(given: AnswersInput) -> list[str]:

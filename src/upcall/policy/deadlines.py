@@ -18,11 +18,20 @@ from autogen_agentchat.messages import UserInputRequestedEvent
 
 from upcall import identity
 from upcall.autogen.messages import PATH, Event, answered_event, asked_event
-from upcall.errors import AlreadyAnswered, ConfigurationError, QuestionExpired, RunConflict, RunNotWaiting, TeamMismatch
+from upcall.errors import (
+    AlreadyAnswered,
+    ConfigurationError,
+    QuestionExpired,
+    RunConflict,
+    RunNotWaiting,
+    SchemaMismatch,
+    TeamMismatch,
+    UnknownRun,
+)
 from upcall.policy.resolver import answer_by_default
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question, format_time
-from upcall.runs.run import ANSWERABLE, Run, RunStatus
+from upcall.runs.run import Run, RunStatus
 from upcall.storage.store import RunStore, StoredRun
 
 EXPIRY = "upcall.expiry"
@@ -186,6 +195,16 @@ class DeadlineWatcher:
         self._store = store
         self._go_on = go_on
 
+    async def look_at_all(self, now: datetime) -> AsyncGenerator[Event | Run, None]:
+        """Look at every run that has something due. One that is damaged keeps no other from being looked at."""
+        for run_id in await self._store.list_due(now):
+            try:
+                async with aclosing(self.look(run_id, now)) as items:
+                    async for item in items:
+                        yield item
+            except (SchemaMismatch, UnknownRun) as error:
+                _log.warning("Run %s has something due and cannot be read: %s", run_id, error)
+
     async def look(self, run_id: str, now: datetime) -> AsyncGenerator[Event | Run, None]:
         """Look at one run. Events of what was done, those of the run where it goes on, and the `Run` last where it
         expired."""
@@ -281,9 +300,3 @@ class DeadlineWatcher:
 def is_due(run: Run, now: datetime | None = None) -> bool:
     """Whether the time of a question is over and something follows from that."""
     return run.config.on_expiry != "wait" and bool(run.list_lapsed(now))
-
-
-async def find_due(store: RunStore, now: datetime) -> list[str]:
-    """The ids of the runs that have something to be done about their questions now, oldest first."""
-    runs = await store.list(statuses=ANSWERABLE)
-    return [run.id for run in reversed(runs) if is_due(run, now) or (run.waiting and _noted(run, now)[1])]

@@ -1,4 +1,4 @@
-"""A checkpoint: the stored state of a run at rest, as versioned plain JSON."""
+"""A checkpoint: the stored state of a paused run, as versioned plain JSON."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ CHECKPOINT_VERSION: Literal[1] = 1
 
 
 class Checkpoint(BaseModel):
-    """What a team needs to go on: its state, and the messages it has not yet been given.
+    """What a team needs to continue: its state, and the messages it has not yet been given.
 
     ``team_state`` is AutoGen's own (`Team.save_state`), None before the first turn. ``inbox`` holds the task of a new
-    run, or the answers that were taken since the team stopped. ``progress`` is what the run was told by
-    then; a checkpoint of the first versions of upcall has none. ``journal`` is what was done on the way here from the
-    checkpoint before, where a question was answered on that way: a fork begins there.
+    run, or the answers that were taken since the team stopped. ``progress`` is what the team's work had told of the run
+    by then. ``journal`` is what was done on the way here from the checkpoint before, where a question was answered on
+    that way: a fork begins there.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
 
     version: Literal[1] = CHECKPOINT_VERSION
     team_state: dict[str, Any] | None = None
@@ -33,7 +33,8 @@ class Checkpoint(BaseModel):
     journal: dict[str, str] = {}
 
     def thread(self) -> list[Mapping[str, Any]]:
-        """What the members of the outermost team said, oldest first, as dumped messages; empty before the first turn.
+        """List what the members of the outermost team said, oldest first, as dumped messages; empty before the first
+        turn.
 
         AutoGen's group chats keep it in their manager's state, under the name ``message_thread`` (0.7.5).
         """
@@ -41,28 +42,31 @@ class Checkpoint(BaseModel):
         return next((state["message_thread"] for state in states.values() if "message_thread" in state), [])
 
     def dump(self) -> str:
-        """The checkpoint as JSON text."""
-        return self.model_dump_json()
+        """Give the checkpoint as JSON text."""
+        return dump_json(self)
 
     def as_json(self) -> dict[str, Any]:
-        """The checkpoint as plain JSON values."""
+        """Give the checkpoint as plain JSON values."""
         return self.model_dump(mode="json")
 
     @classmethod
-    def load(cls, text: str, run_id: str) -> Checkpoint:
-        """The checkpoint that `text` holds.
+    def load(cls, text: str | bytes, run_id: str) -> Checkpoint:
+        """Give the checkpoint that `text` holds.
 
         Raises:
             SchemaMismatch: it has another version, or is damaged.
         """
         try:
-            return cls.from_json(json.loads(text), run_id)
-        except json.JSONDecodeError as error:
-            raise _damaged(run_id) from error
+            return cls.model_validate_json(text)
+        except ValidationError:  # Or Python's own parser takes it: half a surrogate pair, more than 200 levels.
+            try:
+                return cls.from_json(json.loads(text), run_id)
+            except (ValueError, RecursionError) as error:
+                raise _explain_damage(run_id) from error
 
     @classmethod
     def from_json(cls, data: Any, run_id: str) -> Checkpoint:
-        """The checkpoint that was given as plain JSON values by `as_json`.
+        """Give the checkpoint that `as_json` gave as plain JSON values.
 
         Raises:
             SchemaMismatch: it has another version, or is damaged.
@@ -72,14 +76,22 @@ class Checkpoint(BaseModel):
             try:
                 return cls.model_validate(data)
             except ValidationError as error:
-                raise _damaged(run_id) from error
+                raise _explain_damage(run_id) from error
         raise SchemaMismatch(
             f"The checkpoint of run {run_id} has version {version!r}; this version of upcall reads version "
             f"{CHECKPOINT_VERSION}. Go on with the version of upcall that stored it."
         )
 
 
-def _damaged(run_id: str) -> SchemaMismatch:
+def dump_json(model: BaseModel, *, exclude_none: bool = False) -> str:
+    """Give a value as JSON text, whatever its texts hold."""
+    try:
+        return model.model_dump_json(exclude_none=exclude_none)
+    except ValueError:  # Half a surrogate pair: no UTF-8, but a text that Python can hold, and JSON as an escape.
+        return json.dumps(model.model_dump(mode="json", exclude_none=exclude_none), separators=(",", ":"))
+
+
+def _explain_damage(run_id: str) -> SchemaMismatch:
     return SchemaMismatch(
         f"The checkpoint of run {run_id} is damaged and cannot be read. See what can: upcall store check. Start the "
         "task again, or restore the database from a backup."

@@ -149,7 +149,7 @@ def list_standing(changes: Iterable[Change]) -> list[Change]:
 
 def start_digest() -> blake2b:
     """Start the hash that names a content, for one that is read piece by piece."""
-    return blake2b(b"\0", digest_size=DIGEST_BYTES)  # The zero: a node of the store without references.
+    return blake2b(digest_size=DIGEST_BYTES)
 
 
 def digest(data: bytes) -> str:

@@ -1,24 +1,18 @@
-"""The change log of a run in its store: entries of the run's log, what the files held as blobs."""
+"""The change log of a run in its store: entries of the run's log, and what the files held."""
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import select
-from sqlalchemy.engine import Connection
 
 from upcall.errors import SchemaMismatch
-from upcall.runs.file_changes import Change
-from upcall.storage import packing
-from upcall.storage.blobs import fetch, insert_missing
-from upcall.storage.packing import DamagedNode, Node
+from upcall.runs.file_changes import Change, digest
+from upcall.storage.compression import Damaged, decode, encode
+from upcall.storage.connection import Connection
 from upcall.storage.store import RunStore, add_to_log
-from upcall.storage.tables import log
 
 CHANGED, NOT_CHANGED, UNDONE = "changed", "not changed", "undone"
 """The kinds of entries: a change with its diffs; one that could not be made; who undid which (ids only)."""
@@ -36,13 +30,12 @@ class StoredChanges:
 
     async def record(self, change: Change, contents: Mapping[str, bytes]) -> None:
         """Keep a change that is about to be made: its entry and what it names, both or neither."""
-        nodes = {bytes.fromhex(digest): Node(data, ()) for digest, data in contents.items()}
-        entries: list[tuple[str, str | None, Mapping[str, Any]]] = [(CHANGED, self._user, _dumped(change))]
+        entries: list[tuple[str, str | None, Mapping[str, Any]]] = [(CHANGED, self._user, _dump(change))]
         if change.undoes:
             entries.append((UNDONE, self._user, {"changes": list(change.undoes), "by": change.id}))
 
         def work(connection: Connection) -> None:
-            insert_missing(connection, nodes)
+            put_contents(connection, self._run_id, contents)
             add_to_log(connection, self._run_id, entries)
 
         await self._store.database.write(work)
@@ -52,89 +45,91 @@ class StoredChanges:
         await self._store.note(self._run_id, NOT_CHANGED, self._user, change=change.id)
 
     async def list_changes(self) -> Sequence[Change]:
-        """All changes but those dropped, oldest first.
+        """List all changes but those dropped, oldest first.
 
         Raises:
             SchemaMismatch: an entry was written by another version of upcall.
         """
-        return await self._store.database.read(partial(_made, run_id=self._run_id))
+        found: dict[str, Change] = {}
+        for entry in await self._store.log(self._run_id, kinds=(CHANGED, NOT_CHANGED)):
+            if entry.kind == NOT_CHANGED:
+                found.pop(entry.detail.get("change", ""), None)
+                continue
+            try:
+                change = Change.model_validate(entry.detail)
+            except ValidationError as error:
+                raise SchemaMismatch(
+                    f"The log of run {self._run_id} holds a change that cannot be read. Use the version of upcall that "
+                    "wrote it."
+                ) from error
+            found[change.id] = change
+        return list(found.values())
 
     async def read_content(self, digest: str) -> bytes:
-        """What has this digest.
+        """Give what has this digest.
 
         Raises:
             SchemaMismatch: it is missing or damaged.
         """
-        name = bytes.fromhex(digest)
-        found = await self._store.database.read(lambda connection: fetch(connection, [name]))
+        query = "SELECT content FROM upcall_contents WHERE run_id = :run_id AND digest = :digest"
+        values = {"run_id": self._run_id, "digest": digest}
+        row = await self._store.database.read(lambda connection: connection.execute(query, values).fetchone())
         try:
-            if name not in found:
-                raise DamagedNode("it is missing")
-            return packing.load(found[name], name).text
-        except DamagedNode as error:
+            if row is None:
+                raise Damaged("it is missing")
+            return decode_content(digest, row[0])
+        except Damaged as error:
             raise SchemaMismatch(
                 f"What a file held before a change of run {self._run_id} cannot be read ({error}). See what else is "
                 "damaged: upcall store check"
             ) from error
 
 
-def _dumped(change: Change) -> dict[str, Any]:
-    return change.model_dump(mode="json", exclude_none=True)
+def put_contents(connection: Connection, run_id: str, contents: Mapping[str, bytes]) -> None:
+    """Store what files held, by digest, as far as it is not there yet."""
+    rows = [{"run_id": run_id, "digest": name, "content": encode(data)} for name, data in contents.items()]
+    if rows:
+        connection.executemany(
+            "INSERT INTO upcall_contents (run_id, digest, content) VALUES (:run_id, :digest, :content) "
+            "ON CONFLICT (run_id, digest) DO NOTHING",
+            rows,
+        )
 
 
-def _made(connection: Connection, *, run_id: str) -> list[Change]:
-    query = select(log.c.kind, log.c.detail).where(log.c.run_id == run_id, log.c.kind.in_((CHANGED, NOT_CHANGED)))
-    found: dict[str, Change] = {}
-    for row in connection.execute(query.order_by(log.c.id)):
-        detail = _json(row.detail)
-        if row.kind == NOT_CHANGED:
-            found.pop(detail.get("change", ""), None)
-            continue
-        try:
-            change = Change.model_validate(detail)
-        except ValidationError as error:
-            raise SchemaMismatch(
-                f"The log of run {run_id} holds a change that cannot be read. Use the version of upcall that wrote it."
-            ) from error
-        found[change.id] = change
-    return list(found.values())
+def decode_content(name: str, stored: bytes) -> bytes:
+    """Give what a file held, where its digest is that name.
 
-
-# -- what a store as a whole must know of them ------------------------------------------------------------------------
-
-
-def contents_named(connection: Connection, run_ids: Collection[str] | None = None) -> dict[bytes, set[str]]:
-    """The blobs that the changes of runs (of all if not given) name, each with the ids of these runs."""
-    found: dict[bytes, set[str]] = {}
-    for row in connection.execute(select(log.c.run_id, log.c.detail).where(log.c.kind == CHANGED)):
-        if run_ids is None or row.run_id in run_ids:
-            for name in _names(_json(row.detail)):
-                found.setdefault(name, set()).add(row.run_id)
+    Raises:
+        Damaged: it cannot be decompressed, or has another digest.
+    """
+    found = decode(stored)
+    if digest(found) != name:
+        raise Damaged("its digest is another one")
     return found
 
 
-def exported_contents(connection: Connection, run_id: str) -> dict[str, str]:
-    """What the changes of a run name, by digest, as base64; what is damaged is left out."""
-    stored = fetch(connection, contents_named(connection, {run_id}))
+def list_digests(detail: Mapping[str, Any]) -> list[str]:
+    """List what the detail of a `CHANGED` entry names."""
+    return list(Change.model_validate(detail).list_contents())
+
+
+def read_contents(connection: Connection, run_id: str) -> dict[str, bytes]:
+    """Read what the files of a run held, by digest; what is damaged is left out."""
+    query = "SELECT digest, content FROM upcall_contents WHERE run_id = :run_id ORDER BY digest"
     found = {}
-    for name, data in stored.items():
+    for name, stored in connection.execute(query, {"run_id": run_id}).fetchall():
         try:
-            found[name.hex()] = base64.b64encode(packing.load(data, name).text).decode()
-        except DamagedNode:
+            found[name] = decode_content(name, stored)
+        except Damaged:
             continue
     return found
 
 
-def import_contents(connection: Connection, contents: Mapping[str, str]) -> None:
-    """Store what `exported_contents` gave; each under the hash that it has, whatever it was called."""
-    nodes = [Node(base64.b64decode(text), ()) for text in contents.values()]
-    insert_missing(connection, {packing.digest(node): node for node in nodes})
-
-
-def _json(text: str) -> dict[str, Any]:
+def parse_detail(text: str) -> dict[str, Any]:
+    """Parse the detail of a log entry."""
     found = json.loads(text)
     return found if isinstance(found, dict) else {}
 
 
-def _names(detail: Mapping[str, Any]) -> Iterable[bytes]:
-    return map(bytes.fromhex, Change.model_validate(detail).list_contents())
+def _dump(change: Change) -> dict[str, Any]:
+    return change.model_dump(mode="json", exclude_none=True)

@@ -28,31 +28,31 @@ class Worker(BaseModel):
     id: str = Field(default_factory=identity.new_id)
     host: str = Field(default_factory=socket.gethostname)
     process: int = Field(default_factory=os.getpid)
-    started: str = Field(default_factory=lambda: _started(os.getpid()))
-    place: str = Field(default_factory=lambda: _place())
+    started: str = Field(default_factory=lambda: _read_start(os.getpid()))
+    place: str = Field(default_factory=lambda: _read_place())
 
     def __str__(self) -> str:
         return f"process {self.process} on {self.host}"
 
     def dump(self) -> str:
-        """As JSON text."""
+        """Give the worker as JSON text."""
         return json.dumps(self.model_dump())
 
     @classmethod
     def load(cls, text: str) -> Worker | None:
-        """The worker that `text` holds; None where that cannot be read."""
+        """Give the worker that `text` holds; None where that cannot be read."""
         try:
             return cls.model_validate_json(text)
         except ValidationError:
             return None
 
-    def gone(self) -> bool:
-        """Whether it is known to have ended. False where that cannot be known from here."""
-        if (self.process, self.started, self.place) == _here():
+    def is_gone(self) -> bool:
+        """Tell whether it is known to have ended. False where that cannot be known from here."""
+        if (self.process, self.started, self.place) == _identify_process():
             return self.id not in _AT_WORK
-        if not self.place or not self.started or self.place != _place():
+        if not self.place or not self.started or self.place != _read_place():
             return False
-        return _started(self.process) != self.started and not _hidden(self.process)
+        return _read_start(self.process) != self.started and not _is_hidden(self.process)
 
 
 _AT_WORK: dict[str, asyncio.Task[Any] | None] = {}
@@ -60,21 +60,21 @@ _AT_WORK: dict[str, asyncio.Task[Any] | None] = {}
 
 
 def take_lease(worker: Worker) -> Worker:
-    """The worker, who is about to get a lease: gone if the present task ends before the work begins."""
+    """Note a worker who is about to get a lease: it is gone if the present task ends before the work begins."""
     _AT_WORK[worker.id] = task = asyncio.current_task()
 
-    def over(_: object) -> None:
+    def end(_: object) -> None:
         if _AT_WORK.get(worker.id) is task:
             del _AT_WORK[worker.id]
 
     if task is not None:
-        task.add_done_callback(over)
+        task.add_done_callback(end)
     return worker
 
 
 @contextmanager
 def hold_lease(worker: str | None) -> Iterator[None]:
-    """Inside, the worker that a lease names is at work in this process, whatever task that is in; afterwards it is
+    """Keep the worker that a lease names at work in this process, inside, whatever task that is in; afterwards it is
     gone."""
     known = Worker.load(worker) if worker is not None else None
     if known is None:
@@ -87,13 +87,13 @@ def hold_lease(worker: str | None) -> Iterator[None]:
         del _AT_WORK[known.id]
 
 
-def _here() -> tuple[int, str, str]:
+def _identify_process() -> tuple[int, str, str]:
     process = os.getpid()
-    return process, _started(process), _place()
+    return process, _read_start(process), _read_place()
 
 
-def _place() -> str:
-    """The boot and the process namespace (Linux); empty elsewhere."""
+def _read_place() -> str:
+    """Name the boot and the process namespace (Linux); empty elsewhere."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
@@ -101,20 +101,20 @@ def _place() -> str:
         return ""
 
 
-def _hidden(process: int) -> bool:
-    """Whether there is a process whose start cannot be read: somebody else's (proc(5), ``hidepid``)."""
+def _is_hidden(process: int) -> bool:
+    """Tell whether there is a process whose start cannot be read: somebody else's (proc(5), ``hidepid``)."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        return not _started(process)
+        return not _read_start(process)
     return False
 
 
-def _started(process: int) -> str:
-    """When a process began, in clock ticks since the boot (proc(5), field 22 of stat); empty where there is none, or
-    where it has ended and waits for its parent to hear of it."""
+def _read_start(process: int) -> str:
+    """Read when a process began, in clock ticks since the boot (proc(5), field 22 of stat); empty where there is none,
+    or where it has ended and waits for its parent to hear of it."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text()
     except OSError:

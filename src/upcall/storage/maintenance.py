@@ -1,35 +1,36 @@
-"""What is done with a store as a whole: count it, check it, prune it, and carry a run from one store to another."""
+"""What is done with a store as a whole: count it, check it, prune it, and take a run back to where it can be read."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from functools import partial
+from itertools import islice
 from typing import Annotated, Any
 
 from autogen_agentchat.messages import HandoffMessage, TextMessage
 from pydantic import Field, TypeAdapter
-from sqlalchemy import func, inspect, select, text
-from sqlalchemy.engine import Connection
-from sqlalchemy.exc import SQLAlchemyError
 
 from upcall import identity
 from upcall.autogen.group_chats import PendingQuestions
 from upcall.autogen.messages import USER
 from upcall.errors import SchemaMismatch, UnknownRun
 from upcall.runs.checkpoint import Checkpoint
-from upcall.runs.run import Run, RunStatus
-from upcall.storage import packing
+from upcall.runs.run import ANSWERABLE, TRANSITIONS, Run, RunStatus
+from upcall.storage import checkpoints, schema
 from upcall.storage import store as stores
-from upcall.storage.blobs import batches, insert_missing, references_or_none
-from upcall.storage.change_log import contents_named
-from upcall.storage.databases import schema_version
-from upcall.storage.packing import DamagedNode
+from upcall.storage.change_log import CHANGED, decode_content, list_digests, parse_detail
+from upcall.storage.compression import Damaged, decode, measure
+from upcall.storage.connection import Connection, database_errors
+from upcall.storage.run_lists import AT_ONCE, read_records
+from upcall.storage.run_rows import load_run, name_values
+from upcall.storage.schema import CHECKPOINTS, CONTENTS, JOURNAL, LOG, OF_A_RUN, QUEUED_ANSWERS, RUNS, TABLES
 from upcall.storage.store import RunStore
-from upcall.storage.tables import OF_A_RUN, blobs, checkpoints, journal, log, mail, metadata, runs
 from upcall.text import first_line
+
+WORKING = frozenset(ANSWERABLE) - {RunStatus.AWAITING_CLARIFICATION}
 
 
 @dataclass(frozen=True)
@@ -52,29 +53,26 @@ class Stats:
     @property
     def ratio(self) -> float:
         """How many bytes of checkpoints one stored byte stands for."""
-        stored = self.bytes[checkpoints.name] + self.bytes[blobs.name]
+        stored = self.bytes[CHECKPOINTS.name]
         return self.as_json / stored if stored else 1.0
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check found. ``problems`` has one line each; ``unreferenced`` blobs are no problem, `prune` collects
-    them."""
+    """What a check looked at, and what it found: ``problems`` has one line each."""
 
     runs: int = 0
     checkpoints: int = 0
-    blobs: int = 0
-    unreferenced: int = 0
+    contents: int = 0
     problems: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Pruned:
-    """What was removed, or would be: the ids of runs, how many checkpoints and blobs, and the bytes of all that."""
+    """What was removed, or would be: the ids of runs, how many checkpoints, and the bytes of all that."""
 
     runs: list[str]
     checkpoints: int
-    blobs: int
     bytes: int
 
 
@@ -84,57 +82,34 @@ class Pruned:
 async def stats(store: RunStore) -> Stats:
     """Count a store. An SQLite file that is not there yet is empty."""
     if not await store.exists():
-        nothing = {table.name: 0 for table in metadata.sorted_tables}
+        nothing = {table.name: 0 for table in TABLES}
         return Stats({}, 0, nothing, nothing, 0, 0)
-    return await store.database.read(_stats)
+    return await store.database.read(_count)
 
 
-def _stats(connection: Connection) -> Stats:
-    by_status = connection.execute(select(runs.c.status, func.count()).group_by(runs.c.status)).all()
+def _count(connection: Connection) -> Stats:
+    by_status = connection.execute("SELECT status, count(*) FROM upcall_runs GROUP BY status").fetchall()
     rows, sizes = {}, {}
-    for table in metadata.sorted_tables:
-        count, size = connection.execute(select(func.count(), func.sum(_width(table.c)))).one()
+    for table in TABLES:
+        count, size = connection.execute(f"SELECT count(*), sum({table.width}) FROM {table.name}").fetchone()
         rows[table.name], sizes[table.name] = count, int(size or 0)
-    whole = _Whole({bytes(row.hash): bytes(row.data) for row in connection.execute(select(blobs))})
-    states = connection.execute(select(checkpoints.c.state)).scalars()
-    as_json = sum(whole.size(bytes(state), sealed=True) for state in states)
-    if connection.dialect.name == "sqlite":
-        file = connection.execute(text("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"))
+    as_json = sum(
+        _measure(begin) for (begin,) in connection.execute("SELECT substr(state, 1, 18) FROM upcall_checkpoints")
+    )
+    if connection.dialect == "sqlite":
+        query = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
     else:
-        names = ", ".join(f"('{table.name}')" for table in metadata.sorted_tables)
-        file = connection.execute(
-            text(f"SELECT sum(pg_total_relation_size(name::regclass)) FROM (VALUES {names}) t(name)")
-        )
-    return Stats(dict(by_status), rows[checkpoints.name], rows, sizes, as_json, int(file.scalar_one()))
+        names = ", ".join(f"('{table.name}')" for table in TABLES)
+        query = f"SELECT sum(pg_total_relation_size(name::regclass)) FROM (VALUES {names}) t(name)"
+    (file,) = connection.execute(query).fetchone()
+    return Stats(dict(by_status), rows[CHECKPOINTS.name], rows, sizes, as_json, int(file))
 
 
-def _width(columns: Iterable[Any]) -> Any:
-    """The bytes of a row: those of its texts and blobs, eight for a number."""
-    total: Any = 0
-    for column in columns:
-        kind = column.type.python_type
-        total = total + (func.coalesce(func.length(column), 0) if kind in (str, bytes) else 8)
-    return total
-
-
-class _Whole:
-    """How large nodes are with all that is under them, each computed once."""
-
-    def __init__(self, stored: dict[bytes, bytes]) -> None:
-        self._stored = stored
-        self._sizes: dict[bytes, int] = {}
-
-    def size(self, stored: bytes, *, sealed: bool = False) -> int:
-        try:
-            node = packing.unseal(stored) if sealed else packing.read(stored)
-        except DamagedNode:
-            return 0
-        return len(node.text) + sum(self._under(each) for each in node.references)
-
-    def _under(self, name: bytes) -> int:
-        if name not in self._sizes:
-            self._sizes[name] = self.size(self._stored[name]) if name in self._stored else 0
-        return self._sizes[name]
+def _measure(begin: bytes) -> int:
+    try:
+        return measure(begin)
+    except Damaged:
+        return 0
 
 
 # -- checking ---------------------------------------------------------------------------------------------------------
@@ -149,44 +124,29 @@ async def check(store: RunStore) -> Checked:
 
 def _check(connection: Connection, *, name: str) -> Checked:
     problems: list[str] = []
-    _tried(problems, "the database", lambda: _check_file(connection, problems))
-    if not _tried(problems, "the schema", lambda: _check_schema(connection, name, problems)):
+    _try(problems, "the database", lambda: _check_file(connection, problems))
+    if not _try(problems, "the schema", lambda: _check_schema(connection, name, problems)):
         return Checked(problems=problems)
-    known: dict[bytes, list[bytes]] = {}
-    _tried(problems, "the table of blobs", lambda: known.update(_check_blobs(connection, problems)))
-    states: list[int] = []
-    used: set[bytes] = set()
-    ids: dict[str, int] = {}
-    _tried(problems, "the table of runs", lambda: ids.update(_check_runs(connection, problems, used)))
-    _tried(
-        problems,
-        "the table of checkpoints",
-        lambda: states.append(_check_checkpoints(connection, ids, problems, used)),
-    )
-    _tried(problems, "the journal", lambda: _check_journal(connection, problems))
-    for table in (mail, journal, log):
-        _tried(problems, f"the table {table.name}", partial(_check_owners, connection, table, ids, problems))
-    _tried(problems, "the log", lambda: used.update(_check_changes(connection, known, problems)))
-    return Checked(len(ids), sum(states), len(known), len(_unused(known, used)), problems)
+    counted = Counter[str]()
+    ids: list[str] = []
+    _try(problems, "the table of runs", lambda: ids.extend(_check_runs(connection, problems)))
+    for run_id in ids:
+        what = f"the checkpoints of run {run_id}"
+        _try(problems, what, partial(_check_checkpoints, connection, run_id, problems, counted))
+    _try(problems, "the journal", lambda: _check_journal(connection, problems))
+    _try(problems, "what files held", lambda: _check_contents(connection, problems, counted))
+    for table in (CHECKPOINTS, QUEUED_ANSWERS, JOURNAL, CONTENTS, LOG):
+        _try(problems, f"the table {table.name}", partial(_check_owners, connection, table.name, problems))
+    return Checked(len(ids), counted["checkpoints"], counted["contents"], problems)
 
 
-def _unused(known: dict[bytes, list[bytes]], used: set[bytes]) -> list[bytes]:
-    """The blobs, each with those that it names, to which nothing leads from those that are used."""
-
-    def below(names: Collection[bytes]) -> list[bytes]:
-        return [each for name in names for each in known.get(name, ())]
-
-    reached = {each for level in packing.reachable(used, below) for each in level}
-    return [each for each in known if each not in reached]
-
-
-def _tried(problems: list[str], what: str, work: Callable[[], object]) -> bool:
-    """Whether `work` could be done. What a damaged file keeps from being read is one problem; the rest is still looked
-    at."""
+def _try(problems: list[str], what: str, work: Callable[[], object]) -> bool:
+    """Tell whether `work` could be done. What a damaged file keeps from being read is one problem; the rest is still
+    looked at."""
     try:
         work()
-    except SQLAlchemyError as error:
-        problems.append(f"{what} cannot be read: {first_line(getattr(error, 'orig', None) or error)}")
+    except database_errors() as error:
+        problems.append(f"{what} cannot be read: {first_line(error)}")
         return False
     except SchemaMismatch as error:
         problems.append(str(error))
@@ -195,97 +155,88 @@ def _tried(problems: list[str], what: str, work: Callable[[], object]) -> bool:
 
 
 def _check_file(connection: Connection, problems: list[str]) -> None:
-    if connection.dialect.name == "sqlite":
-        found = connection.execute(text("PRAGMA quick_check(20)")).scalars().all()
-        problems += [f"the file is damaged: {first_line(each)}" for each in found if each != "ok"]
+    if connection.dialect == "sqlite":
+        found = connection.execute("PRAGMA quick_check(20)").fetchall()
+        problems += [f"the file is damaged: {first_line(each)}" for (each,) in found if each != "ok"]
 
 
 def _check_schema(connection: Connection, name: str, problems: list[str]) -> None:
-    schema_version(connection, name)
-    there = inspect(connection)
-    for table in metadata.sorted_tables:
-        if not there.has_table(table.name):
-            problems.append(f"the table {table.name} is missing")
-        elif missing := set(table.c.keys()) - {column["name"] for column in there.get_columns(table.name)}:
-            problems.append(f"the table {table.name} has no {', '.join(sorted(missing))}")
+    schema.is_there(connection, name)
+    there = schema.list_tables(connection)
+    problems += [f"the table {table.name} is missing" for table in TABLES if table.name not in there]
 
 
-def _check_blobs(connection: Connection, problems: list[str]) -> dict[bytes, list[bytes]]:
-    """The references of each blob."""
-    found: dict[bytes, list[bytes]] = {}
-    for row in connection.execute(select(blobs.c.hash, blobs.c.data)):
-        name = bytes(row.hash)
-        found[name] = references_or_none(bytes(row.data))
-        try:
-            packing.load(bytes(row.data), name)
-        except DamagedNode as error:
-            problems.append(f"the blob {name.hex()} is damaged: {error}")
-    for name, references in found.items():
-        problems += [
-            f"the blob {name.hex()} names {each.hex()}, which is missing" for each in references if each not in found
-        ]
-    return found
-
-
-def _check_runs(connection: Connection, problems: list[str], used: set[bytes]) -> dict[str, int]:
-    ids: dict[str, int] = {}
-    for row in connection.execute(select(runs.c.id, runs.c.version, runs.c.record)).all():
-        ids[row.id] = row.version
-        used.update(references_or_none(bytes(row.record), sealed=True))
-        try:
-            stores.run_of(connection, row.record, row.id)
-        except SchemaMismatch as error:
-            problems.append(first_line(error))
+def _check_runs(connection: Connection, problems: list[str]) -> list[str]:
+    """Check the records of all runs; their ids."""
+    ids = [run_id for (run_id,) in connection.execute("SELECT id FROM upcall_runs ORDER BY id").fetchall()]
+    for batch in _batch(ids):
+        records = read_records(connection, batch)
+        for run_id in batch:
+            if run_id not in records:
+                problems.append(f"The record of run {run_id} cannot be read: the file is damaged there.")
+                continue
+            try:
+                load_run(records[run_id], run_id)
+            except SchemaMismatch as error:
+                problems.append(first_line(error))
     return ids
 
 
-def _check_checkpoints(connection: Connection, ids: dict[str, int], problems: list[str], used: set[bytes]) -> int:
-    count, whole, last = 0, Counter[str](), dict[str, bool]()
-    query = select(checkpoints).order_by(checkpoints.c.run_id, checkpoints.c.version)
-    for row in connection.execute(query).all():
-        count += 1
-        used.update(references_or_none(bytes(row.state), sealed=True))
-        last[row.run_id] = False
-        if row.run_id not in ids:
-            problems.append(f"a checkpoint belongs to the run {row.run_id}, which is not there")
-            continue
+def _check_checkpoints(connection: Connection, run_id: str, problems: list[str], counted: Counter[str]) -> None:
+    readable = []
+    for version, text in checkpoints.read_texts(connection, run_id):
+        counted["checkpoints"] += 1
         try:
-            stores.checkpoint_of(connection, bytes(row.state), row.run_id)
-        except (DamagedNode, SchemaMismatch) as error:
-            problems.append(
-                f"run {row.run_id}: its checkpoint of version {row.version} is damaged: {first_line(error)}"
-            )
+            if isinstance(text, Damaged):
+                raise text
+            Checkpoint.load(text, run_id)
+        except (Damaged, SchemaMismatch) as error:
+            readable.append(False)
+            problems.append(f"run {run_id}: its checkpoint of version {version} is damaged: {first_line(error)}")
         else:
-            whole[row.run_id] += 1
-            last[row.run_id] = True
-    for run_id in ids:
-        if run_id not in last:
-            problems.append(f"run {run_id} has no checkpoint")
-        elif not last[run_id] and whole[run_id]:
-            problems.append(f"run {run_id} can go back to an older checkpoint: upcall store restore {run_id}")
-    return count
+            readable.append(True)
+    if not readable:
+        problems.append(f"run {run_id} has no checkpoint")
+    elif not readable[0] and any(readable):
+        problems.append(f"run {run_id} can go back to an older checkpoint: upcall store restore {run_id}")
 
 
 def _check_journal(connection: Connection, problems: list[str]) -> None:
-    for row in connection.execute(select(journal)):
+    for run_id, key, record in connection.execute("SELECT run_id, key, record FROM upcall_journal"):
         try:
-            packing.unseal_text(bytes(row.record))
-        except DamagedNode as error:
-            problems.append(f"run {row.run_id}: its journal is damaged at {row.key!r}: {error}")
+            decode(record)
+        except Damaged as error:
+            problems.append(f"run {run_id}: its journal is damaged at {key!r}: {error}")
 
 
-def _check_changes(connection: Connection, known: Collection[bytes], problems: list[str]) -> Collection[bytes]:
-    """The blobs that are kept to undo changes of files."""
-    named = contents_named(connection)
-    for name, run_ids in named.items():
-        if name not in known:
-            problems.append(f"what run {', '.join(sorted(run_ids))} changed in a file cannot be undone: {name.hex()}")
-    return named
+def _check_contents(connection: Connection, problems: list[str], counted: Counter[str]) -> None:
+    """Check what is kept to undo changes of files."""
+    whole = set()
+    for run_id, name, stored in connection.execute("SELECT run_id, digest, content FROM upcall_contents"):
+        counted["contents"] += 1
+        try:
+            decode_content(name, stored)
+        except Damaged:
+            continue
+        whole.add((run_id, name))
+    named = connection.execute("SELECT run_id, detail FROM upcall_log WHERE kind = :kind", {"kind": CHANGED})
+    lost = {(run_id, each) for run_id, detail in named for each in list_digests(parse_detail(detail))} - whole
+    problems += [f"what run {run_id} changed in a file cannot be undone: {name}" for run_id, name in sorted(lost)]
 
 
-def _check_owners(connection: Connection, table: Any, ids: dict[str, int], problems: list[str]) -> None:
-    owners = set(connection.execute(select(table.c.run_id).distinct()).scalars())
-    problems += [f"{table.name} has rows of the run {each}, which is not there" for each in sorted(owners - ids.keys())]
+def _check_owners(connection: Connection, table: str, problems: list[str]) -> None:
+    query = (
+        f"SELECT DISTINCT run_id FROM {table} WHERE run_id <> '' "
+        f"AND NOT EXISTS (SELECT 1 FROM upcall_runs WHERE id = run_id) ORDER BY run_id"
+    )
+    rows = connection.execute(query).fetchall()
+    problems += [f"{table} has rows of the run {run_id}, which is not there" for (run_id,) in rows]
+
+
+def _batch(ids: Sequence[str]) -> Iterator[list[str]]:
+    rest = iter(ids)
+    while batch := list(islice(rest, AT_ONCE)):
+        yield batch
 
 
 # -- going back -------------------------------------------------------------------------------------------------------
@@ -302,33 +253,30 @@ async def restore(store: RunStore, run_id: str) -> Run:
 
 
 def _restore(connection: Connection, *, store: RunStore, run_id: str) -> Run:
-    full_id = stores.full_id(connection, run_id)
-    query = select(runs.c.version, runs.c.record).where(runs.c.id == full_id).with_for_update()
-    row = connection.execute(query).one_or_none()
-    if row is None:
-        raise UnknownRun(run_id, f"no run in {store.name} has this id")
-    version = stores.last_whole(connection, full_id, row.version + 1)
-    if version is None:
+    run_id = stores.find_id(connection, run_id, store.name)
+    query = f"SELECT version, record FROM upcall_runs WHERE id = :id{_for_update(connection)}"
+    version, record = connection.execute(query, {"id": run_id}).fetchone()
+    whole = checkpoints.find_whole(connection, run_id, version + 1)
+    if whole is None:
         raise UnknownRun(run_id, "none of its checkpoints is whole")
-    checkpoint = stores.checkpoint_at(connection, run_id=full_id, version=version)
-    run = _as_it_was(connection, checkpoint, row.record, full_id)
-    after = checkpoints.delete().where(checkpoints.c.run_id == full_id, checkpoints.c.version > version)
-    connection.execute(after)
-    for table in (journal, mail):
-        connection.execute(table.delete().where(table.c.run_id == full_id))
-    record = store.packed_record(run)
-    insert_missing(connection, record.nodes)
-    columns = stores.columns_of(run, record)
-    connection.execute(
-        runs.update().where(runs.c.id == full_id).values(version=row.version + 1, worker=None, **columns)
-    )
-    stores.add_to_log(connection, full_id, [("restored", None, {"checkpoint": version})])
+    found, text = whole
+    run = _as_it_was(Checkpoint.load(text, run_id), load_run(record, run_id))
+    checkpoints.go_back_to(connection, run_id, found, text)
+    for table in (JOURNAL, QUEUED_ANSWERS):
+        connection.execute(f"DELETE FROM {table.name} WHERE run_id = :run_id", {"run_id": run_id})
+    row = {**store.prepare_run(run), "version": version + 1, "worker": None, "renewed_at": None}
+    stores.update_run(connection, run_id, version, row)
+    stores.add_to_log(connection, run_id, [("restored", None, {"checkpoint": found})])
     return run
 
 
-def _as_it_was(connection: Connection, checkpoint: Checkpoint, record: bytes, run_id: str) -> Run:
-    """The run as far as its checkpoint tells: waiting for what the team had asked, or to be resumed."""
-    run, _ = stores.run_of(connection, record, run_id)
+def _for_update(connection: Connection) -> str:
+    """Lock the rows that are read; SQLite has locked the file."""
+    return " FOR UPDATE" if connection.dialect == "postgresql" else ""
+
+
+def _as_it_was(checkpoint: Checkpoint, run: Run) -> Run:
+    """Give the run as far as its checkpoint tells: waiting for what the team had asked, or to be resumed."""
     if checkpoint.progress is not None:
         run = run.restored_from(checkpoint.progress)
     messages = [_message.validate_python(each) for each in checkpoint.thread() if each["type"] in _SAID]
@@ -366,12 +314,12 @@ async def prune(
     dry_run: bool = False,
 ) -> Pruned:
     """Remove runs that have not changed for `older_than`, those of `statuses`, or those of both where both are given;
-    of the others all but the `last_checkpoints` last checkpoints; and every blob that nothing names any more.
+    and of the others all but the `last_checkpoints` last checkpoints.
 
     Without `statuses` only runs that are over are removed; a run at work never is.
     """
     if not await store.exists():
-        return Pruned([], 0, 0, 0)
+        return Pruned([], 0, 0)
     chosen = partial(
         _prune, older_than=older_than, statuses=frozenset(statuses), last=last_checkpoints, dry_run=dry_run
     )
@@ -391,84 +339,54 @@ def _prune(
     last: int | None,
     dry_run: bool,
 ) -> Pruned:
-    if connection.dialect.name == "postgresql" and not dry_run:
-        # Every writer touches this table first: none is in the middle of storing blobs that nothing names yet.
-        connection.execute(text("LOCK TABLE upcall_runs IN SHARE ROW EXCLUSIVE MODE"))
-    before = None if older_than is None else identity.now() - older_than
-    rows = connection.execute(select(runs.c.id, runs.c.record)).all() if before or statuses else []
-    found = stores.runs_of(connection, rows)
-    ids = [
-        run.id
-        for run in found
-        if not run.working
-        and (run.status in statuses if statuses else run.is_final)
-        and (before is None or run.updated_at < before)
-    ]
-    states = connection.execute(
-        select(checkpoints.c.run_id, checkpoints.c.version).order_by(checkpoints.c.run_id, checkpoints.c.version.desc())
-    ).all()
-    rank = Counter[str]()
-    old, gone = [], set(ids)
-    for row in states:
-        rank[row.run_id] += 1
-        if row.run_id in gone or (last is not None and rank[row.run_id] > max(1, last)):
-            old.append((row.run_id, row.version))
-    freed = _size_of(connection, ids)
-    lost = set(old)
-    unreferenced, size = _unreferenced(connection, gone, lost)
+    ids = _choose(connection, older_than, statuses, lock=not dry_run) if older_than or statuses else []
+    count, size = 0, 0
+    for batch in _batch(ids):
+        names, values = name_values(batch)
+        count += connection.execute(
+            f"SELECT count(*) FROM upcall_checkpoints WHERE run_id IN ({names})", values
+        ).fetchone()[0]
+        for table, key in ((RUNS, "id"), *((table, "run_id") for table in OF_A_RUN)):
+            query = f"SELECT sum({table.width}) FROM {table.name} WHERE {key} IN ({names})"
+            size += int(connection.execute(query, values).fetchone()[0] or 0)
+            # The rows of runs that stay are not touched: they were chosen, and locked, above.
+            if not dry_run:
+                connection.execute(f"DELETE FROM {table.name} WHERE {key} IN ({names})", values)
+    if last is not None:
+        old = _prune_checkpoints(connection, ids if dry_run else [], max(1, last), dry_run)
+        count, size = count + old[0], size + old[1]
+    return Pruned(ids, count, size)
+
+
+def _choose(
+    connection: Connection, older_than: timedelta | None, statuses: frozenset[RunStatus], *, lock: bool
+) -> list[str]:
+    chosen = statuses or {each for each in RunStatus if not TRANSITIONS[each]}
+    names, values = name_values(each.value for each in chosen - WORKING)
+    age = "" if older_than is None else " AND updated_at < :before"
+    if older_than is not None:
+        values["before"] = int((identity.now() - older_than).timestamp())
+    query = f"SELECT id FROM upcall_runs WHERE status IN ({names or 'NULL'}){age} ORDER BY created_at, id"
+    rows = connection.execute(query + (_for_update(connection) if lock else ""), values).fetchall()
+    return [run_id for (run_id,) in rows]
+
+
+def _prune_checkpoints(connection: Connection, gone: Collection[str], last: int, dry_run: bool) -> tuple[int, int]:
+    """Remove all but the last checkpoints of each run: how many, and their bytes. Those of some runs are gone then."""
+    kept = (
+        "SELECT version FROM upcall_checkpoints newer WHERE newer.run_id = upcall_checkpoints.run_id "
+        f"ORDER BY version DESC LIMIT 1 OFFSET {last - 1}"
+    )
+    old = connection.execute(
+        f"SELECT run_id, {CHECKPOINTS.width} FROM upcall_checkpoints WHERE version < ({kept})"
+    ).fetchall()
     if not dry_run:
-        _remove(connection, ids, old, unreferenced)
-    return Pruned(ids, len(old), len(unreferenced), freed + size)
-
-
-def _size_of(connection: Connection, ids: Sequence[str]) -> int:
-    size = 0
-    for table, key in ((runs, runs.c.id), *((table, table.c.run_id) for table in OF_A_RUN)):
-        if table is not checkpoints:
-            for batch in batches(ids):
-                size += connection.execute(select(func.sum(_width(table.c))).where(key.in_(batch))).scalar() or 0
-    return int(size)
-
-
-def _unreferenced(
-    connection: Connection, gone: Collection[str], old: Collection[tuple[str, int]]
-) -> tuple[list[bytes], int]:
-    """The blobs that nothing names but what is removed, and the bytes of these and of the removed checkpoints."""
-    used: set[bytes] = set()
-    size = 0
-    for row in connection.execute(select(runs.c.id, runs.c.record)):
-        if row.id not in gone:
-            used.update(packing.references(bytes(row.record), sealed=True))
-    for row in connection.execute(select(checkpoints)):
-        if (row.run_id, row.version) in old:
-            size += len(row.run_id) + 8 + len(row.state)
-        else:
-            used.update(packing.references(bytes(row.state), sealed=True))
-    used.update(name for name, run_ids in contents_named(connection).items() if run_ids - set(gone))
-    known: dict[bytes, list[bytes]] = {}
-    sizes: dict[bytes, int] = {}
-    for row in connection.execute(select(blobs.c.hash, blobs.c.data)):
-        name = bytes(row.hash)
-        known[name], sizes[name] = references_or_none(bytes(row.data)), len(name) + len(row.data)
-    free = _unused(known, used)
-    return free, size + sum(sizes[each] for each in free)
-
-
-def _remove(
-    connection: Connection, ids: Sequence[str], old: Sequence[tuple[str, int]], unreferenced: Sequence[bytes]
-) -> None:
-    for batch in batches(ids):
-        connection.execute(runs.delete().where(runs.c.id.in_(batch)))
-        for table in OF_A_RUN:
-            connection.execute(table.delete().where(table.c.run_id.in_(batch)))
-    for run_id, version in old:
-        one = checkpoints.delete().where(checkpoints.c.run_id == run_id, checkpoints.c.version == version)
-        connection.execute(one)
-    for hashes in batches(unreferenced):
-        connection.execute(blobs.delete().where(blobs.c.hash.in_(hashes)))
+        connection.execute(f"DELETE FROM upcall_checkpoints WHERE version < ({kept})")
+    sizes = [size for run_id, size in old if run_id not in set(gone)]
+    return len(sizes), sum(sizes)
 
 
 def as_plain(found: Stats | Checked | Pruned) -> dict[str, Any]:
-    """For ``--json``."""
+    """Give it as plain values, for ``--json``."""
     more = {"payload": found.payload, "ratio": round(found.ratio, 2)} if isinstance(found, Stats) else {}
     return {**asdict(found), **more}

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-
-from pydantic import ValidationError
-from sqlalchemy import Select, select
-from sqlalchemy.engine import Connection
-from sqlalchemy.exc import DatabaseError, IntegrityError
 
 from upcall import identity
 from upcall.errors import (
@@ -33,31 +28,29 @@ from upcall.questions.answer import Answer
 from upcall.runs.call_timings import TIMED, WorkPeriod, parse_work_period
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.run import Run, RunStatus, log_changes
-from upcall.storage import packing
-from upcall.storage import statements as sql
-from upcall.storage.blobs import Nodes, insert_missing
-from upcall.storage.databases import Database, database
+from upcall.storage import checkpoints, run_lists
+from upcall.storage.compression import SHORT, Damaged, decode, encode
+from upcall.storage.connection import Connection, Values, Work, database_errors
+from upcall.storage.databases import Database, Synchronous, is_unreadable, open_database, run_in_thread
 from upcall.storage.leases import Worker, take_lease
-from upcall.storage.packing import DamagedNode, Node, Packed
-from upcall.storage.tables import log, runs
+from upcall.storage.run_lists import RunPage, Viewer
+from upcall.storage.run_rows import COLUMNS, derive_columns, dump_run, load_run, name_values
+from upcall.storage.schema import OF_A_RUN
 
 MAX_STATE_BYTES = 100_000_000
-SMALL_CHARS = 64_000
-"""What has less is written without a thread: to compress it takes a millisecond at most."""
+
+LogEntries = Iterable[tuple[str, str | None, Mapping[str, Any]]]
+"""Kind, user, detail."""
 
 
 class AnswersQueued(Exception):
-    """A run that is to stand still has got an answer in the very moment: take it in, then store it."""
+    """A run that is to pause has got an answer in that very moment: take it in, then store the run."""
 
 
 @dataclass(frozen=True)
 class StoredRun:
     """A run as it stands in the store. `version` counts its writes; a write names the version it follows. `worker` is
-    who has the lease of it.
-
-    The nodes that its record and its checkpoint are made of are known to be in the store as long as no other write
-    follows: the next one need not store them again.
-    """
+    who has the lease of it."""
 
     run: Run
     checkpoint: Checkpoint
@@ -65,8 +58,6 @@ class StoredRun:
     worker: str | None = None
     journal: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
     """What was done since the checkpoint, as it was stored when the run was created, read or claimed."""
-    record_nodes: frozenset[bytes] = field(default=frozenset(), compare=False, repr=False)
-    checkpoint_nodes: frozenset[bytes] = field(default=frozenset(), compare=False, repr=False)
 
     @cached_property
     def records(self) -> Mapping[str, str]:
@@ -75,7 +66,7 @@ class StoredRun:
         Raises:
             SchemaMismatch: a record is damaged.
         """
-        return _read_records(self.run.id, self.journal)
+        return decode_records(self.run.id, self.journal)
 
 
 @dataclass(frozen=True)
@@ -108,21 +99,28 @@ class RunStore:
     Args:
         location: a file name, a URL ``sqlite:///FILE`` or ``postgresql://USER:PASSWORD@HOST/DATABASE``. The file and
             the tables are made by the first write; the folder or the database is not.
-        lease_seconds: how long a worker that does not say that it lives keeps a run to itself. One whose process on
-            this machine has ended loses it at once.
+        lease_seconds: how long a worker that does not renew its lease keeps a run to itself. One whose process on this
+            machine has ended loses it at once.
         max_state_bytes: what is larger is not stored: one checkpoint, the record of one run, or one record of its
             journal, as JSON.
+        synchronous: of an SQLite file: ``full`` waits for the disk at each write, ``normal`` may lose the last writes
+            when the power fails, never half of one.
 
     Raises:
         ConfigurationError: the URL names another kind of database, or its driver is not installed.
         StoreUnavailable: from every call, if the database cannot be opened, read or written.
-        SchemaMismatch: from every call, if the database was written by a later version of upcall, or is damaged.
+        SchemaMismatch: from every call, if the database was written by another version of upcall, or is damaged.
     """
 
     def __init__(
-        self, location: str | Path, *, lease_seconds: float = 15.0, max_state_bytes: int = MAX_STATE_BYTES
+        self,
+        location: str | Path,
+        *,
+        lease_seconds: float = 15.0,
+        max_state_bytes: int = MAX_STATE_BYTES,
+        synchronous: Synchronous = "normal",
     ) -> None:
-        self.database: Database = database(location)
+        self.database: Database = open_database(location, synchronous)
         self.lease_seconds = lease_seconds
         self.max_state_bytes = max_state_bytes
 
@@ -137,7 +135,7 @@ class RunStore:
         return self.database.file
 
     async def exists(self) -> bool:
-        """Whether there is anything to read: a file may not have been made yet."""
+        """Tell whether there is anything to read: a file may not have been made yet."""
         return await self.database.exists()
 
     async def close(self) -> None:
@@ -146,41 +144,40 @@ class RunStore:
         await self.database.close()
 
     async def create(
-        self, run: Run, checkpoint: Checkpoint, records: Mapping[str, str] = MappingProxyType({})
+        self,
+        run: Run,
+        checkpoint: Checkpoint,
+        records: Mapping[str, str] = MappingProxyType({}),
+        *,
+        also: Work[object] | None = None,
     ) -> StoredRun:
         """Store a new run with its first checkpoint, and what its journal has already. Where it is to be worked on, the
-        lease is the caller's.
+        lease is the caller's. `also` is done in the same transaction.
 
         Raises:
             ConfigurationError: there is a run with this id.
             TooLarge: the run or the checkpoint is larger than the store takes.
         """
         worker = take_lease(Worker()).dump() if run.working else None
-        record, state = self.packed_record(run), self.packed_state(run, checkpoint)
+        row, state = self.prepare_run(run), self.dump_checkpoint(run, checkpoint)
         entries = log_changes(None, run)
+        small = len(state) < SHORT
+        whole = encode(state) if small else await run_in_thread(partial(encode, state))
 
         def work(connection: Connection) -> Mapping[str, bytes]:
-            row = {"version": 1, "worker": worker, "beat": time.time(), **columns_of(run, record)}
-            insert_run(connection, run, row)
-            insert_missing(connection, {**record.nodes, **state.nodes})
-            _add_checkpoint(connection, run.id, 1, state)
-            _put_records(connection, run.id, records)
+            insert_run(connection, run.id, {**row, "version": 1, "worker": worker, "renewed_at": time.time()})
+            checkpoints.insert_whole(connection, run.id, 1, whole)
+            put_records(connection, run.id, records)
             add_to_log(connection, run.id, entries)
-            return _journal(connection, run.id) if records else {}
+            if also is not None:
+                also(connection)
+            return read_journal(connection, run.id) if records else {}
 
-        put = await self.database.write(work, small=_is_small(record.nodes, state.nodes))
-        return StoredRun(
-            run,
-            checkpoint,
-            1,
-            worker,
-            put,
-            record_nodes=frozenset(record.nodes),
-            checkpoint_nodes=frozenset(state.nodes),
-        )
+        put = await self.database.write(work, small=small)
+        return StoredRun(run, checkpoint, 1, worker, put)
 
     async def load(self, run_id: str) -> StoredRun:
-        """The run with this id, or the only one whose id starts with it (four characters or more).
+        """Load the run with this id, or the only one whose id starts with it (four characters or more).
 
         Raises:
             UnknownRun: there is none, or there are several.
@@ -190,39 +187,59 @@ class RunStore:
             raise UnknownRun(run_id, f"the store {self.name} does not exist")
         return await self.database.read(partial(_load, run_id=run_id, name=self.name))
 
+    async def find(self, run_id: str, viewer: Viewer | None = None) -> Sequence[str]:
+        """Find the run with this id, or else those whose id starts with it (four characters or more), three at most; of
+        those that a viewer sees. Nothing else of them is read."""
+        if not await self.exists():
+            return []
+        return await self.database.read(partial(run_lists.find_ids, prefix=run_id, viewer=viewer))
+
     async def checkpoint(self, run_id: str, version: int) -> Checkpoint:
-        """One of the checkpoints of a run; `versions` says which there are.
+        """Load one of the checkpoints of a run; `versions` says which there are.
 
         Raises:
             UnknownRun: there is none of this version.
             SchemaMismatch: it is damaged.
         """
-        return await self.database.read(partial(checkpoint_at, run_id=run_id, version=version))
+        return await self.database.read(partial(checkpoints.load_at, run_id=run_id, version=version))
+
+    async def checkpoints(self, run_id: str) -> Sequence[Checkpoint]:
+        """Load all checkpoints of a run, oldest first, but those that are damaged."""
+        return await self.database.read(partial(_load_checkpoints, run_id=run_id))
 
     async def versions(self, run_id: str) -> list[int]:
-        """The versions of a run that have a checkpoint, oldest first."""
-        return await self.database.read(partial(versions_of, run_id=run_id))
+        """List the versions of a run that have a checkpoint, oldest first."""
+        return await self.database.read(partial(checkpoints.list_versions, run_id=run_id))
 
-    async def save(self, stored: StoredRun, run: Run, checkpoint: Checkpoint | None = None) -> StoredRun:
-        """Store the next version of a run, all of it or nothing; without a checkpoint the last one stays. Mail that
-        the run now has as its answers is taken out of the mail. A checkpoint ends the journal of what was done before
-        it; a run that is not worked on has no lease.
+    async def save(
+        self,
+        stored: StoredRun,
+        run: Run,
+        checkpoint: Checkpoint | None = None,
+        *,
+        also: Work[object] | None = None,
+    ) -> StoredRun:
+        """Store the next version of a run, all of it or nothing; without a checkpoint the last one stays. Answers that
+        the run now has are taken out of the queue. A checkpoint ends the journal of what was done before it; a run that
+        is not worked on has no lease. `also` is done in the same transaction.
 
         Raises:
             RunConflict: the stored version is not the one that `stored` has.
-            MailCame: an open question of `stored` has mail that the run does not know yet, and the run is to wait, or
-                to drop that question. Nothing was written.
+            AnswersQueued: an answer to an open question of `stored` is queued that the run does not know yet, and the
+                run is to wait, or to drop that question. Nothing was written.
             TooLarge: the run or the checkpoint is larger than the store takes.
         """
         worker = stored.worker if run.working else None
 
-        def after(connection: Connection) -> Mapping[str, bytes]:
+        def end(connection: Connection) -> Mapping[str, bytes]:
+            if also is not None:
+                also(connection)
             if checkpoint is None and not run.is_final:
                 return stored.journal
-            connection.execute(sql.DELETE_JOURNAL, {"of_run": run.id})
+            connection.execute("DELETE FROM upcall_journal WHERE run_id = :run_id", {"run_id": run.id})
             return {}
 
-        return await self._write(stored, run, checkpoint, worker, after)
+        return await self._write(stored, run, checkpoint, worker, end)
 
     async def claim(
         self,
@@ -239,16 +256,16 @@ class RunStore:
             RunBusy: another worker has the lease, and lives.
         """
         self.refuse_large(run.id, records or {})
-        await self._lease_ended(stored)
+        await self._wait_for_lease(stored)
         worker = take_lease(Worker()).dump() if run.working else None
 
-        def after(connection: Connection) -> Mapping[str, bytes]:
-            if _journal(connection, run.id) != stored.journal:
+        def end(connection: Connection) -> Mapping[str, bytes]:
+            if read_journal(connection, run.id) != stored.journal:
                 raise RunConflict(run.id)
-            _put_records(connection, run.id, records or {})
-            return _journal(connection, run.id) if records else stored.journal
+            put_records(connection, run.id, records or {})
+            return read_journal(connection, run.id) if records else stored.journal
 
-        return await self._write(stored, run, checkpoint, worker, after)
+        return await self._write(stored, run, checkpoint, worker, end)
 
     async def _write(
         self,
@@ -256,46 +273,59 @@ class RunStore:
         run: Run,
         checkpoint: Checkpoint | None,
         worker: str | None,
-        after: Callable[[Connection], Mapping[str, bytes]],
+        end: Work[Mapping[str, bytes]],
     ) -> StoredRun:
         version = stored.version + 1
-        record = self.packed_record(run)
-        state = None if checkpoint is None else self.packed_state(run, checkpoint)
+        row = self.prepare_run(run)
+        state = None if checkpoint is None else self.dump_checkpoint(run, checkpoint)
         entries = log_changes(stored.run, run)
-        known = stored.record_nodes | stored.checkpoint_nodes
-        needed = {**record.nodes, **(state.nodes if state else {})}
-        new = {each: node for each, node in needed.items() if each not in known}
+        small = state is None or len(state) < SHORT
+        # Before the transaction begins: others wait for its end.
+        whole = None if state is None else encode(state) if small else await run_in_thread(partial(encode, state))
 
         def work(connection: Connection) -> Mapping[str, bytes]:
-            row = {"version": version, "worker": worker, "beat": time.time(), **columns_of(run, record)}
-            head = {"of_run": run.id, "of_version": stored.version}
-            if connection.execute(sql.UPDATE_HEAD, {**row, **head}).rowcount != 1:
-                there = connection.execute(sql.SELECT_RUN, {"of_run": run.id}).one_or_none()
-                raise RunConflict(run.id) if there else RunGone(run.id, self.name)
-            _take_mail(connection, stored.run, run)
-            insert_missing(connection, new)
-            if state is not None:
-                _add_checkpoint(connection, run.id, version, state)
+            more = {"id": run.id, "version": version, "before": stored.version, "worker": worker}
+            update = {**row, **more, "renewed_at": time.time()}
+            if connection.execute(_UPDATE_RUN, update).rowcount != 1:
+                raise RunConflict(run.id) if is_stored(connection, run.id) else RunGone(run.id, self.name)
+            _take_queued(connection, stored.run, run)
+            if state is not None and whole is not None:
+                checkpoints.append_checkpoint(connection, run.id, version, state, whole)
             add_to_log(connection, run.id, entries)
-            return after(connection)
+            return end(connection)
 
-        left = await self.database.write(work, small=_is_small(new))
-        nodes = frozenset(record.nodes), stored.checkpoint_nodes if state is None else frozenset(state.nodes)
-        return StoredRun(run, checkpoint or stored.checkpoint, version, worker, left, *nodes)
+        left = await self.database.write(work, small=small)
+        return StoredRun(run, checkpoint or stored.checkpoint, version, worker, left)
 
-    def packed_record(self, run: Run) -> Packed:
-        """The record of a run, as it is stored; refused where it is too large."""
-        return self._bounded(f"The record of run {run.id}", run.model_dump(mode="json", exclude_none=True))
+    def prepare_run(self, run: Run) -> dict[str, Any]:
+        """Give the columns that store a run; refused where it is too large."""
+        text = dump_run(run)
+        self._refuse_large(f"The record of run {run.id}", len(text))
+        return {**derive_columns(run), "record": encode(text)}
 
-    def packed_state(self, run: Run, checkpoint: Checkpoint) -> Packed:
-        """The same for a checkpoint of its team."""
-        return self._bounded(f"The state of the team of run {run.id}", checkpoint.as_json())
+    def dump_checkpoint(self, run: Run, checkpoint: Checkpoint) -> bytes:
+        """Give the JSON text of a checkpoint of a run's team; refused where it is too large."""
+        text = checkpoint.dump().encode()
+        self._refuse_large(f"The state of the team of run {run.id}", len(text))
+        return text
 
-    def _bounded(self, what: str, value: Any) -> Packed:
-        packed = packing.packed(value)
-        if packed.size > self.max_state_bytes:
-            raise TooLarge(what, packed.size, self.max_state_bytes)
-        return packed
+    def _refuse_large(self, what: str, size: int) -> None:
+        if size > self.max_state_bytes:
+            raise TooLarge(what, size, self.max_state_bytes)
+
+    async def delete(self, run_id: str) -> str:
+        """Remove a run with all that belongs to it, damaged or not; its id. As `load` takes the beginning of an id.
+
+        Raises:
+            UnknownRun: there is none, or there are several.
+            RunBusy: a worker has its lease, and lives.
+        """
+        if not await self.exists():
+            raise UnknownRun(run_id, f"the store {self.name} does not exist")
+        found = await self.database.read(partial(find_id, run_id=run_id, name=self.name))
+        await self._refuse_busy(found)
+        await self.database.write(partial(delete_run, run_id=found))
+        return found
 
     # -- the lease ----------------------------------------------------------------------------------------------------
 
@@ -305,56 +335,66 @@ class RunStore:
         Raises:
             RunConflict: another worker has it now, or the run was cancelled.
         """
-        await self.database.write(partial(_renew, stored=stored), small=True)
+        await self.database.write(partial(_renew_lease, stored=stored), small=True)
 
     async def release(self, stored: StoredRun) -> None:
-        """Give the lease back in mid-work: the run stays as it is, and its journal.
+        """Give the lease back in the middle of the work: the run stays as it is, and its journal.
 
         Raises:
-            RunConflict: the caller has no longer the lease. Nothing was written.
+            RunConflict: the caller has the lease no longer. Nothing was written.
         """
 
         def work(connection: Connection) -> None:
-            _renew(connection, stored)
-            connection.execute(sql.RELEASE, {"of_run": stored.run.id})
+            _renew_lease(connection, stored)
+            connection.execute("UPDATE upcall_runs SET worker = NULL WHERE id = :id", {"id": stored.run.id})
 
         await self.database.write(work)
 
     async def at_work(self, stored: StoredRun) -> str | None:
-        """Who works on the run now, in words; None where nobody does."""
+        """Say who works on the run now; None where nobody does."""
         try:
-            await self._lease_ended(stored)
+            await self._wait_for_lease(stored)
         except RunBusy as busy:
             return busy.worker
         return None
 
-    async def _lease_ended(self, stored: StoredRun) -> None:
+    async def _refuse_busy(self, run_id: str) -> None:
+        query = "SELECT worker FROM upcall_runs WHERE id = :id"
+        row = await self.database.read(lambda connection: connection.execute(query, {"id": run_id}).fetchone())
+        if row is not None:
+            await self._wait_for_end(run_id, row[0])
+
+    async def _wait_for_lease(self, stored: StoredRun) -> None:
+        await self._wait_for_end(stored.run.id, stored.worker)
+
+    async def _wait_for_end(self, run_id: str, lease: str | None) -> None:
         """Return where nobody works on the run.
 
-        The time of the last beat is that of another process, and a clock may be set back: a beat that seems to come
-        from the future is watched for as long as a lease lasts.
+        The time when a lease was renewed is that of another process, and a clock may be set back: a time that seems to
+        be in the future is watched for as long as a lease lasts.
+
+        Raises:
+            RunBusy: somebody does.
         """
-        worker = Worker.load(stored.worker) if stored.worker else None
-        if worker is None or worker.gone():
+        worker = Worker.load(lease) if lease else None
+        if worker is None or worker.is_gone():
             return
-        beat = await self._beat(stored)
-        age = time.time() - beat
+        renewed_at = await self._renewed_at(run_id)
+        age = time.time() - renewed_at
         if age >= self.lease_seconds:
             return
         if age >= 0:
-            raise RunBusy(stored.run.id, str(worker), self.lease_seconds - age)
+            raise RunBusy(run_id, str(worker), self.lease_seconds - age)
         await asyncio.sleep(self.lease_seconds)
-        if await self._beat(stored) != beat:
-            raise RunBusy(stored.run.id, str(worker), self.lease_seconds)
+        if await self._renewed_at(run_id) != renewed_at:
+            raise RunBusy(run_id, str(worker), self.lease_seconds)
 
-    async def _beat(self, stored: StoredRun) -> float:
-        of_run = {"of_run": stored.run.id}
-        found = await self.database.read(
-            lambda connection: connection.execute(sql.SELECT_BEAT, of_run).scalar_one_or_none()
-        )
-        if found is None:
-            raise RunGone(stored.run.id, self.name)
-        return float(found)
+    async def _renewed_at(self, run_id: str) -> float:
+        query = "SELECT renewed_at FROM upcall_runs WHERE id = :id"
+        row = await self.database.read(lambda connection: connection.execute(query, {"id": run_id}).fetchone())
+        if row is None:
+            raise RunGone(run_id, self.name)
+        return float(row[0])
 
     # -- the journal and the log --------------------------------------------------------------------------------------
 
@@ -362,15 +402,15 @@ class RunStore:
         """Write into the journal of a run: a text for each key, None to take the key out. It renews the lease.
 
         Raises:
-            RunConflict: the caller has no longer the lease. Nothing was written.
+            RunConflict: the caller has the lease no longer. Nothing was written.
             TooLarge: a text is larger than the store takes. Nothing was written.
         """
         self.refuse_large(stored.run.id, records)
-        small = sum(len(text) for text in records.values() if text is not None) < SMALL_CHARS
+        small = sum(len(text) for text in records.values() if text is not None) < SHORT
 
         def work(connection: Connection) -> None:
-            _renew(connection, stored)
-            _put_records(connection, stored.run.id, records)
+            _renew_lease(connection, stored)
+            put_records(connection, stored.run.id, records)
 
         await self.database.write(work, small=small)
 
@@ -381,303 +421,323 @@ class RunStore:
             TooLarge: a text is larger than the store takes.
         """
         size = max((len(text) for text in records.values() if text is not None), default=0)
-        if size > self.max_state_bytes:
-            raise TooLarge(f"What is to be journalled of run {run_id}", size, self.max_state_bytes)
+        self._refuse_large(f"What is to be journalled of run {run_id}", size)
 
     async def journal(self, run_id: str) -> dict[str, str]:
-        """What was done since the run's last checkpoint: the records by their keys.
+        """Give what was done since the run's last checkpoint: the records by their keys.
 
         Raises:
             SchemaMismatch: a record is damaged.
         """
-        return await self.database.read(partial(records_of, run_id=run_id))
+        return decode_records(run_id, await self.database.read(partial(read_journal, run_id=run_id)))
 
     async def note(self, run_id: str, kind: str, user: str | None = None, **detail: Any) -> None:
         """Add to the log of a run what no other write says."""
         await self.database.write(lambda connection: add_to_log(connection, run_id, [(kind, user, detail)]))
 
-    async def log(self, run_id: str, after: int = 0) -> Sequence[LogEntry]:
-        """The log of a run, oldest first, from the entry that follows the one with the id `after`; not its times."""
-        told = select(log).where(log.c.run_id == run_id, log.c.id > after, log.c.kind != TIMED)
-        return await self.database.read(partial(_entries, told))
+    async def log(
+        self, run_id: str, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None
+    ) -> Sequence[LogEntry]:
+        """Give the log of a run, oldest first, from the entry that follows the one with the id `after`; not its times.
+        Only some kinds of entries, and so many at most, where that is given."""
+        values = {"run_id": run_id, "after": after}
+        return await self._entries(["run_id = :run_id", "id > :after"], values, kinds, limit)
 
     async def call_timings(self, run_id: str) -> Sequence[WorkPeriod]:
-        """When teams were at work on a run, and the calls that they made, oldest first."""
-        timed = select(log).where(log.c.run_id == run_id, log.c.kind == TIMED)
-        return [parse_work_period(each.detail) for each in await self.database.read(partial(_entries, timed))]
+        """List when teams were at work on a run, and the calls that they made, oldest first."""
+        entries = await self._entries(["run_id = :run_id"], {"run_id": run_id}, (TIMED,))
+        return [parse_work_period(each.detail) for each in entries]
 
-    async def trail(self, after: int = 0) -> Sequence[LogEntry]:
-        """The logs of all runs in one, oldest first, from the entry that follows the one with the id `after`."""
+    async def trail(
+        self,
+        after: int = 0,
+        *,
+        kinds: Collection[str] | None = None,
+        user: str | None = None,
+        limit: int | None = None,
+    ) -> Sequence[LogEntry]:
+        """Give the logs of all runs in one, oldest first, from the entry that follows the one with the id `after`: of
+        some kinds of entries, so many at most. For a user: of the runs that are theirs or nobody's, and what they did
+        elsewhere; what they were refused there is not for them."""
         if not await self.exists():
             return []
-        return await self.database.read(partial(_entries, select(log).where(log.c.id > after, log.c.kind != TIMED)))
+        conditions, values = ["id > :after"], dict[str, Any](after=after)
+        if user is not None:
+            owned = "SELECT 1 FROM upcall_runs r WHERE r.id = run_id AND (owner IS NULL OR owner = :user)"
+            conditions.append(f"(EXISTS ({owned}) OR (actor = :user AND kind <> 'refused'))")
+            values["user"] = user
+        return await self._entries(conditions, values, kinds, limit)
 
-    # -- mail ---------------------------------------------------------------------------------------------------------
+    async def _entries(
+        self, conditions: Sequence[str], values: Values, kinds: Collection[str] | None, limit: int | None = None
+    ) -> Sequence[LogEntry]:
+        names, named = name_values(kinds if kinds is not None else (TIMED,))
+        chosen = f"kind IN ({names or 'NULL'})" if kinds is not None else f"kind NOT IN ({names})"
+        query = (
+            f"SELECT id, run_id, at, kind, actor, detail FROM upcall_log WHERE {' AND '.join([*conditions, chosen])} "
+            f"ORDER BY id{'' if limit is None else f' LIMIT {limit}'}"
+        )
+        rows = await self.database.read(lambda connection: connection.execute(query, {**values, **named}).fetchall())
+        return [
+            LogEntry(number, run_id, format_seconds(at), kind, actor, json.loads(detail))
+            for number, run_id, at, kind, actor, detail in rows
+        ]
 
-    async def enqueue_answers(self, run_id: str, answers: Sequence[Answer]) -> bool:
-        """Leave answers for whoever works on the run. False, and nothing left, where nobody is at work on it, or a
-        question is no longer open.
+    # -- queued answers -----------------------------------------------------------------------------------------------
+
+    async def enqueue_answers(
+        self, run_id: str, answers: Sequence[Answer], *, also: Work[object] | None = None
+    ) -> bool:
+        """Queue answers for whoever works on the run. False, and nothing queued, where nobody is at work on it, or a
+        question is no longer open. `also` is done in the same transaction, where they are queued.
 
         Raises:
-            AlreadyAnswered: another answer to the same question has been left already.
+            AlreadyAnswered: another answer to the same question has been queued already.
         """
-        return await self.database.write(partial(_post, run_id=run_id, answers=answers, name=self.name))
+
+        def work(connection: Connection) -> bool:
+            queued = _enqueue(connection, run_id, answers, self.name)
+            if queued and also is not None:
+                also(connection)
+            return queued
+
+        return await self.database.write(work)
 
     async def queued_answers(self, run_id: str) -> Sequence[Answer]:
-        """The answers that were left for whoever works on the run."""
-        return await self.database.read(partial(mail_of, run_id=run_id))
+        """List the answers that are queued for whoever works on the run."""
+        return await self.database.read(partial(read_queued, run_id=run_id))
 
-    async def list(self, user: str | None = None, *, statuses: Sequence[RunStatus] | None = None) -> list[Run]:
-        """All runs, or those of one user or in one of some statuses, newest first."""
+    # -- lists --------------------------------------------------------------------------------------------------------
+
+    async def list(
+        self,
+        viewer: Viewer | None = None,
+        *,
+        statuses: Collection[RunStatus] | None = None,
+        limit: int | None = None,
+        before: str | None = None,
+    ) -> RunPage:
+        """List the newest runs: of those that a viewer sees, or in one of some statuses; `limit` at most, behind the
+        one with the id `before`.
+
+        Raises:
+            UnknownRun: there is no run `before`.
+        """
+        if not await self.exists():
+            return RunPage()
+        page = partial(run_lists.list_runs, viewer=viewer, statuses=statuses, limit=limit, before=before)
+        return await self.database.read(page)
+
+    async def list_open(self, viewer: Viewer | None = None, *, limit: int | None = None) -> RunPage:
+        """List the runs that have an open question, those first whose question is the oldest."""
+        if not await self.exists():
+            return RunPage()
+        return await self.database.read(partial(run_lists.list_open, viewer=viewer, limit=limit))
+
+    async def list_due(self, now: datetime) -> Sequence[str]:
+        """List the ids of the runs with something to be done about a question now, the longest due first. Nothing else
+        of them is read."""
         if not await self.exists():
             return []
-        query = select(runs.c.id, runs.c.record).order_by(runs.c.created_at.desc(), runs.c.id)
-        if user is not None:
-            query = query.where(runs.c.user == user)
-        if statuses is not None:
-            query = query.where(runs.c.status.in_([status.value for status in statuses]))
-        return await self.database.read(lambda connection: runs_of(connection, connection.execute(query)))
-
-
-def _is_small(*new: Mapping[bytes, Node]) -> bool:
-    """Whether nodes are compressed and written in no time."""
-    return sum(len(node.text) for nodes in new for node in nodes.values()) < SMALL_CHARS
+        return await self.database.read(partial(run_lists.list_due, now=now))
 
 
 # -- what is done in one transaction ----------------------------------------------------------------------------------
 
+_ROW = ("id", "version", "worker", "renewed_at", *COLUMNS)
+_INSERT_RUN = (
+    f"INSERT INTO upcall_runs ({', '.join(_ROW)}) VALUES ({', '.join(f':{each}' for each in _ROW)}) "
+    "ON CONFLICT (id) DO NOTHING"
+)
+_UPDATE_RUN = (
+    f"UPDATE upcall_runs SET {', '.join(f'{each} = :{each}' for each in _ROW[1:])} WHERE id = :id AND version = :before"
+)
 
-def insert_run(connection: Connection, run: Run, row: Mapping[str, Any]) -> None:
+
+def insert_run(connection: Connection, run_id: str, row: Values) -> None:
     """Store the row of a new run.
 
     Raises:
         ConfigurationError: its id is taken.
     """
-    try:
-        connection.execute(sql.INSERT_RUN, {"id": run.id, **row})
-    except IntegrityError as error:
-        raise ConfigurationError(f"There is a run {run.id} in the store already. Choose another id.") from error
+    if connection.execute(_INSERT_RUN, {"id": run_id, **row}).rowcount != 1:
+        raise ConfigurationError(f"There is a run {run_id} in the store already. Choose another id.")
+
+
+def update_run(connection: Connection, run_id: str, before: int, row: Values) -> None:
+    """Store the row of a run, whatever its status."""
+    connection.execute(_UPDATE_RUN, {"id": run_id, "before": before, **row})
+
+
+def is_stored(connection: Connection, run_id: str) -> bool:
+    """Tell whether there is a run with this id."""
+    return connection.execute("SELECT 1 FROM upcall_runs WHERE id = :id", {"id": run_id}).fetchone() is not None
+
+
+def delete_run(connection: Connection, run_id: str) -> None:
+    """Remove a run with all that belongs to it."""
+    for table in OF_A_RUN:
+        connection.execute(f"DELETE FROM {table.name} WHERE run_id = :run_id", {"run_id": run_id})
+    connection.execute("DELETE FROM upcall_runs WHERE id = :run_id", {"run_id": run_id})
 
 
 def _load(connection: Connection, *, run_id: str, name: str) -> StoredRun:
-    found_id = full_id(connection, run_id)
-    of_run = {"of_run": found_id}
-    row = connection.execute(sql.SELECT_HEAD, of_run).one_or_none()
+    row = _select_head(connection, run_id)
     if row is None:
-        raise UnknownRun(run_id, f"no run in {name} has this id")
-    run, record_nodes = run_of(connection, row.record, found_id)
-    found = connection.execute(sql.SELECT_LAST_STATE, of_run).one_or_none()
-    if found is None:
-        raise SchemaMismatch(f"The stored run {found_id} has no checkpoint. See what is damaged: upcall store check")
+        row = _select_head(connection, find_id(connection, run_id, name))
+    found, record, version, worker = row
     try:
-        checkpoint, nodes = checkpoint_of(connection, found.state, found_id)
-    except DamagedNode as error:
-        raise _damaged_checkpoint(connection, found_id, found.version, error) from error
-    return StoredRun(run, checkpoint, row.version, row.worker, _journal(connection, found_id), record_nodes, nodes)
+        run, checkpoint = load_run(record, found), checkpoints.load_newest(connection, found)
+        return StoredRun(run, checkpoint, version, worker, read_journal(connection, found))
+    except database_errors() as error:
+        if not is_unreadable(error):
+            raise
+        raise SchemaMismatch(
+            f"The stored run {found} cannot be read: the file {name} is damaged there. See what else is: upcall store "
+            "check"
+        ) from error
 
 
-def full_id(connection: Connection, run_id: str) -> str:
-    """The id that is meant; what was given where there is none."""
-    escaped = re.sub("[/%_]", r"/\g<0>", run_id)
-    found = [row.id for row in connection.execute(sql.SELECT_IDS, {"pattern": f"{escaped}%"})]
-    if run_id in found or len(run_id) < 4 or not found:
-        return run_id
+def _select_head(connection: Connection, run_id: str) -> Any:
+    if not run_lists.is_text(run_id):
+        return None
+    query = "SELECT id, record, version, worker FROM upcall_runs WHERE id = :id"
+    return connection.execute(query, {"id": run_id}).fetchone()
+
+
+def find_id(connection: Connection, run_id: str, name: str) -> str:
+    """Find the id that is meant: the whole of one, or its beginning.
+
+    Raises:
+        UnknownRun: there is none, or there are several.
+    """
+    found = run_lists.find_ids(connection, run_id)
+    if not found:
+        raise UnknownRun(run_id, f"no run in {name} has this id")
     if len(found) > 1:
         raise UnknownRun(run_id, "several runs start with it")
-    return str(found[0])
+    return found[0]
 
 
-def checkpoint_of(connection: Connection, state: bytes, run_id: str) -> tuple[Checkpoint, frozenset[bytes]]:
-    """The checkpoint under a stored root, and the hashes of its nodes."""
-    root = packing.unseal(state)
-    nodes = Nodes(connection, [root])
-    return Checkpoint.from_json(nodes.value(root), run_id), nodes.hashes
+def _load_checkpoints(connection: Connection, *, run_id: str) -> Sequence[Checkpoint]:
+    texts = [text for _, text in checkpoints.read_texts(connection, run_id) if not isinstance(text, Damaged)]
+    return [Checkpoint.load(text, run_id) for text in reversed(texts)]
 
 
-def checkpoint_at(connection: Connection, *, run_id: str, version: int) -> Checkpoint:
-    """See `RunStore.checkpoint`."""
-    state = connection.execute(sql.SELECT_STATE, {"of_run": run_id, "of_version": version}).scalar_one_or_none()
-    if state is None:
-        raise UnknownRun(run_id, f"it has no checkpoint of version {version}")
-    try:
-        return checkpoint_of(connection, state, run_id)[0]
-    except DamagedNode as error:
-        raise _damaged_checkpoint(connection, run_id, version, error) from error
-
-
-def versions_of(connection: Connection, *, run_id: str) -> list[int]:
-    """See `RunStore.versions`."""
-    return list(connection.execute(sql.SELECT_VERSIONS, {"of_run": run_id}).scalars())
-
-
-def last_whole(connection: Connection, run_id: str, before: int) -> int | None:
-    """The version of the last checkpoint before `before` that can be read, None where there is none."""
-    for version in reversed(versions_of(connection, run_id=run_id)):
-        if version < before:
-            try:
-                state = connection.execute(sql.SELECT_STATE, {"of_run": run_id, "of_version": version}).scalar_one()
-                checkpoint_of(connection, state, run_id)
-            except (DamagedNode, SchemaMismatch, DatabaseError):
-                continue
-            return version
-    return None
-
-
-def _damaged_checkpoint(connection: Connection, run_id: str, version: int, error: DamagedNode) -> SchemaMismatch:
-    whole = last_whole(connection, run_id, version)
-    remedy = (
-        "No older one is whole: start the task again, or restore the database from a backup."
-        if whole is None
-        else f"The one of version {whole} is whole; go back to it with: upcall store restore {run_id}"
-    )
-    return SchemaMismatch(f"The checkpoint of run {run_id} (version {version}) is damaged: {error}. {remedy}")
-
-
-def _add_checkpoint(connection: Connection, run_id: str, version: int, state: Packed) -> None:
-    row = {"run_id": run_id, "version": version, "state": packing.seal(state.root)}
-    connection.execute(sql.INSERT_CHECKPOINT, row)
-
-
-def _take_mail(connection: Connection, before: Run, after: Run) -> None:
-    """Take out of the mail what the run has taken in. See `RunStore.save` for what is refused."""
+def _take_queued(connection: Connection, before: Run, after: Run) -> None:
+    """Take out of the queue what the run has taken in. See `RunStore.save` for what is refused."""
     known = {answer.question_id for answer in after.answers}
     asked = {question.id for question in before.open_questions} - known
-    new = {answer.question_id for answer in mail_of(connection, after.id)} & asked
+    new = {answer.question_id for answer in read_queued(connection, after.id)} & asked
     dropped = new - {question.id for question in after.open_questions}
     if (dropped and not after.is_final) or (new and after.waiting):
         raise AnswersQueued
     if after.is_final or not new:
-        connection.execute(sql.DELETE_MAIL, {"of_run": after.id})
+        connection.execute("DELETE FROM upcall_queued_answers WHERE run_id = :run_id", {"run_id": after.id})
 
 
-def _post(connection: Connection, *, run_id: str, answers: Sequence[Answer], name: str) -> bool:
-    connection.execute(sql.LOCK_RUN, {"of_run": run_id})
-    record = connection.execute(sql.SELECT_RECORD, {"of_run": run_id}).scalar_one_or_none()
-    if record is None:
+def _enqueue(connection: Connection, run_id: str, answers: Sequence[Answer], name: str) -> bool:
+    # It changes nothing: from here on nobody else writes the run.
+    connection.execute("UPDATE upcall_runs SET version = version WHERE id = :id", {"id": run_id})
+    row = connection.execute("SELECT record FROM upcall_runs WHERE id = :id", {"id": run_id}).fetchone()
+    if row is None:
         raise RunGone(run_id, name)
-    run, _ = run_of(connection, record, run_id)
-    given = {answer.question_id: answer for answer in [*run.answers, *mail_of(connection, run_id)]}
+    run = load_run(row[0], run_id)
+    given = {answer.question_id: answer for answer in [*run.answers, *read_queued(connection, run_id)]}
     known = {*given, *(question.id for question in run.open_questions)}
     if not run.working or not known.issuperset(answer.question_id for answer in answers):
         return False
     for answer in answers:
         before = given.get(answer.question_id)
         if before is None:
-            row = {"run_id": run_id, "question_id": answer.question_id, "answer": answer.model_dump_json()}
-            connection.execute(sql.INSERT_MAIL, row)
+            insert_queued(connection, run_id, answer)
         elif not before.says_the_same(answer):
             raise AlreadyAnswered(f"Question {answer.question_id} has another answer already; that one stands.")
     return True
 
 
-def _entries(query: Select[Any], connection: Connection) -> list[LogEntry]:
-    rows = connection.execute(query.order_by(log.c.id))
-    return [LogEntry(row.id, row.run_id, row.at, row.kind, row.user, json.loads(row.detail)) for row in rows]
+def insert_queued(connection: Connection, run_id: str, answer: Answer) -> None:
+    """Queue an answer."""
+    connection.execute(
+        "INSERT INTO upcall_queued_answers (run_id, question_id, answer) VALUES (:run_id, :question_id, :answer)",
+        {"run_id": run_id, "question_id": answer.question_id, "answer": answer.model_dump_json()},
+    )
 
 
-def _renew(connection: Connection, stored: StoredRun) -> None:
-    held = {"of_run": stored.run.id, "of_worker": stored.worker, "beat": time.time()}
-    if stored.worker is None or connection.execute(sql.RENEW, held).rowcount != 1:
+def read_queued(connection: Connection, run_id: str) -> Sequence[Answer]:
+    """See `RunStore.queued_answers`."""
+    query = "SELECT answer FROM upcall_queued_answers WHERE run_id = :run_id ORDER BY question_id"
+    rows = connection.execute(query, {"run_id": run_id}).fetchall()
+    return [Answer.model_validate_json(text) for (text,) in rows]
+
+
+def _renew_lease(connection: Connection, stored: StoredRun) -> None:
+    values = {"id": stored.run.id, "worker": stored.worker, "now": time.time()}
+    update = "UPDATE upcall_runs SET renewed_at = :now WHERE id = :id AND worker = :worker"
+    if stored.worker is None or connection.execute(update, values).rowcount != 1:
         raise RunConflict(stored.run.id)
 
 
-def _put_records(connection: Connection, run_id: str, records: Mapping[str, str | None]) -> None:
-    taken_out = [{"of_run": run_id, "of_key": key} for key, text in records.items() if text is None]
+def put_records(connection: Connection, run_id: str, records: Mapping[str, str | None]) -> None:
+    """Write into the journal of a run: a text for each key, None to take the key out."""
+    removed = [{"run_id": run_id, "key": key} for key, text in records.items() if text is None]
     put = [
-        {"run_id": run_id, "key": key, "record": packing.seal_text(text)}
+        {"run_id": run_id, "key": key, "record": encode(text.encode("utf-8", "surrogatepass"))}
         for key, text in records.items()
         if text is not None
     ]
-    if taken_out:
-        connection.execute(sql.DELETE_RECORD, taken_out)
+    if removed:
+        connection.executemany("DELETE FROM upcall_journal WHERE run_id = :run_id AND key = :key", removed)
     if put:
-        connection.execute(sql.put_record(connection.dialect.name), put)
+        connection.executemany(
+            "INSERT INTO upcall_journal (run_id, key, record) VALUES (:run_id, :key, :record) "
+            "ON CONFLICT (run_id, key) DO UPDATE SET record = excluded.record",
+            put,
+        )
 
 
-def records_of(connection: Connection, *, run_id: str) -> dict[str, str]:
-    """See `RunStore.journal`."""
-    return _read_records(run_id, _journal(connection, run_id))
+def read_journal(connection: Connection, run_id: str) -> dict[str, bytes]:
+    """Read the journal of a run as it is stored."""
+    query = "SELECT key, record FROM upcall_journal WHERE run_id = :run_id"
+    return dict(connection.execute(query, {"run_id": run_id}).fetchall())
 
 
-def _journal(connection: Connection, run_id: str) -> dict[str, bytes]:
-    return {row.key: row.record for row in connection.execute(sql.SELECT_JOURNAL, {"of_run": run_id})}
+def decode_records(run_id: str, stored: Mapping[str, bytes]) -> dict[str, str]:
+    """Give the records of a journal as they were written.
 
-
-def _read_records(run_id: str, stored: Mapping[str, bytes]) -> dict[str, str]:
+    Raises:
+        SchemaMismatch: one is damaged.
+    """
     found = {}
     for key, record in stored.items():
         try:
-            found[key] = packing.unseal_text(record)
-        except DamagedNode as error:
+            found[key] = decode(record).decode("utf-8", "surrogatepass")
+        except Damaged as error:
             raise SchemaMismatch(
                 f"The journal of run {run_id} is damaged at {key!r}: {error}. See what else is: upcall store check"
             ) from error
     return found
 
 
-def add_to_log(
-    connection: Connection, run_id: str, entries: Iterable[tuple[str, str | None, Mapping[str, Any]]]
-) -> None:
-    """Add entries (kind, user, detail) to the log of a run."""
-    at = identity.now().isoformat()
+def add_to_log(connection: Connection, run_id: str, entries: LogEntries) -> None:
+    """Add entries to the log of a run."""
+    at = int(identity.now().timestamp())
     rows = [
-        {"run_id": run_id, "at": at, "kind": kind, "user": user, "detail": json.dumps(detail)}
+        {"run_id": run_id, "at": at, "kind": kind, "actor": user, "detail": dump_detail(detail)}
         for kind, user, detail in entries
     ]
     if rows:
-        connection.execute(sql.INSERT_LOG, rows)
+        connection.executemany(INSERT_LOG, rows)
 
 
-def mail_of(connection: Connection, run_id: str) -> Sequence[Answer]:
-    """See `RunStore.queued_answers`."""
-    rows = connection.execute(sql.SELECT_MAIL, {"of_run": run_id})
-    return [Answer.model_validate_json(row.answer) for row in rows]
+INSERT_LOG = "INSERT INTO upcall_log (run_id, at, kind, actor, detail) VALUES (:run_id, :at, :kind, :actor, :detail)"
 
 
-def columns_of(run: Run, record: Packed) -> dict[str, Any]:
-    """What the row of a run says of it."""
-    return {
-        "status": run.status.value,
-        "user": run.user,
-        "record": packing.seal(record.root),
-        "created_at": run.created_at.isoformat(),
-    }
+def dump_detail(detail: Mapping[str, Any]) -> str:
+    """Give the detail of a log entry as JSON text."""
+    return json.dumps(detail, separators=(",", ":"))
 
 
-def runs_of(connection: Connection, rows: Iterable[Any]) -> list[Run]:
-    """The runs of some rows (id, record)."""
-    roots = {row.id: _root(row.record, row.id) for row in rows}
-    nodes = Nodes(connection, roots.values())
-    return [_as_run(nodes, root, run_id) for run_id, root in roots.items()]
-
-
-def run_of(connection: Connection, record: bytes, run_id: str) -> tuple[Run, frozenset[bytes]]:
-    """The run with this record, and the hashes of its nodes."""
-    root = _root(record, run_id)
-    nodes = Nodes(connection, [root])
-    return _as_run(nodes, root, run_id), nodes.hashes
-
-
-def _root(record: bytes, run_id: str) -> Node:
-    try:
-        return packing.unseal(record)
-    except DamagedNode as error:
-        raise _damaged_record(run_id, error) from error
-
-
-def _as_run(nodes: Nodes, root: Node, run_id: str) -> Run:
-    try:
-        return Run.model_validate(nodes.value(root))
-    except DamagedNode as error:
-        raise _damaged_record(run_id, error) from error
-    except ValidationError as error:
-        where = ".".join(str(part) for part in error.errors()[0]["loc"])
-        raise SchemaMismatch(
-            f"The stored run {run_id} cannot be read (field {where!r}). Use the version of upcall that stored it."
-        ) from error
-
-
-def _damaged_record(run_id: str, error: DamagedNode) -> SchemaMismatch:
-    return SchemaMismatch(
-        f"The record of run {run_id} is damaged: {error}. See what can still be read: upcall store check"
-    )
+def format_seconds(at: int) -> str:
+    """Format a stored time as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(at, UTC).isoformat()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from upcall.questions.question import format_time
 from upcall.runs.file_changes import Change
 from upcall.runs.run import RunStatus
+from upcall.storage.run_lists import DamagedRun
 from upcall.text import one_line
 from upcall.ui.columns import LINE_CHARS
 from upcall.ui.tool_calls import diff_lines, format_change
@@ -22,13 +23,18 @@ _NAME_CHARS = 40
 _STATUS_COLUMNS = max(len(status) for status in RunStatus)
 
 
-def list_runs(runs: Sequence[Run]) -> list[str]:
-    """List runs: id, status, when it changed last, task."""
+def list_runs(runs: Sequence[Run | DamagedRun]) -> list[str]:
+    """List runs: id, status, when it changed last, task; of a damaged one, when it was created, and the problem."""
     return [
-        f"{run.id}  {run.status:<{_STATUS_COLUMNS}}  {run.updated_at.astimezone():%Y-%m-%d %H:%M %Z}  "
-        f"{one_line(run.task, LINE_CHARS)}"
+        _list_run(run.id, "damaged", run.created_at, run.problem)
+        if isinstance(run, DamagedRun)
+        else _list_run(run.id, run.status.value, run.updated_at, one_line(run.task, LINE_CHARS))
         for run in runs
     ]
+
+
+def _list_run(run_id: str, status: str, at: datetime, text: str) -> str:
+    return f"{run_id}  {status:<{_STATUS_COLUMNS}}  {at.astimezone():%Y-%m-%d %H:%M %Z}  {text}"
 
 
 def list_audit(entries: Iterable[LogEntry]) -> list[str]:

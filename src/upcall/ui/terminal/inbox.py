@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from upcall import signals
-from upcall.policy.authorization import InboxEntry
+from upcall.policy.authorization import InboxEntry, OpenQuestions
 from upcall.questions.question import format_time
 from upcall.text import escape_controls, one_line
 from upcall.ui.terminal.asking import read_line
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_LOOKS = 2.0
 """How often new questions are looked for where they are printed as they come."""
 
-Entries: TypeAlias = Callable[[], Awaitable[Sequence[InboxEntry]]]
+Entries: TypeAlias = Callable[[], Awaitable[OpenQuestions]]
 AnswerHere: TypeAlias = Callable[[str, str], None]
 """Asks a question, by its run and its id, and resumes the run; a stop there leads back to the list."""
 
@@ -39,6 +39,7 @@ class Inbox:
 
     def __init__(self, screen: Screen, entries: Entries, program: Program, note_empty: Callable[[], None]) -> None:
         self._screen, self._entries, self._program, self._note_empty = screen, entries, program, note_empty
+        self._damaged: set[str] = set()
 
     def print_all(self) -> None:
         """Print all open questions."""
@@ -75,7 +76,12 @@ class Inbox:
         self._note_empty()
 
     async def _read(self) -> Sequence[InboxEntry]:
-        return await self._entries()
+        found = await self._entries()
+        for each in found.damaged:
+            if each.id not in self._damaged:  # Said once, however often is looked.
+                self._screen.error(each.problem)
+                self._damaged.add(each.id)
+        return found
 
     def _print(self, entry: InboxEntry) -> None:
         self._screen.question(entry.question, console=self._screen.out)

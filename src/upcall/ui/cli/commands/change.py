@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upcall import identity, signals
-from upcall.errors import CallerError
+from upcall.errors import CallerError, SchemaMismatch, UnknownRun
 from upcall.ui.cli.options import AS_JSON, BASE_URL, CONFIG, DEBUG, MODEL, STORE, USER, RunId, with_options
 from upcall.ui.cli.run_command import RunCommand
 
@@ -102,13 +102,14 @@ async def _watch(command: RunCommand) -> list[Run]:
 
 async def _expire_all(command: RunCommand) -> list[Run]:
     """Act on all runs with something due, each with the model that it was started with."""
-    from upcall.policy.deadlines import find_due
-
     runs: list[Run] = []
-    for run_id in await find_due(command.app.store, identity.now()):
+    for run_id in await command.app.store.list_due(identity.now()):
         with command.borrow_settings():
-            await command.use_settings_of(run_id)
-            runs += await _expire(command, run_id)
+            try:
+                await command.use_settings_of(run_id)
+                runs += await _expire(command, run_id)
+            except (SchemaMismatch, UnknownRun) as error:  # One that is damaged keeps no other from being looked at.
+                command.screen.error(str(error))
     return runs
 
 

@@ -29,21 +29,34 @@ from upcall.ui.cli.run_command import RunCommand
 if TYPE_CHECKING:
     from upcall.runs.run import Run
 
+RUNS_ON_A_PAGE = 50
+"""How many runs `upcall list` prints at once."""
+
 app = typer.Typer()
 _options = with_options(RunCommand, STORE, CONFIG, USER, AS_JSON, DEBUG)
 
 
 @app.command("list")
 @_options
-def list_runs(command: RunCommand) -> None:
-    """List the stored runs, newest first."""
+def list_runs(
+    command: RunCommand,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="So many at most; 0 for all [50; all with --json].")
+    ] = None,
+    before: Annotated[str | None, typer.Option(metavar="RUN", help="Only what follows this run in the list.")] = None,
+) -> None:
+    """List the stored runs, newest first. One that is damaged is shown as such."""
     with command:
         from upcall.ui.listings import list_runs as rows
 
-        runs = signals.run(command.app.list())
+        most = limit if limit is not None else None if command.as_json else RUNS_ON_A_PAGE
+        page = signals.run(command.app.list(limit=most or None, before=before))
+        runs = sorted([*page, *page.damaged], key=lambda each: (each.created_at, each.id), reverse=True)
         command.print([each.as_json() for each in runs], lambda: rows(runs))
         if not runs and not command.as_json:
             command.note_empty("No runs")
+        if page.next is not None and not command.as_json:
+            command.screen.note(f"Older ones:\n{command.program.command('list', '--before', page.next)}")
 
 
 @app.command()
@@ -130,12 +143,13 @@ def audit(
     command: RunCommand,
     run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="One run; without it all of yours.")] = None,
     after: Annotated[int, typer.Option(metavar="N", help="Only what follows the entry with this number.")] = 0,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="So many entries at most [all].")] = None,
 ) -> None:
     """Say who did what, and who was refused, oldest first."""
     with command:
         from upcall.ui.listings import list_audit
 
-        entries = signals.run(command.app.audit(run_id, after=after))
+        entries = signals.run(command.app.audit(run_id, after=after, limit=limit))
         command.print([asdict(each) for each in entries], lambda: list_audit(entries))
 
 
@@ -161,6 +175,8 @@ def inbox(
             signals.run(opened.watch())
         elif command.as_json:
             entries = signals.run(command.app.inbox())
+            for damaged in entries.damaged:
+                command.screen.error(damaged.problem)
             command.print_json(
                 [{"run_id": each.run_id, "task": each.task, **each.question.as_json()} for each in entries]
             )

@@ -47,7 +47,12 @@ class StoreCommand(Command):
         from upcall.storage.store import RunStore
 
         settings = Settings.read(self._config, store=self._given)
-        self.store = RunStore(settings.store, max_state_bytes=settings.max_state_bytes)
+        self.store = RunStore(
+            settings.store,
+            lease_seconds=settings.lease_seconds,
+            max_state_bytes=settings.max_state_bytes,
+            synchronous=settings.synchronous,
+        )
 
     def print_lines(self, value: object, lines: Iterable[str]) -> None:
         """Print a result: `value` with ``--json``, `lines` without."""
@@ -96,7 +101,7 @@ def run_prune(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
 ) -> None:
-    """Remove runs, older checkpoints, and all that no run needs any more. A run at work is never removed."""
+    """Remove runs and older checkpoints. A run that is being worked on is never removed."""
     from upcall.storage import maintenance as upkeep
 
     with command:
@@ -120,6 +125,15 @@ def run_restore(command: StoreCommand, run_id: RunId) -> None:
         verb = "answer" if run.waiting else "resume"
         told = f"Run {run.id} is back at its last whole checkpoint ({run.status}). Go on with: upcall {verb} {run.id}"
         command.print_lines(run.as_json(), [told])
+
+
+@app.command("delete")
+@_options
+def run_delete(command: StoreCommand, run_id: RunId) -> None:
+    """Remove a run with all that belongs to it, damaged or not. One that is being worked on is refused."""
+    with command:
+        found = signals.run(command.store.delete(run_id))
+        command.print_lines({"run_id": found}, [f"Run {found} is removed from {command.store.name}."])
 
 
 @app.command("export")
@@ -178,13 +192,10 @@ def _told_stats(name: str, found: Stats) -> list[str]:
 
 
 def _told_check(name: str, found: Checked) -> list[str]:
-    looked = (
-        f"{found.runs} runs, {found.checkpoints} checkpoints and {found.blobs} blobs in {name}; {found.unreferenced} "
-        "blobs are no longer needed (upcall store prune)."
-    )
+    files = f" and {found.contents} contents of files" if found.contents else ""
     return [
         *(f"damaged: {problem}" for problem in found.problems),
-        looked,
+        f"{found.runs} runs with {found.checkpoints} checkpoints{files} in {name}.",
         *([] if found.problems else ["All is well."]),
     ]
 
@@ -192,10 +203,7 @@ def _told_check(name: str, found: Checked) -> list[str]:
 def _told_prune(found: Pruned, dry_run: bool) -> str:
     verb = "Would remove" if dry_run else "Removed"
     ids = f" ({', '.join(found.runs)})" if found.runs else ""
-    return (
-        f"{verb} {len(found.runs)} runs{ids}, {found.checkpoints} checkpoints and {found.blobs} blobs: "
-        f"{found.bytes:,} bytes."
-    )
+    return f"{verb} {len(found.runs)} runs{ids} and {found.checkpoints} checkpoints: {found.bytes:,} bytes."
 
 
 def _age(text: str) -> timedelta:

@@ -209,8 +209,7 @@ async def test_a_writer_that_is_killed_leaves_all_of_a_write_or_nothing(writes: 
     for _ in range(writes):
         acknowledged = int(writer.stdout.readline())
     writer.send_signal(signal.SIGKILL)
-    acknowledged = max([acknowledged, *map(int, writer.stdout.read().split())])
-    writer.wait()
+    acknowledged = max([acknowledged, *map(int, writer.communicate()[0].split())])
     stored = await RunStore(location).load("abcdef000000")
     assert stored.version in (acknowledged, acknowledged + 1)
     assert stored.checkpoint == history(stored.version % 50)

@@ -1,4 +1,4 @@
-"""Who works on a run: leases, on both databases, with real processes; and what comes at the same moment."""
+"""Who works on a run: leases, on both databases, with real processes; and what happens at the same moment."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def main():
     print("ready", flush=True)
     sys.stdin.readline()
     try:
-        await store.claim(stored, stored.run.moved_to(RunStatus.PLANNING))
+        await store.claim(stored, stored.run.move_to(RunStatus.PLANNING))
         print("won")
     except RunConflict as error:
         print(type(error).__name__)
@@ -77,7 +77,7 @@ async def at_work(location: str, **of_another: str) -> StoredRun:
     return await RunStore(location).load(stored.run.id)
 
 
-async def test_a_run_at_work_is_refused_and_at_once_free_when_its_process_was_killed(location: str) -> None:
+async def test_run_is_refused_while_its_process_lives_and_free_once_it_was_killed(location: str) -> None:
     child = process(WORKER, location)
     try:
         assert says(child) == "at work"
@@ -96,13 +96,13 @@ async def test_a_run_at_work_is_refused_and_at_once_free_when_its_process_was_ki
         child.communicate()
 
 
-async def test_a_worker_elsewhere_keeps_its_run_as_long_as_its_lease_lasts(location: str) -> None:
+async def test_worker_elsewhere_keeps_its_run_while_its_lease_lasts(location: str) -> None:
     stored = await at_work(location)
     store = RunStore(location, lease_seconds=2)
-    execute(location, "update upcall_runs set beat = ?", time.time())
+    execute(location, "update upcall_runs set renewed_at = ?", time.time())
     with pytest.raises(RunBusy, match="on elsewhere"):
         await store.claim(stored, stored.run)
-    execute(location, "update upcall_runs set beat = ?", time.time() - 2)
+    execute(location, "update upcall_runs set renewed_at = ?", time.time() - 2)
     claimed = await store.claim(stored, stored.run)
     with pytest.raises(RunConflict):  # It comes back too late.
         await store.renew_lease(stored)
@@ -113,19 +113,19 @@ async def test_a_worker_elsewhere_keeps_its_run_as_long_as_its_lease_lasts(locat
     assert (await store.load(stored.run.id), await store.journal(stored.run.id)) == (claimed, {})
 
 
-async def test_a_beat_from_the_future_is_watched_and_counts_as_dead_where_it_does_not_change(location: str) -> None:
+async def test_lease_from_the_future_that_is_not_renewed_ends(location: str) -> None:
     """The clock went backwards."""
     stored = await at_work(location)
     store = RunStore(location, lease_seconds=0.3)
-    execute(location, "update upcall_runs set beat = ?", time.time() + 10_000)
+    execute(location, "update upcall_runs set renewed_at = ?", time.time() + 10_000)
     claimed = await store.claim(stored, stored.run)
     assert claimed.version == stored.version + 1
 
 
-async def test_a_beat_from_the_future_that_changes_is_a_worker_that_lives(location: str) -> None:
+async def test_lease_from_the_future_that_is_renewed_holds(location: str) -> None:
     stored = await at_work(location)
     store = RunStore(location, lease_seconds=1)
-    execute(location, "update upcall_runs set beat = ?", time.time() + 10_000)
+    execute(location, "update upcall_runs set renewed_at = ?", time.time() + 10_000)
     claiming = asyncio.create_task(store.claim(stored, stored.run))
     while not claiming.done():
         await store.renew_lease(stored)
@@ -134,7 +134,7 @@ async def test_a_beat_from_the_future_that_changes_is_a_worker_that_lives(locati
         claiming.result()
 
 
-async def test_of_four_processes_that_claim_at_once_one_wins(location: str) -> None:
+async def test_one_of_four_processes_that_claim_at_once_wins(location: str) -> None:
     stored = await RunStore(location).create(Run(id="abcdef000000", task="do it"), FIRST)
     stored = await RunStore(location).save(stored, stored.run.move_to(RunStatus.FAILED))
     children = [process(CLAIMS, location) for _ in range(4)]
@@ -156,31 +156,31 @@ async def asking(location: str) -> tuple[StoredRun, Question]:
     return await RunStore(location).create(run, FIRST), question
 
 
-async def test_of_eight_answers_at_once_one_stands(location: str) -> None:
+async def test_one_of_eight_answers_at_once_stands(location: str) -> None:
     stored, question = await asking(location)
-    posts = [
+    writes = [
         RunStore(location).enqueue_answers(stored.run.id, [Answer(question_id=question.id, text=str(n))])
         for n in range(8)
     ]
-    ended = await asyncio.gather(*posts, return_exceptions=True)
+    ended = await asyncio.gather(*writes, return_exceptions=True)
     assert [type(each) for each in ended].count(AlreadyAnswered) == 7
     (kept,) = await RunStore(location).queued_answers(stored.run.id)
     assert ended[int(str(kept.text))] is True
 
 
-async def test_an_answer_that_comes_in_the_moment_of_the_rest_is_never_lost(location: str) -> None:
-    """Either it is left and the run does not rest yet, or the run rests and the answer is not left."""
+async def test_answer_that_comes_with_the_pause_is_never_lost(location: str) -> None:
+    """Either it is queued and the run does not pause yet, or the run pauses and the answer is not queued."""
     ways = set()
     one, two = RunStore(location), RunStore(location)
     for _ in range(12):
         stored, question = await asking(location)
         waiting = stored.run.move_to(RunStatus.AWAITING_CLARIFICATION)
-        left, rested = await asyncio.gather(
+        queued, paused = await asyncio.gather(
             two.enqueue_answers(stored.run.id, [Answer(question_id=question.id, text="Express")]),
             one.save(stored, waiting, history(1)),
             return_exceptions=True,
         )
-        assert (left is True) == isinstance(rested, AnswersQueued), (left, rested)
-        assert len(await one.queued_answers(stored.run.id)) == (left is True)
-        ways.add(left)
+        assert (queued is True) == isinstance(paused, AnswersQueued), (queued, paused)
+        assert len(await one.queued_answers(stored.run.id)) == (queued is True)
+        ways.add(queued)
     assert ways <= {True, False}

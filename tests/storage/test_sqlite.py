@@ -14,12 +14,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, event
 from stores import FIRST
 
 from upcall.errors import ConfigurationError, RunGone, StoreUnavailable, UnknownRun
 from upcall.runs.run import Run, RunStatus
-from upcall.storage.databases import SQLite
+from upcall.storage import sqlite
+from upcall.storage.sqlite import SQLite
 from upcall.storage.store import RunStore
 
 
@@ -82,7 +82,7 @@ async def test_a_missing_folder_is_said() -> None:
 
 
 async def test_a_database_that_is_locked_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("upcall.storage.databases.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("upcall.storage.sqlite.BUSY_SECONDS", 0.05)
     store = RunStore("runs.db")
     first = await store.create(Run(task="do it"), FIRST)
     with sqlite3.connect("runs.db") as other:
@@ -91,22 +91,20 @@ async def test_a_database_that_is_locked_is_said(monkeypatch: pytest.MonkeyPatch
             await store.save(first, first.run.move_to(RunStatus.PLANNING))
 
 
-async def test_a_write_that_is_interrupted_keeps_no_lock() -> None:
+async def test_a_write_that_is_interrupted_keeps_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a notebook Ctrl-C comes wherever Python is."""
     store = RunStore("runs.db")
     stored = await store.create(Run(task="do it"), FIRST)
     await store.record(stored, {"call": "begun"})
 
-    def interrupt(connection: object, cursor: object, statement: str, *more: object) -> None:
-        if "upcall_journal" in statement:
-            raise KeyboardInterrupt
+    def interrupt(self: sqlite._Connection, statement: str, rows: object) -> None:
+        sqlite3.Connection.executemany(self, statement, rows)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
 
-    event.listen(Engine, "before_cursor_execute", interrupt)
-    try:
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite._Connection, "executemany", interrupt, raising=False)
         with pytest.raises(KeyboardInterrupt):
             await store.record(stored, {"call": "made"})
-    finally:
-        event.remove(Engine, "before_cursor_execute", interrupt)
     with contextlib.closing(sqlite3.connect("runs.db", timeout=0)) as other:
         other.execute("BEGIN IMMEDIATE")
     assert await store.journal(stored.run.id) == {"call": "begun"}
@@ -118,7 +116,9 @@ async def test_a_file_that_cannot_have_a_log_is_written_when_its_readers_are_don
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A file system without shared memory leaves it in SQLite's older mode, where a commit waits for all readers."""
-    monkeypatch.setattr(SQLite, "_connect", lambda self: sqlite3.connect(self.path, 30, 0, None, False))
+    monkeypatch.setattr(
+        SQLite, "_connect", lambda self: sqlite3.connect(self.path, 30, 0, None, False, sqlite._Connection)
+    )
     store = RunStore("runs.db")
     stored = await store.create(Run(task="do it"), FIRST)
     await store.record(stored, {"call": "begun"})

@@ -1,0 +1,52 @@
+"""An open transaction, as the code in it sees it: the part of Python's DB-API that SQLite and psycopg share."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+T = TypeVar("T")
+Values: TypeAlias = Mapping[str, Any]
+NO_VALUES: Values = {}
+
+
+class Cursor(Protocol):
+    """The rows of a statement, as tuples."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows it changed."""
+
+    def fetchone(self) -> Any:
+        """Give the next row, None at the end."""
+
+    def fetchall(self) -> list[Any]:
+        """Give the rest of the rows."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Connection(Protocol):
+    """A connection in a transaction. Statements name their values ``:name``, on both databases."""
+
+    @property
+    def dialect(self) -> str:
+        """``sqlite`` or ``postgresql``."""
+
+    def execute(self, statement: str, values: Values = NO_VALUES, /) -> Cursor:
+        """Execute a statement."""
+
+    def executemany(self, statement: str, rows: Iterable[Values], /) -> object:
+        """Execute a statement once for each row of values."""
+
+
+Work: TypeAlias = Callable[[Connection], T]
+"""What is done in one transaction: a plain function of its connection."""
+
+
+def database_errors() -> tuple[type[Exception], ...]:
+    """The errors of the databases' drivers, as far as they are loaded."""
+    psycopg = sys.modules.get("psycopg")
+    return (sqlite3.Error,) if psycopg is None else (sqlite3.Error, psycopg.Error)

@@ -1,0 +1,204 @@
+"""A store in a PostgreSQL database."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import re
+import weakref
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+from upcall.errors import ConfigurationError
+from upcall.storage.connection import NO_VALUES, Connection, Values, Work
+from upcall.storage.databases import (
+    BUSY_SECONDS,
+    Pool,
+    explain_errors,
+    make_tables,
+    run_in_thread,
+    transact,
+)
+from upcall.text import first_line
+
+if TYPE_CHECKING:
+    import psycopg
+
+T = TypeVar("T")
+
+_BEGIN = {
+    # Several statements of a reader are to see the same moment; a writer locks the rows that it changes first.
+    "read": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    "write": "BEGIN ISOLATION LEVEL READ COMMITTED",
+}
+_LIMITS = f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; SET LOCAL idle_in_transaction_session_timeout = '60s'"
+"""Wait for others no longer than SQLite does; and who stands still in a transaction does not hold up the others. It
+goes with the BEGIN, in one message."""
+_MAKE_TABLES_LOCK = 0x75706361
+"""The advisory lock under which the tables are made."""
+_SECRET = ("password", "sslpassword")
+
+
+class PostgreSQL:
+    """A database on a server. Each event loop has connections of its own, which are closed when it ends. The calls run
+    in worker threads, as many at a time as the loop's executor has."""
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self._name = name
+        self._parameters = parameters
+        if importlib.util.find_spec("psycopg") is None:
+            raise ConfigurationError(
+                f"The store {self._name} needs the driver psycopg. Install it: pip install 'upcall[postgres]'"
+            )
+        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pool[_Connection]]
+        self._pools = weakref.WeakKeyDictionary()
+        self._checked = False
+
+    @classmethod
+    def parse(cls, url: str) -> PostgreSQL:
+        """Give the database that a URL names.
+
+        Raises:
+            ValueError: it cannot be read, or names no database. The text holds nothing of it.
+            ConfigurationError: the driver is not installed.
+        """
+        try:
+            parts = urlsplit(url)
+            host, port, database = parts.hostname, parts.port, unquote(parts.path.removeprefix("/"))
+        except ValueError:  # Its text may hold the password.
+            raise ValueError("host or port are none") from None
+        if not database:
+            raise ValueError("it names no database")
+        query = dict(parse_qsl(parts.query))
+        given = {
+            "host": host,
+            "port": port,
+            "user": None if parts.username is None else unquote(parts.username),
+            "password": None if parts.password is None else unquote(parts.password),
+            "dbname": database,
+        }
+        visible = urlencode({name: value for name, value in query.items() if name not in _SECRET})
+        user = f"{parts.username}@" if parts.username else ""
+        place = f"{host or ''}{f':{port}' if port else ''}/{quote(database)}{f'?{visible}' if visible else ''}"
+        parameters = {**query, **{name: value for name, value in given.items() if value is not None}}
+        return cls(f"postgresql://{user}{place}", parameters)
+
+    @property
+    def name(self) -> str:
+        """The URL without its password."""
+        return self._name
+
+    @property
+    def file(self) -> Path | None:
+        """See `Database`."""
+        return None
+
+    async def exists(self) -> bool:
+        """See `Database`. The tables are made by the first call."""
+        return True
+
+    async def read(self, work: Work[T]) -> T:
+        """See `Database`."""
+        return await self._call(work, "read")
+
+    async def write(self, work: Work[T], *, small: bool = False) -> T:
+        """See `Database`."""
+        return await self._call(work, "write")
+
+    async def inspect(self, work: Work[T]) -> T:
+        """See `Database`."""
+        return await self._call(work, "read", check=False)
+
+    async def shrink(self) -> None:
+        """See `Database`. The server does by itself."""
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.close()
+
+    async def _call(self, work: Work[T], verb: str, *, check: bool = True) -> T:
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            pool = self._pools[loop] = _ServerPool(self._connect)
+            await pool.open()
+        return await run_in_thread(lambda: self._do(pool, work, verb, check))
+
+    def _do(self, pool: Pool[_Connection], work: Work[T], verb: str, check: bool) -> T:
+        with explain_errors(verb, self.name, self._advise):
+            if check and not self._checked:
+                _transact(pool, "write", self._make_tables)
+                self._checked = True
+            return _transact(pool, verb, work)
+
+    def _make_tables(self, connection: Connection) -> None:
+        connection.execute(f"SELECT pg_advisory_xact_lock({_MAKE_TABLES_LOCK})")
+        make_tables(connection, self.name)
+
+    def _connect(self) -> _Connection:
+        try:
+            import psycopg
+        except ImportError as error:
+            raise ConfigurationError(
+                f"The driver psycopg cannot be loaded ({first_line(error)}). Install it: pip install 'upcall[postgres]'"
+            ) from error
+        return _Connection(psycopg.connect(autocommit=True, **{"connect_timeout": 10, **self._parameters}))
+
+    def _advise(self, problem: str) -> str:
+        return (
+            "Check that the server runs, that it lets this user in, and that its disk is not full; what was stored "
+            "before is unchanged."
+        )
+
+
+class _ServerPool(Pool["_Connection"]):
+    """The connections to a server, which may have closed them meanwhile."""
+
+    def begin(self, statement: str) -> _Connection:
+        """See `Pool`. Where the server was started anew, or closed what was idle for long, nothing was begun: it is
+        safe to connect again, and cheaper than to ask before each transaction."""
+        import psycopg
+
+        were_idle = bool(self._idle)
+        try:
+            return super().begin(statement)
+        except psycopg.OperationalError:
+            if not were_idle:
+                raise
+            self.drop_idle()
+            return super().begin(statement)
+
+
+class _Connection:
+    """See `upcall.storage.connection.Connection`."""
+
+    dialect = "postgresql"
+
+    def __init__(self, driver: psycopg.Connection[Any]) -> None:
+        self._driver = driver
+
+    def execute(self, statement: str, values: Values = NO_VALUES, /) -> psycopg.Cursor[Any]:
+        # Without values psycopg takes several statements, and a percent sign for what it is.
+        return self._driver.execute(_translate(statement) if values else statement, values or None)
+
+    def executemany(self, statement: str, rows: Iterable[Values], /) -> None:
+        with self._driver.cursor() as cursor:
+            cursor.executemany(_translate(statement), list(rows))
+
+    def close(self) -> None:
+        self._driver.close()
+
+
+@lru_cache
+def _translate(statement: str) -> str:
+    """Name the values of a statement as psycopg does."""
+    return re.sub(r"(?<!:):([a-z]\w*)", r"%(\1)s", statement)
+
+
+def _transact(pool: Pool[_Connection], verb: str, work: Work[T]) -> T:
+    return transact(pool, f"{_BEGIN[verb]}; {_LIMITS}", work, writes=verb == "write")

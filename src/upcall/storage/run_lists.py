@@ -1,0 +1,201 @@
+"""Pages of runs: chosen by columns, read one by one. A run that is damaged is named, and keeps no other from being
+read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+from upcall.errors import SchemaMismatch, UnknownRun
+from upcall.runs.run import Run, RunStatus
+from upcall.storage.connection import Connection, database_errors
+from upcall.storage.databases import is_unreadable
+from upcall.storage.run_rows import load_run, name_values
+
+AT_ONCE = 250
+"""How many rows one statement gives; databases have a limit for the values that it names."""
+
+
+@dataclass(frozen=True)
+class Viewer:
+    """Who looks: a user, and the names by which a question may be assigned to them (their own, and their roles')."""
+
+    user: str
+    names: frozenset[str]
+
+    def sees(self, owner: str | None, assignees: str | None) -> bool:
+        """Tell whether there is a run with this owner and these assignees for them."""
+        return owner is None or owner == self.user or not self.names.isdisjoint((assignees or "").split("\n"))
+
+
+@dataclass(frozen=True)
+class DamagedRun:
+    """A run that cannot be read: its id, when it was created, and what is wrong, in one line."""
+
+    id: str
+    created_at: datetime
+    problem: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the object that stands for it in a list of runs."""
+        return {
+            "run_id": self.id,
+            "status": "damaged",
+            "result": None,
+            "error": self.problem,
+            "questions": [],
+            "assumptions": [],
+        }
+
+
+class RunPage(list[Run]):
+    """Some runs of a store.
+
+    Attributes:
+        damaged: those among them that cannot be read.
+        next: the id to go on behind, where there are more.
+    """
+
+    damaged: Sequence[DamagedRun] = ()
+    next: str | None = None
+
+
+_Row = tuple[int, str, str | None, str | None]
+"""When, id, owner, assignees."""
+
+
+def list_runs(
+    connection: Connection,
+    *,
+    viewer: Viewer | None = None,
+    statuses: Collection[RunStatus] | None = None,
+    limit: int | None = None,
+    before: str | None = None,
+) -> RunPage:
+    """List the newest runs, behind the one with the id `before` where that is given.
+
+    Raises:
+        UnknownRun: there is no run `before`.
+    """
+    conditions, values = [], dict[str, Any]()
+    if statuses is not None:
+        names, values = name_values(status.value for status in statuses)
+        conditions.append(f"status IN ({names or 'NULL'})")
+    start = None
+    if before is not None:
+        at = connection.execute("SELECT created_at FROM upcall_runs WHERE id = :id", {"id": before}).fetchone()
+        if at is None:
+            raise UnknownRun(before)
+        start = (at[0], before)
+    return _page(connection, _walk(connection, "created_at", "DESC", conditions, values, viewer, start), limit)
+
+
+def list_open(connection: Connection, *, viewer: Viewer | None = None, limit: int | None = None) -> RunPage:
+    """List the runs that have an open question, those first whose question is the oldest."""
+    return _page(connection, _walk(connection, "asked_at", "ASC", ["asked_at IS NOT NULL"], {}, viewer, None), limit)
+
+
+def list_due(connection: Connection, now: datetime) -> list[str]:
+    """List the ids of the runs with something to be done about a question now, the longest due first."""
+    query = "SELECT id FROM upcall_runs WHERE due_at <= :now ORDER BY due_at, id"
+    return [run_id for (run_id,) in connection.execute(query, {"now": int(now.timestamp())}).fetchall()]
+
+
+def find_ids(connection: Connection, prefix: str, viewer: Viewer | None = None) -> list[str]:
+    """Find the id that this is, or else those that start with it (four characters or more), three at most."""
+    if not is_text(prefix):
+        return []
+    seen_by = "SELECT id, owner, assignees FROM upcall_runs WHERE"
+    rows = connection.execute(f"{seen_by} id = :id", {"id": prefix}).fetchall()
+    if viewer is not None:
+        rows = [row for row in rows if viewer.sees(row[1], row[2])]
+    if not rows and len(prefix) >= 4:
+        # The names with this beginning are one range: an index is enough, where a pattern would go through all rows.
+        values = {"first": prefix, "end": prefix + "\U0010ffff"}
+        limit = "LIMIT 3" if viewer is None else ""
+        rows = connection.execute(f"{seen_by} id >= :first AND id < :end ORDER BY id {limit}", values).fetchall()
+    return list(islice((row[0] for row in rows if viewer is None or viewer.sees(row[1], row[2])), 3))
+
+
+def is_text(name: str) -> bool:
+    """Tell whether a database can hold it."""
+    return "\0" not in name and not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def _walk(
+    connection: Connection,
+    key: str,
+    direction: str,
+    conditions: Sequence[str],
+    values: Mapping[str, Any],
+    viewer: Viewer | None,
+    start: tuple[int, str] | None,
+) -> Iterator[_Row]:
+    """Walk through the rows that a viewer sees, in the order of a key and the id. An index holds all that is looked at
+    here."""
+    visible = [] if viewer is None else ["(owner IS NULL OR owner = :viewer OR assignees IS NOT NULL)"]
+    named = dict(values) if viewer is None else {**values, "viewer": viewer.user}
+    while True:
+        behind = [] if start is None else [f"({key}, id) {'<' if direction == 'DESC' else '>'} (:at, :id)"]
+        where = " AND ".join([*conditions, *visible, *behind]) or "1 = 1"
+        more = {} if start is None else {"at": start[0], "id": start[1]}
+        rows: list[_Row] = connection.execute(
+            f"SELECT {key}, id, owner, assignees FROM upcall_runs WHERE {where} "
+            f"ORDER BY {key} {direction}, id {direction} LIMIT {AT_ONCE}",
+            {**named, **more},
+        ).fetchall()
+        yield from (row for row in rows if viewer is None or viewer.sees(row[2], row[3]))
+        if len(rows) < AT_ONCE:
+            return
+        start = rows[-1][:2]
+
+
+def _page(connection: Connection, rows: Iterator[_Row], limit: int | None) -> RunPage:
+    page, damaged = RunPage(), list[DamagedRun]()
+    left = limit
+    while chosen := list(islice(rows, AT_ONCE if left is None else min(left, AT_ONCE))):
+        records = read_records(connection, [row[1] for row in chosen])
+        for at, run_id, *_ in chosen:
+            try:
+                page.append(_read_run(records, run_id))
+            except SchemaMismatch as error:
+                damaged.append(DamagedRun(run_id, datetime.fromtimestamp(at, UTC), str(error)))
+        if left is not None:
+            left -= len(chosen)
+            if left == 0:
+                page.next = chosen[-1][1] if next(rows, None) is not None else None
+                break
+    page.damaged = damaged
+    return page
+
+
+def _read_run(records: Mapping[str, bytes], run_id: str) -> Run:
+    if run_id not in records:
+        raise SchemaMismatch(
+            f"The record of run {run_id} cannot be read: the file is damaged there. See what else is: upcall store "
+            "check"
+        )
+    return load_run(records[run_id], run_id)
+
+
+def read_records(connection: Connection, ids: Sequence[str]) -> dict[str, bytes]:
+    """Read the records of some runs, as far as the file can be read."""
+    try:
+        return _select_records(connection, ids)
+    except database_errors() as error:
+        if not is_unreadable(error):
+            raise
+        if len(ids) == 1:
+            return {}
+    found: dict[str, bytes] = {}
+    for each in ids:  # A damaged page holds some of them.
+        found |= read_records(connection, [each])
+    return found
+
+
+def _select_records(connection: Connection, ids: Sequence[str]) -> dict[str, bytes]:
+    names, values = name_values(ids)
+    return dict(connection.execute(f"SELECT id, record FROM upcall_runs WHERE id IN ({names})", values).fetchall())

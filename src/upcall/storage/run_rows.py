@@ -1,0 +1,92 @@
+"""A run as the row that stores it: one JSON document, and the columns by which lists find it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import ValidationError
+
+from upcall.errors import SchemaMismatch
+from upcall.runs.checkpoint import dump_json
+from upcall.runs.run import ANSWERABLE, Run
+from upcall.storage.compression import Damaged, decode
+
+COLUMNS = ("status", "owner", "created_at", "updated_at", "asked_at", "due_at", "assignees", "record")
+"""What a write of a run sets, beside its version and its lease."""
+
+
+def dump_run(run: Run) -> bytes:
+    """Give the JSON text that is stored of a run."""
+    return dump_json(run, exclude_none=True).encode()
+
+
+def load_run(record: bytes, run_id: str) -> Run:
+    """Give the run that a row stores.
+
+    Raises:
+        SchemaMismatch: the record is damaged, or another version of upcall stored it.
+    """
+    try:
+        text = decode(record)
+    except Damaged as error:
+        raise SchemaMismatch(
+            f"The record of run {run_id} is damaged: {error}. See what can still be read: upcall store check"
+        ) from error
+    try:
+        return Run.model_validate_json(text)
+    except ValidationError:
+        try:
+            return Run.model_validate(json.loads(text))  # Half a surrogate pair is nothing for pydantic's parser.
+        except ValueError as error:
+            found = error.errors()[0]["loc"] if isinstance(error, ValidationError) else ()
+            where = ".".join(str(part) for part in found)
+            raise SchemaMismatch(
+                f"The stored run {run_id} cannot be read (field {where!r}). Use the version of upcall that stored it."
+            ) from error
+
+
+def derive_columns(run: Run) -> dict[str, Any]:
+    """Derive what lists find a run by. Times are whole seconds since 1970.
+
+    - ``asked_at``: since when it has had an open question; None where it takes no answer.
+    - ``due_at``: when there is something to do about an open question, or earlier; None for never.
+    - ``assignees``: to whom its questions are or were assigned, one a line.
+    """
+    asked = run.open_questions if run.status in ANSWERABLE else ()
+    assigned = {each.assignee for each in run.asked.values() if each.assignee and each.id not in run.doubts}
+    return {
+        "status": run.status.value,
+        "owner": run.user,
+        "created_at": _seconds(run.created_at),
+        "updated_at": _seconds(run.updated_at),
+        "asked_at": min((_seconds(each.asked_at) for each in asked), default=None),
+        "due_at": _find_due(run) if asked else None,
+        "assignees": "\n".join(sorted(assigned)) or None,
+    }
+
+
+def _find_due(run: Run) -> int | None:
+    waits = run.config.on_expiry == "wait"
+    times = [
+        # What was noted once stands, whatever the clock says later.
+        each.asked_at if each.id in run.overdue else each.expires_at
+        for each in run.open_questions
+        if each.expires_at is not None and each.id not in run.doubts and not (waits and each.id in run.overdue)
+    ]
+    if every := run.config.remind_after:
+        reminders = ((each.asked_at, run.reminded.get(each.id, 0) + 1) for each in run.questions)
+        times += [asked_at + timedelta(seconds=every * number) for asked_at, number in reminders]
+    return min(map(_seconds, times), default=None)
+
+
+def _seconds(at: datetime) -> int:
+    return int(at.timestamp())
+
+
+def name_values(values: Iterable[Any]) -> tuple[str, dict[str, Any]]:
+    """Name values for a statement: ``:v0, :v1``, and the values by these names."""
+    named = {f"v{number}": value for number, value in enumerate(values)}
+    return ", ".join(f":{name}" for name in named), named

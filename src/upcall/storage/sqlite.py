@@ -1,0 +1,298 @@
+"""A store in an SQLite file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+from upcall.errors import StoreUnavailable
+from upcall.storage import schema
+from upcall.storage.connection import Work
+from upcall.storage.databases import (
+    BUSY_SECONDS,
+    Pool,
+    Synchronous,
+    breaks_connection,
+    commit_at_end,
+    explain_errors,
+    make_tables,
+    run_in_thread,
+    transact,
+)
+
+T = TypeVar("T")
+Identity = tuple[int, int]
+"""Which file it is, whatever its name."""
+
+WRITES_A_CHECKPOINT = 64
+"""How many small writes are made at once before one is made in a thread, which puts SQLite's log into the file where it
+has grown."""
+
+
+class SQLite:
+    """A file. Each event loop has connections of its own, which are closed when it ends: opening the file and closing
+    it again, with what SQLite then writes, takes longer than all else. A file that was replaced is opened anew.
+
+    The calls run in worker threads. A small write is made at once where nobody else writes: it takes a fraction of a
+    millisecond, and several times as much in a thread with cold caches. It waits for nothing: not for another's write,
+    and not for the disk, since SQLite in WAL mode with ``synchronous=NORMAL`` syncs at a checkpoint only
+    (https://www.sqlite.org/wal.html), which is left to the others.
+    """
+
+    def __init__(self, path: Path, synchronous: Synchronous = "normal") -> None:
+        self.path = path
+        self._synchronous = synchronous
+        self._opened: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _OpenFile] = weakref.WeakKeyDictionary()
+        self._checked: Identity | None = None
+        """Which file had its schema checked."""
+
+    @property
+    def name(self) -> str:
+        """The file's full path."""
+        return str(self.path)
+
+    @property
+    def file(self) -> Path:
+        """See `Database`."""
+        return self.path
+
+    async def exists(self) -> bool:
+        """Tell whether there is a file, or something that hides whether there is one: that is told when it is
+        opened."""
+        try:
+            self.path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True
+        return True
+
+    async def read(self, work: Work[T]) -> T:
+        """See `Database`."""
+        return await self._call(lambda opened: self._do(opened, work, "read"))
+
+    async def write(self, work: Work[T], *, small: bool = False) -> T:
+        """See `Database`. Cancelled in the middle it is done to its end first."""
+        opened = self._opened.get(asyncio.get_running_loop()) if small else None
+        if opened is not None and opened.file is not None and opened.file == self._checked == self._identify():
+            with contextlib.suppress(_Busy), explain_errors("write", self.name, self._advise):
+                return opened.write_at_once(work)
+        return await self._call(lambda opened: self._do(opened, work, "write"))
+
+    async def inspect(self, work: Work[T]) -> T:
+        """See `Database`."""
+        return await self._call(lambda opened: self._inspect(opened, work))
+
+    async def shrink(self) -> None:
+        """See `Database`. Where another process is at work on the file it is left as it is."""
+        await self._call(_vacuum)
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop."""
+        opened = self._opened.pop(asyncio.get_running_loop(), None)
+        if opened is not None:
+            await opened.pool.close()
+
+    async def _call(self, work: Callable[[_OpenFile], T]) -> T:
+        loop = asyncio.get_running_loop()
+        opened, file = self._opened.get(loop), self._identify()
+        if opened is not None and opened.file != file:  # Deleted, or replaced by another file.
+            await self.close()
+            if opened.log == _identify(self._wal):  # SQLite would read what belonged to the other file into this one.
+                self._wal.unlink(missing_ok=True)
+                self.path.with_name(self.path.name + "-shm").unlink(missing_ok=True)
+            opened = None
+        if opened is None:
+            opened = self._opened[loop] = _OpenFile(self._connect, file, waits=self._synchronous == "full")
+            await opened.pool.open()
+        fixed = self._is_fixed
+        try:
+            return await run_in_thread(lambda: work(opened))
+        finally:
+            opened.file, opened.log = opened.file or self._identify(), opened.log or _identify(self._wal)
+            if fixed:  # What is read as it stands does not show what others write later.
+                await self.close()
+
+    def _inspect(self, opened: _OpenFile, work: Work[T]) -> T:
+        with explain_errors("read", self.name, self._advise):
+            self._refuse_folder("read")
+            return _transact(opened.pool, "read", work)
+
+    def _do(self, opened: _OpenFile, work: Work[T], verb: str) -> T:
+        with explain_errors(verb, self.name, self._advise):
+            if opened.file is None or self._checked != opened.file:
+                self._refuse_folder(verb)
+                self._check(opened)
+            return _transact(opened.pool, verb, work)
+
+    def _check(self, opened: _OpenFile) -> None:
+        if not _transact(opened.pool, "read", lambda connection: schema.is_there(connection, self.name)):
+            # Two processes may find a new file at the same time: one makes the tables, all of them, the other waits.
+            _transact(opened.pool, "write", lambda connection: make_tables(connection, self.name))
+        self._checked = self._identify()
+
+    def _identify(self) -> Identity | None:
+        return _identify(self.path)
+
+    @property
+    def _wal(self) -> Path:
+        return self.path.with_name(self.path.name + "-wal")
+
+    def _refuse_folder(self, verb: str) -> None:
+        if os.path.isdir(self.path):
+            raise StoreUnavailable(f"The store {self.path} is a folder. Name a file in it with --store.")
+        if verb == "write" and not os.path.isdir(self.path.parent):
+            raise StoreUnavailable(
+                f"Cannot write the store {self.path}: its folder does not exist. Make the folder, or choose another "
+                "file with --store."
+            )
+
+    def _connect(self) -> _Connection:
+        # A folder that cannot be written has no room for the files beside the database; then it is read as it stands.
+        place = f"file:{quote(str(self.path))}{'?mode=ro&immutable=1' if self._is_fixed else ''}"
+        connection = sqlite3.connect(
+            place,
+            uri=True,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=_Connection,
+        )
+        try:
+            with contextlib.suppress(sqlite3.OperationalError):  # A read-only file keeps the mode that it has.
+                connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(f"PRAGMA synchronous={self._synchronous}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @property
+    def _is_fixed(self) -> bool:
+        """Whether it can only be read as it stands."""
+        return self._identify() is not None and not os.access(self.path.parent, os.W_OK) and not _identify(self._wal)
+
+    def _advise(self, problem: str) -> str:
+        if "malformed" in problem or "not a database" in problem:
+            return (
+                f"The file is damaged, or no database. See what can still be read with: upcall store check --store "
+                f"{self.path}"
+            )
+        return (
+            "Check that it is a database that upcall made, that file and folder can be written, and that the disk is "
+            "not full; what was stored before is unchanged."
+        )
+
+
+class _Connection(sqlite3.Connection):
+    """See `upcall.storage.connection.Connection`."""
+
+    dialect = "sqlite"
+
+
+class _Busy(Exception):
+    """A write cannot be made without waiting."""
+
+
+class _OpenFile:
+    """What one event loop has open of a file."""
+
+    def __init__(self, connect: Callable[[], _Connection], file: Identity | None, *, waits: bool) -> None:
+        self.pool = _FilePool(connect)
+        self.file = file
+        self.log: Identity | None = None
+        """SQLite's log of what is not in the file yet."""
+        self._waits = waits
+        """Whether each write would wait, for the disk or for those who read."""
+        self._writes = 0
+
+    def write_at_once(self, work: Work[T]) -> T:
+        """Write in this thread.
+
+        Raises:
+            _Busy: another connection writes, or it is time for a checkpoint; or each write would wait.
+        """
+        self._writes += 1
+        if self._waits or self._writes % WRITES_A_CHECKPOINT == 0:
+            raise _Busy
+        if self.pool.own is None:
+            self.pool.own = self.pool.connect_without_waiting()
+            if self.pool.own is None:
+                self._waits = True
+                raise _Busy
+        connection = self.pool.own
+        try:
+            _begin_at_once(connection)
+            with commit_at_end(connection):
+                return work(connection)
+        except BaseException as error:
+            # A disk that was full, or Ctrl-C in the middle of a statement: the next one begins afresh.
+            if breaks_connection(error):
+                self.pool.drop_own()
+            raise
+
+
+class _FilePool(Pool[_Connection]):
+    """The connections to a file, and one that waits for nobody."""
+
+    own: _Connection | None = None
+
+    def connect_without_waiting(self) -> _Connection | None:
+        """Give a connection that leaves it to others to put the log into the file. None where there is no log: a file
+        system without shared memory has none, and there a commit waits for the disk, and for all who read."""
+        connection = self._connect()
+        (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+        if mode != "wal":
+            connection.close()
+            return None
+        connection.execute("PRAGMA busy_timeout=0")
+        connection.execute("PRAGMA wal_autocheckpoint=0")
+        return connection
+
+    def drop_own(self) -> None:
+        """Close it, with the lock that it may hold."""
+        if self.own is not None:
+            self.own.close()
+            self.own = None
+
+    def drop_idle(self) -> None:
+        """See `Pool`."""
+        self.drop_own()
+        super().drop_idle()
+
+
+def _begin_at_once(connection: _Connection) -> None:
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error) or "busy" in str(error):
+            raise _Busy from error
+        raise
+
+
+def _transact(pool: Pool[_Connection], verb: str, work: Work[T]) -> T:
+    # A writer takes the lock at once: one that has read before could not wait for another's write.
+    writes = verb == "write"
+    return transact(pool, "BEGIN IMMEDIATE" if writes else "BEGIN", work, writes=writes)
+
+
+def _vacuum(opened: _OpenFile) -> None:
+    connection = opened.pool.take()
+    with contextlib.suppress(sqlite3.Error):
+        connection.execute("VACUUM")
+    opened.pool.give_back(connection)
+
+
+def _identify(path: Path) -> Identity | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
