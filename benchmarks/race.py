@@ -149,7 +149,7 @@ def _wrongly_told(race: str, job: Job, outcomes: Sequence[Outcome]) -> list[str]
     if winners == 0 or (winners > 1 and race in ("other", "resume")):
         faults.append(f"{winners} processes were told that they did it")
     if race == "other" and (job.folder / FINAL).exists():
-        answers = json.loads((job.folder / FINAL).read_text())["answers"]
+        answers = [each["answer"] for each in json.loads((job.folder / FINAL).read_text())["records"]]
         if len({each["text"] for each in answers}) != 1 or len(answers) != len(SCENARIOS[job.scenario].answers):
             faults.append(f"the answers of several processes stand: {answers}")
     return faults

@@ -13,7 +13,7 @@ from autogen_core.models import ChatCompletionClient, LLMMessage, RequestUsage
 from upcall.agents.structured.json_forms import ask_once
 from upcall.agents.structured.merging import holds_most_of
 from upcall.errors import AnswerRefused
-from upcall.policy.resolver import is_assigned, is_risk
+from upcall.policy.resolver import is_assigned
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import ParentAnswerContext
 from upcall.questions.answer import Answer, AnsweredBy
@@ -27,7 +27,7 @@ def may_answer(question: Question) -> bool:
 
     A risk is the user's to take, a secret the user's to tell, and what is assigned is for the assignee.
     """
-    return not is_risk(question) and not question.secret and not is_assigned(question)
+    return not question.is_risk and not question.secret and not is_assigned(question)
 
 
 async def answer_nested(

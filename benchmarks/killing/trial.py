@@ -168,14 +168,14 @@ def state(job: Job) -> State:
     final = json.loads((job.folder / FINAL).read_text())
     kept = ("status", "result", "error", "classification", "clarifier_log", "plan", "execution_path", "usage")
     run = {name: final.get(name) for name in kept}
-    answers = {each["question_id"]: each for each in final["answers"]}
-    asked = [each for each in final["closed"] if SCENARIOS[job.scenario].answer_to(each["question"])]
-    run["answers"] = sorted(_asked_and_said(each, answers[each["id"]]) for each in asked)
+    pairs = [(each["question"], each["answer"]) for each in final["records"] if each["answer"]]
+    asked = [pair for pair in pairs if SCENARIOS[job.scenario].answer_to(pair[0]["question"])]
+    run["answers"] = sorted(_asked_and_said(*pair) for pair in asked)
     if SCENARIOS[job.scenario].branches:
         run["execution_path"] = sorted(set(run["execution_path"]))
     for name in SCENARIOS[job.scenario].timed:
         run["usage"][name].pop("prompt_tokens")
-    run["open"] = len(final["questions"])
+    run["open"] = sum(each["answer"] is None for each in final["records"])
     files = workspace(job.folder)
     run["files"] = {str(each.relative_to(files)): each.read_text() for each in files.rglob("*") if each.is_file()}
     return State(run, Counter(lines(job.folder / EFFECTS)))

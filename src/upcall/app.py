@@ -43,7 +43,8 @@ from upcall.execution.start_options import StartOptions, Task, as_history, check
 from upcall.execution.team_factory import BuiltTeam, MakeTeam, TeamFactory
 from upcall.policy.authorization import Authorization, OpenQuestions
 from upcall.policy.deadlines import DeadlineWatcher, add_expired, explain_end, is_due
-from upcall.policy.resolver import AnswerResolver, answer_duplicates
+from upcall.policy.duplicates import answer_duplicates
+from upcall.policy.resolver import AnswerResolver
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.matching import AnswersInput, match_answers
 from upcall.questions.question import Question
@@ -211,18 +212,17 @@ class Upcall:
             answer = {(humans or known.answers)[-1].question_id: answer}
         named = isinstance(answer, Mapping) or (isinstance(answer, Answer) and answer.question_id)
         waiting = known.open_questions if named else access.answerable(known)
-        answers = match_answers(answer, waiting, known.answers, access.user, known.closed)
+        answers = match_answers(answer, waiting, known.answers, access.user, known.answered_questions)
         if not answers:
             yield RunResult.of(run)
             return
         await self._expiry.refuse_late(stored, answers, known)
-        if run.repeated:
-            answers = answer_duplicates(answers, run.open_questions)
+        answers = answer_duplicates(answers, run.records)
         if run.waiting:
             answers = add_expired(run, answers)
-        if run.working and await self.store.enqueue_answers(run.id, answers):
+        if run.working and await access.enqueue(self.store, run, answers):
             if await self.store.at_work(stored) is not None:
-                yield RunResult.of(run.answered(run.status, answers))
+                yield RunResult.of(run.record_answers(run.status, answers))
                 return
             async with aclosing(self._resumed(await self.store.load(run.id), access.user)) as items:
                 async for item in items:
@@ -388,21 +388,21 @@ class Upcall:
         """The run with these answers, to be worked on. Answers about calls in doubt are the journal's, all others the
         team's; while calls are in doubt the run goes on waiting."""
         run, checkpoint = stored.run, stored.checkpoint
-        settled = [answer for answer in answers if answer.question_id in run.doubts]
-        others = [answer for answer in answers if answer.question_id not in run.doubts]
+        doubts = run.unknown_outcomes
+        settled = [answer for answer in answers if answer.question_id in doubts]
+        others = [answer for answer in answers if answer.question_id not in doubts]
         status = self._teams.phase_reached(run)
-        if heard := [answer for answer in others if answer.question_id not in run.early]:
+        if heard := [each for each in others if not run.records[each.question_id].asked_since_checkpoint]:
             checkpoint, target = deliver_answers(checkpoint, heard, run.open_questions)
             status = self._teams.phase(target)
         records = stored.records
         decided: dict[str, str | None] = {}
         for answer in settled:
-            key = run.doubts[answer.question_id]
+            key = doubts[answer.question_id]
             decided[key] = resolve_record(answer, records[key])
-        doubts = {question_id: key for question_id, key in run.doubts.items() if key not in decided}
-        if doubts:
+        if len(decided) < len(doubts):
             status = RunStatus.AWAITING_CLARIFICATION
-        answered = run.answered(status, answers).model_copy(update={"doubts": doubts})
+        answered = run.record_answers(status, answers)
         return await self.store.claim(stored, answered, checkpoint, decided)
 
     def _with_mail(self, stored: StoredRun, mail: Sequence[Answer]) -> tuple[Run, Checkpoint]:
@@ -411,11 +411,11 @@ class Upcall:
         run, checkpoint = stored.run, stored.checkpoint
         asked = {question.id for question in run.open_questions}
         answers = add_expired(run, [answer for answer in mail if answer.question_id in asked])
-        heard = [answer for answer in answers if answer.question_id not in run.early]
+        heard = [each for each in answers if not run.records[each.question_id].asked_since_checkpoint]
         if heard:
             checkpoint, _ = deliver_answers(checkpoint, heard, run.open_questions)
         claimed = run.move_to(self._teams.phase_reached(run), error=None)
-        return claimed.answered(claimed.status, answers), checkpoint
+        return claimed.record_answers(claimed.status, answers), checkpoint
 
     async def expire(self, now: datetime | None = None) -> list[Run]:
         """Act on all runs that have questions whose time is over, and remind of those that wait; to be called now and
@@ -615,14 +615,7 @@ class Upcall:
             Answer(question_id=question.id, outcome=Outcome.CANCELLED, by=AnsweredBy.POLICY)
             for question in run.open_questions
         ]
-        cancelled = run.move_to(
-            RunStatus.CANCELLED,
-            questions=(),
-            repeated=(),
-            answers=(*run.answers, *dropped),
-            closed=(*run.closed, *run.open_questions),
-            error=None,
-        )
+        cancelled = run.record_answers(RunStatus.CANCELLED, dropped).model_copy(update={"error": None})
         with record_act("cancelled", access.user):
             return (await self.store.save(stored, cancelled)).run
 
@@ -643,12 +636,12 @@ class Upcall:
         self, stored: StoredRun, built: BuiltTeam, records: Mapping[str, str]
     ) -> AsyncGenerator[Event | Run, None]:
         while stored.run.working:
-            ladder, traced = self._ladder(stored.run, built), self.settings.tracing
+            resolver, traced = self._resolver(stored.run, built), self.settings.tracing
             stretch = RunSegment(
                 stored,
                 self.store,
                 self._teams.phase,
-                ladder=ladder,
+                resolver=resolver,
                 records=records,
                 traced=traced,
                 timed=self.settings.timings,
@@ -691,10 +684,8 @@ class Upcall:
         for event in stretch.held:
             yield event
 
-    def _ladder(self, run: Run, built: BuiltTeam) -> AnswerResolver:
-        return AnswerResolver(
-            run.config, run.clarification_history, run.open_questions, run.config.facts, built.matcher, run.early
-        )
+    def _resolver(self, run: Run, built: BuiltTeam) -> AnswerResolver:
+        return AnswerResolver(run.config, run.records, run.config.facts, built.matcher)
 
     def settings_of(self, run: Run) -> Settings:
         """The settings with what a run pinned at its start."""

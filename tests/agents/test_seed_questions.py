@@ -29,6 +29,7 @@ from upcall.autogen.messages import CLARIFICATIONS, answer_message, event_path, 
 from upcall.errors import AnswerRefused
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import MAX_QUESTION_CHARS, Question
+from upcall.questions.record import QuestionRecords
 from upcall.storage.store import RunStore
 from upcall.testing import Call, Calls, Reply, Request, ScriptedModelClient
 
@@ -553,7 +554,7 @@ async def test_a_waiting_run_can_be_read_as_openai_s_requires_action() -> None:
 )
 def test_a_run_that_waits_for_nobody_requires_no_action(status: RunStatus, shown: str) -> None:
     """S4-26: also where a question was asked while the team is at work."""
-    view = Run(task=TASK, status=status, questions=(Question(question="Which?"),)).as_openai_run()
+    view = Run(task=TASK, status=status, records=QuestionRecords.build([Question(question="Which?")])).as_openai_run()
     assert (view["status"], view["required_action"]) == (shown, None)
 
 

@@ -326,8 +326,8 @@ async def leaving(stream: AsyncGenerator[Any, None], at: int) -> bool:
 
 async def sure(app: Upcall, world: World, run: Run) -> Run:
     """The run when no call is in doubt: the notes tell whether it took effect."""
-    while run.doubts:
-        asked = next(question for question in run.questions if question.id in run.doubts)
+    while run.unknown_outcomes:
+        asked = next(question for question in run.questions if question.id in run.unknown_outcomes)
         (text,) = re.findall('"text": "(.*?)"', str(asked.context))
         said = f"noted {text}" if text in world.noted() else "Run it again"
         run = await app.answer(run.id, {asked.id: said})

@@ -150,11 +150,11 @@ async def test_what_a_fact_answered_is_overruled_and_the_work_before_it_stands()
     run = await bench.app.start("Build it", facts={"framework": "Express"})
     assert run.status is RunStatus.COMPLETED
     calls = bench.calls()
-    forked = await bench.app.fork(run.id, run.closed[0].id, "FastAPI")
+    forked = await bench.app.fork(run.id, run.answered_questions[0].id, "FastAPI")
     assert (forked.status, said(forked), forked.answers[0].by.value) == (RunStatus.COMPLETED, ["FastAPI"], "human")
     assert bench.notes == ["before", "after", "after"]
     assert bench.calls() == calls + 3
-    again = await bench.app.fork(forked.id, run.closed[0].id, "Express")
+    again = await bench.app.fork(forked.id, run.answered_questions[0].id, "Express")
     assert "Express" in str(again.result)
     assert bench.notes == ["before", "after", "after"]  # With the run's own answer all is in its journal.
 
@@ -279,5 +279,5 @@ async def test_in_a_branch_a_call_behind_the_answer_is_made_even_where_it_looks_
     )
     run = await app.start("Build it", facts={"framework": "Express"})
     assert run.result == "Saw Express"
-    forked = await app.fork(run.id, run.closed[0].id, "FastAPI")
+    forked = await app.fork(run.id, run.answered_questions[0].id, "FastAPI")
     assert (forked.result, written) == ("Saw FastAPI", ["Express", "FastAPI"])

@@ -111,7 +111,7 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             note(tmp_path, Reached(1, "start", label, tuple(holds)))
         for effect in effects:
             append(tmp_path / EFFECTS, effect)
-        (tmp_path / FINAL).write_text(json.dumps({"status": status, "answers": [], "closed": [], "questions": []}))
+        (tmp_path / FINAL).write_text(json.dumps({"status": status, "records": []}))
         verdict = Verdict([])
         run = {"status": "completed", "answers": [], "open": 0, "files": {}}
         expected = State(run, Counter(["note left:1:1"]))

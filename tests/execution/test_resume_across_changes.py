@@ -98,8 +98,8 @@ async def gone_on(team: Make, run: Run) -> Run:
     """The run, taken to its end; a call in doubt is made again."""
     app = Upcall(store=STORE, team=team)
     done = await (app.answer(run.id, "Express") if run.waiting else app.resume(run.id))
-    while done.doubts:
-        done = await app.answer(done.id, dict.fromkeys(done.doubts, RUN_AGAIN))
+    while done.unknown_outcomes:
+        done = await app.answer(done.id, dict.fromkeys(done.unknown_outcomes, RUN_AGAIN))
     assert done.status is RunStatus.COMPLETED, done.error
     return done
 
@@ -418,7 +418,7 @@ async def test_a_call_in_doubt_is_asked_about_only_where_the_team_fits_and_the_t
     asked = await Upcall(store=STORE, team=with_tools(client, stuck)).resume(run.id)
     assert asked.status is RunStatus.AWAITING_CLARIFICATION
     (question,) = asked.questions
-    assert [*asked.doubts] == [question.id]
+    assert [*asked.unknown_outcomes] == [question.id]
     app, before = Upcall(store=STORE, team=with_tools(client)), rows()
     with pytest.raises(TeamMismatch, match="it has no tool 'deploy'"):
         await app.answer(run.id, RUN_AGAIN)

@@ -22,6 +22,7 @@ from upcall.options import AssignRule
 from upcall.policy.authorization import NOT_SHOWN, Authorization
 from upcall.policy.routing import find_assignee
 from upcall.questions.question import ClarificationType, Question
+from upcall.questions.record import QuestionRecord
 from upcall.storage.store import RunStore
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
 
@@ -176,7 +177,7 @@ async def test_an_assignee_sees_the_question_and_nothing_else_of_the_run() -> No
     seen = await app.get(run.id, user="bob")
     assert (seen.questions, seen.task, seen.user) == ((questions["tester"],), NOT_SHOWN, "alice")
     assert seen.questions[0].path == ("lead", "tester")
-    assert (seen.answers, seen.closed, seen.usage, seen.execution_path) == ((), (), {}, ())
+    assert (seen.answers, seen.answered_questions, seen.usage, seen.execution_path) == ((), (), {}, ())
     everything = seen.model_dump_json()
     for text in ("moonbase", "Which framework?", questions["coder"].id, "Code the thing"):
         assert text in run.model_dump_json() or text == "Code the thing"
@@ -432,7 +433,7 @@ async def test_what_cannot_be_assigned_is_refused() -> None:
 async def test_questions_shown_as_one_are_assigned_as_one() -> None:
     app = app_of(both_ask([DATABASE, "Coded."], [DATABASE, "Tested."]))
     run = await app.start("Build it", user="alice")
-    assert (len(run.questions), len(run.repeated)) == (1, 1)
+    assert (len(run.questions), len(run.duplicates)) == (1, 1)
     moved = await app.assign(run.id, run.questions[0].id, "bob", user="alice")
     assert [each.assignee for each in moved.open_questions] == ["bob", "bob"]
     await app.answer(run.id, "SQLite", user="bob")
@@ -574,7 +575,8 @@ async def test_an_act_that_was_not_done_is_not_in_the_trail() -> None:
 async def test_a_call_in_doubt_is_its_owners_to_judge() -> None:
     """Its question shows what a tool was called with."""
     _, run, questions = await asked_by_both()
-    doubted = run.model_copy(update={"doubts": {questions["tester"].id: "0/key"}})
+    about = QuestionRecord(question=questions["tester"]).doubt("0/key")
+    doubted = run.model_copy(update={"records": run.records.replace([about])})
     bob, alice = Authorization("bob", PEOPLE["roles"]), Authorization("alice")
     assert (bob.sees(run), bob.sees(doubted), bob.answerable(doubted)) == (True, False, ())
     assert len(alice.answerable(doubted)) == 2

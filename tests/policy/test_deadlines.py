@@ -33,6 +33,7 @@ from upcall import AnsweredBy, Outcome, PausableAgent, Question, Run, RunStatus,
 from upcall.autogen.messages import event_questions, message_answers, question_message
 from upcall.errors import AlreadyAnswered, ConfigurationError, NotAllowed, QuestionExpired, RunNotWaiting, UpcallError
 from upcall.policy.deadlines import EXPIRED, EXPIRY, OVERDUE, REMINDED, explain_lapsed
+from upcall.questions.record import QuestionRecord, QuestionRecords
 from upcall.setting_types import parse_seconds
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
 from upcall.testing.server import LoopbackServer
@@ -359,7 +360,7 @@ async def test_looking_at_a_run_changes_nothing(clock: Clock) -> None:
     asked = await solo.app.start("Build it")
     clock.now += HOUR
     assert (await solo.app.get(asked.id)) == asked
-    assert [question.id for question in asked.list_lapsed()] == [asked.questions[0].id]
+    assert [question.id for question in asked.list_overdue()] == [asked.questions[0].id]
 
 
 # -- several questions ------------------------------------------------------------------------------------------------
@@ -418,10 +419,8 @@ async def test_an_answer_in_time_is_taken_and_what_is_over_beside_it_is_assumed(
     )
     app = Upcall(store="runs.db", team=pair(model), settings=Settings.read(None, **ASSUME))
     asked = await app.start("Build it")
-    stored = await app.store.load(asked.id)
     first, second = asked.questions
-    longer = second.model_copy(update={"expires_at": NOON + 9 * HOUR})
-    await app.store.save(stored, stored.run.model_copy(update={"questions": (first, longer)}))
+    await with_more_time(app, asked, second)
     clock.now += HOUR
     with pytest.raises(QuestionExpired, match=first.id):
         await app.answer(asked.id, {first.id: "FastAPI", second.id: "PostgreSQL"})
@@ -522,8 +521,8 @@ async def test_a_question_about_a_call_in_doubt_never_expires(clock: Clock) -> N
     solo = Solo(asks(FRAMEWORK), expires_after=3600, on_expiry="cancel")
     asked = await solo.app.start("Build it")
     stored = await solo.app.store.load(asked.id)
-    doubted = stored.run.model_copy(update={"doubts": {asked.questions[0].id: "some/call"}})
-    await solo.app.store.save(stored, doubted)
+    doubted = QuestionRecord(question=asked.questions[0]).doubt("some/call")
+    await solo.app.store.save(stored, stored.run.model_copy(update={"records": QuestionRecords((doubted,))}))
     clock.now += HOUR
     assert (await solo.app.expire(), (await solo.app.get(asked.id)).waiting) == ([], True)
 
@@ -546,8 +545,9 @@ async def asked_of_two(on_expiry: str) -> tuple[Upcall, ScriptedModelClient, Run
 async def with_more_time(app: Upcall, run: Run, question: Question) -> None:
     stored = await app.store.load(run.id)
     longer = question.model_copy(update={"expires_at": NOON + 9 * HOUR})
-    asked = tuple(longer if each.id == question.id else each for each in run.questions)
-    await app.store.save(stored, stored.run.model_copy(update={"questions": asked}))
+    records = stored.run.records
+    records = records.replace([records[question.id].model_copy(update={"question": longer})])
+    await app.store.save(stored, stored.run.model_copy(update={"records": records}))
 
 
 async def test_a_late_assignee_hears_of_their_own_question_and_cannot_resume(clock: Clock) -> None:

@@ -77,7 +77,7 @@ async def test_a_parent_that_was_told_the_answer_gives_it_and_nobody_is_asked() 
     assert (done.status, done.result) == (RunStatus.COMPLETED, "All done.")
     assert (answer.by, answer.text, answer.selected) == (AnsweredBy.PARENT, "Express", ("Express",))
     assert answer.reason == "lead was told (instructions): Framework: Express.js"
-    assert done.closed[0].path == ("lead", "coder")
+    assert done.answered_questions[0].path == ("lead", "coder")
     assert list(of(model, "coder")[-1].tool_results.values()) == ["Express"]
     assert done.usage["lead"].model_calls == 3
     model.assert_used_up()
@@ -172,8 +172,8 @@ async def test_each_level_on_the_way_up_is_asked_in_turn() -> None:
     done = await app_of(tree(model, boss=True)).start("Use FastAPI")
     (answer,) = done.answers
     assert (done.result, answer.text, answer.reason) == ("The end.", "FastAPI", "boss was told (user): Use FastAPI")
-    assert done.closed[0].path == ("boss", "lead", "coder")
-    assert len(done.closed[0].calls) == 3
+    assert done.answered_questions[0].path == ("boss", "lead", "coder")
+    assert len(done.answered_questions[0].calls) == 3
     assert list(of(model, "coder")[-1].tool_results.values()) == ["FastAPI"]
     model.assert_used_up()
 
@@ -181,7 +181,7 @@ async def test_each_level_on_the_way_up_is_asked_in_turn() -> None:
 async def test_the_lower_level_that_knows_leaves_nothing_for_the_upper() -> None:
     model = model_of(boss=[Call("lead", {"task": "x"}), "."], lead=[BUILD, knows(), "Led."], coder=[ASK, "Built."])
     done = await app_of(tree(model, boss=True)).start("Build it")
-    assert (done.result, done.closed[0].path) == (".", ("boss", "lead", "coder"))
+    assert (done.result, done.answered_questions[0].path) == (".", ("boss", "lead", "coder"))
 
 
 async def test_of_two_questions_the_known_one_is_answered_and_the_other_waits() -> None:

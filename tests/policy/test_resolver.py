@@ -23,6 +23,7 @@ from upcall.options import ResolutionOptions
 from upcall.policy.facts import parse_facts
 from upcall.policy.resolver import AnswerResolver, answer_by_default
 from upcall.questions.matching import OwnWords, parse_answer
+from upcall.questions.record import QuestionRecords
 from upcall.testing import Call, Calls, Fail, Reply, Request, ScriptedModelClient
 from upcall.testing.server import LoopbackServer
 
@@ -95,7 +96,7 @@ async def test_four_agents_that_work_at_once_need_the_same_fact_and_the_human_is
     replies = {name: [ask(text, options=FRAMEWORKS), f"{name} is done."] for name, text in WORDINGS.items()}
     model = model_of(lead=[at_once(*FOUR), "All done."], **replies)
     asked = await app_of(tree(model, *FOUR)).start("Build it")
-    assert (len(asked.questions), len(asked.repeated)) == (1, 3)
+    assert (len(asked.questions), len(asked.duplicates)) == (1, 3)
     assert {question.path for question in asked.open_questions} == {("lead", name) for name in FOUR}
     done = await app_of(tree(model, *FOUR)).answer(asked.id, "express")
     assert (done.status, done.result) == (RunStatus.COMPLETED, "All done.")
@@ -123,8 +124,8 @@ async def test_four_agents_that_work_one_after_another_need_the_same_fact_and_th
     assert (done.status, done.result) == (RunStatus.COMPLETED, "All done.")
     assert [told(model, f"<{name}>") for name in FOUR] == [["FastAPI"]] * 4
     assert by_whom(done) == ["human", "ledger", "ledger", "ledger"]
-    assert [question.path for question in done.closed] == [("lead", name) for name in FOUR]
-    assert {len(question.calls) for question in done.closed} == {2}
+    assert [question.path for question in done.answered_questions] == [("lead", name) for name in FOUR]
+    assert {len(question.calls) for question in done.answered_questions} == {2}
     assert str(done.answers[-1].reason).startswith("the user answered lead > one the same")
 
 
@@ -150,14 +151,14 @@ async def test_an_answer_that_a_repeated_question_does_not_accept_leaves_it_open
     (optional,) = [each.id for each in asked.open_questions if each.path[-1] == "one"]  # Either was put first.
     skipped = Answer(question_id=optional, outcome=Outcome.SKIPPED)
     waits = await app_of(tree(model, "one", "two")).answer(asked.id, skipped)
-    assert ([each.path[-1] for each in waits.questions], waits.repeated) == (["two"], ())
+    assert ([each.path[-1] for each in waits.questions], waits.duplicates) == (["two"], ())
     assert (await app_of(tree(model, "one", "two")).answer(asked.id, "Express")).result == "Done."
 
 
 async def test_the_answer_may_name_a_question_that_is_not_shown() -> None:
     model = model_of(lead=[at_once("one", "two"), "Done."], one=[ask(), "1"], two=[ask(), "2"])
     asked = await app_of(tree(model, "one", "two")).start("Build it")
-    done = await app_of(tree(model, "one", "two")).answer(asked.id, {asked.repeated[0].id: "Express"})
+    done = await app_of(tree(model, "one", "two")).answer(asked.id, {asked.duplicates[0].id: "Express"})
     assert (done.result, [told(model, "<one>"), told(model, "<two>")]) == ("Done.", [["Express"], ["Express"]])
 
 
@@ -182,7 +183,7 @@ async def test_what_was_no_answer_is_not_given_again(said: str) -> None:
 async def test_a_risk_confirmation_is_asked_every_time() -> None:
     model = model_of(lead=[at_once("one", "two"), RISK, "Done."], one=[RISK, "1"], two=[RISK, "2"])
     asked = await app_of(tree(model, "one", "two")).start("Tidy up", facts={"table drop": "logs"})
-    assert (len(asked.questions), asked.repeated) == (2, ())
+    assert (len(asked.questions), asked.duplicates) == (2, ())
     first, second = asked.questions
     again = await app_of(tree(model, "one", "two")).answer(asked.id, {first.id: "logs", second.id: "none"})
     assert [question.path for question in again.questions] == [("lead",)]
@@ -197,7 +198,8 @@ async def test_a_secret_is_given_again_to_its_own_asker_alone(monkeypatch: pytes
 
     asked = question("lead", "one")
     facts = [parse_facts({"password": "swordfish"}, lambda _: "a file")]
-    ladder = AnswerResolver(ResolutionOptions(), [(asked, parse_answer(asked, "hunter2"))], facts=facts)
+    records = QuestionRecords.build([], [(asked, parse_answer(asked, "hunter2"))])
+    ladder = AnswerResolver(ResolutionOptions(), records, facts)
     again = await ladder.answer_to(question("lead", "one"))
     assert again is not None
     assert (again.sealed, again.opened().text) == (True, "hunter2")
@@ -206,7 +208,8 @@ async def test_a_secret_is_given_again_to_its_own_asker_alone(monkeypatch: pytes
     in_clear = await ladder.answer_to(question("lead", "one", secret=False, tool=None))
     assert in_clear is not None
     assert in_clear.text == "swordfish"
-    assert len(ladder.shown([question("lead", "one"), question("lead", "two")])[0]) == 2
+    assert len(ladder.publish([question("lead", "one"), question("lead", "two")])) == 2
+    assert not ladder.records.duplicates
     monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
     assert await ladder.answer_to(question("lead", "one")) is None
 
@@ -289,7 +292,7 @@ async def test_a_fact_of_the_project_answers_and_says_where_it_stands() -> None:
     Path("upcall.yaml").write_text("user: alice\nfacts:\n  framework: Express\n")
     model, team = solo(ask(options=FRAMEWORKS), "Done.")
     done = await app_of(team).start("Build it")
-    assert (done.result, told(model), len(done.closed)) == ("Done.", ["Express"], 1)
+    assert (done.result, told(model), len(done.answered_questions)) == ("Done.", ["Express"], 1)
     (answer,) = done.answers
     assert (answer.by, answer.selected) == (AnsweredBy.FACTS, ("Express",))
     assert answer.reason == "the fact 'framework' (upcall.yaml, line 3)"
@@ -340,7 +343,7 @@ async def test_what_was_answered_in_the_run_comes_before_a_fact() -> None:
     """The ledger is the first rung."""
     earlier = Question(question="Which framework?", path=("solo",))
     ladder_facts = Settings.read(None, facts={"framework": "Express"}).standing_facts()
-    said = [(earlier, Answer(question_id=earlier.id, text="Flask"))]
+    said = QuestionRecords.build([], [(earlier, Answer(question_id=earlier.id, text="Flask"))])
     new = Question(question="What framework do you want?", path=("solo",))
     first = await AnswerResolver(ResolutionOptions(), said, facts=[ladder_facts]).answer_to(new)
     off = await AnswerResolver(ResolutionOptions(ledger=False), said, facts=[ladder_facts]).answer_to(new)
@@ -457,10 +460,10 @@ async def test_unattended_nested_agents_get_each_its_own_default() -> None:
     replies = {name: [ask(default=name), "."] for name in ("one", "two")}
     model = model_of(lead=[at_once("one", "two"), "Done."], **replies)
     done = await app_of(tree(model, "one", "two"), unattended=True).start("Build it")
-    assert [(question.path, answer.text) for question, answer in done.assumptions] == [
+    assert {(question.path, answer.text) for question, answer in done.assumptions} == {
         (("lead", "one"), "one"),
         (("lead", "two"), "two"),
-    ]
+    }
 
 
 async def test_unattended_a_fact_still_comes_first() -> None:
@@ -585,7 +588,7 @@ async def test_with_a_budget_of_nothing_nobody_is_asked() -> None:
 async def test_several_that_ask_the_same_count_once() -> None:
     model = model_of(lead=[at_once("one", "two"), "Done."], one=[ask(), "1"], two=[ask(), "2"])
     run = await app_of(tree(model, "one", "two"), max_questions_run=1).start("Build it")
-    assert (len(run.questions), len(run.repeated), run.answers) == (1, 1, ())
+    assert (len(run.questions), len(run.duplicates), run.answers) == (1, 1, ())
 
 
 async def test_the_questions_of_the_planner_have_a_limit_of_their_own() -> None:
@@ -640,7 +643,7 @@ async def test_what_is_assumed_is_told_in_the_place_of_the_request() -> None:
 async def test_an_answer_of_a_rung_cannot_be_overruled_silently() -> None:
     _, team = solo(ask(), "Done.")
     done = await app_of(team, facts={"framework": "Express"}).start("Build it")
-    asked = done.closed[0].id
+    asked = done.answered_questions[0].id
     with pytest.raises(AlreadyAnswered, match=r"was answered by facts \(the fact 'framework'.*upcall fork RUN"):
         await app_of(team).answer(done.id, {asked: "Flask"})
     assert (await app_of(team).answer(done.id, {asked: "Express"})).answers == done.answers
@@ -675,7 +678,7 @@ async def test_a_member_of_an_inner_team_is_answered_under_its_whole_path(below:
 
     done = await app_of(team, facts={"framework": "Express"}).start("Build it")
     assert (done.status, told(model, "<one>")) == (RunStatus.COMPLETED, ["Express"])
-    assert done.closed[0].path == (("lead", "crew", "one") if below else ("crew", "one"))
+    assert done.answered_questions[0].path == (("lead", "crew", "one") if below else ("crew", "one"))
 
 
 async def test_a_stock_team_as_a_member_is_part_of_the_path_too() -> None:
@@ -691,7 +694,7 @@ async def test_a_stock_team_as_a_member_is_part_of_the_path_too() -> None:
     asked = await app_of(team).start("Build it")
     done = await app_of(team).answer(asked.id, "Express")
     assert (done.status, told(model, "<two>")) == (RunStatus.COMPLETED, ["Express"])
-    assert [question.path for question in done.closed] == [("first", "one"), ("second", "two")]
+    assert [question.path for question in done.answered_questions] == [("first", "one"), ("second", "two")]
 
 
 async def test_without_a_driver_every_question_goes_up() -> None:

@@ -15,6 +15,7 @@ from places import ROOT, SUPPORT
 
 import upcall.testing
 import upcall.ui.diagrams
+from upcall.questions.states import diagram
 from upcall.runs.run import TRANSITIONS, RunStatus
 from upcall.settings import Settings
 
@@ -42,6 +43,18 @@ def test_the_states_in_the_documentation_are_those_of_the_table(page: str) -> No
     if os.environ.get("UPCALL_UPDATE_DOCS"):
         (ROOT / page).write_text(wanted)
     assert (ROOT / page).read_text() == wanted
+
+
+def test_the_diagram_of_a_question_is_drawn_from_its_table() -> None:
+    """Set UPCALL_UPDATE_DOCS=1 to write it."""
+    page = ROOT / "docs/architecture/a-run.md"
+    pattern = re.compile(r"(<!-- question states -->\n).*?(<!-- /question states -->)", re.DOTALL)
+    block = f"```mermaid\n{diagram()}\n```"
+    wanted = pattern.sub(lambda found: f"{found[1]}\n{block}\n\n{found[2]}", page.read_text())
+    assert block in wanted
+    if os.environ.get("UPCALL_UPDATE_DOCS"):
+        page.write_text(wanted)
+    assert page.read_text() == wanted
 
 
 def test_every_setting_is_documented() -> None:

@@ -397,7 +397,7 @@ async def test_an_answer_under_another_key_waits_for_that_key(monkeypatch: pytes
     before = await app.store.load(asked.id)
     answers = [parse_answer(asked.questions[0], SECRET)]
     checkpoint, _ = deliver_answers(before.checkpoint, answers, asked.questions)
-    await app.store.save(before, before.run.answered(RunStatus.EXECUTING, answers), checkpoint)
+    await app.store.save(before, before.run.record_answers(RunStatus.EXECUTING, answers), checkpoint)
 
     other = new_key()
     monkeypatch.setenv(KEY, other)

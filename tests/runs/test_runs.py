@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from upcall import identity
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
+from upcall.questions.record import QuestionRecords
 from upcall.runs.outputs import Classification, Intent
 from upcall.runs.plan import ClarifierResult, Plan, PlanStatus, ReviewedPlan
 from upcall.runs.run import TRANSITIONS, Run, RunStatus, Usage
@@ -20,6 +21,7 @@ from upcall.runs.run import TRANSITIONS, Run, RunStatus, Usage
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 LATER = datetime(2026, 1, 2, 13, 0, tzinfo=UTC)
 ASKED = Question(id="q1", question="Which framework?", options=("Express",), path=("lead", "coder"), asked_at=NOON)
+BEFORE = ASKED.model_copy(update={"id": "q0"})
 OVER = {RunStatus.COMPLETED, RunStatus.CANCELLED, RunStatus.EXPIRED}
 ILLEGAL = [(a, b) for a, b in product(RunStatus, RunStatus) if a != b and b not in TRANSITIONS[a]]
 LEGAL = [(a, b) for a, targets in TRANSITIONS.items() for b in sorted(targets)]
@@ -92,8 +94,8 @@ def test_a_run_that_failed_can_go_on() -> None:
 
 def test_a_move_changes_the_fields_it_names_and_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity, "now", lambda: LATER)
-    moved = run().move_to(RunStatus.AWAITING_CLARIFICATION, questions=(ASKED,))
-    assert moved == run(status="awaiting_clarification", questions=(ASKED,), updated_at=LATER)
+    moved = run().move_to(RunStatus.AWAITING_CLARIFICATION, records=QuestionRecords.build([ASKED]))
+    assert moved == run(status="awaiting_clarification", records=QuestionRecords.build([ASKED]), updated_at=LATER)
 
 
 def test_a_move_leaves_the_old_value_alone() -> None:
@@ -109,12 +111,10 @@ def test_a_run_cannot_be_changed_in_place() -> None:
 
 def test_a_run_survives_json() -> None:
     full = run(
-        questions=(ASKED,),
-        answers=(Answer(question_id="q0", text="yes", answered_at=NOON),),
+        records=QuestionRecords.build([ASKED], [(BEFORE, Answer(question_id="q0", text="yes", answered_at=NOON))]),
         classification=Classification(intent=Intent.CODING),
         plan=reviewed(PlanStatus.PROPOSED).revised(PLAN, "Add costs."),
         clarifier_log="log",
-        closed=(ASKED,),
         execution_path=("classifier", "planner"),
         usage={"lead/coder": Usage(prompt_tokens=1)},
         inputs={"workspace": "work"},
@@ -131,8 +131,8 @@ def test_the_history_holds_each_answered_question_with_its_answer_in_order() -> 
     """S3-24, S3-39"""
     second = ASKED.model_copy(update={"id": "q2", "question": "Which database?"})
     unanswered = ASKED.model_copy(update={"id": "q3"})
-    answers = [Answer(question_id=each, text=f"to {each}", answered_at=NOON) for each in ("q2", "q1")]
-    made = run(questions=(unanswered,), closed=(ASKED, second), answers=answers)
+    answered = [(each, Answer(question_id=each.id, text=f"to {each.id}", answered_at=NOON)) for each in (ASKED, second)]
+    made = run(records=QuestionRecords.build([unanswered], answered))
     history = Run.model_validate_json(made.model_dump_json()).clarification_history
     assert [(question.question, answer.text) for question, answer in history] == [
         ("Which framework?", "to q1"),
@@ -211,7 +211,7 @@ def test_a_run_as_json_has_just_the_agreed_keys() -> None:
 
 
 def test_an_open_question_as_json_has_what_is_needed_to_answer_it() -> None:
-    shown = run(questions=(ASKED,)).as_json()["questions"][0]
+    shown = run(records=QuestionRecords.build([ASKED])).as_json()["questions"][0]
     assert {name: shown[name] for name in ("id", "question", "options", "path", "allow_free_text")} == {
         "id": "q1",
         "question": "Which framework?",
@@ -222,5 +222,5 @@ def test_an_open_question_as_json_has_what_is_needed_to_answer_it() -> None:
 
 
 def test_a_run_as_json_is_plain_json() -> None:
-    shown = run(questions=(ASKED,)).as_json()
+    shown = run(records=QuestionRecords.build([ASKED])).as_json()
     assert json.loads(json.dumps(shown)) == shown

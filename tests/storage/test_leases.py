@@ -17,6 +17,7 @@ from stores import FIRST, execute, history
 from upcall.errors import AlreadyAnswered, RunBusy, RunConflict
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
+from upcall.questions.record import QuestionRecords
 from upcall.runs.run import Run, RunStatus
 from upcall.storage.leases import Worker
 from upcall.storage.store import AnswersQueued, RunStore, StoredRun
@@ -152,7 +153,7 @@ async def test_one_of_four_processes_that_claim_at_once_wins(location: str) -> N
 
 async def asking(location: str) -> tuple[StoredRun, Question]:
     question = Question(question="Which framework?", path=("lead", "coder"))
-    run = Run(task="do it", status=RunStatus.EXECUTING, questions=(question,))
+    run = Run(task="do it", status=RunStatus.EXECUTING, records=QuestionRecords.build([question]))
     return await RunStore(location).create(run, FIRST), question
 
 
@@ -184,3 +185,19 @@ async def test_answer_that_comes_with_the_pause_is_never_lost(location: str) -> 
         assert len(await one.queued_answers(stored.run.id)) == (queued is True)
         ways.add(queued)
     assert ways <= {True, False}
+
+
+@pytest.mark.parametrize("text", ["Express", "Django"])
+async def test_an_owned_answer_is_refused_whatever_somebody_else_left(location: str, text: str) -> None:
+    """Who may not see the answer of another does not find out by giving the same one, however close they come."""
+    question = Question(question="Which framework?", path=("lead",))
+    run = Run(task="do it", status=RunStatus.EXECUTING, records=QuestionRecords.build([question]))
+    store = RunStore(location)
+    await store.create(run, FIRST)
+    bobs, carols = (
+        Answer(question_id=question.id, text=each, user=user) for each, user in (("Express", "bob"), (text, "carol"))
+    )
+    assert await store.enqueue_answers(run.id, [bobs], owned=True)
+    assert await store.enqueue_answers(run.id, [bobs], owned=True)
+    with pytest.raises(AlreadyAnswered, match="has an answer already"):
+        await store.enqueue_answers(run.id, [carols], owned=True)

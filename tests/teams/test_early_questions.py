@@ -330,7 +330,7 @@ async def test_a_store_that_is_busy_for_a_moment_does_not_end_the_work(
             raise StoreUnavailable("the database is locked")
         return await mail(store, run_id)
 
-    monkeypatch.setattr(RunStore, "mail", busy)
+    monkeypatch.setattr(RunStore, "queued_answers", busy)
     with ScriptedModelClient(NESTED) as client:
         bench = Bench(client, tmp_path / "runs.db")
         stream = bench.app(bench.nested).start_stream("Build it", run_id="a-run")

@@ -10,6 +10,7 @@ from upcall.errors import AnswerRefused
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question import Question
+from upcall.questions.record import QuestionRecords
 from upcall.runs.run import Run
 from upcall.ui.answer_input import read_answer
 from upcall.ui.terminal.asking import Back, Turn, ask_questions
@@ -58,7 +59,8 @@ class Scripted:
 
 
 def run(count: int) -> Run:
-    return Run(task="x", questions=tuple(Question(id=f"q{n}", question=f"{n}?") for n in range(1, count + 1)))
+    questions = [Question(id=f"q{n}", question=f"{n}?") for n in range(1, count + 1)]
+    return Run(task="x", records=QuestionRecords.build(questions))
 
 
 async def test_back_leads_to_the_question_before_with_what_was_said() -> None:

@@ -25,6 +25,7 @@ from shapes import World
 
 from upcall import Answer, AnsweredBy, Question, Run, RunStatus, Settings, Upcall, make_resumable
 from upcall.agents import NestedTeam, PausableAgent
+from upcall.questions.record import QuestionRecords
 from upcall.runs.call_timings import MAX_CALLS, TimedCall, Timings, WorkPeriod, parse_work_period
 from upcall.runs.run import Usage
 from upcall.testing import Call, Fail, Reply, ScriptedModelClient
@@ -152,9 +153,7 @@ def made(agents: int, waits: int, *, long: bool = False, seed: int = 0) -> tuple
         id="0123456789ab",
         task=TASK * (20 if long else 1),
         status=RunStatus.AWAITING_CLARIFICATION if left else RunStatus.COMPLETED,
-        questions=left,
-        closed=tuple(each for each in questions if each.id in answered),
-        answers=tuple(answers),
+        records=QuestionRecords.build(left, zip(questions, answers, strict=False)),
         usage=usage,
         tools=tools,
         execution_path=("lead",),
@@ -235,7 +234,7 @@ def test_a_secret_is_not_in_a_picture() -> None:
     run, worked = made(2, 0)
     question = Question(question="Which key?", secret=True, path=("lead",), asked_at=START)
     answer = Answer(question_id=question.id, text="gAAAAsealed", sealed=True, answered_at=START + timedelta(seconds=5))
-    run = run.model_copy(update={"closed": (question,), "answers": (answer,)})
+    run = run.model_copy(update={"records": QuestionRecords.build([], [(question, answer)])})
     for picture in (timeline(run, worked), tree(run)):
         assert "(secret)" in picture
         assert "gAAAAsealed" not in picture
@@ -246,7 +245,7 @@ def test_an_answer_of_any_length_is_cut() -> None:
     run, worked = made(2, 0)
     question = Question(question="Which error?", path=("lead",), asked_at=START)
     answer = Answer(question_id=question.id, text="No such file. " * 50_000, answered_at=START + timedelta(seconds=5))
-    run = run.model_copy(update={"closed": (question,), "answers": (answer,)})
+    run = run.model_copy(update={"records": QuestionRecords.build([], [(question, answer)])})
     for picture in (timeline(run, worked), tree(run)):
         assert "No such file" in picture
         assert len(picture) < 40_000
@@ -267,7 +266,7 @@ def test_a_wait_is_where_its_question_was_asked_and_answered_though_these_are_kn
     calls = TimedCall(("lead",), at[0], at[1]), TimedCall(("lead",), at[2], at[3])
     question = Question(question="Which?", path=("lead",), asked_at=START)
     answer = Answer(question_id=question.id, text="A", answered_at=START + timedelta(seconds=9))
-    run = Run(task=TASK, closed=(question,), answers=(answer,), created_at=START, updated_at=at[3])
+    run = Run(task=TASK, records=QuestionRecords.build([], [(question, answer)]), created_at=START, updated_at=at[3])
     worked = [WorkPeriod(at[0], at[1], calls[:1]), WorkPeriod(at[2], at[3], calls[1:])]
     for picture in (read(timeline(run, worked)), read(timeline(run))):
         (wait,) = rects(picture, "break")
@@ -281,7 +280,7 @@ def test_answers_of_no_human_are_no_wait() -> None:
     question = Question(question="Which?", path=("lead",), asked_at=START + timedelta(seconds=1))
     done = START + timedelta(seconds=2)
     answer = Answer(question_id=question.id, text="A", by=AnsweredBy.FACTS, answered_at=done)
-    run = Run(task=TASK, closed=(question,), answers=(answer,), created_at=START, updated_at=done)
+    run = Run(task=TASK, records=QuestionRecords.build([], [(question, answer)]), created_at=START, updated_at=done)
     assert not rects(read(timeline(run)), "break")
     assert "answered by facts" in timeline(run)
 

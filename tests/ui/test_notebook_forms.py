@@ -29,6 +29,7 @@ from upcall import Answer, Outcome, PausableAgent, Question, Run, RunStatus, Upc
 from upcall.autogen.messages import Event
 from upcall.errors import ConfigurationError
 from upcall.policy.authorization import InboxEntry, OpenQuestions
+from upcall.questions.record import QuestionRecords
 from upcall.research.citations import CitedSource, Quotation
 from upcall.research.reports import CheckedReport
 from upcall.runs.plan import PlanStep, ReviewedPlan
@@ -72,7 +73,7 @@ def asking(**parts: Any) -> Question:
 
 
 def waiting_for(*questions: Question) -> Run:
-    return run_with(status=RunStatus.AWAITING_CLARIFICATION, questions=questions)
+    return run_with(status=RunStatus.AWAITING_CLARIFICATION, records=QuestionRecords.build(questions))
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------
@@ -154,12 +155,12 @@ def test_a_number_that_cites_says_its_source_and_code_stays_code() -> None:
 
 def test_the_plan_has_its_ticks_and_secrets_stay_hidden() -> None:
     steps = [PlanStep(step_id=str(n), step_type="agent", name="coder", description=f"Part {n}") for n in (1, 2)]
+    sealed = Answer(question_id="q0", text="gAAAA-sealed", sealed=True)
     run = run_with(
         status=RunStatus.EXECUTING,
         plan=ReviewedPlan(title="Plan", sections=["One"], steps=steps),
         tools={"lead/coder": 1},
-        closed=(asking(id="q0", question="Password?", secret=True),),
-        answers=(Answer(question_id="q0", text="gAAAA-sealed", sealed=True),),
+        records=QuestionRecords.build([], [(asking(id="q0", question="Password?", secret=True), sealed)]),
     )
     page = run_html(run)
     assert "[x] 1. [coder] Part 1" in page
@@ -551,7 +552,7 @@ class Work:
 async def test_a_question_is_answered_in_the_form_while_others_work() -> None:
     work = Work(CODER_ASKS)
     await work.until(lambda: work.can("Answer"))
-    assert (work.run.status, work.run.early) == (RunStatus.EXECUTING, (work.run.questions[0].id,))
+    assert (work.run.status, work.run.asked_since_checkpoint) == (RunStatus.EXECUTING, (work.run.questions[0].id,))
     assert "Working" in said(work.form)
     found(work.form.widget, RadioButtons)[0].index = 1
     button(work.form, "Answer").click()
@@ -631,7 +632,7 @@ async def test_what_comes_late_of_an_earlier_state_is_not_shown() -> None:
     app, _ = app_with(ASK, "Done.")
     waiting = await app.start("Build it")
     done = await app.answer(waiting.id, "Express")
-    left = waiting.answered(RunStatus.EXECUTING, done.answers)
+    left = waiting.record_answers(RunStatus.EXECUTING, done.answers)
 
     async def states() -> AsyncGenerator[Event | Run, None]:
         for run in (waiting, left, done, left, waiting):

@@ -10,6 +10,7 @@ from upcall import Upcall
 from upcall.agents import PausableAgent
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
+from upcall.questions.record import QuestionRecords
 from upcall.runs.plan import PlanStep, ReviewedPlan
 from upcall.runs.run import Run
 from upcall.testing import Call, ScriptedModelClient
@@ -21,7 +22,9 @@ def test_a_question_cannot_pass_for_an_answer_in_what_is_shown_of_a_run() -> Non
     step = PlanStep(step_id="1\n[x] 2", description="Look", name="coder\n[x] 3.")
     plan = ReviewedPlan(title="It\nStatus   completed", sections=["One\nAnswer   Yes"], steps=[step])
     known = Run(
-        task="T\nStatus   completed", plan=plan, closed=(asked,), answers=(Answer(question_id="q1", text="No"),)
+        task="T\nStatus   completed",
+        plan=plan,
+        records=QuestionRecords.build([], [(asked, Answer(question_id="q1", text="No"))]),
     )
     lines = report(known, (), Prices())
     assert [line for line in lines if line.startswith(("Answer", "Status", "[x]"))] == [

@@ -35,8 +35,8 @@ class QuestionResolver(Protocol):
     async def answer_to(self, question: Question) -> Answer | None:
         """Answer a question without the human, where that is possible."""
 
-    def assigned(self, questions: Sequence[Question]) -> Sequence[Question]:
-        """Name the assignees of questions."""
+    def assignee_of(self, question: Question) -> str | None:
+        """Name the assignee of a question."""
 
     def note(self, question: Question, answer: Answer) -> Answer:
         """Record an answer that an agent gave to a question."""

@@ -14,6 +14,7 @@ from upcall.autogen.messages import ANSWERS, answer_message, message_answers
 from upcall.errors import CallerError
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
+from upcall.questions.record import QuestionRecords
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import RunConfig
 from upcall.runs.run import Run, RunProgress, RunStatus
@@ -113,7 +114,7 @@ def find_fork_point(
     answer = _answer_to(run, question_id)
     if is_about_unknown_outcome(question):
         raise CallerError(f"Question {question_id} is about a call in doubt; a fork cannot take back what a call did.")
-    if question_id in run.early:
+    if run.records[question_id].asked_since_checkpoint:
         before = tuple(each for each in run.answers if each.question_id != question_id)
         return ForkPoint(question, checkpoints[-1], journal, before)
     if answer is None:
@@ -147,14 +148,7 @@ def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: Ru
             "forked_from": run.id,
             "forked_at": point.question.id,
             "status": status,
-            "questions": tuple(still_open),
-            "repeated": (),
-            "early": (),
-            "doubts": {},
-            "overdue": (),
-            "reminded": {},
-            "answers": answers,
-            "closed": tuple(known[each.question_id] for each in answers if each.question_id in known),
+            "records": QuestionRecords.build(still_open, [(known[each.question_id], each) for each in answers]),
             "result": None,
             "error": None,
             "created_at": identity.now(),

@@ -49,10 +49,12 @@ from upcall.autogen.messages import (
 )
 from upcall.autogen.scope import ProgressListener, RunScope, enter_scope
 from upcall.errors import ModelError, StoredStateError, StoreUnavailable, UpcallError
-from upcall.policy.deadlines import attach_deadline, set_deadlines
-from upcall.policy.resolver import AnswerResolver, answer_duplicates
-from upcall.questions.answer import Answer
+from upcall.policy.deadlines import attach_deadline
+from upcall.policy.duplicates import answer_duplicates
+from upcall.policy.resolver import AnswerResolver
+from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question
+from upcall.questions.states import QuestionState
 from upcall.runs.call_timings import TIMED, Timings
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.outputs import Classification
@@ -80,7 +82,7 @@ class RunSegment:
     Args:
         stored: the run as it was claimed; every write follows the one before.
         phase: the status of the run while the named agent has the turn.
-        ladder: who answers before the human is asked; what it answered is stored with the state that holds it.
+        resolver: the run's questions, and who answers them before the human is asked.
         records: the journal of what was done since the checkpoint.
         traced: whether OpenTelemetry's spans are made of it.
         timed: whether the times of its calls are stored.
@@ -92,7 +94,7 @@ class RunSegment:
         store: RunStore,
         phase: Callable[[str], RunStatus],
         *,
-        ladder: AnswerResolver,
+        resolver: AnswerResolver,
         records: Mapping[str, str],
         traced: bool = False,
         timed: bool = True,
@@ -101,15 +103,15 @@ class RunSegment:
         self._stored = stored
         self._traced = traced
         self.timings, self._timed = Timings(), timed
-        self._ladder = ladder
+        self._resolver = resolver
         self._store = store
         self._phase = phase
         so_far = stored.checkpoint.progress
         self._run = stored.run.restored_from(so_far) if so_far else stored.run
         self._token = CancellationToken()
-        self._rests = so_far.rests if so_far else 0
+        self._pauses = so_far.pauses if so_far else 0
         lineage = so_far.lineage if so_far and so_far.lineage else stored.run.id
-        epoch = f"{lineage}/{self._rests}"
+        epoch = f"{lineage}/{self._pauses}"
         self._journal = Journal(
             stored.run.id,
             epoch,
@@ -123,8 +125,8 @@ class RunSegment:
         self._interruptions: list[BaseException] = []
         self._last: BaseChatMessage | None = None
         self._stop_reason: str | None = None
-        known = [question for question in stored.run.open_questions if question.id not in stored.run.early]
-        self._waiting = PendingQuestions({question.id: question for question in known})
+        known = [each for each in stored.run.records.open if not each.asked_since_checkpoint]
+        self._waiting = PendingQuestions({each.id: each.question for each in known})
         self._given = {message.id for message in stored.checkpoint.inbox}
         self._finished = False
         self.started = False
@@ -159,7 +161,7 @@ class RunSegment:
                 events = [event for event in await _all_there(queue) if event is not None]
                 if self._run.status is not self._stored.run.status:
                     await run_to_completion(self._save_now())
-                await self._put_early(events)
+                await self._publish(events)
                 for told in chain.from_iterable(map(self._to_tell, events)):
                     yield told
                 if watching.done():
@@ -173,25 +175,32 @@ class RunSegment:
                 await asyncio.wait([running], timeout=SECONDS_TO_STOP)
 
     def _to_tell(self, event: Event) -> list[Event]:
-        """What can be told with this event. That a question is put, or was answered at once, brings the call that
+        """What can be told with this event. That a question is published, or was answered at once, brings the call that
         asked; an answer takes the place of the request."""
-        answered = _tells_of_an_answer(event)
-        if not answered and not self._is_put(event):
+        if isinstance(event, UserInputRequestedEvent):
+            told = self._tell_request(event)
+            if told is None:
+                return []
+            event = told
+        elif not _tells_of_an_answer(event):
             if _tells_of_a_question(event):
                 self.held.append(event)
                 return []
             return [event]
         asked = event_questions(event)
         self._settled |= {(each.path, each.calls[-1]) for each in asked if each.calls}
-        ids = {each.id for each in asked}
-        told = [each for each in self.held if self._is_settled(each)]
-        self.held = [each for each in self.held if each not in told and not _requests(each, ids)]
-        return [*told, attach_deadline(event, self._run.questions)]
+        before = [each for each in self.held if self._is_settled(each)]
+        self.held = [each for each in self.held if each not in before]
+        return [*before, event]
 
-    def _is_put(self, event: Event) -> bool:
-        if not isinstance(event, UserInputRequestedEvent):
-            return False
-        return any(event.request_id == question.id for question in (*self._run.questions, *self._run.closed))
+    def _tell_request(self, event: UserInputRequestedEvent) -> Event | None:
+        """The request as it was published, or what the question came to where nobody is asked; None for a duplicate."""
+        record = self._resolver.records.get(event.request_id)
+        if record is None or record.state is QuestionState.DUPLICATE:
+            return None
+        if record.answer is not None and record.answer.by is AnsweredBy.POLICY:
+            return _tell_answer(record.question, record.answer)
+        return attach_deadline(event, record.question)
 
     def _is_settled(self, event: Event) -> bool:
         asks = [call.id for call in event.content if call.name == ASK_USER] if _calls(event) else []
@@ -199,25 +208,14 @@ class RunSegment:
 
     # -- questions while others work ----------------------------------------------------------------------------------
 
-    async def _put_early(self, events: Sequence[Event]) -> None:
+    async def _publish(self, events: Sequence[Event]) -> None:
         """Store the questions of a team that is still at work, so that they can be answered before the others are
-        done."""
-        known = {question.id for question in (*self._run.open_questions, *self._run.closed)}
+        done. What nobody is asked has its answer at once."""
         requests = [event for event in events if isinstance(event, UserInputRequestedEvent)]
-        asked = [question for event in requests for question in event_questions(event) if question.id not in known]
-        new = set_deadlines(self._run, asked)
-        if not new:
-            return
-        new = self._ladder.assigned(new)
-        open_now = (*self._run.open_questions, *new)
-        not_put = {answer.question_id for answer in self._ladder.answer_without_human(open_now)}
-        put = [question for question in open_now if question.id not in not_put]
-        shown, repeated = self._ladder.shown(put)
-        early = [question for question in new if question.id not in not_put]
-        self._ladder.opened(early)
-        ids = (*self._run.early, *(question.id for question in early))
-        self._run = self._run.move_to(self._run.status, questions=shown, repeated=repeated, early=ids)
-        await run_to_completion(self._save_now())
+        new = self._resolver.publish(question for event in requests for question in event_questions(event))
+        self._untold += [record.answer for record in new if record.answer is not None]
+        if new:
+            await run_to_completion(self._save_and_tell())
 
     async def _watch(self) -> None:
         """Keep the lease, take in the answers that come while the team works, and give them to those who wait for them.
@@ -235,20 +233,17 @@ class RunSegment:
                     beat = loop.time()
                 if self._untold:
                     await run_to_completion(self._save_and_tell())
-                if self._run.open_questions:
+                if self._resolver.records.open:
                     await run_to_completion(self._take_mail())
 
     async def _take_mail(self) -> None:
         came = await self._store.queued_answers(self._run.id)
-        asked = {question.id: question for question in self._run.open_questions}
-        answers = [answer for answer in came if answer.question_id in asked]
+        records = self._resolver.records
+        answers = [each for each in came if (record := records.get(each.question_id)) and not record.is_closed]
         if not answers:
             return
-        if self._run.repeated:
-            answers = answer_duplicates(answers, self._run.open_questions)
-        for answer in answers:
-            self._ladder.hear(asked[answer.question_id], answer)
-        self._run = self._run.answered(self._run.status, answers)
+        answers = answer_duplicates(answers, records)
+        self._resolver.close(answers)
         self._untold += answers
         await self._save_and_tell()
 
@@ -261,7 +256,16 @@ class RunSegment:
         self._untold = []
 
     async def _save_now(self) -> None:
-        await self._save(self._run)
+        await self._save(self._current())
+
+    def _current(self) -> Run:
+        """The run as it is now, with its questions and the tokens that the matcher spent."""
+        usage = self._run.usage
+        for spent in self._resolver.spent:
+            usage = add_usage(usage, "ledger", spent)
+        self._resolver.spent.clear()
+        self._run = self._run.move_to(self._run.status, usage=usage, records=self._resolver.records)
+        return self._run
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
@@ -279,11 +283,13 @@ class RunSegment:
 
     async def _rest_once(self, state: dict[str, Any]) -> Run:
         self._tell()  # Nobody is left who would hear of it before it is stored.
-        run = self._with_what_was_answered().model_copy(update={"early": ()})
+        questions = self._settle_waiting()
+        run = self._current()
+        run = run.model_copy(update={"records": run.records.enter_checkpoint(list(self._waiting.questions))})
         on_the_way = self._journal.records if len(run.answers) > self._answered else {}
         checkpoint = Checkpoint(team_state=state, journal=on_the_way)
-        if questions := tuple(self._waiting.questions.values()):
-            run, checkpoint = self._put(run, questions, checkpoint)
+        if questions:
+            run, checkpoint = self._wait_for(run, questions, checkpoint)
         elif self._last is not None and (error := self._last.metadata.get(ERROR)):
             run = run.move_to(RunStatus.FAILED, error=first_line(error))
         elif isinstance(self._last, HandoffMessage) and message_questions(self._last):
@@ -298,61 +304,46 @@ class RunSegment:
         else:
             reason = MAX_ROUNDS if self._last.metadata.get(OUTCOME) == MAX_ROUNDS else self._stop_reason
             result = self._last.to_model_text()
-            run = run.move_to(
-                RunStatus.COMPLETED, result=result, stop_reason=reason, questions=(), repeated=(), error=None
-            )
-        so_far = run.progress(self._rests + 1)
-        return await self._save(run, checkpoint.model_copy(update={"progress": so_far}))
+            run = run.move_to(RunStatus.COMPLETED, result=result, stop_reason=reason, error=None)
+        progress = run.progress(self._pauses + 1)
+        return await self._save(run, checkpoint.model_copy(update={"progress": progress}))
 
-    def _put(self, run: Run, questions: tuple[Question, ...], checkpoint: Checkpoint) -> tuple[Run, Checkpoint]:
-        """The run waiting for its questions, one of each meaning. Where some of them do not go to the human, or were
-        answered too late for the team to hear it, it is to go on at once with that."""
-        questions = set_deadlines(run, self._ladder.assigned(questions))
-        by_id = {question.id: question for question in questions}
-        late, left = self._late(questions)
-        told = {question.id for question in self._run.questions}
-        chosen, _ = self._ladder.shown(sorted(left, key=lambda each: each.id not in told))
-        shown = tuple(each for each in left if each in chosen)
-        repeated = tuple(each for each in left if each not in chosen)
-        run = run.move_to(RunStatus.AWAITING_CLARIFICATION, questions=shown, repeated=repeated)
-        answers = self._ladder.answer_without_human(left)
-        held = [each for each in self.held if not _requests(each, {question.id for question in repeated})]
-        self.held = [attach_deadline(each, shown) for each in held]
-        if not (late or answers):
-            return run, checkpoint
-        for answer in answers:
-            question = by_id[answer.question_id]
-            self.held = [each for each in self.held if not _requests(each, {question.id})]
-            self.held.append(_told_by(answered_event(question, answer, source=question.asker), question))
-        checkpoint, target = deliver_answers(checkpoint, [*late, *answers], questions)
-        return run.answered(self._phase(target), answers), checkpoint
-
-    def _late(self, waiting: Sequence[Question]) -> tuple[list[Answer], list[Question]]:
-        """The answers that came while the team worked and that their askers have not got; and the questions without
-        one."""
-        came = self._mailbox.answers
-        late = [came[each.id] for each in waiting if each.id in came]
-        return late, [each for each in waiting if each.id not in came]
-
-    def _with_what_was_answered(self) -> Run:
-        """The run with what was answered in this stretch before the human was asked."""
-        given, usage = self._ladder.given, self._run.usage
-        for spent in self._ladder.spent:
-            usage = add_usage(usage, "ledger", spent)
-        return self._run.move_to(
-            self._run.status,
-            answers=(*self._run.answers, *(answer for _, answer in given)),
-            closed=(*self._run.closed, *(question for question, _ in given)),
-            usage=usage,
+    def _settle_waiting(self) -> list[Question]:
+        """Publish what agents that are not ours ask, cancel what nobody waits for any more, and give the questions that
+        the team waits for."""
+        for record in self._resolver.publish(self._waiting.questions.values()):
+            if record.answer is not None:
+                self.held.append(_tell_answer(record.question, record.answer))
+        records = self._resolver.records
+        gone = [each for each in records.open if each.id not in self._waiting.questions]
+        self._resolver.close(
+            [
+                Answer(
+                    question_id=each.id,
+                    outcome=Outcome.CANCELLED,
+                    by=AnsweredBy.POLICY,
+                    reason=f"{each.question.asker} ended its turn without the answer.",
+                )
+                for each in gone
+            ]
         )
+        return [self._resolver.records[question_id].question for question_id in self._waiting.questions]
+
+    def _wait_for(self, run: Run, questions: Sequence[Question], checkpoint: Checkpoint) -> tuple[Run, Checkpoint]:
+        """The run waiting for its questions. Where some of them have an answer that the team did not hear any more, it
+        is to go on at once with that."""
+        run = run.move_to(RunStatus.AWAITING_CLARIFICATION)
+        answers = [answer for each in questions if (answer := run.records[each.id].answer) is not None]
+        if not answers:
+            return run, checkpoint
+        checkpoint, target = deliver_answers(checkpoint, answers, questions)
+        return run.move_to(self._phase(target)), checkpoint
 
     async def failed(self, error: Exception) -> Run:
         """Store the run as failed. It goes on from its last rest, with the journal of what was done since."""
         cause = next((each for each in self._interruptions if isinstance(each, UpcallError)), error)
         message = str(cause) if isinstance(cause, UpcallError) else first_line(cause)
-        return await self._with_mail(
-            lambda: self._save(self._with_what_was_answered().move_to(RunStatus.FAILED, error=message))
-        )
+        return await self._with_mail(lambda: self._save(self._current().move_to(RunStatus.FAILED, error=message)))
 
     async def interrupted(self, team: Team) -> None:
         """Give the run back where the stretch is cut off: its journal says what was done. Where the team has come to
@@ -367,7 +358,7 @@ class RunSegment:
     async def _run_team(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
         scope = RunScope(
             journal=self._journal,
-            resolver=self._ladder,
+            resolver=self._resolver,
             answers=self._mailbox,
             changes=StoredChanges(self._store, self._stored.run.id),
             token=self._token,
@@ -483,12 +474,8 @@ def _calls(event: Event) -> TypeGuard[ToolCallRequestEvent]:
     return isinstance(event, ToolCallRequestEvent)
 
 
-def _requests(event: Event, ids: set[str]) -> bool:
-    """Whether the event asks for an answer to one of these questions, and to no other."""
-    return isinstance(event, UserInputRequestedEvent) and event.request_id in ids
-
-
-def _told_by(event: ThoughtEvent, question: Question) -> ThoughtEvent:
+def _tell_answer(question: Question, answer: Answer) -> Event:
+    event = answered_event(question, answer, source=question.asker)
     return event.model_copy(update={"metadata": {**event.metadata, PATH: "/".join(question.path)}})
 
 

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, Protocol
 from upcall.autogen.messages import Event
 from upcall.errors import AlreadyAnswered, ConfigurationError, NotAllowed, StoreUnavailable, UnknownQuestion, UnknownRun
 from upcall.identity import means
-from upcall.policy.resolver import group_duplicates
 from upcall.policy.routing import ROLE
 from upcall.questions.answer import Answer, AnsweredBy
 from upcall.questions.matching import AnswersInput, resolve_id
@@ -138,7 +137,7 @@ class Authorization:
     def may_answer(self, run: Run, question: Question) -> bool:
         """Whether the question is the user's to answer. One about a call in doubt shows what a tool was called with, so
         it is the owner's."""
-        if question.assignee is None or question.id in run.doubts:
+        if question.assignee is None or question.id in run.unknown_outcomes:
             return self.whole(run)
         return self.unlimited or self.assigned(question)
 
@@ -148,25 +147,23 @@ class Authorization:
 
     def sees(self, run: Run) -> bool:
         """Whether there is such a run, for this user."""
-        asked = run.asked.values()
-        return self.whole(run) or any(self.assigned(each) and each.id not in run.doubts for each in asked)
+        return self.whole(run) or any(
+            self.assigned(each.question) and each.call_in_doubt is None for each in run.records
+        )
 
     def shown(self, run: Run) -> Run:
         """The run as the user may see it: whole; or with the questions assigned to them, the answers they gave
         themselves, and nothing else."""
         if self.whole(run):
             return run
-        closed = self._answered_by_themselves(run)
-        ids = {question.id for question in closed}
+        own = {question.id for question in self._answered_by_themselves(run)}
+        own |= {question.id for question in run.open_questions if self.may_answer(run, question)}
         return Run(
             id=run.id,
             status=run.status,
             task=NOT_SHOWN,
             user=run.user,
-            questions=self.answerable(run),
-            repeated=tuple(question for question in run.repeated if self.may_answer(run, question)),
-            answers=tuple(answer for answer in run.answers if answer.question_id in ids),
-            closed=closed,
+            records=run.records.keep(own),
             config=RunConfig(team=RootTeamConfig(workspace=Path()) if run.config.team else None),
             restricted=True,
             created_at=run.created_at,
@@ -201,7 +198,7 @@ class Authorization:
 
     def _answered_by_themselves(self, run: Run) -> tuple[Question, ...]:
         own = {each.question_id for each in run.answers if each.user == self.user and each.by is AnsweredBy.HUMAN}
-        return tuple(question for question in run.closed if question.id in own and self.assigned(question))
+        return tuple(each for each in run.answered_questions if each.id in own and self.assigned(each))
 
     # -- refusals -----------------------------------------------------------------------------------------------------
 
@@ -268,12 +265,27 @@ class Authorization:
             await self._refused(store, run.id, "answer")
             raise AlreadyAnswered(f"Question {taken} has an answer already; that one stands.")
 
+    async def enqueue(self, store: RunStore, run: Run, answers: Sequence[Answer]) -> bool:
+        """Leave answers for the team at work on a run; see `RunStore.enqueue_answers`.
+
+        The check is made once more in that write: between `check_answer` and it, somebody else may have answered.
+
+        Raises:
+            AlreadyAnswered: somebody else answered one of the questions.
+        """
+        try:
+            return await store.enqueue_answers(run.id, answers, owned=not self.whole(run))
+        except AlreadyAnswered:
+            if not self.whole(run):
+                await self._refused(store, run.id, "answer")
+            raise
+
     def _taken(self, run: Run, mail: Sequence[Answer], named: Sequence[str]) -> str | None:
         """A question assigned to the user that somebody else answered, of those that are named, or else the last one
         where the user has no question left."""
         own = {question.id for question in self._answered_by_themselves(run)}
         left = {answer.question_id for answer in mail if answer.user != self.user}
-        closed = [each.id for each in run.closed if self.assigned(each) and each.id not in own]
+        closed = [each.id for each in run.answered_questions if self.assigned(each) and each.id not in own]
         closed += [each.id for each in run.open_questions if self.assigned(each) and each.id in left]
         if named:
             return next((each for each in closed if _names(named, each)), None)
@@ -306,24 +318,25 @@ class Authorization:
             NotAllowed: it is about a call in doubt.
             ConfigurationError: the assignee is empty, or a role that the settings do not have.
         """
-        open_questions = {question.id: question for question in run.open_questions}
-        question_id = resolve_id(named, list(open_questions))
-        if question_id not in open_questions:
-            raise UnknownQuestion(named, list(open_questions))
-        if question_id in run.doubts:
+        records = run.records
+        open_ids = [question.id for question in run.open_questions]
+        question_id = resolve_id(named, open_ids)
+        if question_id not in open_ids:
+            raise UnknownQuestion(named, open_ids)
+        if question_id in run.unknown_outcomes:
             raise NotAllowed(
                 f"Question {question_id} is about a call that was cut off; only the owner of the run answers it."
             )
         self._check_assignee(assignee)
-        question = open_questions[question_id].model_copy(update={"assignee": assignee})
-        moved = {question_id} | {
-            each.id for each in run.open_questions if run.repeated and _as_one(open_questions[question_id], each)
-        }
-        now = [
-            each.model_copy(update={"assignee": assignee}) if each.id in moved else each for each in run.open_questions
+        original = records[question_id].duplicate_of or question_id
+        group = {question_id, original, *(each.id for each in records.duplicates_of(original))}
+        moved = [
+            each.model_copy(update={"question": each.question.model_copy(update={"assignee": assignee})})
+            for each in records.open
+            if each.id in group
         ]
-        shown, repeated = group_duplicates(now) if run.repeated else (tuple(now), ())
-        return run.move_to(run.status, questions=shown, repeated=repeated), question
+        run = run.move_to(run.status, records=records.replace(moved))
+        return run, run.records[question_id].question
 
     def _check_assignee(self, assignee: str | None) -> None:
         if assignee is not None and not assignee.removeprefix(ROLE).strip():
@@ -352,7 +365,3 @@ def _named(given: AnswersInput) -> list[str]:
 
 def _names(named: Iterable[str], question_id: str) -> bool:
     return any(means(each, question_id) for each in named)
-
-
-def _as_one(question: Question, other: Question) -> bool:
-    return bool(group_duplicates([question, other])[1])

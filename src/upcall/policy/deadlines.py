@@ -11,12 +11,9 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TypeAlias
 
-from autogen_agentchat.messages import UserInputRequestedEvent
-
-from upcall import identity
 from upcall.autogen.messages import PATH, Event, answered_event, asked_event
 from upcall.errors import (
     AlreadyAnswered,
@@ -31,6 +28,7 @@ from upcall.errors import (
 from upcall.policy.resolver import answer_by_default
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question, format_time
+from upcall.questions.record import QuestionRecord
 from upcall.runs.run import Run, RunStatus
 from upcall.storage.store import RunStore, StoredRun
 
@@ -48,26 +46,11 @@ _log = logging.getLogger("upcall")
 # -- what stands in a run ---------------------------------------------------------------------------------------------
 
 
-def set_deadlines(run: Run, questions: Iterable[Question]) -> tuple[Question, ...]:
-    """The questions as they are put now: each waits as long as it said when it was put first, as it says itself, or as
-    its run has it."""
-    known = {question.id: question.expires_at for question in run.open_questions}
-    after = run.config.expires_after
-    common = None if after is None else identity.now() + timedelta(seconds=after)
-    return tuple(
-        question.model_copy(update={"expires_at": known.get(question.id, question.expires_at or common)})
-        for question in questions
-    )
-
-
-def attach_deadline(event: Event, questions: Iterable[Question]) -> Event:
-    """The event of a question as it was put; any other event as it is."""
-    if not isinstance(event, UserInputRequestedEvent):
+def attach_deadline(event: Event, question: Question) -> Event:
+    """The event that asks a question, with the time that it got when it was published."""
+    if question.expires_at is None:
         return event
-    put = next((each for each in questions if each.id == event.request_id and each.expires_at is not None), None)
-    if put is None:
-        return event
-    return event.model_copy(update={"metadata": event.metadata | asked_event(put, source=event.source).metadata})
+    return event.model_copy(update={"metadata": event.metadata | asked_event(question, source=event.source).metadata})
 
 
 def explain_expiry(question: Question) -> str:
@@ -81,7 +64,7 @@ def expired_answers(run: Run, now: datetime | None = None) -> list[Answer]:
     """What the questions come to whose time is over; nothing where they are to wait, or the run with them ends."""
     if run.config.on_expiry != "assume":
         return []
-    return [answer_by_default(question, explain_expiry(question)) for question in run.list_lapsed(now)]
+    return [answer_by_default(question, explain_expiry(question)) for question in run.list_overdue(now)]
 
 
 def add_expired(run: Run, answers: Sequence[Answer]) -> list[Answer]:
@@ -103,7 +86,7 @@ def explain_lapsed(run: Run) -> list[str]:
     """Lines about the questions whose time is over, for who looks at a waiting run. Who sees only some of its questions
     does not see how the run takes it, and cannot resume it."""
     lines = []
-    for question in run.list_lapsed() if run.waiting else ():
+    for question in run.list_overdue() if run.waiting else ():
         match run.config.on_expiry:
             case _ if run.restricted:
                 now = ""
@@ -128,7 +111,7 @@ def _assumed(question: Question) -> str:
 
 def _ended(run: Run, now: datetime | None) -> Run:
     """The run that ends because nobody answered in time: cancelled, or expired with an error that says what did."""
-    lapsed = {question.id: question for question in run.list_lapsed(now)}
+    lapsed = {question.id: question for question in run.list_overdue(now)}
     failed = run.config.on_expiry == "fail"
     answers = [
         Answer(
@@ -140,36 +123,32 @@ def _ended(run: Run, now: datetime | None) -> Run:
         for question in run.open_questions
     ]
     if not failed:
-        return run.answered(RunStatus.CANCELLED, answers).model_copy(update={"error": None})
+        return run.record_answers(RunStatus.CANCELLED, answers).model_copy(update={"error": None})
     first = next(iter(lapsed.values()))
     error = (
         f"Question {first.id} of {' > '.join(first.path)} expired: {explain_expiry(first)} The run is over; start it "
         "anew, with more time (expires_after) or another on_expiry."
     )
-    return run.answered(RunStatus.EXPIRED, answers).model_copy(update={"error": error})
+    return run.record_answers(RunStatus.EXPIRED, answers).model_copy(update={"error": error})
 
 
 def _noted(run: Run, now: datetime) -> tuple[Run, list[Event]]:
     """The run with what is to be noted now - which questions are overdue, and of which the human is reminded - and the
     events that tell so. One reminder a look: what was missed is not made up for."""
-    overdue = [question for question in run.list_lapsed(now) if question.id not in run.overdue]
     every = run.config.remind_after
-    reminded: dict[str, int] = {}
-    for question in run.questions if every else ():
-        due = int((now - question.asked_at).total_seconds() // every) if every else 0
-        if due > run.reminded.get(question.id, 0):
-            reminded[question.id] = due
-    events = [_told(asked_event(each, source=each.asker), each, OVERDUE) for each in overdue]
-    events += [
-        _told(asked_event(each, source=each.asker), each, REMINDED) for each in run.questions if each.id in reminded
-    ]
-    noted = run.model_copy(
-        update={
-            "overdue": (*run.overdue, *(question.id for question in overdue)),
-            "reminded": run.reminded | reminded,
-        }
-    )
-    return noted, events
+    changed: list[QuestionRecord] = []
+    events: list[Event] = []
+    for record in run.records.open:
+        question, after = record.question, record
+        if record.is_overdue(now) and not record.noted_overdue:
+            after = after.model_copy(update={"noted_overdue": True})
+            events.append(_told(asked_event(question, source=question.asker), question, OVERDUE))
+        due = int((now - question.asked_at).total_seconds() // every) if every and record.is_shown else 0
+        if due > record.reminders:
+            after = after.model_copy(update={"reminders": due})
+            events.append(_told(asked_event(question, source=question.asker), question, REMINDED))
+        changed += [after] if after is not record else []
+    return run.model_copy(update={"records": run.records.replace(changed)}), events
 
 
 def _told(event: Event, question: Question, what: str) -> Event:
@@ -257,7 +236,7 @@ class DeadlineWatcher:
         given, how = {answer.question_id for answer in answers}, run.config.on_expiry
         ends = run.waiting and how in ("cancel", "fail")
         shown = {question.id for question in seen.open_questions}
-        late = next((each for each in run.list_lapsed() if each.id in (shown if ends else given)), None)
+        late = next((each for each in run.list_overdue() if each.id in (shown if ends else given)), None)
         if ends:
             ended = (await self._store.save(stored, _ended(run, None))).run
             if late is None:
@@ -265,8 +244,10 @@ class DeadlineWatcher:
             raise QuestionExpired(f"{_refused(late)} Run {run.id} is {ended.status}.")
         if late is None:
             return
-        if run.waiting and late.id not in run.overdue:
-            await self._store.save(stored, run.model_copy(update={"overdue": (*run.overdue, late.id)}))
+        record = run.records[late.id]
+        if run.waiting and not record.noted_overdue:
+            noted = run.records.replace([record.model_copy(update={"noted_overdue": True})])
+            await self._store.save(stored, run.model_copy(update={"records": noted}))
         instead = _assumed(late) if how == "assume" else f"The run ends ({how}) as soon as its team rests."
         resumable = seen is run and not run.working  # Who sees only some of its questions cannot resume it.
         go_on = f" Go on with: upcall resume {run.id}" if resumable else ""
@@ -281,7 +262,7 @@ class DeadlineWatcher:
 
     async def _cannot(self, stored: StoredRun, now: datetime, error: Exception) -> AsyncGenerator[Event, None]:
         """A run that cannot go on here stays as it is; that is told once, not at every look."""
-        if any(question.id not in stored.run.overdue for question in stored.run.list_lapsed(now)):
+        if any(each.is_overdue(now) and not each.noted_overdue for each in stored.run.records.open):
             _log.warning("Run %s has expired questions and cannot go on here: %s", stored.run.id, error)
         async for event in self._note(stored, now):
             yield event
@@ -299,4 +280,4 @@ class DeadlineWatcher:
 
 def is_due(run: Run, now: datetime | None = None) -> bool:
     """Whether the time of a question is over and something follows from that."""
-    return run.config.on_expiry != "wait" and bool(run.list_lapsed(now))
+    return run.config.on_expiry != "wait" and bool(run.list_overdue(now))

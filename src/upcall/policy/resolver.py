@@ -1,27 +1,32 @@
-"""The answer ladder: who answers a question before the human is asked, in which order, and what nobody answers.
+"""Who answers a question before the human is asked, in which order, and what it comes to where nobody does.
 
-Rungs: what was answered in this run already (ledger), what stands in the project's or the run's facts, what the
-delegating agent knows (`upcall.agents.answer_message`), the human, and what a question says is assumed without one. An
-answer from a rung says who gave it and why. A risk confirmation takes the human's own choice: no rung answers it.
+A question is decided on at two moments, at each of them once: before it leaves its asker, so that an answer closes the
+call at once (`AnswerResolver.answer_to`: ledger, facts); and when it reaches the driver (`AnswerResolver.publish`: the
+human, or nobody). In between the agents above have their look at it (`upcall.agents.tool_loop.nested_answers`). An
+answer says who gave it and why. A risk confirmation takes the human's own choice: no step answers it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from autogen_core.models import RequestUsage
 
+from upcall import identity
 from upcall.autogen.call_path import current_path, nested_call
 from upcall.autogen.scope import current_scope
-from upcall.errors import AnswerRefused, ConfigurationError
+from upcall.errors import AnswerRefused
 from upcall.options import ResolutionOptions
+from upcall.policy.duplicates import OriginalIndex, repeat_answer, share_secrets
 from upcall.policy.facts import has_answer
 from upcall.policy.routing import find_assignee
 from upcall.policy.same_question import QuestionKey, is_same_question, question_key
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.matching import OwnWords, parse_answer, parse_unsealed
-from upcall.questions.question import ClarificationType, Question
+from upcall.questions.matching import parse_answer, parse_unsealed
+from upcall.questions.question import Question
+from upcall.questions.record import QuestionRecord, QuestionRecords
 from upcall.questions.secrets import NO_KEY, can_seal
 from upcall.runs.config import Fact
 
@@ -41,122 +46,128 @@ _WORDS_OF_A_STAGE = frozenset({"skip", "done", "exit", "quit", "proceed", "conti
 
 
 class AnswerResolver:
-    """What is known in one stretch of a run to answer questions with.
+    """The records of a run while a team works on it, and who answers what is asked meanwhile.
 
     Args:
-        options: which steps there are, and whom a question is for.
-        answered: the questions of the run so far and their answers, oldest first.
-        open_questions: those that wait for the human now.
+        options: which steps there are, for whom questions are, and how long they wait.
+        records: the run's, as it begins to work.
         facts: standing answers, level by level; the first level that has one for a question wins.
-        judge: tells whether a question means the same as an earlier one where the words differ.
-        early: the ids of those that the human was asked while the team worked, before it was cut off: their answers
-            come as they came then, by mail.
+        matcher: tells whether a question means the same as an earlier one where the words differ.
     """
 
     def __init__(
         self,
         options: ResolutionOptions,
-        answered: Iterable[Answered] = (),
-        open_questions: Iterable[Question] = (),
+        records: QuestionRecords,
         facts: Sequence[Sequence[Fact]] = (),
-        judge: Matcher | None = None,
-        early: Collection[str] = (),
+        matcher: Matcher | None = None,
     ) -> None:
         self._options = options
-        self._answered = list(answered)
-        self._answers = {question.id: answer for question, answer in self._answered if question.id not in early}
-        self._early = early
-        self._open = {question.id: question for question in open_questions}
         self._facts = facts
-        self._judge = judge
-        self.given: list[Answered] = []
-        """What was answered in this stretch, in the order in which it was."""
+        self._matcher = matcher
+        self._by_meaning: dict[QuestionKey, list[Answered]] = {}
+        self.records = QuestionRecords()
+        """All questions of the run, those included that were answered or published since it began to work."""
         self.spent: list[RequestUsage] = []
-        """The tokens of each call of the judge."""
-
-    async def answer_to(self, question: Question) -> Answer | None:
-        """What the ledger or a fact says to a question with its whole path; None where neither does."""
-        if (already := self._answers.get(question.id)) is not None:
-            return already  # The run was cut off after that, and the same call asks again.
-        if question.id in self._open or question.id in self._early or is_risk(question):
-            return None
-        (question,) = self.assigned([question])
-        # A fact is stored in clear, so that none is a secret.
-        answer = await self._from_ledger(question) or (None if question.secret else self._from_facts(question))
-        return self.note(question, answer) if answer else None
-
-    def assigned(self, questions: Iterable[Question]) -> tuple[Question, ...]:
-        """The questions, each with whom it is for: as it is open already, else as the first rule that fits says."""
-        return tuple(question.model_copy(update={"assignee": self._assignee(question)}) for question in questions)
-
-    def _assignee(self, question: Question) -> str | None:
-        known = self._open.get(question.id)
-        return known.assignee if known is not None else find_assignee(question, self._options.assign)
-
-    def answer_without_human(self, questions: Sequence[Question]) -> list[Answer]:
-        """The answers to those of the open questions that do not go to the human: nobody is there, or too many did."""
-        answers: list[Answer] = []
-        waiting = [question for question in questions if question.id in self._open]
-        for question in questions:
-            if question.id in self._open:
-                continue
-            if (reason := self._why_not_put(question, waiting)) is None:
-                waiting.append(question)
-            else:
-                answers.append(answer_by_default(question, reason))
-        return answers
-
-    def note(self, question: Question, answer: Answer) -> Answer:
-        """Keep an answer from a rung, for later questions and for the run."""
-        self._answered.append((question, answer))
-        self.given.append((question, answer))
-        return answer
-
-    def opened(self, questions: Iterable[Question]) -> None:
-        """Note what has been put to the human while the team works."""
-        self._open |= {question.id: question for question in questions}
-
-    def hear(self, question: Question, answer: Answer) -> None:
-        """Keep what the human answered while the team works, for later questions."""
-        self._answered.append((question, answer))
+        """The tokens of each call of the matcher."""
+        self._keep(records)
 
     @property
     def answered(self) -> Sequence[Answered]:
         """All that was answered in the run so far, oldest first."""
-        return tuple(self._answered)
+        return [(each.question, each.answer) for each in self.records.closed if each.answer is not None]
 
-    def shown(self, questions: Sequence[Question]) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
-        """The questions to show, one of each meaning, and those that the answers to these answer too."""
-        return group_duplicates(questions) if self._options.ledger else (tuple(questions), ())
+    # -- before it leaves its asker -----------------------------------------------------------------------------------
 
-    def _why_not_put(self, question: Question, waiting: Sequence[Question]) -> str | None:
-        if question.secret and not can_seal():
-            return NO_KEY
-        if sum(answer.by is AnsweredBy.POLICY for _, answer in self._answered) >= MAX_WITHOUT_HUMAN:
+    async def answer_to(self, question: Question) -> Answer | None:
+        """What was answered or stands as a fact to a question with its whole path; None where it goes up."""
+        known = self.records.get(question.id)
+        if known is not None:
+            # The run was cut off, and the same call asks again. What came from outside comes the same way again.
+            return None if known.asked_since_checkpoint else known.answer
+        if question.is_risk:
             return None
-        if self._options.unattended:
-            return None if is_risk(question) else NOBODY_THERE
-        limit = self._options.max_questions_run
-        put = sum(answer.by is AnsweredBy.HUMAN and _by_call(each) for each, answer in self._answered)
-        if put + len(waiting) < limit or not _by_call(question) or any(_shared(question, each) for each in waiting):
-            return None
-        if put + len(group_duplicates([each for each in waiting if _by_call(each)])[0]) < limit:
-            return None
-        return f"This was not put to the user: {limit} questions of this run were, the limit."
+        question = question.model_copy(update={"assignee": self.assignee_of(question)})
+        # A fact is stored in clear, so that none is a secret.
+        answer = await self._from_ledger(question) or (None if question.secret else self._from_facts(question))
+        return self.note(question, answer) if answer else None
+
+    def note(self, question: Question, answer: Answer) -> Answer:
+        """Record an answer that was given inside the team."""
+        known = self.records.get(question.id)
+        if known is None:
+            self._keep(self.records.add([QuestionRecord(question=question).close(answer)]))
+        elif not known.is_closed:
+            self.close([answer])
+        return answer
+
+    def assignee_of(self, question: Question) -> str | None:
+        """Whom a question is for: as it was published, else as the first rule that fits says."""
+        known = self.records.get(question.id)
+        return known.question.assignee if known is not None else find_assignee(question, self._options.assign)
+
+    # -- when it reaches the driver -----------------------------------------------------------------------------------
+
+    def publish(self, questions: Iterable[Question], now: datetime | None = None) -> list[QuestionRecord]:
+        """Decide about the questions that are new: each goes to the human, or has the answer of one that does, or comes
+        to what it comes to without one."""
+        new: dict[str, QuestionRecord] = {}
+        quota = _Quota(self._options, self.records)
+        originals = OriginalIndex(self.records.shown if self._options.ledger else ())
+        for question in questions:
+            if question.id in self.records or question.id in new:
+                continue
+            question = self._complete(question, now or identity.now())
+            record = QuestionRecord(question=question, asked_since_checkpoint=True)
+            original = originals.find(question) if self._options.ledger else None
+            if (reason := quota.why_not(question, is_duplicate=original is not None)) is not None:
+                record = record.close(answer_by_default(question, reason))
+            elif original is not None:
+                record = record.attach_to(original.id)
+            else:
+                record = record.publish()
+                originals.add(question)
+            quota.count(record)
+            new[question.id] = record
+        if new:
+            self._keep(self.records.add(new.values()))
+        return list(new.values())
+
+    def close(self, answers: Sequence[Answer]) -> None:
+        """Record answers that came from outside to open questions."""
+        self._keep(self.records.close(answers))
+
+    def _complete(self, question: Question, now: datetime) -> Question:
+        """The question with whom it is for and how long it waits: as it says itself, or as its run has it."""
+        after = self._options.expires_after
+        common = None if after is None else now + timedelta(seconds=after)
+        changes = {"assignee": self.assignee_of(question), "expires_at": question.expires_at or common}
+        return question.model_copy(update=changes)
+
+    def _keep(self, records: QuestionRecords) -> None:
+        new = records.closed[len(self.records.closed) :]
+        self.records = records
+        for record in new:
+            if record.answer is not None:
+                alike = self._by_meaning.setdefault(question_key(record.question.question), [])
+                alike.append((record.question, record.answer))
+
+    # -- the steps ----------------------------------------------------------------------------------------------------
 
     async def _from_ledger(self, question: Question) -> Answer | None:
         if not self._options.ledger:
             return None
-        earlier = [each for each in reversed(self._answered) if _may_be_repeated(*each, question)]
-        for asked, answer in earlier:
-            if is_same_question(asked, question) and (again := _given_again(asked, answer, question)):
+        for asked, answer in reversed(self._by_meaning.get(question_key(question.question), [])):
+            same = may_repeat(asked, answer, question) and is_same_question(asked, question)
+            if same and (again := repeat_answer(asked, answer, question)):
                 return again
-        if self._judge is None or not earlier:
+        earlier = [each for each in reversed(self.answered) if may_repeat(*each, question)] if self._matcher else []
+        if self._matcher is None or not earlier:
             return None
-        number, usage = await self._judge(question, earlier)
+        number, usage = await self._matcher(question, earlier)
         if usage is not None:
             self.spent.append(usage)
-        return None if number is None else _given_again(*earlier[number], question)
+        return None if number is None else repeat_answer(*earlier[number], question)
 
     def _from_facts(self, question: Question) -> Answer | None:
         if question.assignee is not None:
@@ -165,20 +176,44 @@ class AnswerResolver:
             found = {fact.answer.casefold(): fact for fact in level if has_answer(fact, question)}
             if found:
                 (fact, *others) = found.values()
-                return None if others else _by_fact(fact, question)
+                return None if others else answer_by_fact(fact, question)
         return None
 
 
-def is_risk(question: Question) -> bool:
-    """Whether only the human's own choice answers it."""
-    return question.clarification_type is ClarificationType.RISK_CONFIRMATION
+class _Quota:
+    """How many more questions the human may be asked."""
+
+    def __init__(self, options: ResolutionOptions, records: QuestionRecords) -> None:
+        self._options = options
+        self._asked = self._without_human = 0
+        for record in records:
+            self.count(record)
+
+    def count(self, record: QuestionRecord) -> None:
+        """Count a question: by whom it was answered, or that it is shown. One that shares an answer counts once."""
+        by = record.answer.by if record.answer else None
+        self._without_human += by is AnsweredBy.POLICY
+        self._asked += _is_by_call(record.question) and (by is AnsweredBy.HUMAN or record.is_shown)
+
+    def why_not(self, question: Question, *, is_duplicate: bool) -> str | None:
+        """Why a question does not go to the human; None where it does."""
+        if question.secret and not can_seal():
+            return NO_KEY
+        if self._without_human >= MAX_WITHOUT_HUMAN:
+            return None
+        if self._options.unattended:
+            return None if question.is_risk else NOBODY_THERE
+        limit = self._options.max_questions_run
+        if is_duplicate or not _is_by_call(question) or self._asked < limit:
+            return None
+        return f"This was not put to the user: {limit} questions of this run were, the limit."
 
 
 def answer_by_default(question: Question, reason: str) -> Answer:
     """What a question comes to that no human answers: its own default, recorded as an assumption, else `expired`. That
     is never consent, and a risk confirmation has no default."""
     answer = Answer(question_id=question.id, outcome=Outcome.EXPIRED, by=AnsweredBy.POLICY, reason=reason)
-    if question.default is None or not question.default.strip() or is_risk(question):
+    if question.default is None or not question.default.strip() or question.is_risk:
         return answer
     try:
         assumed = parse_unsealed(question, question.default)
@@ -187,102 +222,25 @@ def answer_by_default(question: Question, reason: str) -> Answer:
     return answer.model_copy(update={"outcome": Outcome.ASSUMED, "text": assumed.text, "selected": assumed.selected})
 
 
-def group_duplicates(questions: Sequence[Question]) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
-    """One question of each meaning, the first, and the others."""
-    by_meaning: dict[QuestionKey, list[Question]] = {}
-    shown: list[Question] = []
-    repeated: list[Question] = []
-    for question in questions:
-        alike = by_meaning.setdefault(question_key(question.question), [])
-        if any(_shared(question, each) for each in alike):
-            repeated.append(question)
-        else:
-            alike.append(question)
-            shown.append(question)
-    return tuple(shown), tuple(repeated)
-
-
-def answer_duplicates(answers: Sequence[Answer], open_questions: Sequence[Question]) -> list[Answer]:
-    """The answers, and the same ones to the other open questions of the same meaning, as far as these accept them."""
-    by_id = {question.id: question for question in open_questions}
-    given = {answer.question_id: answer for answer in answers}
-    for answer in answers:
-        asked = by_id[answer.question_id]
-        for question in open_questions:
-            if (
-                question.id not in given
-                and _shared(asked, question)
-                and (same := _given_again(asked, answer, question))
-            ):
-                given[question.id] = same
-    return list(given.values())
-
-
-# -- where agents consult it ------------------------------------------------------------------------------------------
-
-
-async def resolve_question(question: Question) -> Answer | None:
-    """The answer of a rung to a question that the present agent asks; None where it goes up."""
-    ladder = current_scope().resolver
-    if ladder is None:
+def answer_by_fact(fact: Fact, question: Question) -> Answer | None:
+    """The fact as an answer. Where there are options it must name them: a number would be that of an option."""
+    try:
+        answer = parse_answer(question, fact.answer)
+    except AnswerRefused:
         return None
-    raised = _raised(question)
-    with nested_call(question.asker, question.calls[-1] if question.calls else ""):  # For the calls of a judge.
-        return await ladder.answer_to(raised)
+    if question.options and (not answer.selected or answer.text.casefold() != fact.answer.casefold()):
+        return None
+    reason = f"the fact {fact.asked!r} ({fact.where})"
+    return answer.model_copy(update={"by": AnsweredBy.FACTS, "reason": reason})
 
 
-def list_answered() -> Sequence[Answered]:
-    """The questions of the run and their answers; none in a plain AutoGen script."""
-    ladder = current_scope().resolver
-    return ladder.answered if ladder is not None else ()
-
-
-def is_assigned(question: Question) -> bool:
-    """Whether a question that the present agent hears of is for somebody in particular."""
-    ladder = current_scope().resolver
-    return ladder is not None and ladder.assigned([_raised(question)])[0].assignee is not None
-
-
-def record_parent_answer(question: Question, answer: Answer) -> None:
-    """Record what the present agent answered to a nested agent's question."""
-    if (ladder := current_scope().resolver) is not None:
-        ladder.note(_raised(question), answer)
-
-
-def _raised(question: Question) -> Question:
-    for agent, call_id in reversed(current_path()):
-        question = question.raise_through(agent, call_id)
-    return question
-
-
-# -- what is given again ----------------------------------------------------------------------------------------------
-
-
-def _by_call(question: Question) -> bool:
-    """Whether a tool call asked it; classifier, clarifier and planner ask without one."""
-    return len(question.calls) >= len(question.path) > 0
-
-
-def _shared(one: Question, other: Question) -> bool:
-    """Whether one answer serves both: what is secret is for its asker alone, what is assigned is for one to answer."""
-    kept_apart = is_risk(one) or is_risk(other) or _secret_of_another(one, other)
-    return not kept_apart and one.assignee == other.assignee and is_same_question(one, other)
-
-
-def _secret_of_another(one: Question, other: Question) -> bool:
-    """Whether one of them is secret and the other is not the same asker's secret: the same tool of the same agent."""
-    return (one.secret or other.secret) and ((one.secret, one.path, one.tool) != (other.secret, other.path, other.tool))
-
-
-def _may_be_repeated(asked: Question, answer: Answer, question: Question) -> bool:
+def may_repeat(asked: Question, answer: Answer, question: Question) -> bool:
     """Whether an earlier answer may be given to another question at all, whatever they mean.
 
     What an agent answered is for those it speaks for. A counter-question, and a word that only ended a clarification,
     are no answers to anybody else.
     """
-    if is_risk(asked) or _secret_of_another(asked, question):
-        return False
-    if asked.assignee != question.assignee:
+    if asked.is_risk or not share_secrets(asked, question) or asked.assignee != question.assignee:
         return False
     if answer.outcome is Outcome.DECLINED:
         return answer.by is AnsweredBy.HUMAN
@@ -294,26 +252,43 @@ def _may_be_repeated(asked: Question, answer: Answer, question: Question) -> boo
     return bool(answer.selected) or not (said.endswith("?") or said.casefold().rstrip(".!") in _WORDS_OF_A_STAGE)
 
 
-def _given_again(asked: Question, answer: Answer, question: Question) -> Answer | None:
-    """The same answer to another question, if that one accepts it; a secret only if the key opens it."""
-    by = "the user" if answer.by is AnsweredBy.HUMAN else answer.by.value
-    try:
-        opened = answer.opened().model_copy(update={"question_id": question.id})
-        own = opened.outcome is Outcome.ANSWERED and not opened.selected
-        again = parse_answer(question, OwnWords(opened.text) if own else opened)
-    except (AnswerRefused, ConfigurationError):
-        return None
-    reason = f"{by} answered {' > '.join(asked.path) or 'another agent'} the same: {asked.id}"
-    return again.model_copy(update={"by": AnsweredBy.LEDGER, "user": answer.user, "reason": reason})
+def _is_by_call(question: Question) -> bool:
+    """Whether a tool call asked it; classifier, clarifier and planner ask without one."""
+    return len(question.calls) >= len(question.path) > 0
 
 
-def _by_fact(fact: Fact, question: Question) -> Answer | None:
-    """The fact as an answer. Where there are options it must name them: a number would be that of an option."""
-    try:
-        answer = parse_answer(question, fact.answer)
-    except AnswerRefused:
+# -- where agents ask it ----------------------------------------------------------------------------------------------
+
+
+async def resolve_question(question: Question) -> Answer | None:
+    """The answer to a question that the present agent asks, where there is one before it goes up."""
+    resolver = current_scope().resolver
+    if resolver is None:
         return None
-    if question.options and (not answer.selected or answer.text.casefold() != fact.answer.casefold()):
-        return None
-    reason = f"the fact {fact.asked!r} ({fact.where})"
-    return answer.model_copy(update={"by": AnsweredBy.FACTS, "reason": reason})
+    raised = _raise_to_root(question)
+    with nested_call(question.asker, question.calls[-1] if question.calls else ""):  # For the calls of a matcher.
+        return await resolver.answer_to(raised)
+
+
+def list_answered() -> Sequence[Answered]:
+    """The questions of the run and their answers; none in a plain AutoGen script."""
+    resolver = current_scope().resolver
+    return resolver.answered if resolver is not None else ()
+
+
+def is_assigned(question: Question) -> bool:
+    """Whether a question that the present agent hears of is for somebody in particular."""
+    resolver = current_scope().resolver
+    return resolver is not None and resolver.assignee_of(_raise_to_root(question)) is not None
+
+
+def record_parent_answer(question: Question, answer: Answer) -> None:
+    """Record what the present agent answered to a nested agent's question."""
+    if (resolver := current_scope().resolver) is not None:
+        resolver.note(_raise_to_root(question), answer)
+
+
+def _raise_to_root(question: Question) -> Question:
+    for agent, call_id in reversed(current_path()):
+        question = question.raise_through(agent, call_id)
+    return question

@@ -137,11 +137,12 @@ def _same_form(one: Question, other: Question) -> bool:
     if one.multi_select != other.multi_select:
         return False
     if one.options and other.options:
-        return _labels(one) == _labels(other) and one.allow_free_text == other.allow_free_text
+        return option_labels(one) == option_labels(other) and one.allow_free_text == other.allow_free_text
     return one.allow_free_text and other.allow_free_text
 
 
-def _labels(question: Question) -> set[str]:
+def option_labels(question: Question) -> set[str]:
+    """The labels of its options, in any case."""
     return {" ".join(option.label.casefold().split()) for option in question.options}
 
 

@@ -234,6 +234,11 @@ class Question(BaseModel):
         """The name of the agent that asks."""
         return self.path[-1] if self.path else "agent"
 
+    @property
+    def is_risk(self) -> bool:
+        """Whether only the human's own choice answers it."""
+        return self.clarification_type is ClarificationType.RISK_CONFIRMATION
+
     def raise_through(self, agent: str, call_id: str) -> Question:
         """The same question one level further up: asked on behalf of `agent`'s tool call `call_id`."""
         return self.model_copy(update={"path": (agent, *self.path), "calls": (call_id, *self.calls)})

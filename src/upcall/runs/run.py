@@ -15,9 +15,10 @@ from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ConfigDict, Field
 
 from upcall import identity
-from upcall.policy.resolver import group_duplicates
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.question import Question
+from upcall.questions.record import QuestionRecord, QuestionRecords
+from upcall.questions.states import QuestionState
 from upcall.runs.config import RunConfig, RunId
 from upcall.runs.outputs import Classification
 from upcall.runs.plan import ClarifierResult, ReviewedPlan
@@ -109,16 +110,19 @@ def add_usage(usage: Mapping[str, Usage], path: str, spent: RequestUsage) -> dic
 
 
 class RunProgress(BaseModel):
-    """What a team's work had told of its run when a checkpoint was taken. A run that goes on from there again begins
-    with this.
+    """What a team's work had told of its run when a checkpoint was taken. A run that is resumed from there begins with
+    it again.
 
-    ``rests`` counts the checkpoints before, ``answered`` the answers of the run; ``open`` are the ids of the questions
-    that wait. ``lineage`` is the run that a branch was forked from, until it has a checkpoint of its own.
+    Attributes:
+        pauses: how many checkpoints there were before.
+        answered: how many answers the run had.
+        open: the ids of the questions that were waiting.
+        lineage: the run that a branch was forked from, until it has a checkpoint of its own.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    rests: int = 0
+    pauses: int = 0
     answered: int = 0
     open: tuple[str, ...] = ()
     lineage: str | None = None
@@ -131,7 +135,7 @@ class RunProgress(BaseModel):
     failed_tools: dict[str, int] = {}
 
 
-_TOLD = ("classification", "clarifier_log", "plan", "execution_path", "usage", "tools", "failed_tools")
+_FROM_WORK = ("classification", "clarifier_log", "plan", "execution_path", "usage", "tools", "failed_tools")
 
 
 class Run(BaseModel):
@@ -142,14 +146,10 @@ class Run(BaseModel):
         status: where it stands.
         task: what was asked for.
         user: whose it is; None is everybody's.
-        questions: the open ones, oldest first.
-        repeated: open questions that mean the same as one of ``questions``, and get its answer too.
-        early: ids of questions that were put while the team works: its checkpoint does not know them.
-        doubts: questions about calls that a killed process may have made, by id, each with the key of the call.
+        records: all its questions, each with where it stands and what it came to. `questions`, `answers` and the other
+            lists of questions are views of them.
         forked_from: the run that this one is a branch of.
         forked_at: the question where it left that.
-        answers: all that were given, oldest first, by whomever.
-        closed: the questions that ``answers`` answer.
         classification: what the classifier made of the task.
         clarifier_log: the dialog of the clarifier, as text.
         plan: the present version, with its earlier ones and what became of it.
@@ -163,8 +163,6 @@ class Run(BaseModel):
         failed_tools: how many of them ended in an error.
         config: what it was started with and keeps over every pause; never a key.
         restricted: whether it is what somebody sees who may see some of its questions only.
-        overdue: ids of the questions whose time was seen to be over.
-        reminded: how many reminders of a question were due so far, by its id.
         created_at: when it was started, in UTC.
         updated_at: when it was last changed, in UTC.
     """
@@ -175,14 +173,9 @@ class Run(BaseModel):
     status: RunStatus = RunStatus.INITIALIZING
     task: str
     user: str | None = None
-    questions: tuple[Question, ...] = ()
-    repeated: tuple[Question, ...] = ()
-    early: tuple[str, ...] = ()
-    doubts: dict[str, str] = {}
+    records: QuestionRecords = QuestionRecords()
     forked_from: str | None = None
     forked_at: str | None = None
-    answers: tuple[Answer, ...] = ()
-    closed: tuple[Question, ...] = ()
     classification: Classification | None = None
     clarifier_log: str = ""
     plan: ReviewedPlan | None = None
@@ -195,8 +188,6 @@ class Run(BaseModel):
     failed_tools: dict[str, int] = {}
     config: RunConfig = RunConfig()
     restricted: bool = Field(default=False, exclude=True)
-    overdue: tuple[str, ...] = ()
-    reminded: dict[str, int] = {}
     created_at: datetime = Field(default_factory=lambda: identity.now())
     updated_at: datetime = Field(default_factory=lambda: identity.now())
 
@@ -226,25 +217,65 @@ class Run(BaseModel):
         return self.status in _WORKING
 
     @property
+    def questions(self) -> tuple[Question, ...]:
+        """The open questions that the human is asked, oldest first."""
+        return self.records.shown
+
+    @property
+    def duplicates(self) -> tuple[Question, ...]:
+        """The open questions that mean the same as one of `questions`, and get its answer too."""
+        return self.records.duplicates
+
+    @property
     def open_questions(self) -> tuple[Question, ...]:
-        """All that wait for an answer, those that are shown and those that are repeated."""
-        return (*self.questions, *self.repeated)
+        """All questions that wait for an answer: `questions`, then `duplicates`."""
+        return (*self.records.shown, *self.records.duplicates)
+
+    @property
+    def asked_since_checkpoint(self) -> tuple[str, ...]:
+        """The ids of the questions that were published while the team works: its checkpoint does not know them."""
+        return tuple(each.id for each in self.records if each.asked_since_checkpoint)
+
+    @property
+    def unknown_outcomes(self) -> dict[str, str]:
+        """The open questions about calls that a killed process may have made, by id, each with the key of the call."""
+        doubted = [each for each in self.records.open if each.state is QuestionState.IN_DOUBT]
+        return {each.id: each.call_in_doubt for each in doubted if each.call_in_doubt is not None}
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """All answers that were given, oldest first, by whomever."""
+        return self.records.answers
+
+    @property
+    def answered_questions(self) -> tuple[Question, ...]:
+        """The questions that `answers` answer, in the same order."""
+        return tuple(each.question for each in self.records.closed)
+
+    @property
+    def overdue(self) -> tuple[str, ...]:
+        """The ids of the questions whose time was seen to be over."""
+        return tuple(each.id for each in self.records if each.noted_overdue)
+
+    @property
+    def reminders(self) -> dict[str, int]:
+        """How many reminders of a question were due so far, by its id."""
+        return {each.id: each.reminders for each in self.records if each.reminders}
 
     @property
     def asked(self) -> dict[str, Question]:
         """All that was asked, answered or open, by id."""
-        return {question.id: question for question in (*self.closed, *self.open_questions)}
+        return {each.id: each.question for each in self.records}
 
-    def list_lapsed(self, now: datetime | None = None) -> tuple[Question, ...]:
+    def list_overdue(self, now: datetime | None = None) -> tuple[Question, ...]:
         """The open questions whose time is over, by the clock or as it was recorded; never those about calls in
         doubt."""
         at = now or identity.now()
-        timed = [each for each in self.open_questions if each.expires_at is not None and each.id not in self.doubts]
-        return tuple(each for each in timed if each.id in self.overdue or (each.expires_at and each.expires_at <= at))
+        return tuple(each.question for each in self.records.open if each.is_overdue(at))
 
-    def list_also_waiting(self, question: Question) -> list[Question]:
+    def list_also_waiting(self, question: Question) -> Sequence[Question]:
         """The open questions whose askers wait for the answer to `question` too."""
-        return [each for each in self.repeated if group_duplicates([question, each])[1]]
+        return self.records.duplicates_of(question.id)
 
     @property
     def assumptions(self) -> list[tuple[Question, Answer]]:
@@ -264,23 +295,25 @@ class Run(BaseModel):
     @property
     def clarification_history(self) -> list[tuple[Question, Answer]]:
         """Every question that was answered, with its answer, oldest first (S3-24, S3-39)."""
-        answers = {answer.question_id: answer for answer in self.answers}
-        return [(question, answers[question.id]) for question in self.closed if question.id in answers]
+        return [(each.question, each.answer) for each in self.records.closed if each.answer is not None]
 
     @property
     def clarification_count(self) -> int:
         """How many questions were answered (S3-39)."""
-        return len(self.clarification_history)
+        return len(self.records.closed)
 
-    def progress(self, rests: int) -> RunProgress:
-        """What the team's work has told of it."""
-        still_open = tuple(question.id for question in self.open_questions)
-        told = {name: getattr(self, name) for name in _TOLD}
-        return RunProgress(rests=rests, answered=len(self.answers), open=still_open, **told)
+    def progress(self, pauses: int) -> RunProgress:
+        """What the team's work has told of it, with the number of checkpoints so far."""
+        return RunProgress(
+            pauses=pauses,
+            answered=len(self.records.closed),
+            open=tuple(each.id for each in self.records.open),
+            **{name: getattr(self, name) for name in _FROM_WORK},
+        )
 
-    def restored_from(self, so_far: RunProgress) -> Run:
+    def restored_from(self, progress: RunProgress) -> Run:
         """The run with what the team's work had told of it when its checkpoint was taken."""
-        return self.model_copy(update={name: getattr(so_far, name) for name in _TOLD})
+        return self.model_copy(update={name: getattr(progress, name) for name in _FROM_WORK})
 
     def move_to(self, status: RunStatus, **changes: Any) -> Run:
         """The run in its next status, with `changes` to its other fields.
@@ -292,18 +325,16 @@ class Run(BaseModel):
             raise ValueError(f"A run that is {self.status} cannot become {status}.")
         return self.model_copy(update={"status": status, "updated_at": identity.now(), **changes})
 
-    def answered(self, status: RunStatus, answers: Sequence[Answer]) -> Run:
+    def show_only(self, questions: Iterable[Question]) -> Run:
+        """The run with these alone of its open questions, and with those that get their answers too."""
+        kept = [question.id for question in questions]
+        also = [each.id for question_id in kept for each in self.records.duplicates_of(question_id)]
+        closed = [record.id for record in self.records.closed]
+        return self.model_copy(update={"records": self.records.keep({*kept, *also, *closed})})
+
+    def record_answers(self, status: RunStatus, answers: Sequence[Answer]) -> Run:
         """The run in its next status, with these answers to open questions."""
-        ids = {answer.question_id for answer in answers}
-        left = [question for question in self.open_questions if question.id not in ids]
-        shown, repeated = group_duplicates(left) if self.repeated else (tuple(left), ())
-        return self.move_to(
-            status,
-            questions=shown,
-            repeated=repeated,
-            answers=(*self.answers, *answers),
-            closed=(*self.closed, *(question for question in self.open_questions if question.id in ids)),
-        )
+        return self.move_to(status, records=self.records.close(answers))
 
     def as_openai_run(self) -> dict[str, Any]:
         """The run in the shape of OpenAI's run object: id, status, and what is to be submitted (S4-26).
@@ -373,19 +404,23 @@ def log_changes(before: Run | None, after: Run) -> list[tuple[str, str | None, d
         found.append(("started", after.user, {"status": after.status.value}))
     elif before.status is not after.status:
         found.append(("status", None, {"from": before.status.value, "to": after.status.value}))
-    known = {question.id for question in before.open_questions} if before else set()
-    for question in after.open_questions:
-        if question.id not in known:
-            whom = {"assignee": question.assignee} if question.assignee is not None else {}
-            found.append(("asked", None, {"question": question.id, "path": list(question.path), **whom}))
-    given = {answer.question_id for answer in before.answers} if before else set()
-    for answer in after.answers:
-        if answer.question_id not in given:
-            told = {"question": answer.question_id, "outcome": answer.outcome.value, "by": answer.by.value}
-            found.append(("answered", answer.user, told))
-    noted = before.overdue if before else ()
-    found += [("overdue", None, {"question": question_id}) for question_id in after.overdue if question_id not in noted]
-    for question_id, number in after.reminded.items():
-        if before is None or number != before.reminded.get(question_id):
-            found.append(("reminded", None, {"question": question_id, "number": number}))
+    known = before.records if before else QuestionRecords()
+    for record in after.records:
+        found += _log_question(known.get(record.id), record)
+    return found
+
+
+def _log_question(before: QuestionRecord | None, after: QuestionRecord) -> list[tuple[str, str | None, dict[str, Any]]]:
+    found: list[tuple[str, str | None, dict[str, Any]]] = []
+    question, answer = after.question, after.answer
+    if before is None and answer is None:
+        whom = {"assignee": question.assignee} if question.assignee is not None else {}
+        found.append(("asked", None, {"question": question.id, "path": list(question.path), **whom}))
+    if answer is not None and (before is None or before.answer is None):
+        how = {"question": question.id, "outcome": answer.outcome.value, "by": answer.by.value}
+        found.append(("answered", answer.user, how))
+    if after.noted_overdue and not (before and before.noted_overdue):
+        found.append(("overdue", None, {"question": question.id}))
+    if after.reminders > (before.reminders if before else 0):
+        found.append(("reminded", None, {"question": question.id, "number": after.reminders}))
     return found

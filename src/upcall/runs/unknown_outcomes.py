@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Option, Question
+from upcall.questions.record import QuestionRecord
 from upcall.runs.journal_records import ToolOutcome, ToolRecord
 from upcall.runs.run import Run, RunStatus
 
@@ -27,12 +28,8 @@ def ask_about_unknown_outcomes(run: Run, in_doubt: Mapping[str, ToolRecord]) -> 
     """The run as it is; where calls are in doubt it waits, with a question about each, before anything else is done."""
     if not in_doubt:
         return run
-    asked = {key: _question(record) for key, record in in_doubt.items()}
-    return run.move_to(
-        RunStatus.AWAITING_CLARIFICATION,
-        questions=(*run.questions, *asked.values()),
-        doubts={question.id: key for key, question in asked.items()},
-    )
+    asked = [QuestionRecord(question=_question(record)).doubt(key) for key, record in in_doubt.items()]
+    return run.move_to(RunStatus.AWAITING_CLARIFICATION, records=run.records.add(asked))
 
 
 def is_about_unknown_outcome(question: Question) -> bool:

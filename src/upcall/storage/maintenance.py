@@ -287,12 +287,7 @@ def _as_it_was(checkpoint: Checkpoint, run: Run) -> Run:
             "status": RunStatus.AWAITING_CLARIFICATION if asked else RunStatus.FAILED,
             "error": None if asked else "What was stored last was damaged; the run is back at an older checkpoint.",
             "result": None,
-            "questions": tuple(asked.values()),
-            "repeated": (),
-            "early": (),
-            "doubts": {},
-            "answers": tuple(each for each in run.answers if each.question_id not in asked),
-            "closed": tuple(each for each in run.closed if each.id not in asked),
+            "records": run.records.reopen(asked.values()),
             "updated_at": identity.now(),
         }
     )

@@ -56,7 +56,7 @@ def derive_columns(run: Run) -> dict[str, Any]:
     - ``assignees``: to whom its questions are or were assigned, one a line.
     """
     asked = run.open_questions if run.status in ANSWERABLE else ()
-    assigned = {each.assignee for each in run.asked.values() if each.assignee and each.id not in run.doubts}
+    assigned = {each.assignee for each in run.asked.values() if each.assignee and each.id not in run.unknown_outcomes}
     return {
         "status": run.status.value,
         "owner": run.user,
@@ -74,10 +74,10 @@ def _find_due(run: Run) -> int | None:
         # What was noted once stands, whatever the clock says later.
         each.asked_at if each.id in run.overdue else each.expires_at
         for each in run.open_questions
-        if each.expires_at is not None and each.id not in run.doubts and not (waits and each.id in run.overdue)
+        if each.expires_at is not None and each.id not in run.unknown_outcomes and not (waits and each.id in run.overdue)
     ]
     if every := run.config.remind_after:
-        reminders = ((each.asked_at, run.reminded.get(each.id, 0) + 1) for each in run.questions)
+        reminders = ((each.asked_at, run.reminders.get(each.id, 0) + 1) for each in run.questions)
         times += [asked_at + timedelta(seconds=every * number) for asked_at, number in reminders]
     return min(map(_seconds, times), default=None)
 

@@ -486,17 +486,23 @@ class RunStore:
     # -- queued answers -----------------------------------------------------------------------------------------------
 
     async def enqueue_answers(
-        self, run_id: str, answers: Sequence[Answer], *, also: Work[object] | None = None
+        self, run_id: str, answers: Sequence[Answer], *, owned: bool = False, also: Work[object] | None = None
     ) -> bool:
         """Queue answers for whoever works on the run. False, and nothing queued, where nobody is at work on it, or a
         question is no longer open. `also` is done in the same transaction, where they are queued.
 
+        Args:
+            run_id: the run.
+            answers: to its open questions.
+            owned: whether who gives them may not find out what somebody else answered.
+
         Raises:
-            AlreadyAnswered: another answer to the same question has been queued already.
+            AlreadyAnswered: another answer to the same question has been queued already; or any, by somebody else,
+                where they are ``owned``.
         """
 
         def work(connection: Connection) -> bool:
-            queued = _enqueue(connection, run_id, answers, self.name)
+            queued = _enqueue(connection, run_id, answers, self.name, owned=owned)
             if queued and also is not None:
                 also(connection)
             return queued
@@ -636,7 +642,7 @@ def _take_queued(connection: Connection, before: Run, after: Run) -> None:
         connection.execute("DELETE FROM upcall_queued_answers WHERE run_id = :run_id", {"run_id": after.id})
 
 
-def _enqueue(connection: Connection, run_id: str, answers: Sequence[Answer], name: str) -> bool:
+def _enqueue(connection: Connection, run_id: str, answers: Sequence[Answer], name: str, *, owned: bool) -> bool:
     # It changes nothing: from here on nobody else writes the run.
     connection.execute("UPDATE upcall_runs SET version = version WHERE id = :id", {"id": run_id})
     row = connection.execute("SELECT record FROM upcall_runs WHERE id = :id", {"id": run_id}).fetchone()
@@ -651,6 +657,8 @@ def _enqueue(connection: Connection, run_id: str, answers: Sequence[Answer], nam
         before = given.get(answer.question_id)
         if before is None:
             insert_queued(connection, run_id, answer)
+        elif owned and before.user != answer.user:  # Not even whether it says the same is for them to find out.
+            raise AlreadyAnswered(f"Question {answer.question_id} has an answer already; that one stands.")
         elif not before.says_the_same(answer):
             raise AlreadyAnswered(f"Question {answer.question_id} has another answer already; that one stands.")
     return True

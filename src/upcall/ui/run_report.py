@@ -139,7 +139,7 @@ def steps_done(run: Run, plan: ReviewedPlan) -> list[str]:
 
 
 def _answers(run: Run) -> list[str]:
-    asked, lines = {question.id: question for question in run.closed}, list[str]()
+    asked, lines = run.asked, list[str]()
     for answer in run.answers:
         question = asked.get(answer.question_id)
         if lines:

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TypeAlias
 
-from upcall.policy.resolver import Answered, is_risk, list_answered
+from upcall.policy.resolver import Answered, list_answered
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import ClarificationType, Option
 from upcall.questions.tool_context import ask
@@ -151,7 +151,7 @@ def list_grants(answered: Iterable[Answered]) -> frozenset[Grant]:
     """List what the human has allowed for a whole run, by the answers of that run."""
     found: set[Grant] = set()
     for question, answer in answered:
-        if question.tool is not None and is_risk(question) and (chosen := _chosen(answer)) in _PLAIN:
+        if question.tool is not None and question.is_risk and (chosen := _chosen(answer)) in _PLAIN:
             for option in question.options:
                 if option.label == chosen and (option.id or "").startswith(_RUN):
                     found.update(map(tuple, json.loads((option.id or "").removeprefix(_RUN))))

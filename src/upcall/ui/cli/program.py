@@ -39,9 +39,8 @@ class Program:
 
     def _answer_command(self, run_id: str, question: Question, *, several: bool) -> str:
         example = question.options[0].label if question.options else "your answer"
-        from upcall.policy.resolver import is_risk
 
-        if is_risk(question):  # A line that is only copied agrees to none.
+        if question.is_risk:  # A line that is only copied agrees to none.
             example = "..."
         if question.secret:  # On the command line it would stay in the shell's history.
             example = "-"

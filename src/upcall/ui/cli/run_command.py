@@ -118,7 +118,7 @@ class RunCommand(Command):
 
     def select_answerable(self, run: Run) -> Run:
         """Leave only the open questions that the user may answer."""
-        return run.model_copy(update={"questions": tuple(self.app.answerable(run))})
+        return run.show_only(self.app.answerable(run))
 
     def answer_here(self, run_id: str, question_id: str) -> None:
         """Ask one question of a run in place and resume the run. What is wrong with this run ends nothing else."""

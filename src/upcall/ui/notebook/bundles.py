@@ -19,7 +19,6 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from upcall.policy.deadlines import explain_lapsed
-from upcall.policy.resolver import is_risk
 from upcall.questions.question import Question
 from upcall.questions.secrets import HIDDEN
 from upcall.runs.call_timings import WorkPeriod
@@ -155,7 +154,7 @@ def question_html(question: Question, also: Sequence[Question] = (), *, in_form:
         f"{_list([line for detail in question.details() for line in detail.split(chr(10))])}"
         f'<div style="opacity:.7">{_list(question.who_waits(also))}</div>'
     )
-    colour = _RISK_COLOUR if is_risk(question) else _COLOURS[RunStatus.AWAITING_CLARIFICATION]
+    colour = _RISK_COLOUR if question.is_risk else _COLOURS[RunStatus.AWAITING_CLARIFICATION]
     frame = f'<div style="border-left:3px solid {colour};padding-left:8px;margin:6px 0">'
     return inner if in_form else f"{frame}{inner}</div>"
 
@@ -310,7 +309,7 @@ def _example(question: Question) -> str:
     """A value to begin with; a risk is never agreed to by a line that is only copied."""
     if question.secret:
         return "getpass.getpass()"  # Typed into the cell it would be stored with the notebook.
-    return repr(question.options[0].label) if question.options and not is_risk(question) else repr("...")
+    return repr(question.options[0].label) if question.options and not question.is_risk else repr("...")
 
 
 # -- text --------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from rich.console import Console
 
 from upcall.autogen.messages import ANSWERS, RUN, Event
 from upcall.errors import AnswerRefused, ConfigurationError, UpcallError
-from upcall.policy.resolver import is_risk
 from upcall.progress import PROGRESS
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
@@ -313,7 +312,7 @@ class _Field:
         told = widgets.HTML(question_html(question, also, in_form=True))
         self.box = widgets.VBox([told, *self._inputs, _row(self.answer, *self.outcomes.values())])
         self.box.add_class("upcall-question")
-        if is_risk(question):
+        if question.is_risk:
             self.box.add_class("upcall-risk")
 
     def taken(self) -> AnswerValue | None:

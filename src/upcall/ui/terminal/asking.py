@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from upcall import signals
 from upcall.errors import AnswerRefused
-from upcall.policy.resolver import is_risk
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue, OwnWords, parse_answer, parse_unsealed
 from upcall.questions.question import Question
@@ -144,7 +143,7 @@ class ListAsker:
         # The list shows the options, and what else there is to choose.
         without = {"options": (), "multi_select": False, "required": True} if listed else {}
         self._screen.question(question.model_copy(update=without), turn.mark, turn.also)
-        if is_risk(question):
+        if question.is_risk:
             _forget_typed_keys()
         answer = await (self._ask_list(turn) if listed else self._ask_line(turn))
         if not isinstance(answer, Back):
@@ -256,7 +255,7 @@ class _Draft:
         if isinstance(earlier, Answer):
             return cls(_SKIP if earlier.outcome is Outcome.SKIPPED else _DECLINE)
         if earlier is None:
-            return cls(None if is_risk(question) else "0")
+            return cls(None if question.is_risk else "0")
         keys = {option.label: str(place) for place, option in enumerate(question.options)}
         parts = [earlier] if isinstance(earlier, str) else list(earlier)
         own = [part for part in parts if part not in keys]

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from upcall.policy.resolver import is_risk
 from upcall.questions.question import Question
 from upcall.text import QUOTE_MARK, escape_controls, one_line
 from upcall.ui.columns import wrap_lines
@@ -126,7 +125,7 @@ class Screen:
         width = console.width - 1 if self.live and console.is_terminal else None
         console.print()
         head = f"{mark}{question.asked_by()}: "
-        style = "bold red" if is_risk(question) else "bold yellow"
+        style = "bold red" if question.is_risk else "bold yellow"
         first, *more = _break_lines(f"{head}{question.question}", width)
         printed = Text(escape_controls(first), style=style)
         printed.stylize("bold default", 0, len(escape_controls(head)))

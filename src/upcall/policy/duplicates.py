@@ -1,0 +1,102 @@
+"""Open questions that mean the same: the human is asked one of them, and its answer is the answer to the others."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+from upcall.errors import AnswerRefused, ConfigurationError
+from upcall.policy.same_question import QuestionKey, is_same_question, option_labels, question_key
+from upcall.questions.answer import Answer, AnsweredBy, Outcome
+from upcall.questions.matching import OwnWords, parse_answer
+from upcall.questions.question import Question
+from upcall.questions.record import QuestionRecords
+
+
+def share_answer(one: Question, other: Question) -> bool:
+    """Whether one answer serves both: a risk is taken once for each, what is secret is for its asker alone, and what is
+    assigned is for one to answer."""
+    if one.is_risk or other.is_risk or one.assignee != other.assignee:
+        return False
+    return share_secrets(one, other) and is_same_question(one, other)
+
+
+def share_secrets(one: Question, other: Question) -> bool:
+    """Whether neither is secret, or both are the same asker's: the same tool of the same agent."""
+    return not (one.secret or other.secret) or (
+        (one.secret, one.path, one.tool) == (other.secret, other.path, other.tool)
+    )
+
+
+class _Meaning(NamedTuple):
+    """What two questions have in common that share an answer, whatever their options."""
+
+    key: QuestionKey
+    assignee: str | None
+    secret_of: tuple[tuple[str, ...], str | None] | None
+
+
+class OriginalIndex:
+    """The questions that are shown, by what they mean, so that another of the same meaning is found without looking at
+    all of them: a thousand open questions cost a thousand look-ups."""
+
+    def __init__(self, shown: Iterable[Question] = ()) -> None:
+        self._found: dict[Hashable, Question] = {}
+        for question in shown:
+            self.add(question)
+
+    def add(self, question: Question) -> None:
+        """Note one that is shown. The first of each meaning is found."""
+        for place in _places(question):
+            self._found.setdefault(place, question)
+
+    def find(self, question: Question) -> Question | None:
+        """Find the one whose answer `question` is to have too."""
+        candidates = (self._found.get(place) for place in _places(question))
+        return next((each for each in candidates if each is not None and share_answer(each, question)), None)
+
+
+def _places(question: Question) -> list[Hashable]:
+    """Where a question is noted and looked for: by its options, and as one that takes any text. Two that share an
+    answer have a place in common."""
+    key = question_key(question.question)
+    if question.is_risk or not key.stands_alone:
+        return []
+    meaning = _Meaning(key, question.assignee, (question.path, question.tool) if question.secret else None)
+    places: list[Hashable] = []
+    if question.options:
+        labels = frozenset(option_labels(question))
+        places.append((meaning, labels, question.allow_free_text, question.multi_select))
+    else:
+        places.append((meaning, None))
+    if question.allow_free_text:
+        places.append((meaning, "any text", question.multi_select))
+    return places
+
+
+def answer_duplicates(answers: Sequence[Answer], records: QuestionRecords) -> list[Answer]:
+    """The answers, and the same ones to the open questions that were shown as one with these, as far as these accept
+    them."""
+    given = {answer.question_id: answer for answer in answers}
+    for answer in answers:
+        record = records[answer.question_id]
+        original = record.duplicate_of or record.id
+        for other in (*(each.question for each in [records.get(original)] if each), *records.duplicates_of(original)):
+            if other.id not in given and share_answer(record.question, other):
+                again = repeat_answer(record.question, answer, other)
+                if again is not None:
+                    given[other.id] = again
+    return list(given.values())
+
+
+def repeat_answer(asked: Question, answer: Answer, question: Question) -> Answer | None:
+    """The same answer to another question, if that one accepts it; a secret only if the key opens it."""
+    by = "the user" if answer.by is AnsweredBy.HUMAN else answer.by.value
+    try:
+        opened = answer.opened().model_copy(update={"question_id": question.id})
+        own = opened.outcome is Outcome.ANSWERED and not opened.selected
+        again = parse_answer(question, OwnWords(opened.text) if own else opened)
+    except (AnswerRefused, ConfigurationError):
+        return None
+    reason = f"{by} answered {' > '.join(asked.path) or 'another agent'} the same: {asked.id}"
+    return again.model_copy(update={"by": AnsweredBy.LEDGER, "user": answer.user, "reason": reason})

@@ -1,0 +1,149 @@
+"""Where a question stands, and what may happen to it: one literal table, and the diagram that is drawn from it.
+
+The rule behind the table: a question leaves its asker once, and ends once. What ended stays as it ended.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class QuestionState(StrEnum):
+    """Where a question stands.
+
+    Attributes:
+        RAISED: an agent asks it; nobody has decided yet who answers. Such a question is never stored.
+        OPEN: the human is asked.
+        DUPLICATE: another open question means the same, and the human is asked that one.
+        IN_DOUBT: it is about a call that a killed process may have made; the human is asked.
+        ANSWERED: somebody answered it.
+        SKIPPED: the human left it to the agent.
+        DECLINED: the human does not want to answer it.
+        ASSUMED: nobody answered, and its own default was taken.
+        EXPIRED: nobody answered, and nothing was assumed.
+        CANCELLED: nobody waits for its answer any more.
+    """
+
+    RAISED = "raised"
+    OPEN = "open"
+    DUPLICATE = "duplicate"
+    IN_DOUBT = "in_doubt"
+    ANSWERED = "answered"
+    SKIPPED = "skipped"
+    DECLINED = "declined"
+    ASSUMED = "assumed"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class QuestionEvent(StrEnum):
+    """What may happen to a question.
+
+    Attributes:
+        PUBLISHED: it goes to the human.
+        DUPLICATED: an open question was found to mean the same.
+        SEPARATED: the question it was a duplicate of is gone or means something else now.
+        DOUBTED: a process was cut off in the call that it is about.
+        ANSWERED: somebody answered.
+        SKIPPED: the human skipped it.
+        DECLINED: the human declined it.
+        ASSUMED: nobody is there or answered in time, and it has a default.
+        EXPIRED: nobody is there or answered in time, and it has none.
+        CANCELLED: the run ended, or its asker went on without the answer.
+    """
+
+    PUBLISHED = "published"
+    DUPLICATED = "duplicated"
+    SEPARATED = "separated"
+    DOUBTED = "doubted"
+    ANSWERED = "answered"
+    SKIPPED = "skipped"
+    DECLINED = "declined"
+    ASSUMED = "assumed"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+_S, _E = QuestionState, QuestionEvent
+
+TRANSITIONS: dict[QuestionState, dict[QuestionEvent, QuestionState]] = {
+    _S.RAISED: {
+        _E.PUBLISHED: _S.OPEN,
+        _E.DUPLICATED: _S.DUPLICATE,
+        _E.DOUBTED: _S.IN_DOUBT,
+        # By the ledger, a fact, a parent agent, or nobody: what the human decides is decided after PUBLISHED.
+        _E.ANSWERED: _S.ANSWERED,
+        _E.DECLINED: _S.DECLINED,
+        _E.ASSUMED: _S.ASSUMED,
+        _E.EXPIRED: _S.EXPIRED,
+    },
+    _S.OPEN: {
+        _E.ANSWERED: _S.ANSWERED,
+        _E.SKIPPED: _S.SKIPPED,
+        _E.DECLINED: _S.DECLINED,
+        _E.ASSUMED: _S.ASSUMED,
+        _E.EXPIRED: _S.EXPIRED,
+        _E.CANCELLED: _S.CANCELLED,
+    },
+    _S.DUPLICATE: {
+        # Its original is closed, and another duplicate of that is shown instead.
+        _E.DUPLICATED: _S.DUPLICATE,
+        _E.SEPARATED: _S.OPEN,
+        _E.ANSWERED: _S.ANSWERED,
+        _E.SKIPPED: _S.SKIPPED,
+        _E.DECLINED: _S.DECLINED,
+        _E.ASSUMED: _S.ASSUMED,
+        _E.EXPIRED: _S.EXPIRED,
+        _E.CANCELLED: _S.CANCELLED,
+    },
+    # Only the human can know what became of the call, so that time alone never decides it.
+    _S.IN_DOUBT: {
+        _E.ANSWERED: _S.ANSWERED,
+        _E.DECLINED: _S.DECLINED,
+        _E.CANCELLED: _S.CANCELLED,
+    },
+    _S.ANSWERED: {},
+    _S.SKIPPED: {},
+    _S.DECLINED: {},
+    _S.ASSUMED: {},
+    _S.EXPIRED: {},
+    _S.CANCELLED: {},
+}
+"""State by state, which event leads where. An event that is not listed is illegal in that state."""
+
+
+class IllegalTransition(Exception):
+    """An event that the table does not allow in the present state: an error in this library, not of its user."""
+
+    def __init__(self, state: QuestionState, event: QuestionEvent, question_id: str) -> None:
+        super().__init__(f"Question {question_id} is {state.value}; it cannot be {event.value}.")
+        self.state, self.event, self.question_id = state, event, question_id
+
+
+def is_closed(state: QuestionState) -> bool:
+    """Whether nothing more can happen."""
+    return not TRANSITIONS[state]
+
+
+def next_state(state: QuestionState, event: QuestionEvent, question_id: str) -> QuestionState:
+    """Look up where an event leads.
+
+    Raises:
+        IllegalTransition: nowhere.
+    """
+    try:
+        return TRANSITIONS[state][event]
+    except KeyError:
+        raise IllegalTransition(state, event, question_id) from None
+
+
+def diagram() -> str:
+    """Draw the table as a Mermaid state diagram; `docs/architecture.md` holds it, and a test compares the two."""
+    lines = ["stateDiagram-v2", f"    [*] --> {_S.RAISED.value}"]
+    for state, moves in TRANSITIONS.items():
+        by_target: dict[QuestionState, list[str]] = {}
+        for event, target in moves.items():
+            by_target.setdefault(target, []).append(event.value)
+        lines += [f"    {state.value} --> {target.value}: {', '.join(events)}" for target, events in by_target.items()]
+        lines += [] if moves else [f"    {state.value} --> [*]"]
+    return "\n".join(lines)
