@@ -13,6 +13,7 @@ from upcall import identity
 from upcall.errors import ConfigurationError, RunConflict, SchemaMismatch, UnknownRun
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
+from upcall.questions.record import QuestionRecords
 from upcall.runs.file_changes import Change, FileChange, digest
 from upcall.runs.run import Run, RunStatus
 from upcall.storage.change_log import StoredChanges
@@ -38,7 +39,9 @@ async def add_everything(store: RunStore) -> StoredRun:
     question = Question(question="Which framework?", path=("lead", "coder"))
     run = Run(task="do \x00 \u2028 it", status=RunStatus.EXECUTING, user="alice")
     stored = await store.create(run, history(30))
-    stored = await store.save(stored, run.model_copy(update={"questions": (question,)}), history(40))
+    stored = await store.save(
+        stored, run.model_copy(update={"records": QuestionRecords.build([question])}), history(40)
+    )
     await store.record(stored, {"lead:1": "a \x00 reply"})
     assert await store.enqueue_answers(run.id, [Answer(question_id=question.id, text="Express")])
     held = b"what the file held"

@@ -12,6 +12,7 @@ from upcall import Upcall, identity
 from upcall.errors import RunBusy, SchemaMismatch, UnknownRun
 from upcall.policy.authorization import AUDITED
 from upcall.questions.question import Question
+from upcall.questions.record import QuestionRecords
 from upcall.runs.config import RunConfig
 from upcall.runs.run import Run, RunStatus
 from upcall.storage.maintenance import check, prune
@@ -33,7 +34,7 @@ async def add(store: RunStore, name: str, age: int = 0, **fields: object) -> Sto
 def asking(age: int = 0, **fields: object) -> dict[str, object]:
     """The fields of a run with a question of so many seconds ago."""
     question = Question(question="Which framework?", path=("lead",), asked_at=NOW - timedelta(seconds=age))
-    return {"status": WAITING, "questions": (question.model_copy(update=fields),)}
+    return {"status": WAITING, "records": QuestionRecords.build([question.model_copy(update=fields)])}
 
 
 async def test_pages_follow_one_another_newest_first(location: str) -> None:
@@ -95,7 +96,7 @@ async def test_open_questions_come_oldest_first_and_only_where_an_answer_is_take
     await add(store, "first", age=5, **asking(age=5))
     await add(store, "failed", **(asking() | {"status": RunStatus.FAILED}))
     answered = await add(store, "answered", **asking(age=7))
-    await store.save(answered, answered.run.model_copy(update={"questions": ()}))
+    await store.save(answered, answered.run.model_copy(update={"records": QuestionRecords()}))
     assert [run.id for run in await store.list_open()] == ["first", "second"]
 
 
@@ -124,8 +125,10 @@ async def test_overdue_question_is_noted_once_unless_something_follows(
 ) -> None:
     store = RunStore(location)
     waiting = asking(expires_at=NOW)
-    overdue = tuple(each.id for each in waiting["questions"])  # type: ignore[attr-defined]
-    await add(store, "run", **waiting, overdue=overdue, config=RunConfig(on_expiry=on_expiry))
+    noted = [each.model_copy(update={"noted_overdue": True}) for each in waiting["records"]]  # type: ignore[attr-defined]
+    await add(
+        store, "run", records=QuestionRecords(tuple(noted)), status=WAITING, config=RunConfig(on_expiry=on_expiry)
+    )
     assert await store.list_due(NOW) == due
 
 

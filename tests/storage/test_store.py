@@ -10,6 +10,7 @@ from stores import FIRST, execute, history, rewrite
 from upcall.errors import ConfigurationError, RunConflict, RunGone, SchemaMismatch, TooLarge, UnknownRun
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
+from upcall.questions.record import QuestionRecords
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.run import Run, RunStatus
 from upcall.storage.connection import Connection
@@ -249,7 +250,7 @@ async def test_claim_with_another_journal_is_refused(location: str) -> None:
 
 async def at_work(store: RunStore) -> tuple[StoredRun, Question]:
     question = Question(question="Which framework?", path=("lead", "coder"))
-    run = Run(task="do it", status=RunStatus.EXECUTING, questions=(question,))
+    run = Run(task="do it", status=RunStatus.EXECUTING, records=QuestionRecords.build([question]))
     return await store.create(run, FIRST), question
 
 

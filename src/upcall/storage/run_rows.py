@@ -74,7 +74,9 @@ def _find_due(run: Run) -> int | None:
         # What was noted once stands, whatever the clock says later.
         each.asked_at if each.id in run.overdue else each.expires_at
         for each in run.open_questions
-        if each.expires_at is not None and each.id not in run.unknown_outcomes and not (waits and each.id in run.overdue)
+        if each.expires_at is not None
+        and each.id not in run.unknown_outcomes
+        and not (waits and each.id in run.overdue)
     ]
     if every := run.config.remind_after:
         reminders = ((each.asked_at, run.reminders.get(each.id, 0) + 1) for each in run.questions)

@@ -141,7 +141,7 @@ class RunCommand(Command):
         if not asked:
             self.screen.note("Somebody else has answered this meanwhile.", "yellow")
             return
-        answers = signals.run(self.screen.ask(run.model_copy(update={"questions": asked})))
+        answers = signals.run(self.screen.ask(run.show_only(asked)))
         self.follow(self.app.answer_stream(run_id, answers), run_id)
 
     def follow(self, stream: AsyncGenerator[Event | Run, None], run_id: str) -> None:
