@@ -170,7 +170,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
                 self._state.context.open_frames(reply.calls, reply.thought)
                 emit(self._request_event())
             elif not isinstance(reply, ClarificationResponse):
-                return self._complete() if self._state.dialog else self._ask(self._fallback())
+                return self._complete() if self._state.dialog else self._ask_fallback()
             elif not (reply.asks or self._is_unfounded(reply)):
                 return self._complete()
             elif self._should_search(schemas):
@@ -225,9 +225,11 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         claims = bool(reply.clarification_question) and reply.known_from is KnownFrom.REQUEST
         return claims and self._settings.check_questions and not holds_most_of(self._whole_request(), reply.answer)
 
-    def _fallback(self) -> Question:
-        """A reply that cannot be read counts as a need to clarify (S0-62), once: then the task goes on as it is."""
-        return Question(question=f'What matters most to you in "{shorten(self.task(), 200)}"?', path=(self.name,))
+    def _ask_fallback(self) -> Ask:
+        """Take a reply that cannot be read for a need to clarify (S0-62), once: then the task goes on as it is."""
+        asked = f'What matters most to you in "{shorten(self.task(), 200)}"?'
+        ask = self._ask(Question(question=asked, path=(self.name,)))
+        return Ask(ask.questions, self._warn_of_fallback("a general question was asked"))
 
     # -- the model and its tools --------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import logging
 import traceback
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from types import MappingProxyType
 from typing import Unpack
 
 from autogen_agentchat.base import Response
@@ -121,11 +122,13 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
     async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
         """Make one call. What cannot be read after one repair, or says nothing, is deep research (S2-37, S2-38)."""
         task = self.task()
-        classification = Classification(intent=Intent.RESEARCH, research_depth=Depth.DEEP)
-        if task.strip():
-            reply = await self._reply(self._prompt(task), Classification, emit, token, repair_timeout=REPAIR_SECONDS)
-            classification = reply if isinstance(reply, Classification) else classification
-        return self._route(classification, task)
+        deep = Classification(intent=Intent.RESEARCH, research_depth=Depth.DEEP)
+        if not task.strip():
+            return self._route(deep, task)
+        reply = await self._reply(self._prompt(task), Classification, emit, token, repair_timeout=REPAIR_SECONDS)
+        if isinstance(reply, Classification):
+            return self._route(reply, task)
+        return self._route(deep, task, self._warn_of_fallback("this was taken for deep research"))
 
     def _prompt(self, task: str) -> list[LLMMessage]:
         query = shorten_middle(task, self._settings.max_context_chars)
@@ -151,8 +154,8 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
         """Whom it hands the turn to: the deep tasks, and the shallow ones."""
         return (self._settings.deep_target, "coder", "researcher")
 
-    def _route(self, classification: Classification, task: str) -> Step:
-        metadata = {CLASSIFICATION: classification.model_dump_json()}
+    def _route(self, classification: Classification, task: str, more: Mapping[str, str] = MappingProxyType({})) -> Step:
+        metadata = {CLASSIFICATION: classification.model_dump_json(), **more}
         if classification.intent is Intent.META:
             return Say(classification.meta_response or META_FALLBACK, metadata)
         shallow = "coder" if classification.intent is Intent.CODING else "researcher"

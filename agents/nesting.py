@@ -21,7 +21,15 @@ from upcall.agents.tool_loop.turn import Frame
 from upcall.autogen import tracing
 from upcall.autogen.call_path import nested_call
 from upcall.autogen.concurrency import Emit, Locks, cancellable
-from upcall.autogen.messages import CHECKED, OUTPUT, Event, answer_message, message_questions
+from upcall.autogen.messages import (
+    CHECKED,
+    OUTPUT,
+    Event,
+    add_warnings,
+    answer_message,
+    event_warnings,
+    message_questions,
+)
 from upcall.autogen.model_errors import explain
 from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope
 from upcall.errors import UpcallError
@@ -115,7 +123,7 @@ async def _serve_ours(
                 frame.questions = [each.raise_through(caller.name, frame.call.id) for each in questions]
             else:
                 said = item.chat_message
-                frame.finish(said.to_model_text())
+                frame.finish(add_warnings(said.to_model_text(), event_warnings(said)))
                 frame.report = said.metadata.get(OUTPUT) if CHECKED in said.metadata else None
                 emit(said)
         frame.interrupted = False

@@ -181,7 +181,10 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         plan, changes = self._plan_of(reply)
         if changes:
             emit(ThoughtEvent(source=self.name, content=f"(the plan was mended: {'; '.join(changes)})"))
-        return self._use_plan(plan, changes)
+        step = self._use_plan(plan, changes)
+        if not isinstance(reply, Plan) and not (plan and plan.steps):
+            step.metadata.update(self._warn_of_fallback("the plan has no steps" if plan else "the plan is as it was"))
+        return step
 
     def _to_be_checked(self) -> bool:
         state = self._state
@@ -238,7 +241,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         title = shorten(first_line(CONTROLS.sub("", self.task())) or "Plan", MAX_TITLE_CHARS)
         return Plan(title=title, sections=FALLBACK_SECTIONS), ()
 
-    def _use_plan(self, plan: Plan | None, changes: Sequence[str]) -> Step:
+    def _use_plan(self, plan: Plan | None, changes: Sequence[str]) -> Ask | HandOver:
         """What becomes of the plan; without one, of the one before."""
         state = self._state
         if plan is None:

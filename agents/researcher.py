@@ -35,8 +35,11 @@ class ShallowResearcher(EscalatingAgent):
     component_provider_override = "upcall.agents.ShallowResearcher"
 
     def _falls_short(self, message: TextMessage) -> bool:
-        spent = message.metadata.get(OUTCOME) == "max_rounds"
-        return spent or _nothing_holds(message.metadata.get(CHECKED)) or super()._falls_short(message)
+        return (
+            OUTCOME in message.metadata
+            or _nothing_holds(message.metadata.get(CHECKED))
+            or super()._falls_short(message)
+        )
 
 
 def _nothing_holds(counts: str | None) -> bool:

@@ -126,7 +126,6 @@ class ReplyFormatContext(Context):
     template: ClassVar[str] = "reply_format.j2"
 
     reply_schema: str
-    final: bool = False
 
 
 @dataclass(frozen=True)
@@ -190,6 +189,15 @@ class FeedbackContext(Context):
     template: ClassVar[str] = "plan_feedback.j2"
 
     feedback: str
+
+
+@dataclass(frozen=True)
+class ReminderContext(Context):
+    """For an agent with tools whose last reply cannot be its result, or not yet."""
+
+    template: ClassVar[str] = "reminder.j2"
+
+    problem: str
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,15 @@ from upcall.agents.structured.parse_output import UnreadableReply, parse_reply, 
 from upcall.agents.structured.steps import Ask, HandOver, Say, Step, Wait
 from upcall.agents.structured.thread import DialogEntry, Thread, as_stored
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
-from upcall.autogen.messages import answer_message, answered_event, asked_event, message_answers, question_message
+from upcall.autogen.messages import (
+    WARNINGS,
+    answer_message,
+    answered_event,
+    asked_event,
+    dump_warnings,
+    message_answers,
+    question_message,
+)
 from upcall.autogen.model_calls import call_model, result_of
 from upcall.errors import ModelError, ModelReplyUnfinished
 from upcall.policy.resolver import resolve_question
@@ -273,6 +281,11 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         limit = self._settings.log_response_max_chars
         shown = text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
         _log.log(logging.INFO if self._settings.verbose else logging.DEBUG, "%s replied: %s", self.name, shown)
+
+    def _warn_of_fallback(self, instead: str) -> dict[str, str]:
+        """Return the metadata of a step that stands in for what the model could not say."""
+        told = f"the model's reply could not be used, also after one repair, so {instead}; use a model that writes JSON"
+        return {WARNINGS: dump_warnings([told])}
 
     # -- the second look ----------------------------------------------------------------------------------------------
 

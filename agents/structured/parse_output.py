@@ -45,28 +45,6 @@ def schema_text(kind: type[BaseModel]) -> str:
     return json.dumps(kind.model_json_schema(), ensure_ascii=False)
 
 
-@cache
-def shape_text(kind: type[BaseModel]) -> str:
-    """The shape of a reply with what each field is for in its place: `{"summary": "<the result>", ...}`.
-
-    For a model that answers after using tools: small ones repeat a schema instead of filling it.
-    """
-    schema = kind.model_json_schema()
-    return json.dumps(_places(schema["properties"], schema.get("$defs", {})), ensure_ascii=False)
-
-
-def _places(fields: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
-    return {name: _place(name, definition, parts) for name, definition in fields.items()}
-
-
-def _place(name: str, definition: dict[str, Any], parts: dict[str, Any]) -> Any:
-    place = f"<{definition.get('description', name)}>"
-    if definition.get("type") != "array":
-        return place
-    inner = parts.get(definition["items"].get("$ref", "").rpartition("/")[2])
-    return [_places(inner["properties"], parts) if inner else place]
-
-
 def parse_reply(text: str, kind: type[T]) -> T:
     """Return the value in `text`: the first JSON object in it that fits (S0-63), mended where its syntax is wrong.
 
@@ -77,25 +55,26 @@ def parse_reply(text: str, kind: type[T]) -> T:
         UnreadableReply: there is no JSON object, or none that fits; with the first problem.
     """
     problems: list[str] = []
-    for found in _find_objects(_drop_thoughts(text)):
+    for found in find_objects(drop_thoughts(text)):
         if isinstance(found, str):
             problems.append(found)
             continue
         try:
             return kind.model_validate(_unwrap(found, kind))
         except ValidationError as error:
-            problems.append(_describe(error))
+            problems.append(describe_misfit(error))
     raise UnreadableReply(problems[0] if problems else "it holds no JSON object")
 
 
-def _describe(error: ValidationError) -> str:
+def describe_misfit(error: ValidationError) -> str:
+    """Return the first problems of a value that does not fit, in one line."""
     return "; ".join(
         f"{'.'.join(str(part) for part in each['loc']) or 'object'}: {each['msg']}"
         for each in error.errors(include_url=False, include_input=False)[:_MAX_REPORTED]
     )
 
 
-def _drop_thoughts(text: str) -> str:
+def drop_thoughts(text: str) -> str:
     """Return the text without byte order mark and without the thoughts before it, unquoted if it is a JSON string."""
     text, start = _unquote(text.strip("\ufeff \t\r\n")), 0
     while _OPENED.match(text, start):
@@ -126,11 +105,11 @@ def _unwrap(found: dict[str, Any], kind: type[BaseModel]) -> Any:
     if name in kind.model_fields or not (_WRAPPERS.fullmatch(word) or word == kind.__name__.lower()):
         return found
     if isinstance(inner, str):
-        inner = next(_find_objects(inner), None)
+        inner = next(find_objects(inner), None)
     return inner if isinstance(inner, dict) else found
 
 
-def _find_objects(text: str) -> Iterator[dict[str, Any] | str]:
+def find_objects(text: str) -> Iterator[dict[str, Any] | str]:
     """Yield the text's JSON objects, those in fenced blocks first; for one that is broken, what is wrong with it."""
     fenced = [] if text.startswith("{") else _FENCE.findall(text)
     for part in [*fenced, text]:

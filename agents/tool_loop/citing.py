@@ -6,13 +6,11 @@ from typing import ClassVar, cast
 
 from autogen_agentchat.messages import ThoughtEvent
 from autogen_core import CancellationToken
-from pydantic import BaseModel
 
-from upcall.agents.structured.parse_output import UnreadableReply
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.agents.tool_loop.turn import Frame, Turn
 from upcall.autogen.concurrency import Emit
-from upcall.autogen.messages import Event
+from upcall.autogen.messages import Event, add_warnings
 from upcall.progress import PROGRESS
 from upcall.research.citations import CitedSource, cite
 from upcall.research.markdown import split_source_list
@@ -21,8 +19,8 @@ from upcall.research.reports import CheckedReport, Report, ResearchReport
 SECTIONS = "sections done"
 
 _CITES_NOTHING = (
-    "it cites none of the sources that the reports of your agents list. Put their numbers in brackets, like [1], "
-    "behind what they bear out, and keep the JSON."
+    "it cites none of the sources that the reports of your agents list; put their numbers in brackets, like [1], "
+    "behind what they bear out"
 )
 
 
@@ -52,10 +50,11 @@ class CitingAgent(PausableAgent):
             if frame.report is not None:
                 report = CheckedReport.model_validate_json(frame.report)
                 frame.report = None
-                frame.finish(report.renumbered(self._taken_up(report.cited)).to_text())
+                numbered = report.renumbered(self._add_sources(report.cited))
+                frame.finish(add_warnings(numbered.to_text(), report.warnings))
 
-    def _taken_up(self, cited: tuple[CitedSource, ...]) -> dict[str, int]:
-        """The numbers that these sources have in the list of all, by ref."""
+    def _add_sources(self, cited: tuple[CitedSource, ...]) -> dict[str, int]:
+        """Add sources to the list of all; return the numbers that they have in it, by ref."""
         known = {each.ref: each for each in self._turn.cited or ()}
         for source in cited:
             before = known.get(source.ref)
@@ -65,18 +64,17 @@ class CitingAgent(PausableAgent):
         self._turn.cited = list(known.values())
         return {each.ref: each.number for each in known.values()}
 
-    def _backed(self, output: BaseModel) -> BaseModel:
-        output, sources = super()._backed(output), self._turn.cited
-        if not isinstance(output, Report) or sources is None:
-            return output
-        summary, _ = split_source_list(output.summary)
+    async def _verify_report(self, report: Report, token: CancellationToken) -> Report:
+        verified, sources = await super()._verify_report(report, token), self._turn.cited
+        if sources is None:
+            return verified
+        summary, _ = split_source_list(verified.summary)
         checked = cite(summary, {each.number: each for each in sources}, unused=False)
-        if self._turn.repairs < 1:
-            if checked.problems:
-                raise UnreadableReply(" ".join(checked.problems))
-            if sources and not checked.referred and self._only_researched():
-                raise UnreadableReply(_CITES_NOTHING)
-        return CheckedReport.of(output, checked)
+        if checked.problems:
+            self._object(checked.problems)
+        if sources and not checked.referred and self._only_researched():
+            self._object([_CITES_NOTHING])
+        return CheckedReport.of(verified, checked)
 
     def _only_researched(self) -> bool:
         """Whether the report is about research and nothing else: that on a program may do without its sources."""
@@ -84,7 +82,7 @@ class CitingAgent(PausableAgent):
         researchers = {
             name for name, agent in nested if isinstance(agent, PausableAgent) and agent.output_type is ResearchReport
         }
-        return {call.name for call in self._turn.made(self.name)} <= researchers
+        return {call.name for call in self._turn.made(self.name, since=self._turn.began)} <= researchers
 
     async def _serve(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> None:
         await super()._serve(frame, token, emit)

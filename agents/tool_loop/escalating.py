@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Annotated
 
 from autogen_agentchat.base import Handoff, Response
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
 from autogen_core import CancellationToken
-from pydantic import BaseModel, ConfigDict, Field
 
-from upcall.agents.structured.parse_output import UnreadableReply, parse_reply
+from upcall.agents.structured.parse_output import UnreadableReply
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.autogen.messages import CHECKED, OUTCOME, OUTPUT
-from upcall.research.reports import CheckedReport
+from upcall.research.reports import CheckedReport, Report
 from upcall.text import shorten_middle
 
 FALLS_SHORT = ("unable to find", "need more research", "i don't have enough information")
@@ -25,14 +23,6 @@ FINDINGS, FINDING_CHARS = 5, 1_000
 
 END_CHARS = 800
 """How much of a report's end is searched for it: what it says first is about the task, not about the outcome."""
-
-
-class _EmptyReport(BaseModel):
-    """A report in the form it was asked for that says nothing."""
-
-    model_config = ConfigDict(str_strip_whitespace=True)
-
-    summary: Annotated[str, Field(max_length=0)] | None
 
 
 class EscalatingAgent(PausableAgent):
@@ -47,15 +37,22 @@ class EscalatingAgent(PausableAgent):
     async def take_turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
-        """As every pausable agent's, but for a report that falls short."""
+        """Take the turn like any pausable agent, and hand the task on where its report falls short."""
         async with aclosing(super().take_turn(messages, cancellation_token)) as turn:
             async for item in turn:
                 yield self._escalated(item) if isinstance(item, Response) else item
 
-    def _fallback(self, text: str, problem: UnreadableReply) -> TextMessage:
-        """An empty report is no error here: the task goes on to the next agent."""
-        empty = self._escalates_to is not None and _says_nothing(text)
-        return TextMessage(source=self.name, content="") if empty else super()._fallback(text, problem)
+    async def _give_up(self, text: str, problem: UnreadableReply, token: CancellationToken) -> TextMessage:
+        """Return an empty message, which is no error here: the task goes on to the next agent."""
+        if self._escalates_to is not None:
+            return TextMessage(source=self.name, content="")
+        return await super()._give_up(text, problem, token)
+
+    async def _verify_report(self, report: Report, token: CancellationToken) -> Report:
+        """Take a report that falls short as it is: the task goes on anyway."""
+        if self._escalates_to is not None and falls_short(report.summary):
+            return report.verify_against(await self._work(token))
+        return await super()._verify_report(report, token)
 
     @property
     def _escalates_to(self) -> Handoff | None:
@@ -80,8 +77,10 @@ class EscalatingAgent(PausableAgent):
         )
 
     def _falls_short(self, message: TextMessage) -> bool:
-        """Whether a report did not manage its task. What it quotes says nothing of that, nor does the note that ends a
-        turn at its limit: what was done so far stands."""
+        """Return whether a report did not manage its task.
+
+        What it quotes says nothing of that, nor does the note that ends a turn at its limit: what was done stands.
+        """
         if OUTCOME in message.metadata:
             return False
         checked = CHECKED in message.metadata
@@ -89,7 +88,7 @@ class EscalatingAgent(PausableAgent):
         return falls_short(said)
 
     def _with_findings(self, content: str) -> str:
-        """What it says by itself when it hands a task over, and what its latest calls gave back."""
+        """Return what it says by itself when it hands a task over, and what its latest calls gave back."""
         made = [call for call in self._state.made(self.name) if call.name not in self._toolset.handoffs]
         found = [
             f"{call.name}({dict(call.arguments)}): {shorten_middle(call.result, FINDING_CHARS)}"
@@ -99,16 +98,6 @@ class EscalatingAgent(PausableAgent):
 
 
 def falls_short(report: str) -> bool:
-    """Whether a report says nothing, or says near its end that it did not manage (S2-42)."""
+    """Return whether a report says nothing, or says near its end that it did not manage (S2-42)."""
     end = " ".join(report[-END_CHARS:].replace("’", "'").casefold().split())
     return not report.strip() or any(phrase in end for phrase in FALLS_SHORT)
-
-
-def _says_nothing(reply: str) -> bool:
-    if not reply.strip():
-        return True
-    try:
-        parse_reply(reply, _EmptyReport)
-    except UnreadableReply:
-        return False
-    return True

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self, Unpack
 
 from autogen_agentchat.base import ChatAgent, Handoff, Response, Team
 from autogen_agentchat.messages import (
     BaseChatMessage,
     HandoffMessage,
     ModelClientStreamingChunkEvent,
-    StructuredMessageFactory,
     TextMessage,
     ThoughtEvent,
     ToolCallRequestEvent,
     UserInputRequestedEvent,
 )
-from autogen_core import CancellationToken, Component, ComponentModel, FunctionCall
+from autogen_core import CancellationToken, Component, FunctionCall
 from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import (
@@ -30,74 +28,73 @@ from autogen_core.models import (
     RequestUsage,
     UserMessage,
 )
-from autogen_core.tools import BaseTool, Workbench
+from autogen_core.tools import BaseTool, ToolSchema, Workbench
 from pydantic import BaseModel
-from pydantic_core import PydanticSerializationError
 
 from upcall.agents.nesting import Caller, serve_nested
 from upcall.agents.resumable import ResumableAgent, answers_from
-from upcall.agents.structured.parse_output import UnreadableReply, parse_reply, shape_text
+from upcall.agents.structured.parse_output import UnreadableReply
 from upcall.agents.tool_loop.ask_user import ASK_USER, InvalidQuestion, parse_question
+from upcall.agents.tool_loop.final_reply import (
+    REPORT,
+    TAKEN,
+    find_calls,
+    needs_report_tool,
+    output_message,
+    read_report_call,
+    read_text,
+    report_schema,
+)
 from upcall.agents.tool_loop.model_view import add_memories, view_messages, with_system_message
 from upcall.agents.tool_loop.nested_answers import answer_nested, may_answer
-from upcall.agents.tool_loop.prose_questions import question_in_prose
+from upcall.agents.tool_loop.options import (
+    PausableAgentConfig,
+    PausableOptions,
+    PausableSettings,
+    dump_output_type,
+    load_output_type,
+)
+from upcall.agents.tool_loop.prose_questions import ends_with_question, prose_question_call
 from upcall.agents.tool_loop.turn import Frame, Turn
 from upcall.agents.toolset import Tool, Toolset, question_call
 from upcall.autogen.answer_queue import AnswerQueue
 from upcall.autogen.call_path import nested_call
 from upcall.autogen.concurrency import Emit, Work, cancellable, merge_streams
 from upcall.autogen.messages import (
-    CHECKED,
     OUTCOME,
-    OUTPUT,
     QUESTIONS,
+    WARNINGS,
     Event,
     answered_event,
+    dump_warnings,
     event_path,
     event_questions,
+    event_warnings,
     executed_event,
     prefix_path,
     question_message,
 )
 from upcall.autogen.model_calls import call_model
 from upcall.autogen.scope import current_scope, discard_last_reply
-from upcall.errors import ModelReplyInvalid, SchemaMismatch
+from upcall.errors import ConfigurationError, ModelReplyInvalid, SchemaMismatch
 from upcall.policy.resolver import record_parent_answer
-from upcall.prompts import PROMPTS, AskRuleContext, Prompts, RepairContext, ReplyFormatContext
-from upcall.research.reports import CheckedReport, CodingReport, Report, ResearchReport
+from upcall.prompts import PROMPTS, AskRuleContext, Prompts
+from upcall.prompts.contexts import ReminderContext
+from upcall.research.reports import Report, WorkDone
 from upcall.runs.run import Usage, add_usage
 
-AskMode = Literal["strict", "soft", "none"]
-_REPORTS: dict[str, type[BaseModel]] = {kind.__name__: kind for kind in (Report, CodingReport, ResearchReport)}
+_EMPTY_REPLY = "it was empty"
+_REPEATED = "each of your last calls was made before, with the same result"
+_ASKS = "it ends with a question, and only ask_user reaches the user: call it if you need the answer to go on"
+_FAILED_BESIDE = "another call of the same reply failed; look at its result before you report"
 
-_EMPTY_REPLY = "Your last reply could not be used: it was empty. Go on with your tools, or answer with a text."
 
+class NotYet(UnreadableReply):
+    """A final reply could be used, but the model is told something first; once of each ``kind`` in a turn."""
 
-class PausableAgentConfig(BaseModel):
-    """The declarative form of a `PausableAgent`."""
-
-    name: str
-    model_client: ComponentModel
-    description: str
-    system_message: str
-    tools: list[ComponentModel] = []
-    workbench: list[ComponentModel] = []
-    agents: list[ComponentModel] = []
-    handoffs: list[Handoff] = []
-    memory: list[ComponentModel] = []
-    model_context: ComponentModel | None = None
-    output_type: ComponentModel | Literal["Report", "CodingReport", "ResearchReport"] | None = None
-    ask_user: bool = True
-    ask_mode: AskMode = "strict"
-    mixed_batch: Literal["ask_only", "run"] = "ask_only"
-    max_rounds: int = 30
-    max_questions: int = 10
-    answers_nested: bool = False
-    catch_prose: bool = False
-    nested_timeout: float | None = None
-    stream: bool = False
-    user_proxy: str = "user"
-    prompts: str | None = None
+    def __init__(self, kind: str, problem: str) -> None:
+        super().__init__(problem)
+        self.kind = kind
 
 
 class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
@@ -121,26 +118,12 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         model_context: what the model sees of the messages, those it was filled with first. It is a view for each model
             call and keeps nothing: the messages themselves are in the agent's state. Calls and results that a view
             tears apart are left out of it.
-        output_type: the model class of the final reply, asked for as JSON. With a ``from_text`` class method it falls
-            back to that after one failed repair; with ``to_text`` that is the text of the final message. The JSON is in
-            the message's metadata under ``upcall.output``. A component dump keeps its fields,
-            and its methods only where it is one of our own reports.
-        ask_user: whether the model gets the `ask_user` tool and the rule for it (``ask_mode``).
-        ask_mode: the rule, at the end of the system message: ``strict`` to clarify before acting, ``soft`` to ask only
-            what cannot be assumed, ``none`` where the system message has a rule of its own (S1-29).
-        mixed_batch: what becomes of other calls beside an `ask_user` call in one reply: ``ask_only`` drops them, and
-            the model decides anew with the answer; ``run`` runs them (decision X9).
-        max_rounds: model calls a turn; the turn then ends with a text that says so.
-        max_questions: `ask_user` calls a turn; further ones get an error result.
-        answers_nested: whether it looks at a nested agent's question before that goes up, and answers it if it was told
-            the answer, little depends on it, and the choice is not the user's (S4-23). One more model call a question.
-        catch_prose: whether a text that ends the turn with a question to the user counts as an `ask_user` call with it
-            (`upcall.agents.prose`). At ``max_questions`` the text stays the result.
-        nested_timeout: how many seconds a nested agent may work without coming to rest, waiting for another call of the
-            same team or stock agent included; what it asked may wait for ever. Its call then ends with an error result.
-        stream: whether text is streamed from the model as it comes.
-        user_proxy: the name of the `UserProxyAgent` of the outermost group chat.
-        prompts: the templates of the rule for `ask_user`, of the form of the final reply, and of its repair.
+        output_type: the model class of the result. The model gives it by calling the tool ``report`` (see
+            ``report_tool``), as JSON, or in plain words where the class has a class method ``from_text``; with
+            ``to_text`` that is the text of the final message. The JSON is in the message's metadata under
+            ``upcall.output``. A component dump keeps its fields, and its methods only where it is a report of ours.
+        prompts: the templates of the rule for `ask_user` and of the reminders.
+        options: see `PausableSettings`.
 
     Raises:
         ConfigurationError: two tools, agents or hand-offs have the same name.
@@ -155,8 +138,6 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         name: str,
         model_client: ChatCompletionClient,
         *,
-        description: str = "An agent that uses tools and asks the user when it needs to.",
-        system_message: str = "You are a helpful assistant. Use your tools to do what is asked, then report.",
         tools: Sequence[Tool] = (),
         workbench: Workbench | Sequence[Workbench] = (),
         agents: Sequence[ChatAgent | Team] = (),
@@ -164,38 +145,30 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         memory: Sequence[Memory] = (),
         model_context: ChatCompletionContext | None = None,
         output_type: type[BaseModel] | None = None,
-        ask_user: bool = True,
-        ask_mode: AskMode = "strict",
-        mixed_batch: Literal["ask_only", "run"] = "ask_only",
-        max_rounds: int = 30,
-        max_questions: int = 10,
-        answers_nested: bool = False,
-        catch_prose: bool = False,
-        nested_timeout: float | None = None,
-        stream: bool = False,
-        user_proxy: str = "user",
         prompts: Prompts = PROMPTS,
+        **options: Unpack[PausableOptions],
     ) -> None:
-        super().__init__(name=name, description=description, user_proxy=user_proxy)
-        self._prompts = prompts
-        self._model_client = model_client
-        self._system_message = system_message
+        self._settings = PausableSettings.model_validate(options)
+        settings = self._settings
+        super().__init__(name=name, description=settings.description, user_proxy=settings.user_proxy)
+        self._model_client, self._prompts = model_client, prompts
         self._toolset = Toolset(
             name,
             tools=tools,
             workbench=workbench,
             agents=agents,
             handoffs=handoffs,
-            ask_user=ask_user,
-            user_proxy=user_proxy,
+            ask_user=settings.ask_user,
+            user_proxy=settings.user_proxy,
         )
         self._memory, self._model_context = list(memory), model_context
         self._output_type = output_type
-        self._catch_prose, self._nested_timeout = catch_prose, nested_timeout
-        self._ask_mode, self._mixed_batch = ask_mode, mixed_batch
-        self._max_rounds, self._max_questions = max_rounds, max_questions
-        self._answers_nested = answers_nested
-        self._stream = stream
+        self._report_tool = None if output_type is None else self._choose_report_tool(output_type)
+
+    def _choose_report_tool(self, output_type: type[BaseModel]) -> ToolSchema | None:
+        wanted = self._settings.report_tool
+        offered = needs_report_tool(output_type, self._model_client) if wanted is None else wanted
+        return report_schema(output_type) if offered else None
 
     @property
     def usage(self) -> Mapping[str, Usage]:
@@ -204,7 +177,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     @property
     def output_type(self) -> type[BaseModel] | None:
-        """The class of its final reply."""
+        """The class of its result."""
         return self._output_type
 
     @property
@@ -228,62 +201,77 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 goes on from there, and no finished call is made again.
             AgentFailed: a memory or the model context failed. The same holds for the state.
         """
-        turn = self._state
-        note = self._take_in(messages)
-        for found in await self._remember(cancellation_token):
-            yield found
+        note = self._ingest(messages)
+        for event in await self._remember(cancellation_token):
+            yield event
         while True:
-            if turn.frames:
-                async with aclosing(self._act(cancellation_token)) as events:
-                    async for event in events:
-                        yield event
-                if self._heard_before():
-                    continue
-                if questions := turn.open_questions():
-                    message = question_message(questions, source=self.name, user_proxy=self.user_proxy, note=note)
-                    yield Response(chat_message=message)
-                    return
-                handoff = self._chosen_handoff()
-                self._before_close()
-                # Closed only after the event is out: a reader who leaves here must find the hand-off again.
-                invalid = [frame.invalid for frame in turn.frames if frame.invalid]
-                yield executed_event(turn.results(), invalid=invalid, source=self.name)
-                turn.close_batch(self.name)
-                if handoff is not None:
-                    turn.end()
-                    message = HandoffMessage(source=self.name, target=handoff.target, content=handoff.message)
-                    yield Response(chat_message=message)
-                    return
-            if turn.rounds >= self._max_rounds:
-                yield Response(chat_message=self._spent())
-                return
-            reply: CreateResult | None = None
-            async with aclosing(self._think(cancellation_token)) as items:
+            step = self._act(note, cancellation_token) if self._state.frames else self._think(cancellation_token)
+            async with aclosing(step) as items:
                 async for item in items:
-                    if isinstance(item, CreateResult):
-                        reply = item
-                    else:
-                        yield item
-            assert reply is not None
-            caught = self._caught(reply)
-            calls = [caught] if caught else reply.content
-            if isinstance(calls, str) or not calls:
-                try:
-                    said = self._conclude(reply)
-                except ModelReplyInvalid:
-                    await discard_last_reply(self.name)
-                    raise
-                if isinstance(said, TextMessage):
-                    yield Response(chat_message=said)
-                    return
-                yield said
-            else:
-                async with aclosing(self._open(calls, reply, cancellation_token)) as events:
-                    async for event in events:
-                        yield event
+                    yield item
+                    if isinstance(item, Response):
+                        return
 
-    def _take_in(self, messages: Sequence[BaseChatMessage]) -> str:
-        """Take answers to their calls and everything else into the context. Gives a note where text was no answer."""
+    async def _think(self, token: CancellationToken) -> AsyncGenerator[Event | Response, None]:
+        """Ask the model; open the calls it makes, or end the turn with what it says."""
+        turn = self._state
+        if limit := self._limit_reached():
+            yield Response(chat_message=await self._stop(*limit, token))
+            return
+        schemas = await self._offered(token)
+        async with aclosing(self._call_model(schemas, token)) as items:
+            async for item in items:
+                if isinstance(item, CreateResult):
+                    reply = item
+                else:
+                    yield item
+        calls = self._calls_of(reply, [schema["name"] for schema in schemas])
+        if not calls:
+            try:
+                ended = await self._conclude(reply, token)
+            except ModelReplyInvalid:
+                await discard_last_reply(self.name)
+                raise
+            yield ended
+            return
+        turn.open_frames(calls, reply.thought)
+        self._check_frames()
+        if reply.thought:
+            yield ThoughtEvent(source=self.name, content=reply.thought)
+        opened = [frame.call for frame in turn.frames]
+        yield ToolCallRequestEvent(source=self.name, content=opened, models_usage=reply.usage)
+        for frame in turn.frames:
+            for event in await question_call(frame, self.name, token):
+                yield event
+
+    async def _act(self, note: str, token: CancellationToken) -> AsyncGenerator[Event | Response, None]:
+        """Serve the open calls; then pause if any waits, else close the batch, which may end the turn."""
+        turn = self._state
+        async with aclosing(self._serve_frames(token)) as events:
+            async for event in events:
+                yield event
+        if self._redeliver_answers():
+            return
+        if questions := turn.open_questions():
+            message = question_message(questions, source=self.name, user_proxy=self.user_proxy, note=note)
+            yield Response(chat_message=message)
+            return
+        self._before_close()
+        ending = await self._ending(token)
+        # Closed only after the event is out: a reader who leaves here must find the ending again.
+        invalid = [frame.invalid for frame in turn.frames if frame.invalid]
+        yield executed_event(turn.results(), invalid=invalid, source=self.name)
+        turn.close_batch(self.name)
+        if ending is not None:
+            turn.end()
+            yield Response(chat_message=ending)
+        elif turn.idle_rounds > 1:
+            self._remind(_REPEATED)
+
+    # -- the context --------------------------------------------------------------------------------------------------
+
+    def _ingest(self, messages: Sequence[BaseChatMessage]) -> str:
+        """Take answers to their calls and everything else into the context; return a note where text was no answer."""
         note = ""
         for message in self._new(messages):
             open_questions = self._state.open_questions()
@@ -306,26 +294,53 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         turn.messages, turn.remembered = messages, True
         return [*events]
 
+    async def _visible(self, system_text: str, token: CancellationToken) -> list[LLMMessage]:
+        """Return what the model is shown of the messages so far, with the system's text first."""
+        messages: Sequence[LLMMessage] = self._state.messages
+        if self._model_context is not None:
+            messages = await cancellable(view_messages(self._model_context, messages, agent=self.name), token)
+        several = bool(self._model_client.model_info.get("multiple_system_messages"))
+        return with_system_message(system_text, messages, several=several)
+
+    def _system_text(self) -> str:
+        mode = self._settings.ask_mode if self._toolset.ask_user else "none"
+        rule = self._prompts.render(AskRuleContext(mode=mode)) if mode != "none" else ""
+        return "\n\n".join(part for part in (self._settings.system_message, rule) if part)
+
+    def _remind(self, problem: str, text: str = "") -> None:
+        """Tell the model what was wrong with its last reply, `text` if it was one."""
+        if text.strip():
+            self._state.messages.append(AssistantMessage(content=text, source=self.name))
+        reminder = self._prompts.render(ReminderContext(problem=problem))
+        self._state.messages.append(UserMessage(content=reminder, source="system"))
+
     def _count(self, path: str, usage: RequestUsage) -> None:
         self._state.usage = add_usage(self._state.usage, path, usage)
 
-    def _counted(self, event: Event, call_id: str) -> Event:
-        """An event of a nested agent as this agent's stream has it, its tokens counted for who spent them."""
-        event = prefix_path(self.name, event, call_id)
-        if event.models_usage is not None:
-            self._count("/".join(event_path(event)), event.models_usage)
-        return event
-
     # -- think --------------------------------------------------------------------------------------------------------
 
-    async def _think(self, token: CancellationToken) -> AsyncGenerator[Event | CreateResult, None]:
-        """One model call: text chunks as events where streaming is on, then the reply."""
+    async def _offered(self, token: CancellationToken) -> list[ToolSchema]:
+        """Return what the model can call."""
+        schemas = list(await cancellable(self._toolset.schemas(), token))
+        if self._report_tool is None:
+            return schemas
+        if any(schema["name"] == REPORT for schema in schemas):
+            raise ConfigurationError(
+                f"Agent {self.name!r}: a tool is called {REPORT!r}, the name of the tool that ends a turn with an "
+                "output_type. Rename the tool, or set report_tool=False."
+            )
+        return [*schemas, self._report_tool]
+
+    async def _call_model(
+        self, schemas: Sequence[ToolSchema], token: CancellationToken
+    ) -> AsyncGenerator[Event | CreateResult, None]:
+        """Make one model call: text chunks as events where streaming is on, then the reply."""
         call = call_model(
             self._model_client,
-            await self._known(self._system_text(), token),
+            await self._visible(self._system_text(), token),
             agent=self.name,
-            tools=await cancellable(self._toolset.schemas(), token),
-            stream=self._stream,
+            tools=schemas,
+            stream=self._settings.stream,
             cancellation_token=token,
         )
         async with aclosing(call) as items:
@@ -337,152 +352,193 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                     self._count(self.name, item.usage)
                     yield item
 
-    async def _known(self, system_text: str, token: CancellationToken) -> list[LLMMessage]:
-        """What the model is shown of the messages so far, with the system's text first."""
-        messages: Sequence[LLMMessage] = self._state.messages
-        if self._model_context is not None:
-            messages = await cancellable(view_messages(self._model_context, messages, agent=self.name), token)
-        several = bool(self._model_client.model_info.get("multiple_system_messages"))
-        return with_system_message(system_text, messages, several=several)
+    def _calls_of(self, reply: CreateResult, known: Sequence[str]) -> list[FunctionCall]:
+        """Return the calls that a reply makes, or that its text stands for."""
+        text = reply.content
+        if not isinstance(text, str):
+            return text
+        if self._catches_prose(reminded=True) and ends_with_question(text):
+            return [prose_question_call(text)]
+        return find_calls(text, known)
 
-    def _system_text(self) -> str:
-        parts = [self._system_message]
-        if self._toolset.ask_user and self._ask_mode != "none":
-            parts.append(self._prompts.render(AskRuleContext(mode=self._ask_mode)))
-        if self._output_type is not None:
-            shape = shape_text(self._output_type)
-            parts.append(self._prompts.render(ReplyFormatContext(reply_schema=shape, final=True)))
-        return "\n\n".join(part for part in parts if part)
+    def _check_frames(self) -> None:
+        """Close the calls that cannot be made with an error; turn valid `ask_user` calls into their questions."""
+        turn = self._state
+        for frame in turn.frames:
+            if frame.problem:
+                frame.invalid = frame.problem if self._is_ask(frame) else None
+                frame.finish(frame.problem, is_error=True)
+            elif self._is_ask(frame):
+                self._open_question(frame)
+            elif self._is_report(frame):
+                self._check_report(frame)
+        asks = [frame for frame in turn.frames if self._is_ask(frame)]
+        if asks and self._settings.mixed_batch == "ask_only":
+            turn.frames = asks
 
-    def _conclude(self, reply: CreateResult) -> TextMessage | ThoughtEvent:
-        """The final message of the turn, or a thought where the model gets one more chance to say it usably."""
+    def _is_ask(self, frame: Frame) -> bool:
+        return frame.call.name == ASK_USER and self._toolset.ask_user
+
+    def _is_report(self, frame: Frame) -> bool:
+        return frame.call.name == REPORT and self._report_tool is not None
+
+    def _open_question(self, frame: Frame) -> None:
+        asked = self._state.asked
+        if asked >= self._settings.max_questions:
+            told = f"You have asked {asked} questions, the limit. Go on with your best judgement; say what you assumed."
+            frame.finish(told, is_error=True)
+            return
+        try:
+            frame.questions = [parse_question(frame.arguments(), agent=self.name, call_id=frame.call.id)]
+            self._state.asked += 1
+        except InvalidQuestion as refusal:
+            frame.invalid = refusal.reason
+            frame.finish(str(refusal), is_error=True)
+
+    def _check_report(self, frame: Frame) -> None:
+        assert self._output_type is not None
+        try:
+            read_report_call(frame.arguments(), self._output_type)
+            frame.finish(TAKEN)
+        except UnreadableReply as problem:
+            frame.finish(f"Error: {problem}. Call {REPORT} again.", is_error=True)
+
+    # -- the end of the turn ------------------------------------------------------------------------------------------
+
+    def _limit_reached(self) -> tuple[str, str] | None:
+        """Return which limit the turn has come to, if any, and what that means."""
+        turn, settings = self._state, self._settings
+        if turn.rounds >= settings.max_rounds:
+            return "max_rounds", (
+                f"stopped after {settings.max_rounds} model calls without finishing. What it did so far stands; raise "
+                "max_rounds to let it go on longer."
+            )
+        if turn.idle_rounds >= settings.max_repeats:
+            return "repeats", (
+                "stopped because it went round in circles: the same calls, with the same results. What it did so far "
+                "stands; another model may do better."
+            )
+        return None
+
+    async def _stop(self, outcome: str, why: str, token: CancellationToken) -> TextMessage:
+        """End the turn at a limit, with a report of what was done so far where the output can be one."""
+        text, kind = f"{self.name} {why}", self._output_type
+        message = TextMessage(source=self.name, content=text)
+        if kind is not None and issubclass(kind, Report):
+            message = output_message(kind.from_text(text).verify_against(await self._work(token)), self.name)
+        stopped = {OUTCOME: outcome, WARNINGS: dump_warnings([why.split(".")[0], *event_warnings(message)])}
+        self._state.end()
+        return message.model_copy(update={"metadata": {**message.metadata, **stopped}})
+
+    async def _conclude(self, reply: CreateResult, token: CancellationToken) -> Response | ThoughtEvent:
+        """End the turn with a text, or remind the model of what is wrong with it; once of each thing."""
         turn, text = self._state, reply.content if isinstance(reply.content, str) else ""
         try:
-            message = self._final(text)
+            message = await self._final_message(text, token)
         except UnreadableReply as problem:
-            if turn.repairs < 1:
-                turn.repairs += 1
-                if text.strip():
-                    turn.messages.append(AssistantMessage(content=text, source=self.name))
-                request = self._prompts.render(RepairContext(str(problem))) if self._output_type else _EMPTY_REPLY
-                turn.messages.append(UserMessage(content=request, source="system"))
+            if turn.remind_once(problem.kind if isinstance(problem, NotYet) else "form"):
+                self._remind(str(problem), text)
                 return ThoughtEvent(source=self.name, content=text, models_usage=reply.usage)
-            message = self._fallback(text, problem)
+            message = await self._give_up(text, problem, token)
         turn.messages.append(AssistantMessage(content=text, thought=reply.thought, source=self.name))
         turn.end()
-        return message.model_copy(update={"models_usage": reply.usage})
+        return Response(chat_message=message.model_copy(update={"models_usage": reply.usage}))
 
-    def _final(self, text: str) -> TextMessage:
+    async def _final_message(self, text: str, token: CancellationToken) -> TextMessage:
+        """Return the message that a text ends the turn with.
+
+        Raises:
+            UnreadableReply: it cannot be the result, or not yet.
+        """
+        turn = self._state
         if not text.strip():
-            raise UnreadableReply("it was empty")
+            raise UnreadableReply(_EMPTY_REPLY)
+        if self._catches_prose(reminded=False) and ends_with_question(text):
+            raise NotYet("question", _ASKS)
         if self._output_type is None:
             return TextMessage(source=self.name, content=text)
-        try:
-            return self._as_message(self._backed(parse_reply(text, self._output_type)))
-        except PydanticSerializationError as error:
-            raise UnreadableReply(str(error)) from error
+        return await self._verify_output(read_text(text, self._output_type, insist=turn.was_reminded("form")), token)
 
-    def _backed(self, output: BaseModel) -> BaseModel:
-        """The output where the agent's own calls bear it out; one more chance where they do not."""
-        if not isinstance(output, Report):
-            return output
-        backed = output.verify_against(self._state.made(self.name, self._toolset.source_tools))
-        fell_away = [each for each in backed.left_open if each not in output.left_open]
-        if fell_away and self._state.repairs < 1:
-            raise UnreadableReply(" ".join(fell_away))
-        return backed
+    async def _verify_output(self, output: BaseModel, token: CancellationToken) -> TextMessage:
+        """Return the message with the output as the calls bear it out.
 
-    def _fallback(self, text: str, problem: UnreadableReply) -> TextMessage:
-        from_text = getattr(self._output_type, "from_text", None)
-        if from_text is None or not text.strip():
-            self._state.repairs = 0
-            raise ModelReplyInvalid(
-                f"Agent {self.name!r}: the model's final reply could not be used, also after one repair: {problem}. "
-                "Use another model, or try again. The run is stored and can be resumed."
-            )
-        return self._as_message(self._backed(from_text(text.strip())))
+        Raises:
+            NotYet: they do not, and the model was not told so yet.
+        """
+        if isinstance(output, Report):
+            output = await self._verify_report(output, token)
+        return output_message(output, self.name)
 
-    def _as_message(self, output: BaseModel) -> TextMessage:
-        data = output.model_dump_json()
-        to_text = getattr(output, "to_text", None)
-        checked = {CHECKED: output.counts.model_dump_json()} if isinstance(output, CheckedReport) else {}
-        return TextMessage(source=self.name, content=to_text() if to_text else data, metadata={OUTPUT: data} | checked)
+    async def _verify_report(self, report: Report, token: CancellationToken) -> Report:
+        verified = report.verify_against(await self._work(token))
+        lost = [each.rstrip(".") for each in verified.left_open if each not in report.left_open]
+        told = [each for each in verified.objections() if each not in report.warnings]
+        if problems := [*lost, *told]:
+            self._object(problems)
+        return verified
 
-    def _spent(self) -> TextMessage:
-        self._state.end()
-        return TextMessage(
-            source=self.name,
-            content=f"{self.name} stopped after {self._max_rounds} model calls without finishing. "
-            "What it did so far stands; raise max_rounds to let it go on longer.",
-            metadata={OUTCOME: "max_rounds"},
+    def _object(self, problems: Sequence[str]) -> None:
+        """Raise a `NotYet` where the model was not told yet that its calls do not bear out its report."""
+        if not self._state.was_reminded("backing"):
+            raise NotYet("backing", "; ".join(problems))
+
+    async def _work(self, token: CancellationToken) -> WorkDone:
+        """Return what was done in this turn, and with which tools."""
+        schemas = await cancellable(self._toolset.schemas(), token)
+        source_tools = self._toolset.source_tools
+        made = self._state.made(self.name, source_tools, since=self._state.began)
+        return WorkDone(made, frozenset(schema["name"] for schema in schemas) - {ASK_USER}, source_tools)
+
+    async def _give_up(self, text: str, problem: UnreadableReply, token: CancellationToken) -> TextMessage:
+        """Return the message where a reply could not be used twice: for a report what the calls say.
+
+        Raises:
+            ModelReplyInvalid: there is none.
+        """
+        kind = self._output_type
+        if kind is not None and issubclass(kind, Report) and (work := await self._work(token)).made:
+            report = kind.from_text(f"{self.name} ended without a report.").with_warnings(["it ended without a report"])
+            return output_message(report.verify_against(work), self.name)
+        self._state.reminded = []
+        raise ModelReplyInvalid(
+            f"Agent {self.name!r}: the model's final reply could not be used, also after one repair: {problem}. "
+            "Use another model, or try again. The run is stored and can be resumed."
         )
+
+    async def _ending(self, token: CancellationToken) -> BaseChatMessage | None:
+        """Return the message that the batch ends the turn with: a hand-off, or the report."""
+        if (handoff := self._chosen_handoff()) is not None:
+            return HandoffMessage(source=self.name, target=handoff.target, content=handoff.message)
+        failed = any(each.is_error for each in self._state.results())
+        for frame in self._state.frames:
+            if self._is_report(frame) and frame.result is not None and not frame.result.is_error:
+                try:
+                    return await self._report_message(frame, token, beside_failed=failed)
+                except NotYet as problem:
+                    self._state.remind_once(problem.kind)
+                    frame.finish(f"Error: {problem}. Put it right, or report again as it is.", is_error=True)
+        return None
+
+    async def _report_message(self, frame: Frame, token: CancellationToken, *, beside_failed: bool) -> TextMessage:
+        assert self._output_type is not None
+        if beside_failed and not self._state.was_reminded("failure"):
+            raise NotYet("failure", _FAILED_BESIDE)
+        return await self._verify_output(read_report_call(frame.arguments(), self._output_type), token)
+
+    def _catches_prose(self, reminded: bool) -> bool:
+        """Return whether a text that asks is a question to the user, or before the model was `reminded`, may be one."""
+        catches = self._settings.catch_prose and self._toolset.ask_user
+        left = self._state.asked < self._settings.max_questions
+        return catches and left and self._state.was_reminded("question") is reminded
 
     # -- act ----------------------------------------------------------------------------------------------------------
 
-    async def _open(
-        self, calls: Sequence[FunctionCall], reply: CreateResult, token: CancellationToken
-    ) -> AsyncGenerator[Event, None]:
-        """Open the frames of a reply's calls, put its questions, and tell of both. A question whose answer is known
-        already closes its call at once."""
-        turn = self._state
-        turn.open_frames(calls, reply.thought)
-        for frame in turn.frames:
-            self._check(frame)
-        asks = [frame for frame in turn.frames if frame.call.name == ASK_USER and self._toolset.ask_user]
-        if asks and self._mixed_batch == "ask_only":
-            turn.frames = asks
-        if reply.thought:
-            yield ThoughtEvent(source=self.name, content=reply.thought)
-        kept = [frame.call for frame in turn.frames]
-        yield ToolCallRequestEvent(source=self.name, content=kept, models_usage=reply.usage)
-        for frame in turn.frames:
-            for event in await question_call(frame, self.name, token):
-                yield event
+    def _serve_frames(self, token: CancellationToken) -> AsyncGenerator[Event, None]:
+        """Work on every call that can go on, all at the same time.
 
-    def _caught(self, reply: CreateResult) -> FunctionCall | None:
-        """The `ask_user` call that a final text stands for, where it asks the user something (S1-24)."""
-        text = reply.content
-        if not (self._catch_prose and self._toolset.ask_user and isinstance(text, str)):
-            return None
-        found = question_in_prose(text)
-        if found is None or self._state.asked >= self._max_questions or self._is_output(text):
-            return None
-        arguments = json.dumps({"question": found.question, "options": found.options}, ensure_ascii=False)
-        return FunctionCall(id="", name=ASK_USER, arguments=arguments)
-
-    def _is_output(self, text: str) -> bool:
-        if self._output_type is None:
-            return False
-        try:
-            parse_reply(text, self._output_type)
-        except UnreadableReply:
-            return False
-        return True
-
-    def _check(self, frame: Frame) -> None:
-        """Close a call that cannot be made with an error result; turn a valid `ask_user` call into its question."""
-        asks = frame.call.name == ASK_USER and self._toolset.ask_user
-        if frame.problem:
-            frame.invalid = frame.problem if asks else None
-            frame.finish(frame.problem, is_error=True)
-        elif asks:
-            if self._state.asked >= self._max_questions:
-                frame.finish(
-                    f"You have asked {self._state.asked} questions, the limit. Go on with your best judgement and say "
-                    "what you assumed.",
-                    is_error=True,
-                )
-                return
-            try:
-                frame.questions = [parse_question(frame.arguments(), agent=self.name, call_id=frame.call.id)]
-                self._state.asked += 1
-            except InvalidQuestion as refusal:
-                frame.invalid = refusal.reason
-                frame.finish(str(refusal), is_error=True)
-
-    def _act(self, token: CancellationToken) -> AsyncGenerator[Event, None]:
-        """Work on every call that can go on, all at the same time. One that fails does not stop the others, and one
-        that waits for an answer goes on when it comes, without waiting for them."""
+        One that fails does not stop the others, and one that waits for an answer goes on when it comes, without waiting
+        for them.
+        """
         scope, busy = current_scope(), set[str]()
         box = scope.answers
 
@@ -492,7 +548,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             finally:
                 busy.discard(frame.call.id)
 
-        def started() -> list[Work[Event]]:
+        def start_runnable() -> list[Work[Event]]:
             frames = [frame for frame in self._state.frames if frame.runnable and frame.call.id not in busy]
             busy.update(frame.call.id for frame in frames)
             return [partial(serve, frame) for frame in frames]
@@ -501,18 +557,20 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             still = [frame for frame in self._state.frames if frame.call.id not in busy and not frame.answers]
             return {question.id for frame in still for question in frame.questions}
 
-        async def answered(came_in: AnswerQueue) -> list[Work[Event]]:
+        async def take_answers(came_in: AnswerQueue) -> list[Work[Event]]:
             answers = await came_in.answers_to(waiting)
             if scope.journal is not None:
                 await scope.journal.record_delivery([answer.question_id for answer in answers])
             self._state.deliver(answers)
-            return started()
+            return start_runnable()
 
-        return merge_streams(started(), partial(answered, box) if box else None)
+        return merge_streams(start_runnable(), partial(take_answers, box) if box else None)
 
-    def _heard_before(self) -> bool:
-        """Take in the answers that came in the middle of this turn before it was cut off: its calls end in another
-        order now, and to pause would tell the others what they were not told then."""
+    def _redeliver_answers(self) -> bool:
+        """Deliver the answers that came in the middle of this turn before it was cut off; return whether there are any.
+
+        Its calls end in another order now, and to pause would tell the others what they were not told then.
+        """
         scope = current_scope()
         box, journal = scope.answers, scope.journal
         if box is None or journal is None:
@@ -524,12 +582,14 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     async def _serve(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> None:
         name = frame.call.name
         if agent := self._toolset.nested.get(name):
-            caller = Caller(self.name, self.user_proxy, self._nested_timeout)
+            caller = Caller(self.name, self.user_proxy, self._settings.nested_timeout)
             serving, held = True, list[Event]()
 
             def tell(event: Event) -> None:
-                event = self._counted(event, frame.call.id)
-                looks = self._answers_nested and isinstance(event, UserInputRequestedEvent)
+                event = prefix_path(self.name, event, frame.call.id)
+                if event.models_usage is not None:
+                    self._count("/".join(event_path(event)), event.models_usage)
+                looks = self._settings.answers_nested and isinstance(event, UserInputRequestedEvent)
                 (held.append if looks and all(map(may_answer, event_questions(event))) else emit)(event)
 
             while serving:
@@ -550,17 +610,19 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             await self._toolset.serve(frame, token, emit)
 
     async def _answer_nested(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> bool:
-        """Answer what a nested agent asks, as far as this agent knows it; each question once. True if there
-        is an answer to go on with."""
+        """Answer what a nested agent asks, as far as this agent knows it, each question once.
+
+        Returns whether there is an answer to go on with.
+        """
         asked = [each for each in frame.questions if each.id not in frame.passed_up and may_answer(each)]
-        if not asked or not self._answers_nested:
+        if not asked or not self._settings.answers_nested:
             return False
         frame.interrupted = True  # Cut off here, it goes on with what was answered so far.
         for question in asked:
             with nested_call(self.name, frame.call.id):
                 answer, usage = await answer_nested(
                     self._model_client,
-                    await self._known(self._system_message, token),
+                    await self._visible(self._settings.system_message, token),
                     question,
                     agent=self.name,
                     nested=frame.call.name,
@@ -582,7 +644,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return bool(frame.answers)
 
     def _before_close(self) -> None:
-        """For subclasses: all calls of the batch have results, which the model has not seen yet. It may come twice."""
+        """Look at the results of the batch before the model sees them: for subclasses. It may be called twice."""
 
     def _hand_off(self, frame: Frame, handoff: Handoff) -> None:
         chosen = self._chosen_handoff()
@@ -592,7 +654,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             frame.finish(f"Error: the turn goes to {chosen.target} and cannot go to two agents.", is_error=True)
 
     def _chosen_handoff(self) -> Handoff | None:
-        """The first hand-off of the batch that was called rightly."""
+        """Return the first hand-off of the batch that was called rightly."""
         for frame in self._state.frames:
             if frame.call.name in self._toolset.handoffs and frame.result is not None and not frame.result.is_error:
                 return self._toolset.handoffs[frame.call.name]
@@ -601,70 +663,35 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     # -- component ----------------------------------------------------------------------------------------------------
 
     def _to_config(self) -> PausableAgentConfig:
+        toolset = self._toolset
         return PausableAgentConfig(
             name=self.name,
             model_client=self._model_client.dump_component(),
-            description=self.description,
-            system_message=self._system_message,
-            tools=[tool.dump_component() for tool in self._toolset.tools.values()],
-            workbench=[workbench.dump_component() for workbench in self._toolset.workbenches],
-            agents=[agent.dump_component() for agent in self._toolset.agents.values()],
-            handoffs=list(self._toolset.handoffs.values()),
+            tools=[tool.dump_component() for tool in toolset.tools.values()],
+            workbench=[workbench.dump_component() for workbench in toolset.workbenches],
+            agents=[agent.dump_component() for agent in toolset.agents.values()],
+            handoffs=list(toolset.handoffs.values()),
             memory=[memory.dump_component() for memory in self._memory],
             model_context=self._model_context.dump_component() if self._model_context else None,
-            output_type=_dumped(self._output_type),
-            ask_user=self._toolset.ask_user,
-            ask_mode=self._ask_mode,
-            mixed_batch=self._mixed_batch,
-            max_rounds=self._max_rounds,
-            max_questions=self._max_questions,
-            answers_nested=self._answers_nested,
-            catch_prose=self._catch_prose,
-            nested_timeout=self._nested_timeout,
-            stream=self._stream,
-            user_proxy=self.user_proxy,
+            output_type=dump_output_type(self._output_type),
             prompts=str(self._prompts.folder) if self._prompts.folder else None,
+            **self._settings.model_dump(),
         )
 
     @classmethod
     def _from_config(cls, config: PausableAgentConfig) -> Self:
+        context = config.model_context
+        options: Any = {option: getattr(config, option) for option in PausableSettings.model_fields}
         return cls(
             config.name,
             ChatCompletionClient.load_component(config.model_client),
-            description=config.description,
-            system_message=config.system_message,
             tools=[BaseTool.load_component(tool) for tool in config.tools],
             workbench=[Workbench.load_component(each) for each in config.workbench],
             agents=[ChatAgent.load_component(agent) for agent in config.agents],
             handoffs=config.handoffs,
             memory=[Memory.load_component(memory) for memory in config.memory],
-            model_context=_loaded_context(config.model_context),
-            output_type=_loaded(config.output_type),
-            ask_user=config.ask_user,
-            ask_mode=config.ask_mode,
-            mixed_batch=config.mixed_batch,
-            max_rounds=config.max_rounds,
-            max_questions=config.max_questions,
-            answers_nested=config.answers_nested,
-            catch_prose=config.catch_prose,
-            nested_timeout=config.nested_timeout,
-            stream=config.stream,
-            user_proxy=config.user_proxy,
+            model_context=None if context is None else ChatCompletionContext.load_component(context),
+            output_type=load_output_type(config.output_type),
             prompts=Prompts(config.prompts) if config.prompts else PROMPTS,
+            **options,
         )
-
-
-def _loaded_context(config: ComponentModel | None) -> ChatCompletionContext | None:
-    return None if config is None else ChatCompletionContext.load_component(config)
-
-
-def _dumped(output: type[BaseModel] | None) -> Any:
-    if output is None or output in _REPORTS.values():
-        return output and output.__name__
-    return StructuredMessageFactory(input_model=output).dump_component()
-
-
-def _loaded(output: ComponentModel | str | None) -> type[BaseModel] | None:
-    if output is None or isinstance(output, str):
-        return _REPORTS[output] if output else None
-    return StructuredMessageFactory.load_component(output).ContentModel

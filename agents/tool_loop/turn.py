@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from autogen_core import FunctionCall
@@ -82,7 +83,9 @@ class Turn(AgentState):
     """The call stack of one agent as data, and the context its model sees.
 
     ``messages`` never holds a tool call without its result: a batch enters it whole. What the group says while a batch
-    is open waits in ``arrived`` and is added after the results. ``remembered``: the memories were asked in this turn.
+    is open waits in ``arrived`` and is added after the results. ``remembered``: the memories were asked in this turn,
+    which ``began`` at that message. ``idle_rounds`` counts the rounds in a row that only repeated what was done;
+    ``reminded`` holds what the model was reminded of.
     """
 
     messages: list[LLMMessage] = []
@@ -90,9 +93,11 @@ class Turn(AgentState):
     frames: list[Frame] = []
     thought: str | None = None
     rounds: int = 0
-    repairs: int = 0
+    idle_rounds: int = 0
+    reminded: list[str] = []
     asked: int = 0
     remembered: bool = False
+    began: int = 0
     usage: dict[str, Usage] = {}
 
     def add(self, message: LLMMessage) -> None:
@@ -146,37 +151,58 @@ class Turn(AgentState):
         """The results of the open batch so far, in the order of the calls."""
         return [frame.result for frame in self.frames if frame.result is not None]
 
-    def made(self, agent: str, source_tools: Collection[str] = ()) -> list[MadeCall]:
-        """All calls in the context that `agent` made and that did not fail, with what they gave back. `source_tools`
-        are the names of its tools that search and read sources."""
-        results = {
-            each.call_id: each
-            for message in self.messages
-            if isinstance(message, FunctionExecutionResultMessage)
-            for each in message.content
-        }
+    def made(self, agent: str, source_tools: Collection[str] = (), *, since: int = 0) -> list[MadeCall]:
+        """Return the calls that `agent` made and that did not fail, from message `since` on and in the open batch.
+
+        `source_tools` are the names of its tools that search and read sources.
+        """
+        made = [(call, result) for call, result in self._closed_calls(agent, since) if not result.is_error]
+        made += [(each.call, each.result) for each in self.frames if each.result and not each.result.is_error]
         return [
-            MadeCall(call.name, json.loads(call.arguments), results[call.id].content, call.name in source_tools)
-            for message in self.messages
-            if isinstance(message, AssistantMessage)
-            and message.source == agent
-            and not isinstance(message.content, str)
-            for call in message.content
-            if call.id in results and not results[call.id].is_error
+            MadeCall(call.name, json.loads(call.arguments), result.content, call.name in source_tools)
+            for call, result in made
         ]
 
+    def _closed_calls(self, agent: str, since: int) -> Iterator[tuple[FunctionCall, FunctionExecutionResult]]:
+        """Yield the calls of `agent` in the context, each with its result."""
+        for asked, answered in pairwise(self.messages[since:]):
+            if isinstance(answered, FunctionExecutionResultMessage) and isinstance(asked, AssistantMessage):
+                results = {each.call_id: each for each in answered.content}
+                if asked.source == agent and not isinstance(asked.content, str):
+                    yield from ((call, results[call.id]) for call in asked.content if call.id in results)
+
     def close_batch(self, agent: str) -> None:
-        """Move the finished batch into the context, results right after their calls."""
+        """Move the finished batch into the context, results right after their calls.
+
+        The round was idle if each of its calls was made before in this turn, with the same result.
+        """
+        before = {_as_key(*made) for made in self._closed_calls(agent, self.began)}
+        idle = all(frame.result and _as_key(frame.call, frame.result) in before for frame in self.frames)
+        self.idle_rounds = self.idle_rounds + 1 if idle else 0
         calls = [frame.call for frame in self.frames]
         self.messages.append(AssistantMessage(content=calls, thought=self.thought, source=agent))
         self.messages.append(FunctionExecutionResultMessage(content=self.results()))
         self.messages.extend(self.arrived)
         self.frames, self.arrived, self.thought = [], [], None
 
+    def was_reminded(self, of: str) -> bool:
+        """Return whether the model was reminded of this in the turn."""
+        return of in self.reminded
+
+    def remind_once(self, of: str) -> bool:
+        """Note a reminder; return whether it is the first of its kind in the turn."""
+        first = of not in self.reminded
+        self.reminded = self.reminded if first is False else [*self.reminded, of]
+        return first
+
     def end(self) -> None:
-        """The turn is over: its counters start again; the context stays."""
-        self.seen, self.remembered = [], False
-        self.rounds = self.repairs = self.asked = 0
+        """End the turn: its counters start again; the context stays."""
+        self.seen, self.remembered, self.reminded, self.began = [], False, [], len(self.messages)
+        self.rounds = self.idle_rounds = self.asked = 0
+
+
+def _as_key(call: FunctionCall, result: FunctionExecutionResult) -> tuple[str, str, str]:
+    return call.name, json.dumps(json.loads(call.arguments), sort_keys=True), result.content
 
 
 def _checked(arguments: str) -> tuple[str, str | None]:

@@ -39,13 +39,12 @@ from autogen_core.tools import FunctionTool, StaticWorkbench, ToolResult, Workbe
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from conversation import Rest, answers, cancelled_while, carried, impatient, nothing_left_behind, run, say
 from PIL import Image as Picture
-from pydantic import BaseModel
 
 from upcall.agents import PausableAgent
 from upcall.agents.structured.agent import Thread
 from upcall.agents.tool_loop.ask_user import HINT
 from upcall.agents.tool_loop.turn import Turn
-from upcall.autogen.messages import OUTCOME, OUTPUT, answer_message, message_questions
+from upcall.autogen.messages import OUTCOME, answer_message, message_questions
 from upcall.errors import (
     AgentFailed,
     ConfigurationError,
@@ -59,8 +58,7 @@ from upcall.errors import (
     UserInputRequired,
 )
 from upcall.questions.answer import Answer, Outcome
-from upcall.research.reports import Report
-from upcall.testing import Call, Calls, CutShort, Fail, Hang, Reply, Say, ScriptedModelClient
+from upcall.testing import Call, Calls, CutShort, Fail, Hang, Reply, ScriptedModelClient
 
 pytestmark = pytest.mark.usefixtures(impatient.__name__)
 
@@ -955,94 +953,6 @@ async def test_usage_is_counted_once_over_failures_and_pauses() -> None:
     assert spent.prompt_tokens == client.total_usage().prompt_tokens
 
 
-# -- the final reply --------------------------------------------------------------------------------------------------
-
-
-class Plain(BaseModel):
-    """A reply without a way back from text."""
-
-    summary: str
-
-
-REPORT = '{"summary": "Built."}'
-
-
-@pytest.mark.parametrize(
-    "said", [REPORT, f"```json\n{REPORT}\n```", f"Here it is: {REPORT} Bye."], ids=["bare", "fenced", "in prose"]
-)
-async def test_the_final_reply_is_read_as_what_was_asked_for(said: str) -> None:
-    with ScriptedModelClient([said]) as client:
-        rest = await say(coder(client, output_type=Report), "Build it")
-    assert rest.text == "Built."
-    assert Report.model_validate_json(rest.message.metadata[OUTPUT]) == Report(summary="Built.")
-
-
-async def test_the_model_is_shown_the_shape_of_the_final_reply() -> None:
-    with ScriptedModelClient([REPORT]) as client:
-        await say(coder(client, output_type=Plain), "Build it")
-    assert '{"summary": ' in client.requests[0].system
-
-
-async def test_an_output_type_without_a_text_form_is_said_as_json() -> None:
-    with ScriptedModelClient([Say(Plain(summary="Built."))]) as client:
-        rest = await say(coder(client, output_type=Plain), "Build it")
-    assert json.loads(rest.text) == {"summary": "Built."}
-
-
-@pytest.mark.parametrize(
-    ("said", "problem"),
-    [
-        ("Built it.", "no JSON object"),
-        ('{"text": "Built."}', "summary: Field required"),
-        ('{"summary": "Built \\ud83d"}', "surrogates not allowed"),
-    ],
-)
-async def test_a_final_reply_that_cannot_be_read_is_repaired_once(said: str, problem: str) -> None:
-    with ScriptedModelClient([said, REPORT]) as client:
-        rest = await say(coder(client, output_type=Plain), "Build it")
-    assert json.loads(rest.text) == {"summary": "Built."}
-    assert client.requests[-1].messages[-2]["content"] == said
-    assert problem in client.requests[-1].messages[-1]["content"]
-
-
-async def test_after_a_failed_repair_the_words_themselves_are_the_report() -> None:
-    with ScriptedModelClient(["Built it.", "I did build it."]) as client:
-        rest = await say(coder(client, output_type=Report), "Build it")
-    assert rest.text == "I did build it."
-    assert Report.model_validate_json(rest.message.metadata[OUTPUT]).summary == "I did build it."
-
-
-async def test_a_reply_that_cannot_be_used_at_all_is_an_error_and_can_be_asked_for_again() -> None:
-    with ScriptedModelClient(["Built it.", "Really.", "I did.", REPORT]) as client:
-        first = coder(client, output_type=Plain)
-        with pytest.raises(ModelReplyInvalid, match="Agent 'coder': the model's final reply could not be used"):
-            await say(first, "Build it")
-        second = await carried(first, coder(client, output_type=Plain))
-        assert json.loads((await say(second)).text) == {"summary": "Built."}
-    assert second.usage["coder"].model_calls == 4
-
-
-@pytest.mark.parametrize("output_type", [None, Plain, Report])
-async def test_an_empty_reply_is_repaired_once_and_then_an_error(output_type: type[BaseModel] | None) -> None:
-    with ScriptedModelClient(["", " "]) as client, pytest.raises(ModelReplyInvalid, match="it was empty"):
-        await say(coder(client, output_type=output_type), "Build it")
-    assert "it was empty" in client.requests[-1].messages[-1]["content"]
-
-
-async def test_the_repair_of_a_plain_reply_does_not_ask_for_json() -> None:
-    with ScriptedModelClient(["", "Built."]) as client:
-        assert (await say(coder(client), "Build it")).text == "Built."
-    assert "JSON" not in client.requests[-1].messages[-1]["content"]
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_reply_that_is_no_valid_text_is_made_one(stream: bool) -> None:
-    with ScriptedModelClient(["Done \ud83d."]) as client:
-        rest = await say(coder(client, stream=stream), "Build it")
-    assert rest.text == "Done ?."
-    assert "".join(event.to_text() for event in rest.events) == ("Done ?." if stream else "")
-
-
 # -- hand-offs to peers -----------------------------------------------------------------------------------------------
 
 
@@ -1159,14 +1069,6 @@ async def test_every_option_survives_a_dump() -> None:
     )
     second = PausableAgent.load_component(json.loads(first.dump_component().model_dump_json()))
     assert options(second) == options(first)
-
-
-async def test_a_dump_keeps_the_fields_of_the_output_type() -> None:
-    first = coder(replay("Built it.", '{"text": "Built."}', REPORT), output_type=Plain)
-    second = PausableAgent.load_component(first.dump_component())
-    with pytest.raises(ModelReplyInvalid, match="summary: Field required"):
-        await say(second, "Build it")
-    assert json.loads((await say(second)).text) == {"summary": "Built."}
 
 
 async def test_a_loaded_agent_uses_its_tools() -> None:

@@ -164,7 +164,7 @@ async def test_it_streams_where_the_agent_does(stream: bool) -> None:
 
 
 async def test_options_are_those_of_a_pausable_agent() -> None:
-    with script(coder=["Which framework should I use?"]) as client:
+    with script(coder=["Which framework should I use?"] * 2) as client:
         made = with_questions(stock("coder", client), catch_prose=True, user_proxy="human", ask_mode="soft")
         rest = await say(made, "Build it")
     assert isinstance(rest.message, HandoffMessage)

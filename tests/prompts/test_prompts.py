@@ -35,6 +35,7 @@ from upcall.prompts.contexts import (
     ParentAnswerContext,
     QuestionCheckContext,
     QuestionToCheckContext,
+    ReminderContext,
     SameQuestionContext,
     SearchFirstContext,
 )
@@ -86,8 +87,8 @@ RENDERED: dict[str, Context] = {
     ),
     "plan_generation_bare": PlanContext("Build a calculator", (), ()),
     "repair": RepairContext(problem="it holds no JSON object"),
-    "reply_format": ReplyFormatContext(reply_schema='{"type": "object"}', final=False),
-    "reply_format_final": ReplyFormatContext(reply_schema='{"type": "object"}', final=True),
+    "reminder": ReminderContext(problem="it was empty"),
+    "reply_format": ReplyFormatContext(reply_schema='{"type": "object"}'),
     "research_clarification": ClarifierContext(
         clarifier_result="Question: Which countries?\nAnswer: Germany and Japan",
         available_documents=(REPORT, DATA),
@@ -235,7 +236,8 @@ HOSTILE = "{{ 7 * 7 }} {% for x in y %} {# gone #} {{ query }} <b>&amp;</b> {%- 
         SearchFirstContext((HOSTILE, HOSTILE)),
         LeadContext((ToolInfo(HOSTILE, HOSTILE),)),
         ResearcherContext((Document(HOSTILE, HOSTILE),), escalates_to=None),
-        ReplyFormatContext(HOSTILE, final=True),
+        ReplyFormatContext(HOSTILE),
+        ReminderContext(HOSTILE),
         RepairContext(HOSTILE),
     ],
     ids=lambda context: type(context).__name__,

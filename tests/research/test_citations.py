@@ -18,7 +18,7 @@ from upcall.errors import ModelError
 from upcall.progress import PROGRESS
 from upcall.research.citations import CitedSource, Counts, Library, Quotation, ReadText, cite
 from upcall.research.markdown import UNVERIFIED, plain_links, split_source_list
-from upcall.research.reports import CheckedReport, MadeCall, Report, ResearchReport, extract_read_texts
+from upcall.research.reports import CheckedReport, MadeCall, Report, ResearchReport, WorkDone, extract_read_texts
 from upcall.research.sources.base import Hit, Passage
 from upcall.research.sources.fences import DATA, fence
 from upcall.testing import Call, Calls, Fail, Reply, Say, ScriptedModelClient
@@ -180,7 +180,7 @@ NOT_READ = {"ref": "spain.md", "quote": "Spain leads in solar power"}
 
 def checked(summary: str, *citations: object, made: Sequence[MadeCall] = READ, **said: object) -> CheckedReport:
     report = ResearchReport.model_validate({"summary": summary, "citations": list(citations), **said})
-    backed = report.verify_against(made)
+    backed = report.verify_against(WorkDone(made))
     assert isinstance(backed, CheckedReport)
     return backed
 
@@ -277,7 +277,7 @@ def test_sources_that_the_text_does_not_refer_to_are_listed_last() -> None:
     ],
 )
 def test_what_small_models_write_is_read(said: dict[str, Any]) -> None:
-    report = ResearchReport.model_validate({"summary": "So.", **said}).verify_against(READ)
+    report = ResearchReport.model_validate({"summary": "So.", **said}).verify_against(WorkDone(READ))
     assert isinstance(report, CheckedReport)
     assert [each.ref for each in report.cited] == ["energy.md"]
     assert report.counts.not_verified == 1
@@ -289,7 +289,7 @@ def test_a_report_that_read_something_and_cites_nothing_says_so() -> None:
 
 def test_a_report_from_general_knowledge_stays_as_it_is() -> None:
     report = ResearchReport(summary="CUDA is a platform.")
-    assert report.verify_against([]) is report
+    assert report.verify_against(WorkDone([])) == report
 
 
 def test_a_model_cannot_write_what_code_has_checked() -> None:
@@ -552,5 +552,5 @@ def test_a_checked_report_reads_as_a_report() -> None:
 def test_no_text_takes_long(text: str) -> None:
     """No time is asserted: what backtracks on one of these does so for hours."""
     made = [MadeCall("read_document", {"name": "a.md"}, fence("documents", "a.md", "lines 1-9", text), of_source=True)]
-    ResearchReport(summary=text).verify_against(made)
+    ResearchReport(summary=text).verify_against(WorkDone(made))
     checked("So [1].", {"ref": "a.md", "quote": text}, made=made)

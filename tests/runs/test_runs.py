@@ -207,6 +207,7 @@ def test_a_run_as_json_has_just_the_agreed_keys() -> None:
         "error": None,
         "questions": [],
         "assumptions": [],
+        "warnings": [],
     }
 
 

@@ -34,6 +34,7 @@ RUN = "upcall.run"
 OUTPUT = "upcall.output"
 OUTCOME = "upcall.outcome"
 CHECKED = "upcall.checked"
+WARNINGS = "upcall.warnings"
 CLASSIFICATION = "upcall.classification"
 PLAN = "upcall.plan"
 CLARIFIER_LOG = "upcall.clarifier_log"
@@ -185,6 +186,21 @@ def answered_event(question: Question, answer: Answer, *, source: str) -> Though
             ANSWERS: _answers.dump_json([told], exclude_none=True).decode(),
         },
     )
+
+
+def dump_warnings(warnings: Sequence[str]) -> str:
+    """Return warnings as metadata has them."""
+    return json.dumps(list(warnings), ensure_ascii=False)
+
+
+def event_warnings(event: Event) -> list[str]:
+    """Return the warnings about its agent's work that an event carries."""
+    return [str(each) for each in json.loads(event.metadata.get(WARNINGS, "[]"))]
+
+
+def add_warnings(text: str, warnings: Sequence[str]) -> str:
+    """Return the text with the warnings below it, for an agent that works on with it."""
+    return "\n".join([text, "", "Warnings:", *(f"- {each}" for each in warnings)]) if warnings else text
 
 
 def event_questions(event: Event) -> list[Question]:

@@ -5,7 +5,6 @@ It is a pure function of the request, so that a run it started goes on in any ot
 
 from __future__ import annotations
 
-import json
 import re
 
 from upcall.research.reports import CodingReport, Report, ResearchReport
@@ -125,11 +124,13 @@ def _coder(request: Request) -> Reply:
     if "write_file" not in names:
         files = _files(_answer(request))
         return Calls([Call("write_file", {"path": path, "content": text}) for path, text in files.items()])
-    written = tuple(str(json.loads(each["arguments"])["path"]) for each in made if each["name"] == "write_file")
+    programs = [path for path in _files(_answer(request)) if path.endswith(".py")]
+    if programs and "run_command" not in names and "run_command" in str(request.body.get("tools")):
+        return Call("run_command", {"command": f"python3 -m py_compile {' '.join(programs)}"})
     framework, assumed = _framework(_answer(request))
     assumptions = (f"Framework: {framework}, because none was chosen.",) if assumed else ()
     summary = f"Registration, login and logout with {framework}."
-    return Say(CodingReport(summary=summary, files=written, assumptions=assumptions))
+    return Say(CodingReport(summary=summary, assumptions=assumptions))
 
 
 def _answer(request: Request) -> str:

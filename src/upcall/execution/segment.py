@@ -43,6 +43,7 @@ from upcall.autogen.messages import (
     answered_event,
     event_path,
     event_questions,
+    event_warnings,
     extract_questions,
     message_answers,
     message_questions,
@@ -415,6 +416,8 @@ class RunSegment:
             failed = [name for name, each in zip(named, results, strict=True) if each.is_error]
             changes["tools"] = dict(Counter(self._run.tools) + Counter(named))
             changes["failed_tools"] = dict(Counter(self._run.failed_tools) + Counter(failed))
+        if warned := [f"{'/'.join(event_path(event))}: {each}" for each in event_warnings(event)]:
+            changes["warnings"] = tuple(dict.fromkeys((*self._run.warnings, *warned)))
         said = isinstance(event, BaseChatMessage) and PATH not in event.metadata
         if said and (self._speakers is None or event.source in self._speakers | {USER}):
             self._waiting.take(event, (), USER)

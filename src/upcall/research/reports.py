@@ -1,11 +1,14 @@
-"""What the agents with tools end their work with: a report, held against the calls that they made."""
+"""What the agents with tools end their work with: a report, made and checked by code from the calls that they made.
+
+The words are the model's; what was done is not its to say. Prose is a report: its text is the summary.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from posixpath import normpath
+from posixpath import normpath, splitext
 from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -18,28 +21,76 @@ from upcall.research.sources.fences import parse_fenced
 from upcall.runs.outputs import Reply, _also
 from upcall.text import one_line
 
-_NOT_READ = frozenset(
-    {
-        *("list_files", "read_file", "search_files", "write_file", "edit_file", "apply_patch", "delete_file"),
-        *("show_diff", "run_command", "run_python"),
-    }
-)
+_WRITING = frozenset({"apply_patch", "delete_file", "edit_file", "write_file"})
+_RUNNING = frozenset({"run_command", "run_python"})
+_NOT_READ = _WRITING | _RUNNING | {"list_files", "read_file", "search_files", "show_diff"}
 """Tools of ours whose results are no source of a research report."""
+
+_TO_RUN = frozenset({".py", ".sh"})
+"""The endings of files that every sandbox of ours can run, and that show only then whether they work."""
+
+_LOOKS = frozenset({"cat", "cd", "echo", "find", "git", "grep", "head", "ls", "pwd", "rg", "tail", "tree", "wc"})
+"""The commands that run no code of the workspace."""
+
+_PATCHED = re.compile(r"^(?:--- (?:a/)?|\+\+\+ (?:b/)?)")
+
+MAX_COMMANDS = 10
+"""How many commands a report lists, the latest."""
 
 
 @dataclass(frozen=True)
 class MadeCall:
-    """A tool call that an agent made, with the text it gave back. ``of_source``: the tool is one of a
-    `SourcesWorkbench`, so that its result names the sources itself; a text from elsewhere that looks so names none."""
+    """A tool call that an agent made and that did not fail, with the text it gave back.
+
+    ``of_source``: the tool is one of a `SourcesWorkbench`, so that its result names the sources itself; a text from
+    elsewhere that looks so names none.
+    """
 
     name: str
     arguments: Mapping[str, Any]
     result: str
     of_source: bool = False
 
+    def changed_files(self) -> list[str]:
+        """Return the files that the call changed, as it named them."""
+        if self.name == "apply_patch":
+            lines = str(self.arguments.get("patch")).splitlines()
+            named = [_PATCHED.sub("", line.split("\t")[0]) for line in lines if _PATCHED.match(line)]
+            return [normpath(name) for name in named if name != "/dev/null"]
+        return [normpath(str(self.arguments.get("path")))] if self.name in _WRITING else []
+
+    @property
+    def command(self) -> str:
+        """The command that it ran, in one line; empty where it ran none."""
+        return one_line(str(self.arguments.get("command") or "a Python script")) if self.name in _RUNNING else ""
+
+    @property
+    def outcome(self) -> str:
+        """How its command ended: ``exit status 0, after 0.1 s``."""
+        return self.result.strip().split("\n")[0].strip("[]") or "no result"
+
+    @property
+    def runs_code(self) -> bool:
+        """Whether its command may have run code of the workspace, and not only looked at it."""
+        return bool(self.command) and self.command.split()[0] not in _LOOKS
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether its command ended with status 0."""
+        return bool(re.match(r"exit status 0\b", self.outcome))
+
+
+@dataclass(frozen=True)
+class WorkDone:
+    """What an agent did in its turn, and what it could have done: its calls, and the names of its tools."""
+
+    made: Sequence[MadeCall]
+    tools: frozenset[str] = frozenset()
+    source_tools: frozenset[str] = frozenset()
+
 
 def extract_read_texts(call: MadeCall) -> Iterator[ReadText]:
-    """What a call gave its agent to read.
+    """Yield what a call gave its agent to read.
 
     The result of a tool that is none of ours is a source by the name of the tool.
     """
@@ -51,92 +102,94 @@ def extract_read_texts(call: MadeCall) -> Iterator[ReadText]:
 
 
 class Report(Reply):
-    """What an agent with tools ends its work with. The text is what the reader gets; the lists say what it rests on."""
+    """What an agent with tools ends its work with. ``warnings`` are said by code: where the work does not bear out
+    what a reader would take for granted."""
 
     summary: Annotated[str, Field(min_length=1, description="The result for the reader, in markdown.")]
     assumptions: tuple[str, ...] = Field(default=(), description="What was assumed because nobody said it.")
     left_open: tuple[str, ...] = Field(default=(), description="What was not done or not found.")
+    warnings: SkipJsonSchema[tuple[str, ...]] = ()
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """The fallback where a model will not answer in JSON: its words are the summary."""
+        """Make a report of prose: its words are the summary."""
         return cls(summary=text)
 
-    def verify_against(self, made: Sequence[MadeCall]) -> Report:
-        """The report without the claims that `made`, all calls of its agent that did not fail, does not bear out; what
-        falls away is listed as left open."""
-        return self
+    def verify_against(self, work: WorkDone) -> Report:
+        """Return the report as the work bears it out; what falls away is listed as left open or warned of."""
+        return self.with_warnings(["it called none of its tools"] if work.tools and not work.made else [])
+
+    def objections(self) -> tuple[str, ...]:
+        """Return those warnings that the model is told of once, before its report is taken."""
+        return ()
+
+    def with_warnings(self, more: Iterable[str]) -> Self:
+        """Return the report with more warnings."""
+        return self.model_copy(update={"warnings": tuple(dict.fromkeys((*self.warnings, *more)))})
 
     def to_text(self) -> str:
-        """The report as its reader sees it."""
+        """Return the report as its reader sees it."""
         return "\n".join([self.summary, *self._lists()])
-
-    def _without(self, field: str, missing: Sequence[str], why: str) -> Self:
-        if not missing:
-            return self
-        kept = tuple(entry for entry in getattr(self, field) if entry not in missing)
-        left_open = (*self.left_open, *(f"{entry} {why}." for entry in missing))
-        return self.model_copy(update={field: kept, "left_open": left_open})
 
     def _lists(self) -> list[str]:
         return [*_listed("Assumed", self.assumptions), *_listed("Left open", self.left_open)]
 
 
 class CodingReport(Report):
-    """The coder's report, with the files it wrote and the commands it ran."""
+    """The coder's report, with the files it changed, the commands it ran, and how its tests ended: all from its
+    calls."""
 
-    files: tuple[str, ...] = Field(default=(), description="The files written or changed, as paths in the workspace.")
-    commands: tuple[str, ...] = Field(default=(), description="The shell commands that mattered, exactly as run.")
-    tests: tuple[str, ...] = Field(default=(), description="The shell commands that ran tests, exactly as run.")
+    files: SkipJsonSchema[tuple[str, ...]] = ()
+    commands: SkipJsonSchema[tuple[str, ...]] = ()
+    tests: SkipJsonSchema[tuple[str, ...]] = ()
 
-    def verify_against(self, made: Sequence[MadeCall]) -> Self:
-        """A file counts if it was changed by a tool, a command if ``run_command`` ran it. To a test command the outcome
-        of its last run is added, which is not the model's to say."""
-        written = {normpath(path) for call in made for path in _changed_by(call)}
-        missing = [file for file in self.files if normpath(file) not in written]
-        report = self._without("files", missing, "was not written: no call that changes files succeeded for it")
-        return report._with_outcomes(made) if self.commands or self.tests else report
+    def verify_against(self, work: WorkDone) -> Report:
+        """Return the report with what the calls did, and with warnings of what it claims beyond that."""
+        runs = {call.command: place for place, call in enumerate(work.made) if call.command}
+        tests = [command for command in runs if "test" in command]
+        files = tuple(dict.fromkeys(path for call in work.made for path in call.changed_files()))
+        claimed = [f"no call changed {path}" for path in self.files if normpath(path) not in files]
+        claimed += [f"no call ran {each}" for each in (*self.commands, *self.tests) if one_line(each) not in runs]
+        return self.model_copy(
+            update={
+                "files": files,
+                "commands": tuple([each for each in runs if each not in tests][-MAX_COMMANDS:]),
+                "tests": tuple(_describe_run(work.made, runs[each]) for each in tests),
+            }
+        ).with_warnings([*claimed, *_warn_of_work(work)])
 
-    def _with_outcomes(self, made: Sequence[MadeCall]) -> Self:
-        ran = {
-            one_line(str(call.arguments.get("command"))): at
-            for at, call in enumerate(made)
-            if call.name == "run_command"
-        }
-        report = self
-        for field in ("commands", "tests"):
-            missing = [each for each in getattr(self, field) if one_line(each) not in ran]
-            report = report._without(field, missing, "was not run")
-        tests = tuple(_outcome(each, made, ran[one_line(each)]) for each in report.tests)
-        return report.model_copy(update={"tests": tests})
+    def objections(self) -> tuple[str, ...]:
+        """Return all warnings: each of them can be put right by a call."""
+        return self.warnings
 
     def _lists(self) -> list[str]:
         lists = [*_listed("Files", self.files), *_listed("Commands", self.commands), *_listed("Tests", self.tests)]
         return [*lists, *super()._lists()]
 
 
-def _outcome(command: str, made: Sequence[MadeCall], at: int) -> str:
-    """A command with how it ended the last time, and whether files were written after that."""
-    lines = made[at].result.strip().splitlines()
-    ended = lines[0].strip("[]") if lines else "no result"
+def _warn_of_work(work: WorkDone) -> list[str]:
+    """Say what nobody should take for done: no change at all, a failed last command, code that was not run."""
+    runs = [place for place, call in enumerate(work.made) if call.command]
+    changes = [place for place, call in enumerate(work.made) if call.changed_files()]
+    if not runs and not changes:
+        return ["it changed no file and ran no command"]
+    if runs and not work.made[runs[-1]].succeeded:
+        last = work.made[runs[-1]]
+        return [f"the last command failed: {last.command} ({last.outcome})"]
+    if not work.tools & _RUNNING:
+        return []
+    ran = max((place for place in runs if work.made[place].runs_code and work.made[place].succeeded), default=-1)
+    later = [path for place in changes if place > ran for path in work.made[place].changed_files()]
+    not_run = [path for path in dict.fromkeys(later) if splitext(path)[1] in _TO_RUN]
+    return [f"nothing was run after the last change of {', '.join(not_run)}"] if not_run else []
+
+
+def _describe_run(made: Sequence[MadeCall], place: int) -> str:
+    """Return a command with how it ended the last time, and whether files were changed after that."""
+    lines = made[place].result.strip().splitlines()
     last = f": {lines[-1].strip()}" if len(lines) > 1 else ""
-    later = any(call.name in _WRITING for call in made[at + 1 :])
-    return f"{command} ({ended}){last}" + (" (files were changed after that)" if later else "")
-
-
-_WRITING = ("apply_patch", "delete_file", "edit_file", "write_file")
-"""The tools that change files."""
-
-
-def _changed_by(call: MadeCall) -> list[str]:
-    """The files that a call changed, as it named them."""
-    if call.name == "apply_patch":
-        patch = str(call.arguments.get("patch"))
-        return [name for line in patch.splitlines() if (name := _PATCHED.sub("", line.split("\t")[0])) != line]
-    return [str(call.arguments.get("path"))] if call.name in ("write_file", "edit_file", "delete_file") else []
-
-
-_PATCHED = re.compile(r"^(?:--- (?:a/)?|\+\+\+ (?:b/)?)")
+    later = any(call.changed_files() for call in made[place + 1 :])
+    return f"{made[place].command} ({made[place].outcome}){last}" + (" (files were changed after that)" * later)
 
 
 class Citation(Reply):
@@ -191,18 +244,25 @@ class ResearchReport(Report):
         listed = list(named) if isinstance(named, list | tuple) else [named]
         return {**value, "citations": [each for each in listed if isinstance(each, str | dict | Citation)]}
 
-    def verify_against(self, made: Sequence[MadeCall]) -> Report:
-        """Each citation is looked up in what `made` gave the agent to read. A report that rests on nothing and claims
-        nothing stays as it is."""
+    def verify_against(self, work: WorkDone) -> Report:
+        """Return the report with each citation looked up in what the calls gave the agent to read.
+
+        A report that rests on nothing and claims nothing stays as it is.
+        """
         summary, listed = split_source_list(self.summary)
         claimed = [
             Claimed(each.number or number, each.ref, each.place, each.quote)
             for number, each in enumerate(self.citations, start=1)
         ] or listed
-        if not (claimed or markers(summary) or any(call.of_source for call in made)):
-            return self
-        library = Library(read for call in made for read in extract_read_texts(call))
-        return CheckedReport.of(self, check(summary, claimed, library), not_found=self.not_found)
+        if not (claimed or markers(summary) or any(call.of_source for call in work.made)):
+            return self.with_warnings(["it looked nothing up in its sources"] if work.source_tools else [])
+        library = Library(read for call in work.made for read in extract_read_texts(call))
+        checked = CheckedReport.of(self, check(summary, claimed, library), not_found=self.not_found)
+        return checked if checked.counts.held else checked.with_warnings(["no statement was checked against a source"])
+
+    def objections(self) -> tuple[str, ...]:
+        """Return the warning that nothing was looked up."""
+        return self.warnings
 
     def _lists(self) -> list[str]:
         return [*_listed("Not found", self.not_found), *super()._lists()]
@@ -217,7 +277,7 @@ class CheckedReport(Report):
 
     @classmethod
     def of(cls, report: Report, checked: Checked, *, not_found: Sequence[str] = ()) -> Self:
-        """The report with the text that was checked; what fell away is listed as left open."""
+        """Make the report of the text that was checked; what fell away is listed as left open."""
         return cls(
             summary=checked.text,
             assumptions=report.assumptions,
@@ -225,16 +285,17 @@ class CheckedReport(Report):
             cited=checked.cited,
             counts=checked.counts,
             not_found=tuple(not_found),
+            warnings=report.warnings,
         )
 
     def renumbered(self, numbers: Mapping[str, int]) -> Self:
-        """The same report with the numbers that its sources have in another list, by ref."""
+        """Return the same report with the numbers that its sources have in another list, by ref."""
         cited = tuple(each.model_copy(update={"number": numbers[each.ref]}) for each in self.cited)
         held = {before.number: after for before, after in zip(self.cited, cited, strict=True)}
         return self.model_copy(update={"cited": cited, "summary": replace_numbers(self.summary, held)})
 
     def outcome(self) -> str:
-        """What it says of its work, without what it quotes."""
+        """Return what it says of its work, without what it quotes."""
         return "\n".join([self.summary, *_listed("Not found", self.not_found), *super()._lists()])
 
     def _lists(self) -> list[str]:

@@ -133,9 +133,10 @@ class RunProgress(BaseModel):
     usage: dict[str, Usage] = {}
     tools: dict[str, int] = {}
     failed_tools: dict[str, int] = {}
+    warnings: tuple[str, ...] = ()
 
 
-_FROM_WORK = ("classification", "clarifier_log", "plan", "execution_path", "usage", "tools", "failed_tools")
+_FROM_WORK = ("classification", "clarifier_log", "plan", "execution_path", "usage", "tools", "failed_tools", "warnings")
 
 
 class Run(BaseModel):
@@ -161,6 +162,7 @@ class Run(BaseModel):
         usage: tokens by agent, named by its path (``lead/coder``).
         tools: tool calls, by agent and tool (``lead/coder/write_file``).
         failed_tools: how many of them ended in an error.
+        warnings: what nobody should take for done, each with the agent it is about: ``coder: it changed no file ...``.
         config: what it was started with and keeps over every pause; never a key.
         restricted: whether it is what somebody sees who may see some of its questions only.
         created_at: when it was started, in UTC.
@@ -186,6 +188,7 @@ class Run(BaseModel):
     usage: dict[str, Usage] = {}
     tools: dict[str, int] = {}
     failed_tools: dict[str, int] = {}
+    warnings: tuple[str, ...] = ()
     config: RunConfig = RunConfig()
     restricted: bool = Field(default=False, exclude=True)
     created_at: datetime = Field(default_factory=lambda: identity.now())
@@ -369,6 +372,7 @@ class Run(BaseModel):
                 {"id": question.id, "question": question.question, "assumed": answer.text, "path": list(question.path)}
                 for question, answer in self.assumptions
             ],
+            "warnings": list(self.warnings),
         }
 
     def __str__(self) -> str:

@@ -71,6 +71,7 @@ def report(run: Run, log: Sequence[LogEntry], prices: Prices, width: int | None 
         _labelled("Error", run.error) if run.error else [],
         run.result.split("\n") if run.result else [],
         list_assumptions(run),
+        list_warnings(run),
     ]
     lines = [line for part in parts if part for line in ("", *part)][1:]
     return lines if width is None else [each for line in lines for each in _fitted(line, max(width, 20))]
@@ -83,6 +84,11 @@ def list_assumptions(run: Run) -> list[str]:
         for question, answer in run.assumptions
     ]
     return ["Assumed, since nobody answered:", *lines] if lines else []
+
+
+def list_warnings(run: Run) -> list[str]:
+    """Return what nobody should take for done, if there is anything."""
+    return ["Warnings:", *(f"- {one_line(each)}" for each in run.warnings)] if run.warnings else []
 
 
 def _fitted(line: str, width: int) -> list[str]:

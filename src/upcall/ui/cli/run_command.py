@@ -217,10 +217,11 @@ class RunCommand(Command):
             self.screen.note(f"Run {run.id} is {run.status}.")
         if run.result is not None:
             self.screen.result(run.result)
-            if run.assumptions:
-                from upcall.ui.run_report import list_assumptions
+            if run.assumptions or run.warnings:
+                from upcall.ui.run_report import list_assumptions, list_warnings
 
-                self.screen.result("\n".join(["", *list_assumptions(run)]))
+                for remarks in filter(None, (list_assumptions(run), list_warnings(run))):
+                    self.screen.result("\n".join(["", *remarks]))
             folder = run.workspace
             if folder and Path(folder).is_dir():
                 self.screen.note(f"Files are in {folder}")
@@ -241,7 +242,7 @@ class RunCommand(Command):
 
     def describe_error(self, error: Exception) -> dict[str, Any]:
         """Return the object of a run, as far as there is one."""
-        empty: dict[str, Any] = {"status": None, "result": None, "questions": [], "assumptions": []}
+        empty: dict[str, Any] = {"status": None, "result": None, "questions": [], "assumptions": [], "warnings": []}
         return {"run_id": self.run_id, **empty, "error": str(error)}
 
     def remove_secrets(self, text: str) -> str:

@@ -27,7 +27,7 @@ from upcall.text import QUOTE_MARK, escape_controls, one_line
 from upcall.ui import diagrams as pictures
 from upcall.ui.columns import LINE_CHARS
 from upcall.ui.plan_ticks import tick_steps
-from upcall.ui.run_report import Prices, list_assumptions, report, steps_done
+from upcall.ui.run_report import Prices, list_assumptions, list_warnings, report, steps_done
 
 if TYPE_CHECKING:
     from upcall.policy.authorization import InboxEntry
@@ -162,7 +162,7 @@ def question_html(question: Question, also: Sequence[Question] = (), *, in_form:
 def known_html(run: Run) -> str:
     """What a run has come to besides its questions: result, plan, answers, what was assumed, tokens."""
     result = f'<div style="margin:8px 0">{markdown_html(run.result)}</div>' if run.result else ""
-    rest = "".join([_plan(run), _answers(run), _list(list_assumptions(run)), _tokens(run)])
+    rest = "".join([_plan(run), _answers(run), _list(list_assumptions(run)), _list(list_warnings(run)), _tokens(run)])
     if not (result and rest):
         return result or rest
     return f'{result}<div style="border-top:1px solid {_BORDER};padding-top:6px">{rest}</div>'

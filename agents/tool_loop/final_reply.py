@@ -1,0 +1,143 @@
+"""The final reply of a tool-calling agent: a call of the tool `report`, JSON in a text, or plain prose."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from functools import cache
+from typing import Any
+
+from autogen_agentchat.messages import TextMessage
+from autogen_core import FunctionCall
+from autogen_core.models import ChatCompletionClient, ModelFamily
+from autogen_core.tools import ParametersSchema, ToolSchema
+from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from upcall.agents.structured.parse_output import (
+    UnreadableReply,
+    describe_misfit,
+    drop_thoughts,
+    find_objects,
+    parse_reply,
+)
+from upcall.autogen.messages import CHECKED, OUTPUT, WARNINGS, dump_warnings
+from upcall.research.reports import CheckedReport, Report
+
+REPORT = "report"
+TAKEN = "Your report was taken."
+"""The result of a call of `report` that ends the turn."""
+
+_NO_TEXT = f"Give your result by calling {REPORT} with its fields."
+_RAW_JSON = "it is JSON. Make calls with your tools, not in a text, and give your result in plain words"
+
+
+def needs_report_tool(kind: type[BaseModel], client: ChatCompletionClient) -> bool:
+    """Return whether the model is given the tool by default: a text cannot be the output, or the model is a known one.
+
+    A small model reports with it before it has done anything.
+    """
+    return not hasattr(kind, "from_text") or client.model_info.get("family") not in (None, ModelFamily.UNKNOWN)
+
+
+@cache
+def report_schema(kind: type[BaseModel]) -> ToolSchema:
+    """Return the tool with which a model ends its turn."""
+    schema = kind.model_json_schema()
+    parameters = ParametersSchema(
+        type="object",
+        properties=schema.get("properties", {}),
+        required=list(schema.get("required", [])),
+        additionalProperties=False,
+    )
+    if "$defs" in schema:
+        parameters["$defs"] = schema["$defs"]  # type: ignore[typeddict-unknown-key]  # JSON schema has it
+    return ToolSchema(
+        name=REPORT,
+        description="Report your result when all the work is done. Nothing can be done after it.",
+        parameters=parameters,
+        strict=False,
+    )
+
+
+def read_report_call(arguments: Mapping[str, Any], kind: type[BaseModel]) -> BaseModel:
+    """Return the output that a call of `report` gives.
+
+    Raises:
+        UnreadableReply: its arguments do not fit.
+    """
+    try:
+        return kind.model_validate(arguments)
+    except ValidationError as error:
+        raise UnreadableReply(describe_misfit(error)) from error
+
+
+def read_text(text: str, kind: type[BaseModel], *, insist: bool = False) -> BaseModel:
+    """Return the output that a text is: JSON that fits, or prose where the output type takes it.
+
+    Other JSON is no prose, unless the model was told so and does `insist`.
+
+    Raises:
+        UnreadableReply: it is neither.
+    """
+    try:
+        return parse_reply(text, kind)
+    except UnreadableReply as problem:
+        from_text = getattr(kind, "from_text", None)
+        if from_text is None:
+            raise UnreadableReply(f"{problem}. {_NO_TEXT}") from problem
+        prose = drop_thoughts(text)
+        written = _json_in(prose)
+        if not prose or (isinstance(written, dict) and not any(map(_says_something, written.values()))):
+            raise UnreadableReply("it was empty") from problem
+        if written is not None and not insist:
+            raise UnreadableReply(_RAW_JSON) from problem
+        output: BaseModel = from_text(prose)
+        return output.with_warnings(["its result is raw JSON"]) if isinstance(output, Report) and written else output
+
+
+def _json_in(text: str) -> dict[str, Any] | list[Any] | None:
+    """Return the JSON that a text is, perhaps in a fence; None for a text that is more, or none."""
+    try:
+        value = json.loads(text.removeprefix("```json").removesuffix("```"))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict | list) else None
+
+
+def _says_something(value: object) -> bool:
+    return bool(value.strip() if isinstance(value, str) else value)
+
+
+def output_message(output: BaseModel, source: str) -> TextMessage:
+    """Return the message with an output: its text, and its JSON in the metadata.
+
+    Raises:
+        UnreadableReply: it holds what JSON cannot.
+    """
+    try:
+        data = output.model_dump_json()
+    except PydanticSerializationError as error:
+        raise UnreadableReply(str(error)) from error
+    metadata = {OUTPUT: data}
+    if isinstance(output, CheckedReport):
+        metadata[CHECKED] = output.counts.model_dump_json()
+    if isinstance(output, Report) and output.warnings:
+        metadata[WARNINGS] = dump_warnings(output.warnings)
+    to_text = getattr(output, "to_text", None)
+    return TextMessage(source=source, content=to_text() if to_text else data, metadata=metadata)
+
+
+def find_calls(text: str, known: Collection[str]) -> list[FunctionCall]:
+    """Return the calls of `known` tools that a model wrote down as JSON instead of making them.
+
+    Small models do so, in a fence or bare: ``{"name": "write_file", "arguments": {...}}``.
+    """
+    calls = []
+    for found in find_objects(text):
+        if not isinstance(found, dict) or found.get("name") not in known:
+            continue
+        arguments = found.get("arguments", found.get("parameters"))
+        if isinstance(arguments, dict):
+            calls.append(FunctionCall(id="", name=found["name"], arguments=json.dumps(arguments, ensure_ascii=False)))
+    return [call for place, call in enumerate(calls) if call not in calls[:place]]

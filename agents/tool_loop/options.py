@@ -1,0 +1,109 @@
+"""The options of a `PausableAgent`, each with its default, and its declarative form."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict
+
+from autogen_agentchat.base import Handoff
+from autogen_agentchat.messages import StructuredMessageFactory
+from autogen_core import ComponentModel
+from pydantic import BaseModel, ConfigDict
+
+from upcall.research.reports import CodingReport, Report, ResearchReport
+
+AskMode = Literal["strict", "soft", "none"]
+MixedBatch = Literal["ask_only", "run"]
+
+_REPORTS: dict[str, type[BaseModel]] = {kind.__name__: kind for kind in (Report, CodingReport, ResearchReport)}
+
+
+class PausableSettings(BaseModel):
+    """The plain options of a `PausableAgent`.
+
+    Attributes:
+        description: what it is for, as other agents and their models are told.
+        system_message: what its model is told first.
+        ask_user: whether the model gets the `ask_user` tool and the rule for it (``ask_mode``).
+        ask_mode: the rule, at the end of the system message: ``strict`` to clarify before acting, ``soft`` to ask only
+            what cannot be assumed, ``none`` where the system message has a rule of its own (S1-29).
+        mixed_batch: what becomes of other calls beside an `ask_user` call in one reply: ``ask_only`` drops them, and
+            the model decides anew with the answer; ``run`` runs them (decision X9).
+        max_rounds: model calls a turn; the turn then ends with a text that says so.
+        max_repeats: rounds in a row whose calls were all made before, with the same results; the turn then ends too.
+        max_questions: `ask_user` calls a turn; further ones get an error result.
+        report_tool: whether the model can end its turn with the tool ``report``, whose arguments are the fields of
+            ``output_type``. By default where a text alone cannot be the output, or the model is of a known family.
+        answers_nested: whether it looks at a nested agent's question before that goes up, and answers it if it was told
+            the answer, little depends on it, and the choice is not the user's (S4-23). One more model call a question.
+        catch_prose: whether a text that ends the turn with a question mark is taken for a question to the user. The
+            model is told once that only `ask_user` reaches the user; a text that still asks then is that call.
+        nested_timeout: how many seconds a nested agent may work until it pauses or ends, waiting for another call of
+            the same team or stock agent included; what it asked may wait for ever. Its call then ends with an error.
+        stream: whether text is streamed from the model as it comes.
+        user_proxy: the name of the `UserProxyAgent` of the outermost group chat.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    description: str = "An agent that uses tools and asks the user when it needs to."
+    system_message: str = "You are a helpful assistant. Use your tools to do what is asked, then report."
+    ask_user: bool = True
+    ask_mode: AskMode = "strict"
+    mixed_batch: MixedBatch = "ask_only"
+    max_rounds: int = 30
+    max_repeats: int = 3
+    max_questions: int = 10
+    report_tool: bool | None = None
+    answers_nested: bool = False
+    catch_prose: bool = False
+    nested_timeout: float | None = None
+    stream: bool = False
+    user_proxy: str = "user"
+
+
+class PausableOptions(TypedDict, total=False):
+    """The same as keyword arguments."""
+
+    description: str
+    system_message: str
+    ask_user: bool
+    ask_mode: AskMode
+    mixed_batch: MixedBatch
+    max_rounds: int
+    max_repeats: int
+    max_questions: int
+    report_tool: bool | None
+    answers_nested: bool
+    catch_prose: bool
+    nested_timeout: float | None
+    stream: bool
+    user_proxy: str
+
+
+class PausableAgentConfig(PausableSettings):
+    """The declarative form of a `PausableAgent`. ``prompts`` is the folder of the user's own."""
+
+    name: str
+    model_client: ComponentModel
+    tools: list[ComponentModel] = []
+    workbench: list[ComponentModel] = []
+    agents: list[ComponentModel] = []
+    handoffs: list[Handoff] = []
+    memory: list[ComponentModel] = []
+    model_context: ComponentModel | None = None
+    output_type: ComponentModel | Literal["Report", "CodingReport", "ResearchReport"] | None = None
+    prompts: str | None = None
+
+
+def dump_output_type(kind: type[BaseModel] | None) -> Any:
+    """Return the declarative form of an output type: its name if it is one of our reports, else its fields."""
+    if kind is None or kind in _REPORTS.values():
+        return kind and kind.__name__
+    return StructuredMessageFactory(input_model=kind).dump_component()
+
+
+def load_output_type(dumped: ComponentModel | str | None) -> type[BaseModel] | None:
+    """Return the output type of a declarative form."""
+    if dumped is None or isinstance(dumped, str):
+        return _REPORTS[dumped] if dumped else None
+    return StructuredMessageFactory.load_component(dumped).ContentModel

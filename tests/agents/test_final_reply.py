@@ -1,0 +1,307 @@
+"""How a turn ends: by the tool `report`, JSON or prose; what is not borne out; and what goes round in circles."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.messages import ToolCallExecutionEvent, ToolCallRequestEvent
+from autogen_core.models import ChatCompletionClient, ModelFamily, ModelInfo
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from conversation import Rest, carried, say
+from pydantic import BaseModel
+
+from upcall.agents import PausableAgent
+from upcall.agents import coder as make_coder
+from upcall.autogen.messages import OUTCOME, OUTPUT, event_warnings
+from upcall.errors import ConfigurationError, ModelReplyInvalid
+from upcall.research.reports import CodingReport, Report
+from upcall.testing import Call, Calls, Reply, ScriptedModelClient
+from upcall.testing.model import MODEL_INFO
+
+WRITE = Call("write_file", {"path": "notes.md", "content": "x"})
+
+
+class Plain(BaseModel):
+    """A result without a way back from text."""
+
+    summary: str
+
+
+REPORT = '{"summary": "Built."}'
+
+
+def note(text: str = "") -> str:
+    """Take a note."""
+    return f"noted {text}"
+
+
+def fail() -> str:
+    """Fail."""
+    raise ValueError("no luck")
+
+
+def worker(client: ChatCompletionClient, **options: Any) -> PausableAgent:
+    return PausableAgent("worker", client, **{"output_type": Report, "tools": [note, fail], **options})
+
+
+def contents(client: ScriptedModelClient) -> list[str]:
+    """What the model was sent last, message by message."""
+    return [str(each.get("content")) for each in client.requests[-1].messages]
+
+
+async def coded(replies: Sequence[Reply], folder: Path, **options: Any) -> Rest:
+    with ScriptedModelClient(replies) as client:
+        return await say(make_coder(client, folder, **options), "Build it")
+
+
+# -- a text -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "said", [REPORT, f"```json\n{REPORT}\n```", f"Here it is: {REPORT} Bye.", "Built.", "<think>Hm.</think>\nBuilt."]
+)
+async def test_json_and_prose_are_a_report(said: str) -> None:
+    with ScriptedModelClient([Call("note"), said]) as client:
+        rest = await say(worker(client), "Build it")
+    assert rest.text == "Built."
+    assert Report.model_validate_json(rest.message.metadata[OUTPUT]) == Report(summary="Built.")
+    assert "JSON" not in client.requests[0].system
+
+
+async def test_without_an_output_type_any_text_is_the_result() -> None:
+    with ScriptedModelClient(['{"a": 1}']) as client:
+        rest = await say(worker(client, output_type=None), "Build it")
+    assert (rest.text, rest.message.metadata) == ('{"a": 1}', {})
+
+
+async def test_other_json_is_no_prose_and_is_warned_of_where_the_model_insists() -> None:
+    raw = '{"path": "a.py", "done": true}'
+    with ScriptedModelClient([Call("note"), raw, raw]) as client:
+        rest = await say(worker(client), "Build it")
+    assert "it is JSON. Make calls with your tools" in contents(client)[-1]
+    assert (rest.text, event_warnings(rest.message)) == (raw, ["its result is raw JSON"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{}\n{"name": "note", "arguments": {"text": "a"}}', '```json\n{"name": "note", "parameters": {"text": "a"}}\n```'],
+)
+async def test_a_call_that_is_written_down_as_json_is_made(text: str) -> None:
+    with ScriptedModelClient([text, "Built."]) as client:
+        rest = await say(worker(client), "Build it")
+    assert list(client.requests[-1].tool_results.values()) == ["noted a"]
+    assert rest.text == "Built."
+
+
+@pytest.mark.parametrize("said", ["", " ", '{"summary": ""}', "<think>Hm.</think>"])
+async def test_an_empty_reply_is_an_error_after_one_reminder_where_nothing_was_done(said: str) -> None:
+    with ScriptedModelClient([said, said]) as client, pytest.raises(ModelReplyInvalid, match="it was empty"):
+        await say(worker(client), "Build it")
+    assert "it was empty" in contents(client)[-1]
+
+
+async def test_where_the_model_ends_without_a_word_the_calls_are_the_report(tmp_path: Path) -> None:
+    rest = await coded([WRITE, "", ""], tmp_path)
+    assert "coder ended without a report." in rest.text
+    assert "Files:\n- notes.md" in rest.text
+    assert event_warnings(rest.message) == ["it ended without a report"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_reply_that_is_no_valid_text_is_made_one(stream: bool) -> None:
+    with ScriptedModelClient(["Done \ud83d."]) as client:
+        rest = await say(worker(client, output_type=None, stream=stream), "Build it")
+    assert rest.text == "Done ?."
+    assert "".join(event.to_text() for event in rest.events) == ("Done ?." if stream else "")
+
+
+# -- an output type that no text can be -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("said", [Call("report", {"summary": "Built."}), REPORT])
+async def test_an_output_is_given_by_the_tool_or_as_json(said: Reply) -> None:
+    with ScriptedModelClient([said]) as client:
+        rest = await say(worker(client, output_type=Plain), "Build it")
+    assert json.loads(rest.text) == {"summary": "Built."}
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ("Built it.", "no JSON object. Give your result by calling report"),
+        ('{"text": "Built."}', "summary: Field required"),
+        ('{"summary": "Built \\ud83d"}', "surrogates not allowed"),
+    ],
+)
+async def test_a_text_that_cannot_be_the_output_is_repaired_once(said: str, problem: str) -> None:
+    with ScriptedModelClient([said, REPORT]) as client:
+        await say(worker(client, output_type=Plain), "Build it")
+    assert contents(client)[-2] == said
+    assert problem in contents(client)[-1]
+
+
+async def test_a_reply_that_cannot_be_used_at_all_is_an_error_and_can_be_asked_for_again() -> None:
+    with ScriptedModelClient(["Built it.", "Really.", "I did.", REPORT]) as client:
+        first = worker(client, output_type=Plain)
+        with pytest.raises(ModelReplyInvalid, match="Agent 'worker': the model's final reply could not be used"):
+            await say(first, "Build it")
+        second = await carried(first, worker(client, output_type=Plain))
+        assert json.loads((await say(second)).text) == {"summary": "Built."}
+    assert second.usage["worker"].model_calls == 4
+
+
+async def test_a_dump_keeps_the_fields_of_the_output_type() -> None:
+    made = PausableAgent("worker", ReplayChatCompletionClient([REPORT]), output_type=Plain)
+    loaded = PausableAgent.load_component(made.dump_component())
+    assert json.loads((await say(loaded, "Build it")).text) == {"summary": "Built."}
+
+
+# -- the tool ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "offered"),
+    [
+        (ModelFamily.GPT_4O, {}, True),
+        (ModelFamily.UNKNOWN, {}, False),
+        (ModelFamily.UNKNOWN, {"output_type": Plain}, True),
+        (ModelFamily.UNKNOWN, {"report_tool": True}, True),
+        (ModelFamily.GPT_4O, {"report_tool": False}, False),
+        (ModelFamily.GPT_4O, {"output_type": None}, False),
+    ],
+)
+async def test_known_models_get_the_tool_and_small_ones_where_they_need_it(
+    family: str, options: dict[str, Any], offered: bool
+) -> None:
+    info: ModelInfo = {**MODEL_INFO, "family": family}
+    client = ScriptedModelClient([Call("note"), REPORT], model_info=info)
+    await say(worker(client, **options), "Build it")
+    assert ("report" in [each["name"] for each in client.requests[0].body["tools"]]) is offered
+
+
+async def test_a_report_ends_the_turn_after_the_calls_beside_it() -> None:
+    both = Calls([Call("report", {"summary": "Built.", "left_open": ["Tests"]}), Call("note", {"text": "a"})])
+    with ScriptedModelClient([both]) as client:
+        rest = await say(worker(client, report_tool=True), "Build it")
+    assert rest.text == "Built.\n\nLeft open:\n- Tests"
+    (executed,) = rest.told(ToolCallExecutionEvent)
+    assert [each.content for each in executed.content] == ["Your report was taken.", "noted a"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("wrong", [{}, {"summary": 5.5, "left_open": 7}, {"summary": ""}])
+async def test_a_report_that_does_not_fit_gets_an_error_result(wrong: dict[str, Any]) -> None:
+    with ScriptedModelClient([Call("note"), Call("report", wrong), Call("report", {"summary": "Built."})]) as client:
+        rest = await say(worker(client, report_tool=True), "Build it")
+    assert "Call report again" in list(client.requests[-1].tool_results.values())[-1]
+    assert rest.text == "Built."
+
+
+async def test_a_report_beside_a_call_that_fails_is_sent_back_once() -> None:
+    both = Calls([Call("fail"), Call("report", {"summary": "Built."})])
+    with ScriptedModelClient([both, both]) as client:
+        rest = await say(worker(client, report_tool=True), "Build it")
+    assert "another call of the same reply failed" in list(client.requests[-1].tool_results.values())[-1]
+    assert rest.text == "Built."
+
+
+async def test_a_tool_of_that_name_is_refused() -> None:
+    def report() -> str:
+        """Something else."""
+        return ""
+
+    with pytest.raises(ConfigurationError, match="a tool is called 'report'"):
+        await say(worker(ScriptedModelClient([]), tools=[report], report_tool=True), "Build it")
+
+
+# -- what the calls bear out ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("report", ["Written.", Call("report", {"summary": "Written."})])
+async def test_a_coder_that_did_nothing_is_told_so_once_and_then_warned_of(report: Reply, tmp_path: Path) -> None:
+    with ScriptedModelClient([report, report]) as client:
+        rest = await say(PausableAgent("coder", client, output_type=CodingReport, report_tool=True), "Build it")
+    assert "it changed no file and ran no command" in contents(client)[-1]
+    assert (rest.text, event_warnings(rest.message)) == ("Written.", ["it changed no file and ran no command"])
+
+
+async def test_a_coder_that_is_told_so_may_still_do_it(tmp_path: Path) -> None:
+    rest = await coded(["Here it is: x", WRITE, "Written."], tmp_path)
+    assert (tmp_path / "notes.md").read_text() == "x"
+    assert (rest.text, event_warnings(rest.message)) == ("Written.\n\nFiles:\n- notes.md", [])
+
+
+async def test_the_warnings_of_a_nested_agent_stand_below_its_result() -> None:
+    with ScriptedModelClient(
+        {"I am lead.": [Call("coder", {"task": "x"}), "Done."], "I am coder.": ["Ok.", "Ok."]}
+    ) as client:
+        nested = PausableAgent("coder", client, system_message="I am coder.", output_type=CodingReport)
+        rest = await say(PausableAgent("lead", client, system_message="I am lead.", agents=[nested]), "Build it")
+    said = "Ok.\n\nWarnings:\n- it changed no file and ran no command"
+    assert list(client.requests[-1].tool_results.values()) == [said]
+    assert [event_warnings(each) for each in rest.events if event_warnings(each)] == [[said.rpartition("- ")[2]]]
+
+
+async def test_a_report_lists_the_calls_of_its_own_turn(tmp_path: Path) -> None:
+    again = Call("write_file", {"path": "b.md", "content": "y"})
+    with ScriptedModelClient([WRITE, "Written.", again, "Written too."]) as client:
+        made = make_coder(client, tmp_path)
+        await say(made, "Build it")
+        rest = await say(made, "And b")
+    assert rest.text == "Written too.\n\nFiles:\n- b.md"
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+
+async def test_at_the_limit_of_calls_the_report_says_what_was_done(tmp_path: Path) -> None:
+    rest = await coded([WRITE], tmp_path, max_rounds=1)
+    assert "coder stopped after 1 model calls without finishing." in rest.text
+    assert "Files:\n- notes.md" in rest.text
+    assert rest.message.metadata[OUTCOME] == "max_rounds"
+    assert event_warnings(rest.message) == ["stopped after 1 model calls without finishing"]
+
+
+async def test_a_model_that_goes_round_in_circles_is_reminded_and_stopped() -> None:
+    with ScriptedModelClient([Call("note")] * 4) as client:
+        rest = await say(worker(client), "Build it")
+    assert "each of your last calls was made before" in contents(client)[-1]
+    assert rest.message.metadata[OUTCOME] == "repeats"
+    assert event_warnings(rest.message) == [
+        "stopped because it went round in circles: the same calls, with the same results"
+    ]
+
+
+async def test_a_circle_of_several_calls_is_a_circle_too() -> None:
+    circle = [Call("note", {"text": "a"}), Call("note", {"text": "b"})]
+    with ScriptedModelClient([*circle, *circle, circle[0]]) as client:
+        assert (await say(worker(client), "Build it")).message.metadata[OUTCOME] == "repeats"
+
+
+async def test_a_call_whose_result_changes_is_no_repetition() -> None:
+    counted = iter(range(10))
+
+    def look() -> str:
+        """Look whether it is done."""
+        return f"{next(counted)} percent"
+
+    with ScriptedModelClient([*[Call("look")] * 6, "Built."]) as client:
+        assert (await say(worker(client, tools=[look]), "Build it")).text == "Built."
+
+
+async def test_the_next_turn_may_make_the_calls_again() -> None:
+    with ScriptedModelClient([*[Call("note")] * 3, "Built.", *[Call("note")] * 3, "Built."]) as client:
+        made = worker(client)
+        await say(made, "Build it")
+        assert (await say(made, "Again")).text == "Built."
+    assert len((await made.save_state())["reminded"]) == 0
+
+
+async def test_a_call_is_shown_as_made_where_the_text_stands_for_it() -> None:
+    with ScriptedModelClient(['{"name": "note", "arguments": {}}', "Built."]) as client:
+        rest = await say(worker(client), "Build it")
+    (request,) = rest.told(ToolCallRequestEvent)
+    assert request.content[0].name == "note"  # type: ignore[union-attr]

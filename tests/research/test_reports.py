@@ -1,0 +1,115 @@
+"""Reports: code makes their lists from the calls, and warns of what nobody should take for done."""
+
+from __future__ import annotations
+
+import pytest
+
+from upcall.research.reports import CodingReport, MadeCall, Report, ResearchReport, WorkDone
+
+TOOLS = frozenset({"write_file", "run_command", "run_python"})
+PATCH = "--- a/old.py\n+++ b/old.py\n@@ -1 +1 @@\n-x\n+y\n--- /dev/null\n+++ b/new.md\n@@ -0,0 +1 @@\n+z\n"
+
+
+def ran(command: str, result: str = "[exit status 0, after 0.1 s]\n3 passed") -> MadeCall:
+    return MadeCall("run_command", {"command": command}, result)
+
+
+def failed(command: str) -> MadeCall:
+    return ran(command, "[exit status 1, after 0.2 s]\n1 failed")
+
+
+def script(result: str = "[exit status 0, after 0.1 s]") -> MadeCall:
+    return MadeCall("run_python", {"code": "import a"}, result)
+
+
+def wrote(path: str) -> MadeCall:
+    return MadeCall("write_file", {"path": path}, "")
+
+
+def coded(*made: MadeCall, tools: frozenset[str] = TOOLS) -> CodingReport:
+    report = CodingReport.from_text("Done.").verify_against(WorkDone(made, tools))
+    assert isinstance(report, CodingReport)
+    return report
+
+
+def test_prose_is_a_report_with_the_lists_of_the_calls() -> None:
+    report = coded(
+        wrote("./a.py"), wrote("a.py"), MadeCall("apply_patch", {"patch": PATCH}, ""), ran("make"), ran("ls")
+    )
+    assert (report.summary, report.files, report.commands) == ("Done.", ("a.py", "old.py", "new.md"), ("make", "ls"))
+
+
+def test_claims_without_a_call_are_warned_of_and_not_listed() -> None:
+    claimed = CodingReport(summary="x", files=("a.md", "made_up.py"), commands=("make release",), tests=("tox",))
+    report = claimed.verify_against(WorkDone([ran("ls"), wrote("a.md")], TOOLS))
+    assert isinstance(report, CodingReport)
+    assert (report.files, report.commands, report.tests) == (("a.md",), ("ls",), ())
+    assert report.warnings == ("no call changed made_up.py", "no call ran make release", "no call ran tox")
+
+
+def test_a_test_is_reported_with_the_outcome_of_its_last_run() -> None:
+    made = [failed("pytest -q"), wrote("a.py"), ran("pytest  -q")]
+    assert coded(*made).tests == ("pytest -q (exit status 0, after 0.1 s): 3 passed",)
+    assert coded(*made[:1]).tests == ("pytest -q (exit status 1, after 0.2 s): 1 failed",)
+
+
+def test_a_test_that_ran_before_the_last_change_says_so() -> None:
+    report = coded(ran("pytest"), wrote("a.py"))
+    assert report.tests == ("pytest (exit status 0, after 0.1 s): 3 passed (files were changed after that)",)
+
+
+WARNED = {
+    "nothing was done": ([], "it changed no file and ran no command"),
+    "it only looked": ([MadeCall("read_file", {"path": "a.py"}, "")], "it changed no file and ran no command"),
+    "the last command failed": (
+        [wrote("a.py"), ran("pytest"), failed("make")],
+        "the last command failed: make (exit status 1, after 0.2 s)",
+    ),
+    "code was not run": ([wrote("a.py"), wrote("b.sh")], "nothing was run after the last change of a.py, b.sh"),
+    "code was changed after it ran": (
+        [wrote("a.py"), ran("pytest"), wrote("a.py")],
+        "nothing was run after the last change of a.py",
+    ),
+    "code was only looked at": ([wrote("a.py"), ran("cat a.py")], "nothing was run after the last change of a.py"),
+}
+
+
+@pytest.mark.parametrize(("made", "warning"), WARNED.values(), ids=WARNED.keys())
+def test_what_nobody_should_take_for_done_is_warned_of(made: list[MadeCall], warning: str) -> None:
+    assert coded(*made).warnings == (warning,)
+
+
+UNWARNED = {
+    "code that ran": [wrote("a.py"), failed("pytest"), wrote("a.py"), ran("pytest")],
+    "code that a script ran": [wrote("a.py"), script()],
+    "no code": [wrote("README.md"), wrote("index.html")],
+    "commands alone": [ran("make")],
+}
+
+
+@pytest.mark.parametrize("made", UNWARNED.values(), ids=UNWARNED.keys())
+def test_work_that_stands_is_not_warned_of(made: list[MadeCall]) -> None:
+    assert coded(*made).warnings == ()
+
+
+def test_code_is_not_expected_to_be_run_where_nothing_can_be_run() -> None:
+    assert coded(wrote("a.py"), tools=frozenset({"write_file"})).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("work", "warnings"),
+    [
+        (WorkDone([], frozenset({"coder"})), ("it called none of its tools",)),
+        (WorkDone([MadeCall("coder", {"task": "x"}, "")], frozenset({"coder"})), ()),
+        (WorkDone([]), ()),
+    ],
+)
+def test_a_report_of_an_agent_that_called_nobody_is_warned_of(work: WorkDone, warnings: tuple[str, ...]) -> None:
+    assert Report.from_text("All done.").verify_against(work).warnings == warnings
+
+
+def test_an_answer_that_looked_nothing_up_is_warned_of_where_there_are_sources() -> None:
+    sources = frozenset({"search_documents"})
+    report = ResearchReport.from_text("It is 28.").verify_against(WorkDone([], sources, sources))
+    assert report.warnings == ("it looked nothing up in its sources",)
+    assert ResearchReport.from_text("It is 28.").verify_against(WorkDone([])).warnings == ()
