@@ -49,8 +49,10 @@ except KeyboardInterrupt:
 """
 
 FORKED = """
-import asyncio, os, sys
+import asyncio, os, sys, warnings
 from upcall import run_sync
+
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # Python 3.12, of any fork
 
 async def work(value):
     await asyncio.to_thread(lambda: None)
