@@ -14,7 +14,7 @@ from upcall.errors import ConfigurationError, RunConflict, SchemaMismatch, Unkno
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
-from upcall.runs.file_changes import Change, FileChange, digest
+from upcall.runs.file_changes import Change, FileChange, FileState, digest
 from upcall.runs.run import Run, RunStatus
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.export import export_run, import_run
@@ -45,7 +45,9 @@ async def add_everything(store: RunStore) -> StoredRun:
     await store.record(stored, {"lead:1": "a \x00 reply"})
     assert await store.enqueue_answers(run.id, [Answer(question_id=question.id, text="Express")])
     held = b"what the file held"
-    change = Change(tool="write_file", folder="/work", files=(FileChange(path="app.py", before=digest(held)),))
+    change = Change(
+        tool="write_file", folder="/work", files=(FileChange(path="app.py", before=FileState(digest=digest(held))),)
+    )
     await StoredChanges(store, run.id).record(change, {digest(held): held})
     return stored
 
@@ -82,6 +84,7 @@ async def test_whole_store_has_no_problems(location: str) -> None:
         ("update upcall_journal set record = {garbage}", "its journal is damaged at 'lead:1'"),
         ("update upcall_contents set content = {garbage}", "changed in a file cannot be undone"),
         ("delete from upcall_contents", "changed in a file cannot be undone"),
+        ("update upcall_log set detail = '{}' where kind = 'changed'", "another version of upcall wrote"),
         ("delete from upcall_runs", "which is not there"),
         ("drop table upcall_queued_answers", "upcall_queued_answers is missing"),
         ("update upcall_meta set value = '99'", "has schema version 99"),

@@ -109,8 +109,15 @@ def decode_content(name: str, stored: bytes) -> bytes:
 
 
 def list_digests(detail: Mapping[str, Any]) -> list[str]:
-    """List what the detail of a `CHANGED` entry names."""
-    return list(Change.model_validate(detail).list_contents())
+    """List what the detail of a `CHANGED` entry names.
+
+    Raises:
+        SchemaMismatch: another version of upcall wrote it.
+    """
+    try:
+        return list(Change.model_validate(detail).list_contents())
+    except ValidationError as error:
+        raise SchemaMismatch("the log holds a change of files that another version of upcall wrote") from error
 
 
 def read_contents(connection: Connection, run_id: str) -> dict[str, bytes]:
