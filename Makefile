@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-EXTRAS := docker,postgres,research,mcp,otel,notebook
+EXTRAS := docker,postgres,research,mcp,otel
 
 .PHONY: help install install-lowest format lint typecheck docs test test-slow coverage check
 
