@@ -303,7 +303,7 @@ class Upcall:
                 forked.model_copy(update={"config": config}), find_in_doubt(point.records)
             )
         await built.close()
-        with record_act("forked", access.user, run=run.id, question=question_id):
+        with record_act("forked", access.user, run=run.id, question=point.question.id):
             stored = await self.store.create(forked, stored.checkpoint, point.records)
         async with aclosing(self._advance(stored, await self._teams.build(forked), point.records)) as items:
             async for item in items:

@@ -41,7 +41,8 @@ def test_the_demo_says_that_it_is_scripted_in_its_first_line() -> None:
 
 @pytest.mark.slow
 def test_the_demo_says_so_where_it_has_no_script() -> None:
-    assert "no script for this task" in upcall("run", "Sing me a song").out
+    ended = upcall("run", "Sing me a song")
+    assert (ended.status, "no script for this task" in ended.error) == (1, True)
 
 
 @pytest.mark.slow
@@ -67,26 +68,36 @@ def test_the_answer_becomes_the_result_of_the_very_call_that_asked_and_nothing_i
 
 def test_without_a_terminal_a_run_stops_and_says_how_to_answer() -> None:
     ended = upcall("run", TASK)
-    assert "Which framework?" in ended.err
-    assert "upcall answer" in ended.err
-    assert (ended.status, ended.out) == (0, "")
+    assert "Which framework?" in ended.out
+    assert "upcall answer" in ended.out
+    assert (ended.status, "Which framework?" in ended.err) == (0, False)
 
 
 @pytest.mark.slow
 def test_the_command_that_answers_is_one_also_where_the_option_begins_with_a_dash() -> None:
     flag = Call("ask_user", {"question": "How is it pushed?", "options": ["--force", "--no-verify"]})
     with LoopbackServer(script(coder=[flag, '{"summary": "Done."}'])) as server:
-        told = upcall("run", TASK, "--detach", "--store", "its own.db", *model(server)).err
+        told = upcall("run", TASK, "--detach", "--store", "its own.db", *model(server)).out
         (command,) = [line for line in told.splitlines() if "upcall answer" in line]
         done = upcall("answer", "--json", *shlex.split(command)[2:])
     assert done.json["status"] == "completed", done.err
 
 
 @pytest.mark.slow
+def test_a_branch_is_named_by_the_first_characters_of_a_question_and_ticks_its_steps() -> None:
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    question = upcall("show", run_id, "--json").json["questions"][0]["id"]
+    upcall("answer", run_id, "Express")
+    ended = upcall("fork", run_id, question[:5], "FastAPI")
+    assert (ended.status, "with FastAPI" in ended.out) == (0, True)
+    assert ended.err.count("[x] 1. [coder]") == 1
+
+
+@pytest.mark.slow
 def test_a_line_that_is_only_copied_agrees_to_no_risk() -> None:
     risk = {"question": "Delete it?", "clarification_type": "risk_confirmation", "options": ["Delete", "Keep"]}
     with LoopbackServer(script(coder=[Call("ask_user", risk), '{"summary": "Kept."}'])) as server:
-        told = upcall("run", TASK, "--detach", *model(server)).err
+        told = upcall("run", TASK, "--detach", *model(server)).out
         (command,) = [line for line in told.splitlines() if "upcall answer" in line]
         assert upcall("answer", shlex.split(command)[2], "Keep").status == 0
     assert "Delete" not in command
@@ -130,8 +141,8 @@ def test_two_agents_that_ask_the_same_are_shown_as_one_question_and_both_get_the
     with LoopbackServer(both) as server:
         asked = upcall("run", TASK, "--detach", *model(server))
         assert asked.out.count("Which framework?") + asked.err.count("Which framework?") == 1
-        assert "researcher (for lead) waits for this too." in " ".join(asked.err.split())
-        ended = upcall("answer", asked.err.split("upcall answer ")[1].split()[0], "Express", "--json")
+        assert "researcher (for lead) waits for this too." in " ".join(asked.out.split())
+        ended = upcall("answer", asked.out.split("upcall answer ")[1].split()[0], "Express", "--json")
     assert ended.json["result"].startswith("All done.")
 
 
@@ -450,7 +461,7 @@ def test_the_blocks_of_the_seeds_run_as_they_stand_and_what_they_leave_open_is_n
         "planner",
         "planner",
     ]
-    assert "Do you approve this plan?" in ended.err
+    assert "Do you approve this plan?" in ended.out
 
 
 def test_the_keys_of_a_tool_are_kept_out_of_a_traceback() -> None:

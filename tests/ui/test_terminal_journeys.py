@@ -337,9 +337,9 @@ def test_a_plain_form_goes_back_too(asks: LoopbackServer, desk: Desk) -> None:
 @one
 def test_a_pipe_gets_lines_that_stand_alone_and_no_control_character(asks: LoopbackServer) -> None:
     ended = upcall("run", TASK, *model(asks), UPCALL_EXECUTOR="none")
-    upcall("answer", ended.err.split("upcall answer ")[1].split()[0], "Express")
+    upcall("answer", ended.out.split("upcall answer ")[1].split()[0], "Express")
     assert "\x1b" not in ended.err + ended.out
-    same_as_golden("pipe", same_each_time(ended.err))
+    same_as_golden("pipe", same_each_time(ended.err + ended.out))
 
 
 @pytest.mark.slow

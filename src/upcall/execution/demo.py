@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from upcall.errors import ConfigurationError
 from upcall.research.reports import CodingReport, Report, ResearchReport
 from upcall.runs.outputs import AmbiguityCheck, ClarificationResponse, Classification, Depth, Intent
 from upcall.runs.outputs import Reply as Structured
@@ -28,7 +29,11 @@ def demo_model() -> ScriptedModelClient:
 
 
 def demo_reply(request: Request) -> Reply:
-    """The scripted reply to a request of any agent of the root team."""
+    """Reply to a request of any agent of the root team, as the script says.
+
+    Raises:
+        ConfigurationError: the task is none of the demo's.
+    """
     agent = re.match(r"You are the (\w+)", request.system)
     match agent.group(1) if agent else None:
         case "classifier":
@@ -46,7 +51,7 @@ def demo_reply(request: Request) -> Reply:
         case "researcher":
             return _said(_CUDA)
         case _:
-            return _UNKNOWN
+            raise ConfigurationError(_UNKNOWN)
 
 
 def _said(reply: Structured) -> Say:
@@ -54,7 +59,7 @@ def _said(reply: Structured) -> Say:
 
 
 _UNKNOWN = (
-    "This is the demo, and it has no script for this task. Its tasks: "
+    "The demo has no script for this task; it has one for: "
     + "; ".join(f'"{task}"' for task in TASKS)
     + ". For any other task set a real model: --model NAME with OPENAI_API_KEY or with --base-url URL."
 )
@@ -71,7 +76,7 @@ def _classification(task: str) -> Classification:
             meta_response="Hi! I plan and carry out research and coding tasks with a team of agents, and any of them "
             f'can ask you in the middle of its work. In this demo, try: upcall run "{TASKS[0]}"',
         )
-    return Classification(intent=Intent.META, meta_response=_UNKNOWN)
+    raise ConfigurationError(_UNKNOWN)
 
 
 _PLAN = Plan(

@@ -13,6 +13,7 @@ from upcall import identity
 from upcall.autogen.messages import ANSWERS, answer_message, message_answers
 from upcall.errors import CallerError
 from upcall.questions.answer import Answer
+from upcall.questions.matching import resolve_id
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.checkpoint import Checkpoint
@@ -107,6 +108,7 @@ def find_fork_point(
     Raises:
         CallerError: the run did not ask it, or it cannot be answered in another way.
     """
+    question_id = resolve_id(question_id, [*run.asked])
     question = run.asked.get(question_id)
     if question is None:
         asked = ", ".join(f"{each.id} ({one_line(each.question)})" for each in run.asked.values()) or "nothing yet"

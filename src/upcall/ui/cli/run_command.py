@@ -144,17 +144,20 @@ class RunCommand(Command):
         answers = signals.run(self.screen.ask(run.show_only(asked)))
         self.follow(self.app.answer_stream(run_id, answers), run_id)
 
-    def follow(self, stream: AsyncGenerator[Event | Run, None], run_id: str) -> None:
-        """Show the events of a run; on a terminal ask its questions, until it stops for another reason."""
+    def follow(self, stream: AsyncGenerator[Event | Run, None], run_id: str, *, is_branch: bool = False) -> None:
+        """Show the events of a run; on a terminal ask its questions, until it stops for another reason.
+
+        A branch begins behind what it shares with its run, and its plan is ticked from there on.
+        """
         self.run_id = run_id
         self.screen.show_log(verbose=bool(self.app.settings.verbose))
-        run = signals.run(self._consume(stream))
+        run = signals.run(self._consume(stream, is_branch=is_branch))
         while self.is_interactive and run.waiting and (mine := self.select_answerable(run)).questions:
             answers = signals.run(self.screen.ask(mine))
             run = signals.run(self._consume(self.app.answer_stream(run.id, answers)))
         self.finish(run)
 
-    async def _consume(self, stream: AsyncGenerator[Event | Run, None]) -> Run:
+    async def _consume(self, stream: AsyncGenerator[Event | Run, None], *, is_branch: bool = False) -> Run:
         from upcall.runs.run import Run
 
         has_begun = False
@@ -168,6 +171,8 @@ class RunCommand(Command):
                 if not self.as_json:
                     if not has_begun:
                         self.screen.note(f"Run {self.run_id}")
+                        if is_branch and self.run_id:
+                            self.screen.events.begin(await self.app.get(self.run_id))
                     has_begun = True
                     self.screen.event(item)
         finally:
@@ -229,11 +234,11 @@ class RunCommand(Command):
             resume = "" if run.is_final else f" Go on with: {self.program.command('resume', run.id).strip()}"
             self.screen.error(f"{run.error}{resume}")
 
-    def print_pending(self, run: Run, *, as_result: bool = False) -> None:
-        """Print the open questions and how to answer them later."""
+    def print_pending(self, run: Run) -> None:
+        """Print the open questions, and how to answer them later: they are what the command came to."""
         from upcall.policy.deadlines import explain_lapsed
 
-        console = self.screen.out if as_result else self.screen.err
+        console = self.screen.out
         for question in run.questions:
             self.screen.question(question, also=run.list_also_waiting(question), console=console)
         for line in explain_lapsed(run):

@@ -89,7 +89,7 @@ def _print_report(command: RunCommand, run: Run) -> None:
     prices = Prices.of(command.app.settings, run)
     command.screen.result("\n".join(report(run, log, prices, command.screen.report_width)))
     if run.questions and not run.is_final:
-        command.print_pending(run, as_result=True)
+        command.print_pending(run)
 
 
 def _draw_run(command: RunCommand, run: Run, *, tree: bool) -> str:

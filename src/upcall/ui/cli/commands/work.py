@@ -118,7 +118,8 @@ def fork(
     command: RunCommand,
     run_id: RunId,
     question: Annotated[
-        str, typer.Argument(metavar="QUESTION", help="The question to answer otherwise: its id in upcall show.")
+        str,
+        typer.Argument(metavar="QUESTION", help="The question to answer otherwise: its id, or how it begins."),
     ],
     answer: Annotated[str | None, typer.Argument(metavar="ANSWER", help="The other answer.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is kept and what is done anew.")] = False,
@@ -136,4 +137,4 @@ def fork(
             raise CallerError(f"No answer was given. Say: upcall fork {found.id} {question} ANSWER")
         branch = identity.new_id()
         stream = command.app.fork_stream(found.id, question, answer, workspace=workspace, new_id=branch)
-        command.follow(stream, branch)
+        command.follow(stream, branch, is_branch=True)
