@@ -244,7 +244,7 @@ async def test_an_answer_outlives_a_failure_of_the_stretch_in_which_it_was_given
 def judging(reply: Reply) -> Callable[[Request], Reply]:
     """The root team's model; what it says when it is asked whether two questions are the same."""
     asks = ask("Which web framework suits you?")
-    replies = {name: list(said) for name, said in script(coder=[ask(), asks, '{"summary": "Done."}']).items()}
+    replies = {name: list(said) for name, said in script(coder=[ask(), asks, "Done.", "Done."]).items()}
 
     def reply_to(request: Request) -> Reply:
         if "were put to the user and answered" in str(request.messages[-1]["content"]):
@@ -397,7 +397,7 @@ async def test_clarifier_and_planner_go_on_in_the_same_turn_with_what_a_fact_say
     clarifies = json.dumps({"needs_clarification": True, "clarification_question": "Which framework?"})
     aspect = {"aspect": "db", "clarification_question": "Which database should I use?"}
     unclear = json.dumps({"needs_clarification": True, "ambiguity_details": [aspect]})
-    replies = script(clarifier=[clarifies, CLEAR], planner=[unclear, CLEAR, PLAN], coder=['{"summary": "Done."}'])
+    replies = script(clarifier=[clarifies, CLEAR], planner=[unclear, CLEAR, PLAN], coder=["Done.", "Done."])
     model = ScriptedModelClient(replies)
     app = Upcall(model, store="runs.db", settings=Settings.read(None, facts={"framework": "Express"}))
     done = await app.start(TASK, facts={"database": "SQLite"})
@@ -420,7 +420,7 @@ async def test_a_no_that_a_fact_says_does_not_end_the_clarification() -> None:
 async def test_a_structured_agent_that_asks_two_things_waits_for_the_one_that_is_not_known() -> None:
     details = [{"aspect": "x", "clarification_question": f"Which {each}?"} for each in ("database", "framework")]
     unclear = json.dumps({"needs_clarification": True, "ambiguity_details": details})
-    model = ScriptedModelClient(script(planner=[unclear, CLEAR, PLAN], coder=['{"summary": "Done."}']))
+    model = ScriptedModelClient(script(planner=[unclear, CLEAR, PLAN], coder=["Done.", "Done."]))
     app = Upcall(model, store="runs.db", settings=Settings.read(None, facts={"framework": "Express"}))
     asked = await app.start(TASK)
     assert [question.question for question in asked.questions] == ["Which database?"]
@@ -523,7 +523,7 @@ async def test_attended_a_default_is_only_shown() -> None:
 
 @pytest.mark.parametrize("as_json", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_the_command_line_says_what_was_assumed(as_json: bool) -> None:
-    coder = [ask("Which framework?", default="Express"), '{"summary": "Built."}']
+    coder = [ask("Which framework?", default="Express"), "Built.", "Built."]
     with LoopbackServer(script(coder=coder)) as server:
         options = ("--model", "m", "--base-url", server.base_url, *(["--json"] if as_json else []))
         ended = upcall("run", TASK, "--unattended", *options, UPCALL_CHECK_QUESTIONS="false")
