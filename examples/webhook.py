@@ -12,7 +12,7 @@ from upcall import Run, Settings, Upcall, UpcallError, run_sync
 
 
 def tell(run: Run) -> None:
-    body = run.model_dump(mode="json", include={"id", "status", "questions", "result"}) | {"reply_to": here}
+    body = run.as_json() | {"reply_to": here}
     for url in sys.argv[1:]:
         urlopen(Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"}), timeout=10).close()
     for question in run.questions:

@@ -371,7 +371,7 @@ async def test_no_warning_and_no_lost_exception_on_the_way() -> None:
 def test_one_app_can_be_used_from_several_event_loops() -> None:
     """A script may call asyncio.run for each step; a model client's connections belong to one loop."""
     asked = '{"intent": "coding", "research_depth": "shallow"}'
-    with LoopbackServer([asked, ASK, '{"summary": "Done."}']) as server:
+    with LoopbackServer([asked, ASK, "Done.", "Done."]) as server:
         app = Upcall(store="runs.db", settings=Settings.read(model="m", base_url=server.base_url))
         run = asyncio.run(app.start("Build it"))
         done = asyncio.run(app.answer(run.id, "Express"))
@@ -411,7 +411,7 @@ async def told_before_stored(app: Upcall) -> AsyncGenerator[Any, None]:
 
 async def test_a_run_goes_on_with_its_own_model_where_the_caller_names_none() -> None:
     shallow = '{"intent": "coding", "research_depth": "shallow"}'
-    with LoopbackServer([shallow, ASK, '{"summary": "Done."}']) as server:
+    with LoopbackServer([shallow, ASK, "Done.", "Done."]) as server:
         started = Upcall(store="runs.db", settings=Settings.read(model="m", base_url=server.base_url))
         run = await started.start("Build it")
         done = await Upcall(store="runs.db").answer(run.id, "Express")

@@ -227,11 +227,11 @@ async def test_a_branch_of_the_root_team_works_in_a_copy_of_the_files() -> None:
     app = Upcall(ScriptedModelClient(demo_reply), store="runs.db", settings=Settings.read(model="demo"))
     run = await app.start(TASKS[0])
     done = await app.answer(run.id, "FastAPI")
-    files = {path.name: path.read_text() for path in (done.workspace or Path()).iterdir()}
+    files = {path.name: path.read_text() for path in (done.workspace or Path()).iterdir() if path.is_file()}
     forked = await app.fork(done.id, run.questions[0].id, "Express")
     assert (forked.status, "with Express" in str(forked.result)) == (RunStatus.COMPLETED, True)
     assert forked.workspace != done.workspace
-    assert {path.name: path.read_text() for path in (done.workspace or Path()).iterdir()} == files
+    assert {path.name: path.read_text() for path in (done.workspace or Path()).iterdir() if path.is_file()} == files
     assert (forked.plan, forked.classification) == (done.plan, done.classification)
 
 

@@ -15,9 +15,9 @@ from upcall.storage.store import RunStore
 from upcall.testing import ScriptedModelClient
 from upcall.workspace import folder
 
-MODEL_CALLS = 10
+MODEL_CALLS = 11
 FILES = 2
-STEPS = 58
+STEPS = 64
 """Where the scenario can be cut: before and after each model call, each write to the store, each file written."""
 
 

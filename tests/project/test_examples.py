@@ -146,5 +146,5 @@ def test_a_question_goes_to_a_url_and_its_answer_comes_back() -> None:
             assert response.read() == b"completed\n"
         done = told.get(timeout=SECONDS)
         process.communicate(timeout=SECONDS)
-    assert (process.returncode, done["status"], done["id"]) == (0, "completed", asked["id"])
+    assert (process.returncode, done["status"], done["run_id"]) == (0, "completed", asked["run_id"])
     assert "with Express" in done["result"]

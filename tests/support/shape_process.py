@@ -27,4 +27,4 @@ async def main(base_url: str, shape: str, place: str, run_id: str, answers: str 
 
 
 if __name__ == "__main__":
-    sys.stdout.write(asyncio.run(main(*sys.argv[1:])).model_dump_json())
+    sys.stdout.write(json.dumps(asyncio.run(main(*sys.argv[1:])).as_json()))

@@ -288,7 +288,7 @@ def test_a_question_from_any_place_waits_for_another_process(shape: str, place: 
         for pause in SCENARIOS[scenario].pauses:
             assert {each["question"] for each in run["questions"]} == set(pause), run
             answers = {each["id"]: pause[each["question"]] for each in run["questions"]}
-            run = process(server.base_url, shape, place, run["id"], json.dumps(answers))
+            run = process(server.base_url, shape, place, run["run_id"], json.dumps(answers))
     assert (run["status"], run["result"]) == ("completed", PLACES[place].result or SHAPES[shape].result)
     noted = World(ScriptedModelClient([])).noted()
     assert len(noted) == len(set(noted)) == SHAPES[shape].notes + SCENARIOS[scenario].notes

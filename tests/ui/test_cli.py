@@ -502,7 +502,16 @@ def test_control_characters_of_a_model_are_shown_not_sent() -> None:
 
 def test_json_is_all_that_stands_on_standard_output() -> None:
     ended = upcall("run", "What is CUDA?", "--json")
-    assert set(ended.json) == {"run_id", "status", "result", "error", "questions", "assumptions", "warnings"}
+    assert set(ended.json) == {
+        "run_id",
+        "status",
+        "result",
+        "error",
+        "questions",
+        "assumptions",
+        "stop_reason",
+        "warnings",
+    }
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ def test_events_stream_above_the_question(terminal: Terminal) -> None:
 
 def test_an_empty_answer_and_a_wrong_one_are_asked_again(terminal: Terminal) -> None:
     only = Call("ask_user", {"question": "Which?", "options": ["A", "B"], "allow_free_text": False})
-    with LoopbackServer(script(coder=[only, '{"summary": "Done."}'])) as server:
+    with LoopbackServer(script(coder=[only, "Done.", "Done."])) as server:
         child = terminal.start("run", TASK, "--model", "m", "--base-url", server.base_url)
         for answer, said in (("", "is empty"), ("C", "not an option"), ("b", "All done.")):
             child.expect_exact(PROMPT)
@@ -95,7 +95,7 @@ def test_an_empty_answer_and_a_wrong_one_are_asked_again(terminal: Terminal) -> 
 @pytest.mark.slow
 def test_several_questions_are_asked_one_after_the_other(terminal: Terminal) -> None:
     both = Calls([ASK, Call("ask_user", {"question": "Which database?"})])
-    with LoopbackServer(script(coder=[both, '{"summary": "Done."}'])) as server:
+    with LoopbackServer(script(coder=[both, "Done.", "Done."])) as server:
         child = terminal.start("run", TASK, "--model", "m", "--base-url", server.base_url)
         for shown, answer in (("[1/2]", "Django"), ("[2/2]", "SQLite")):
             child.expect_exact(shown)
@@ -109,7 +109,7 @@ def test_several_questions_are_asked_one_after_the_other(terminal: Terminal) -> 
 @pytest.mark.slow
 def test_a_question_that_is_not_required_is_skipped_with_return(terminal: Terminal) -> None:
     optional = Call("ask_user", {"question": "A colour?", "required": False})
-    with LoopbackServer(script(coder=[optional, '{"summary": "Done."}'])) as server:
+    with LoopbackServer(script(coder=[optional, "Done.", "Done."])) as server:
         child = terminal.start("run", TASK, "--model", "m", "--base-url", server.base_url)
         child.expect_exact(PROMPT)
         child.sendline("")

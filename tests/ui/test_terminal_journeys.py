@@ -60,7 +60,7 @@ DONE = '{"summary": "Done."}'
 @pytest.fixture
 def asks(request: pytest.FixtureRequest) -> Iterator[LoopbackServer]:
     """A model whose coder asks what the test names."""
-    with LoopbackServer(script(coder=[request.param, DONE])) as server:
+    with LoopbackServer(script(coder=[request.param, DONE, DONE])) as server:
         yield server
 
 
@@ -275,7 +275,7 @@ def test_a_terminal_is_made_smaller_and_larger_at_a_question(asks: LoopbackServe
 @pytest.mark.slow
 def test_a_list_longer_than_the_screen_scrolls_and_has_numbers_of_two_digits(desk: Desk) -> None:
     many = Call("ask_user", {"question": "Which?", "options": [f"Option {n}" for n in range(1, 41)]})
-    with LoopbackServer(script(coder=[many, DONE])) as server:
+    with LoopbackServer(script(coder=[many, DONE, DONE])) as server:
         screen = desk.start("run", TASK, *model(server), rows=12)
         screen.wait_for("answer later")
         screen.press("37")
