@@ -251,7 +251,7 @@ async def test_a_server_without_json_is_asked_in_words() -> None:
 
 async def test_the_lead_of_the_root_team_answers_where_the_settings_say_so() -> None:
     lead = [Call("coder", {"task": "Build"}), knows(known_from="user", quote=TASK), '{"summary": "All done."}']
-    coder = [ASK, '{"summary": "Built."}']
+    coder = [ASK, "Built.", "Built."]
 
     async def run_with(**settings: Any) -> Run:
         model = ScriptedModelClient(script(lead=lead, coder=coder))

@@ -214,7 +214,8 @@ async def test_the_sources_of_a_run_are_those_that_are_configured_and_allowed(tm
 async def test_a_run_goes_on_without_a_source_that_cannot_be_reached(tmp_path: Path) -> None:
     settings = Settings.read(None, sources=["wikipedia"], source_urls={"wikipedia": "http://127.0.0.1:9/w/api.php"})
     search = Call("search_wikipedia", {"words": "wind"})
-    with ScriptedModelClient([CLASSIFIED, search, '{"summary": "Wikipedia could not be reached."}']) as client:
+    reports = ["Wikipedia could not be reached."] * 2
+    with ScriptedModelClient([CLASSIFIED, search, *reports]) as client:
         run = await Upcall(client, store="runs.db", settings=settings).start("Did wind grow?")
     assert (run.status, run.result) == (RunStatus.COMPLETED, "Wikipedia could not be reached.")
     said = "Wikipedia cannot be reached (ConnectError). Go on without it, and say so."

@@ -76,7 +76,7 @@ def test_without_a_terminal_a_run_stops_and_says_how_to_answer() -> None:
 @pytest.mark.slow
 def test_the_command_that_answers_is_one_also_where_the_option_begins_with_a_dash() -> None:
     flag = Call("ask_user", {"question": "How is it pushed?", "options": ["--force", "--no-verify"]})
-    with LoopbackServer(script(coder=[flag, '{"summary": "Done."}'])) as server:
+    with LoopbackServer(script(coder=[flag, "Done.", "Done."])) as server:
         told = upcall("run", TASK, "--detach", "--store", "its own.db", *model(server)).out
         (command,) = [line for line in told.splitlines() if "upcall answer" in line]
         done = upcall("answer", "--json", *shlex.split(command)[2:])
@@ -96,7 +96,7 @@ def test_a_branch_is_named_by_the_first_characters_of_a_question_and_ticks_its_s
 @pytest.mark.slow
 def test_a_line_that_is_only_copied_agrees_to_no_risk() -> None:
     risk = {"question": "Delete it?", "clarification_type": "risk_confirmation", "options": ["Delete", "Keep"]}
-    with LoopbackServer(script(coder=[Call("ask_user", risk), '{"summary": "Kept."}'])) as server:
+    with LoopbackServer(script(coder=[Call("ask_user", risk), "Kept.", "Kept."])) as server:
         told = upcall("run", TASK, "--detach", *model(server)).out
         (command,) = [line for line in told.splitlines() if "upcall answer" in line]
         assert upcall("answer", shlex.split(command)[2], "Keep").status == 0
@@ -135,8 +135,8 @@ def test_a_plain_answer_is_refused_where_two_questions_are_open() -> None:
 def test_two_agents_that_ask_the_same_are_shown_as_one_question_and_both_get_the_answer() -> None:
     both = script(
         lead=[Calls([Call("coder", {"task": "x"}), Call("researcher", {"task": "y"})]), '{"summary": "All done."}'],
-        coder=[ASK, '{"summary": "Coded."}'],
-        researcher=[ASK, '{"summary": "Found."}'],
+        coder=[ASK, "Coded.", "Coded."],
+        researcher=[ASK, "Found."],
     )
     with LoopbackServer(both) as server:
         asked = upcall("run", TASK, "--detach", *model(server))

@@ -346,7 +346,7 @@ def test_a_pipe_gets_lines_that_stand_alone_and_no_control_character(asks: Loopb
 def test_enter_alone_consents_to_nothing(desk: Desk) -> None:
     command = Call("run_command", {"command": "rm -rf build && printf '%s' done"})
     Path("work/build").mkdir(parents=True)
-    with LoopbackServer(script(coder=[command, DONE])) as server:
+    with LoopbackServer(script(coder=[command, DONE, DONE])) as server:
         screen = desk.start(
             "run", TASK, *model(server), "--workspace", "work", "--unsafe-local", UPCALL_EXECUTOR="auto"
         )
