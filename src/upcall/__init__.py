@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from upcall.app import Upcall
     from upcall.autogen.group_chats import make_resumable
     from upcall.autogen.journal import idempotency_key, idempotent
+    from upcall.autogen.openai_requests import send_as_is
     from upcall.errors import UpcallError, UserInputRequired
     from upcall.prompts import Prompts
     from upcall.questions.answer import Answer, AnsweredBy, Outcome
@@ -51,6 +52,7 @@ _HOMES = {
     "ask_secret": "questions.tool_context",
     "make_resumable": "autogen.group_chats",
     "run_sync": "sync",
+    "send_as_is": "autogen.openai_requests",
     "with_questions": "agents",
 }
 
@@ -79,6 +81,7 @@ __all__ = [
     "idempotent",
     "make_resumable",
     "run_sync",
+    "send_as_is",
     "with_questions",
 ]
 

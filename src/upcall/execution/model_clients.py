@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, cast
+from typing import Any
 
 from autogen_core.models import ChatCompletionClient, ModelFamily, ModelInfo
 
@@ -82,6 +82,8 @@ def _component(component: dict[str, Any]) -> ChatCompletionClient:
 def _openai(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
     from autogen_ext.models.openai import OpenAIChatCompletionClient
 
+    from upcall.autogen.openai_requests import send_as_is
+
     quiet_known_warnings()
     if chosen.base_url is not None and not chosen.base_url.startswith(("http://", "https://")):
         raise ConfigurationError(f"The base URL {chosen.base_url!r} must begin with http:// or https://.")
@@ -101,13 +103,12 @@ def _openai(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
     if chosen.base_url is not None:
         arguments["base_url"] = chosen.base_url
     if chosen.model_info is not None:
-        return OpenAIChatCompletionClient(
-            **arguments, model_info=cast(ModelInfo, {**DEFAULT_MODEL_INFO, **chosen.model_info})
-        )
+        arguments["model_info"] = {**DEFAULT_MODEL_INFO, **chosen.model_info}
     try:
-        return OpenAIChatCompletionClient(**arguments)
+        client = OpenAIChatCompletionClient(**arguments)
     except ValueError:  # AutoGen knows OpenAI's model names only.
-        return OpenAIChatCompletionClient(**arguments, model_info=DEFAULT_MODEL_INFO)
+        client = OpenAIChatCompletionClient(**{"model_info": DEFAULT_MODEL_INFO, **arguments})
+    return send_as_is(client)
 
 
 def quiet_known_warnings() -> None:

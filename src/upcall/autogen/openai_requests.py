@@ -1,0 +1,45 @@
+"""OpenAI requests whose messages and tools are sent as AutoGen wrote them.
+
+Before each request the `openai` package walks every key of every message and tool, looking for fields that it has to
+rename; for chat messages there are none. At 500 messages that walk is nearly the whole cost of a call. What is handed
+over as `extra_body`, the package's public option for fields it does not know, is merged into the body after the walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from autogen_ext.models.openai import BaseOpenAIChatCompletionClient
+from openai.resources.chat.completions import AsyncCompletions
+
+ModelClient = TypeVar("ModelClient", bound=BaseOpenAIChatCompletionClient)
+
+
+class _AsIsCompletions(AsyncCompletions):
+    """`chat.completions` that passes messages, and tools where nothing reads them first, by the short way."""
+
+    async def create(self, *, messages: Iterable[Any], **options: Any) -> Any:
+        tools = options.pop("tools", None)
+        as_is = {"messages": list(messages)} | ({"tools": list(tools)} if tools else {})
+        options["extra_body"] = as_is | dict(options.get("extra_body") or {})
+        return await super().create(messages=[], **options)
+
+    async def parse(self, *, messages: Iterable[Any], **options: Any) -> Any:
+        # The tools stay: `parse` reads the arguments of the calls by them.
+        options["extra_body"] = {"messages": list(messages)} | dict(options.get("extra_body") or {})
+        return await super().parse(messages=[], **options)
+
+
+def send_as_is(client: ModelClient) -> ModelClient:
+    """Let `client` send messages and tools as they are, and return it; what reaches the server stays the same.
+
+    It fits AutoGen's clients for OpenAI, Azure OpenAI and servers that speak their protocol. A client loaded again from
+    its component configuration is a plain one.
+    """
+    # AutoGen has no public way to the client it made; a plain one would be correct too, only slower.
+    openai_client = client._client
+    for chat in (openai_client.chat, openai_client.beta.chat):
+        # Both are cached properties, so what is set here is what AutoGen finds.
+        chat.__dict__["completions"] = _AsIsCompletions(openai_client)
+    return client
