@@ -30,14 +30,14 @@ class Prompts:
         self.folder = None if folder is None else Path(os.path.abspath(Path(folder).expanduser()))
         self._texts: dict[str, str] = {}
         if self.folder is not None:
-            from upcall.prompts.checking import check, read_prompt
+            from upcall.prompts.checking import check, read_prompts
 
-            self._texts = read_prompt(self.folder)
+            self._texts = read_prompts(self.folder)
             check(self.folder, self._texts, self.environment)
 
     @cached_property
     def environment(self) -> Environment:
-        """The environment of all templates: an unknown variable is an error, no escaping (prompts are no HTML)."""
+        """Make the environment of all templates: an unknown variable is an error, and nothing is escaped."""
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -50,12 +50,12 @@ class Prompts:
         return made
 
     def render(self, context: Context) -> str:
-        """The prompt that `context` is for, filled in."""
+        """Fill in the prompt that `context` is for."""
         variables = {field.name: getattr(context, field.name) for field in fields(context)}
         return self.environment.get_template(context.template).render(variables).strip()
 
     def _before(self, ours: Any) -> Any:
-        """A loader of the user's texts, and of ours where there is none. It gives paths, for messages to name."""
+        """Load the user's texts, ours where there is none. The paths are for messages to name."""
         from jinja2 import ChoiceLoader, FunctionLoader
 
         def load(name: str) -> tuple[str, str, Any] | None:
@@ -79,5 +79,5 @@ PROMPTS = Prompts()
 
 
 def render(context: Context) -> str:
-    """Our prompt that `context` is for, filled in."""
+    """Fill in our prompt that `context` is for."""
     return PROMPTS.render(context)

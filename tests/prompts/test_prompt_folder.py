@@ -23,7 +23,7 @@ from upcall.prompts import (
     ToolInfo,
     render,
 )
-from upcall.prompts.checking import sample
+from upcall.prompts.checking import make_sample
 from upcall.prompts.contexts import Context
 from upcall.prompts.rendering import FOLDER
 
@@ -65,7 +65,7 @@ def test_a_copy_of_our_own_folder_is_accepted_and_reads_the_same(folder: Path) -
     mine = Prompts(folder)
     for kind in Context.__subclasses__():
         for bare in (True, False):
-            assert mine.render(sample(kind, bare)) == render(sample(kind, bare))
+            assert mine.render(make_sample(kind, bare)) == render(make_sample(kind, bare))
 
 
 def test_user_text_is_never_a_template(folder: Path) -> None:
@@ -165,12 +165,13 @@ def test_a_file_that_cannot_be_read_is_refused(folder: Path) -> None:
     ("text", "says"),
     [
         ("a\n{% if problem %}", "line 2: Unexpected end of template."),
-        ("a\n{{ problem | uper }}", "line 2: there is no filter 'uper'; did you mean 'upper'?"),
-        ("{% if problem == 'never' %}\n{{ problem | nope }}{% endif %}", "line 2: there is no filter 'nope'."),
-        ("{% if problem is emptyish %}{% endif %}", "line 1: there is no test 'emptyish'."),
-        ("a\n\n{{ problm }}", "line 3: unknown variable 'problm'; did you mean 'problem'? Known: problem."),
-        ("{% if problem == 'never' %}\n{{ query }}{% endif %}", "line 2: unknown variable 'query'. Known: problem."),
-        ("{% for x in problem %}{% endfor %}\n{{ x }}", "line 2: unknown variable 'x'."),
+        ("a\n{{ problem | uper }}", "line 2: No filter named 'uper'"),
+        ("{% if problem is emptyish %}{% endif %}", "line 1: cannot be rendered: No test named 'emptyish' found"),
+        (
+            "a\n\n{{ problm }}",
+            "line 3: cannot be rendered: 'problm' is undefined (UndefinedError). Variables: problem.",
+        ),
+        ("{% for x in problem %}{% endfor %}\n{{ x }}", "line 2: cannot be rendered: 'x' is undefined"),
         ("{% block a %}{% endblock %}\n{% block a %}{% endblock %}", "line 2: block 'a' defined twice"),
         ("a\n{{ problem.title_case }}", "line 2: cannot be rendered: 'str object' has no attribute 'title_case'"),
         ("a\n{{ problem[0] }}", "line 2: cannot be rendered where all that may be empty is: "),
@@ -178,7 +179,7 @@ def test_a_file_that_cannot_be_read_is_refused(folder: Path) -> None:
         ("a\n{{ problem + 1 }}", "line 2: cannot be rendered: can only concatenate str"),
         ("{{ problem() }}", "line 1: cannot be rendered: 'str' object is not callable"),
         ("{{ problem.__class__.__mro__ }}", "line 1: cannot be rendered: access to attribute '__class__'"),
-        ("a\n{% include '_prat.j2' %}", "line 2: there is no file '_prat.j2'. Parts in the folder: none."),
+        ("a\n{% include '_prat.j2' %}", "line 2: cannot be rendered: _prat.j2 (TemplateNotFound)."),
         ("{% include 'repair.j2' %}", "cannot be rendered: maximum recursion depth exceeded"),
         ("{% include problem %}", "line 1: cannot be rendered: text (TemplateNotFound)."),
     ],
@@ -191,7 +192,7 @@ def test_a_wrong_template_is_said_with_its_line(folder: Path, text: str, says: s
 
 def test_a_wrong_variable_in_a_part_is_said_there(folder: Path) -> None:
     write(folder, repair="{% include '_a.j2' %}", _a="{% include '_b.j2' %}", _b="\n{{ agents }}")
-    assert f"{folder / '_b.j2'}, line 2: unknown variable 'agents'. Known: problem." in refusal(folder)
+    assert f"{folder / '_b.j2'}, line 2: cannot be rendered: 'agents' is undefined" in refusal(folder)
 
 
 def test_a_part_that_no_prompt_uses_is_still_a_template(folder: Path) -> None:
@@ -201,11 +202,6 @@ def test_a_part_that_no_prompt_uses_is_still_a_template(folder: Path) -> None:
 def test_a_failure_in_a_part_is_said_there(folder: Path) -> None:
     write(folder, repair="a\n\n{% include '_a.j2' %}", _a="\n{{ problem.nope }}")
     assert f"{folder / '_a.j2'}, line 2: cannot be rendered" in refusal(folder)
-
-
-def test_a_misspelt_part_is_said_with_the_parts_that_are_there(folder: Path) -> None:
-    said = refusal(write(folder, repair="{% include '_prat.j2' %}", _part="x"))
-    assert "there is no file '_prat.j2'; did you mean '_part.j2'? Parts in the folder: _part.j2." in said
 
 
 def test_a_part_that_may_be_missing_is_no_error(folder: Path) -> None:
@@ -232,6 +228,6 @@ def test_what_is_guarded_is_accepted(folder: Path) -> None:
 
 
 def test_samples_are_of_the_types_of_the_fields() -> None:
-    full, bare = sample(ResearcherContext, False), sample(ResearcherContext, True)
+    full, bare = make_sample(ResearcherContext, False), make_sample(ResearcherContext, True)
     assert (full.available_documents[0].file_name, full.escalates_to) == ("text", "text")
     assert (bare.available_documents, bare.escalates_to) == ((), None)

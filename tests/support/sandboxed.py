@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,4 +31,18 @@ def alive(word: str) -> list[int]:
                 found.append(int(entry.name))
         except OSError:
             continue
+    return found
+
+
+def read_tree(folder: Path) -> dict[str, Any]:
+    """All names in a folder, with their kind, permissions and content."""
+    found: dict[str, Any] = {}
+    for path in sorted(folder.rglob("*")):
+        mode = path.lstat().st_mode
+        content = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+        found[path.relative_to(folder).as_posix()] = (
+            stat.S_IFMT(mode),
+            0 if path.is_symlink() else mode & 0o7777,
+            content,
+        )
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import stat
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ import command_process
 import pytest
 from autogen_agentchat.base import Team
 from autogen_agentchat.teams import RoundRobinGroupChat
-from sandboxed import needs_bubblewrap, skip_without_overlay
+from sandboxed import needs_bubblewrap, read_tree, skip_without_overlay
 
 from upcall import RunStatus, Settings, Upcall
 from upcall.agents import PausableAgent
@@ -42,20 +41,6 @@ def folder(tmp_path: Path) -> Path:
     for name, text in (("a.txt", "a\n"), ("b.txt", "b\n"), ("sub/x.txt", "x\n"), ("sub/deep/y.txt", "y\n")):
         (work / name).write_text(text)
     return work
-
-
-def read_tree(folder: Path) -> dict[str, Any]:
-    """All names in a folder, with their kind, permissions and content."""
-    found: dict[str, Any] = {}
-    for path in sorted(folder.rglob("*")):
-        mode = path.lstat().st_mode
-        content = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
-        found[path.relative_to(folder).as_posix()] = (
-            stat.S_IFMT(mode),
-            0 if path.is_symlink() else mode & 0o7777,
-            content,
-        )
-    return found
 
 
 def app_of(folder: Path, commands: Sequence[str], *, store: str = "runs.db", overlay: ViewName = "auto") -> Upcall:

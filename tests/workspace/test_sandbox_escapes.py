@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from attacks import list_attacks
 from sandboxed import alive, needs_bubblewrap
 
 from upcall.workspace.limits import Limits
+from upcall.workspace.sandboxes import processes
 from upcall.workspace.sandboxes.base import Execution
 from upcall.workspace.sandboxes.bubblewrap import Bubblewrap
 from upcall.workspace.sandboxes.local import Local
@@ -28,52 +30,6 @@ SMALL = Limits(
 SECRET = f"secret-{secrets.token_hex(8)}"
 """What is not to be read: in a file of the user's home, in the environment, in a file beside the workspace."""
 
-READ = {
-    "a file beside the workspace": "cat ../outside.txt",
-    "by its absolute path": "cat {outside}",
-    "through a symlink": "ln -s {outside} link; cat link",
-    "through a symlink to the folder": "ln -s {beside} door; cat door/outside.txt; cat door/*",
-    "through a hard link": "ln {outside} hard; cat hard",
-    "through the working directory of the first process": "cat /proc/1/cwd/{outside} /proc/1/cwd/../outside.txt",
-    "through the root of the first process": "cat /proc/1/root/{outside}",
-    "through the root of any process": "cat /proc/*/root{outside} /proc/self/root{outside}",
-    "through any descriptor": "for f in /proc/*/fd/*; do timeout 0.1 head -c 500 $f; done",
-    "the user's home": "cat {home}/.secret ~/.secret; ls -la {home} /root /home",
-    "the environment": "env; printenv SECRET_KEY_OF_TEST; set",
-    "the environment of any process": "cat /proc/*/environ /proc/self/environ | tr '\\0' '\\n'",
-    "the command lines of any process": "cat /proc/*/cmdline | tr '\\0' '\\n'",
-    "by mounting": "mkdir m; mount --bind / m; mount -t proc proc m; cat m/{outside}",
-    "in a user namespace of its own": "unshare -Ur sh -c 'mount --bind / /mnt; cat /mnt/{outside}'; cat {outside}",
-    "in the namespaces of the first process": "nsenter -t 1 -a cat {outside}",
-    "by changing the root": "chroot /proc/1/root cat {outside}",
-    "the disk itself": "cat /dev/sda /dev/vda /dev/nvme0n1 | head -c 1000; mknod d b 254 0; head -c 1000 d",
-    "the memory of the machine": "head -c 100 /dev/mem /dev/kmem /proc/kcore",
-    "passwords": "cat /etc/shadow /etc/ssh/* /etc/gshadow",
-    "by a shell with setuid": "cp /bin/sh s; chmod 4755 s; ./s -p -c 'cat {outside}'; su -c 'cat {outside}'",
-    "through the socket of Docker": "ls /var/run/docker.sock; docker run -v /:/h alpine cat /h/{outside}",
-}
-
-WRITE = {
-    "beside the workspace": "echo x > ../written",
-    "by its absolute path": "echo x > {beside}/written",
-    "through a symlink": "ln -s {beside} way; echo x > way/written",
-    "a file beside it": "echo x >> {outside}; truncate -s 0 {outside}; rm -f {outside}",
-    "through the root of the first process": "echo x > /proc/1/root{beside}/written",
-    "by renaming": "echo x > written; mv written ../written; ln written ../written",
-    "by unpacking": "mkdir -p a; tar -P -cf t.tar --transform 's,^a,../written,' a; tar -P -xf t.tar",
-    "the system": "echo x > /usr/written; echo x > /etc/written; echo x > /written; touch /bin/written",
-    "the kernel's settings": "for f in /proc/sys/kernel/hostname /proc/sys/vm/swappiness; do cat $f > $f; done && "
-    "test -w /proc/sys/kernel/core_pattern && touch {beside}/written; find /proc -maxdepth 4 -path '/proc/[0-9]*' "
-    "-prune -o -type f -writable -print | grep -v self",
-    "the kernel's own trigger": "test -w /proc/sysrq-trigger && echo CAN-WRITE; ls /sys/kernel",
-    "the interpreter of upcall": "touch {prefix}/written {prefix}/bin/python",
-    "devices": "echo x > /dev/written; mkdir /dev/shm/../written",
-    "git's hooks": "echo 'touch {beside}/written' > .git/hooks/pre-commit; mv .git/hooks .git/old; ls .git/old",
-    "git's folder": "mv .git old; mkdir -p .git/hooks; echo 'touch {beside}/written' > .git/hooks/pre-commit; "
-    "echo '[core]\\nfsmonitor=x' > .git/config; rm -rf .git; ls -a",
-    "git's settings": "git config core.fsmonitor 'touch {beside}/written'; echo '[core]' >> .git/config",
-}
-
 SIGNAL = {
     "the parent": "kill -9 $PPID; kill -9 1",
     "the test": "kill -9 {pid}; kill -TERM {pid}",
@@ -85,17 +41,6 @@ SIGNAL = {
     ".ptrace(16, {victim}, 0, 0))\" | grep -v '^-1'",
     "its memory": "echo x > /proc/{victim}/mem; ls /proc/{victim}",
     "by its limits": "prlimit --pid {victim} --cpu=1; renice 19 -p {victim}",
-}
-
-NETWORK = {
-    "by its address": "python3 -c \"import socket; socket.create_connection(('127.0.0.1', {port}), 2).send(b'x')\"",
-    "by its name": "python3 -c \"import socket; socket.create_connection(('localhost', {port}), 2).send(b'x')\"",
-    "by another address": 'for a in {addresses}; do timeout 1 bash -c "echo x > /dev/tcp/$a/{port}"; done',
-    "with curl": "curl -m 2 -s http://127.0.0.1:{port}/ http://0.0.0.0:{port}/",
-    "by bash": "timeout 2 bash -c 'echo x > /dev/tcp/127.0.0.1/{port}'",
-    "by an abstract socket": "python3 -c \"import socket; socket.socket(socket.AF_UNIX).connect('\\0{abstract}')\"",
-    "in a network namespace of its own": "unshare -rn ip link set lo up; ip link add x type dummy; "
-    "ip a | grep inet | grep -v ' 127.0.0.1/8 ' | grep -v ' ::1/128 '",
 }
 
 LIMITS = {
@@ -161,15 +106,15 @@ async def run(command: str, folder: Path, **more: object) -> Execution:
     return await Bubblewrap().run(command, folder=folder, limits=SMALL, view=view)
 
 
-@pytest.mark.parametrize("way", READ)
+@pytest.mark.parametrize("way", list_attacks("reads"))
 async def test_nothing_outside_can_be_read(way: str, workspace: Path) -> None:
-    execution = await run(READ[way], workspace)
+    execution = await run(way, workspace)
     assert SECRET not in execution.output
 
 
-@pytest.mark.parametrize("way", WRITE)
+@pytest.mark.parametrize("way", list_attacks("writes"))
 async def test_nothing_outside_can_be_written(way: str, workspace: Path) -> None:
-    execution = await run(WRITE[way], workspace)
+    execution = await run(way, workspace)
     beside = workspace.parent
     assert sorted(each.name for each in beside.iterdir()) == ["outside.txt", "workspace"]
     assert (beside / "outside.txt").read_text() == SECRET
@@ -195,7 +140,7 @@ async def test_no_process_outside_can_be_touched(
     assert execution.stopped is None
 
 
-@pytest.mark.parametrize("way", NETWORK)
+@pytest.mark.parametrize("way", list_attacks("connects"))
 async def test_no_server_can_be_reached(way: str, workspace: Path) -> None:
     name = f"upcall-{secrets.token_hex(4)}"
     with socket.create_server(("0.0.0.0", 0)) as server, socket.socket(socket.AF_UNIX) as abstract:
@@ -206,7 +151,7 @@ async def test_no_server_can_be_reached(way: str, workspace: Path) -> None:
         addresses = {"127.0.0.1", *listed}
         socket.create_connection(("127.0.0.1", port)).close()  # It can be, from outside.
         server.accept()[0].close()
-        execution = await run(NETWORK[way], workspace, port=port, abstract=name, addresses=" ".join(addresses))
+        execution = await run(way, workspace, port=port, abstract=name, addresses=" ".join(addresses))
         for each in (server, abstract):
             each.setblocking(False)
             with pytest.raises(BlockingIOError):
@@ -246,10 +191,10 @@ async def test_no_process_is_left_behind(way: str, workspace: Path) -> None:
     assert alive(mark) == []
 
 
-@pytest.mark.parametrize("way", ["a file beside the workspace", "through a symlink", "the environment of any process"])
+@pytest.mark.parametrize("way", ["cat ../outside.txt", "ln -s {outside} link; cat link", "cat /proc/*/environ"])
 async def test_the_same_ways_lead_out_without_a_sandbox(way: str, workspace: Path) -> None:
     """Else the tests above would say nothing."""
-    command = READ[way].replace("{outside}", str(workspace.parent / "outside.txt"))
+    command = way.replace("{outside}", str(workspace.parent / "outside.txt"))
     with subprocess.Popen(["sleep", "30"]) as other:
         execution = await Local().run(
             command, folder=workspace, limits=SMALL.model_copy(update={"output_chars": 10**7})
@@ -296,3 +241,9 @@ async def test_a_command_that_makes_very_many_files_is_stopped(workspace: Path) 
     limits = SMALL.model_copy(update={"files": 2_000, "open_files": 100})
     execution = await Bubblewrap().run(["python3", "-c", code], folder=workspace, limits=limits)
     assert execution.stopped == "files"
+
+
+async def test_what_others_write_to_the_disk_is_not_counted(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = iter([10**9, *[8 * 10**8] * 99])
+    monkeypatch.setattr(processes, "_free", lambda _: next(free))
+    assert (await run("sleep 0.2; echo x > f", workspace)).stopped is None

@@ -144,16 +144,6 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
         """Where changes are kept: in the run's log, or in this object where no driver runs the team."""
         return current_scope().changes or self._own
 
-    async def list_written(self, agent: str) -> frozenset[str]:
-        """List the files that calls of an agent changed, relative to the folder and by their absolute paths."""
-        root = str(Folder(self.folder).root)
-        found = set[str]()
-        for change in list_standing(await self.changes.list_changes()):
-            if change.folder == root and (change.call is None or f"/{agent}/" in change.call):
-                paths = [file.path for file in change.files if file.after is None or file.after.kind != "folder"]
-                found.update(paths, (f"{home}/{path}" for path in paths for home in {root, str(self.folder)}))
-        return frozenset(found)
-
     def _root(self) -> Folder:
         return Folder(self.folder)
 

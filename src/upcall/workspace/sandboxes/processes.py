@@ -20,6 +20,9 @@ from upcall.workspace.sandboxes.base import MEGABYTE, Execution, Output
 SECONDS_BETWEEN_LOOKS = 0.05
 """How often is looked at what a command uses. Its overshoot is what it can take in that time."""
 
+MAX_UNSEEN = 3
+"""A disk may fill by so many times a command's limit before the command is stopped for what lies nowhere to be seen."""
+
 SECONDS_TO_DIE = 5.0
 """How long killed processes may take to be gone: the kernel frees their memory first."""
 
@@ -73,9 +76,10 @@ class Watch:
         # Memory that no process has mapped (a memfd) is nobody's; only the machine's sum tells of it.
         if _shared() - self._shared > most + 2 * self._limits.tmp_mb * MEGABYTE:
             return "memory"
-        if self._free - _free(self._written) > self._limits.disk_mb * MEGABYTE:
+        # Others write too; what is counted is only what lies here. Open files without a name are not seen there.
+        most_bytes, used = self._limits.disk_mb * MEGABYTE, self._free - _free(self._written)
+        if used > MAX_UNSEEN * most_bytes or (used > most_bytes and _is_larger(self._written, most_bytes)):
             return "disk"
-        # Others make files too; what is counted is only what lies here.
         most_files = self._limits.files
         if self._free_files - _free_files(self._written) > most_files and _has_more_files(self._written, most_files):
             return "files"
@@ -253,6 +257,17 @@ def _free(folder: Path) -> int:
 def _free_files(folder: Path) -> int:
     """Count the files that can still be made on a file system; 0 where it has no such limit."""
     return os.statvfs(folder).f_ffree if hasattr(os, "statvfs") else 0
+
+
+def _is_larger(folder: Path, most: int) -> bool:
+    size = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                size += os.lstat(os.path.join(place, name)).st_blocks * 512
+        if size > most:
+            return True
+    return False
 
 
 def _has_more_files(folder: Path, most: int) -> bool:
