@@ -28,7 +28,7 @@ from upcall.prompts import PROMPTS, ClarifierContext, Prompts, ToolInfo
 from upcall.prompts.contexts import Document, JsonReminderContext, SearchFirstContext
 from upcall.prompts.examples import EXAMPLES
 from upcall.questions.answer import Answer, Outcome
-from upcall.questions.matching import parse_answer
+from upcall.questions.matching import parse_answer, read_default
 from upcall.questions.question import Question
 from upcall.questions.reply_intents import ends_clarification, unwrap_reply
 from upcall.runs.outputs import ClarificationResponse, KnownFrom, Weight
@@ -327,7 +327,9 @@ def _as_typed(question: Question, answer: Answer) -> Answer:
     said = replace_surrogates(unwrap_reply(answer.text))
     if not said:
         return answer.model_copy(update={"outcome": Outcome.SKIPPED, "text": ""})
-    read = parse_answer(question, said)
+    if said == answer.text:
+        return answer
+    read = parse_answer(question, read_default(question, said))
     return answer.model_copy(update={"text": read.text, "selected": read.selected})
 
 

@@ -10,9 +10,9 @@ import pytest
 from upcall.autogen.messages import answer_message, message_answers
 from upcall.errors import AlreadyAnswered, AnswerError, AnswerRefused, UnknownQuestion
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.matching import AnswerValue, OwnWords, match_answers, parse_answer
+from upcall.questions.matching import MAX_ANSWER_CHARS, AnswerValue, OwnWords, match_answers, parse_answer, read_numbers
 from upcall.questions.question import Question
-from upcall.ui.answer_input import read_numbers
+
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
@@ -206,7 +206,7 @@ def test_the_number_that_is_shown_wins_over_an_id_that_is_not() -> None:
     assert parse_answer(asked, "1").text == "Keep"
 
 
-@pytest.mark.parametrize("wrong", ["0", "3", "-1", "²", "1.0", "Expres", "9" * 5_000], ids=lambda text: text[:8])
+@pytest.mark.parametrize("wrong", ["-1", "²", "1.0", "Expres"])
 def test_where_only_options_count_anything_else_is_refused_and_they_are_listed(wrong: str) -> None:
     with pytest.raises(AnswerRefused, match=r"is not an option of aaaa1111. Options: 1. Express, 2. FastAPI\.$"):
         parse_answer(CLOSED, wrong)
@@ -283,9 +283,9 @@ def test_an_empty_answer_is_refused(asked: Question, empty: AnswerValue) -> None
         parse_answer(asked, empty)
 
 
-@pytest.mark.parametrize("value", [2, True, None, 1.5, [1, 2], {"text": "Express"}, b"Express"], ids=repr)
+@pytest.mark.parametrize("value", [True, None, 1.5, [True], range(3), {"text": "Express"}, b"Express"], ids=repr)
 def test_what_is_no_text_is_refused_and_not_a_crash(value: Any) -> None:
-    with pytest.raises(AnswerRefused, match="give text, a list of texts, or an Answer"):
+    with pytest.raises(AnswerRefused, match="give text, a number, a list of them, or an Answer"):
         parse_answer(question(), value)
 
 
@@ -353,3 +353,79 @@ def test_the_answer_to_a_secret_question_reaches_its_asker_and_not_the_group() -
     message = answer_message([whole(text="hunter2")], target="lead", questions=[asked])
     assert "hunter2" not in message.content
     assert message_answers(message)[0].text == "hunter2"
+
+
+# -- numbers, sizes, and one reply to several questions ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("beyond", ["0", "3", "7", 7, "9" * 5_000], ids=lambda value: str(value)[:8])
+@pytest.mark.parametrize("asked", [question(), CLOSED], ids=["free", "closed"])
+def test_a_number_beyond_the_options_is_refused(asked: Question, beyond: AnswerValue) -> None:
+    with pytest.raises(AnswerRefused, match="There is no option .*: choose 1 to 2") as refused:
+        parse_answer(asked, beyond)
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize("named", [2, [2]], ids=repr)
+def test_an_integer_is_the_number_of_an_option(named: AnswerValue) -> None:
+    assert parse_answer(CLOSED, named).selected == ("FastAPI",)
+
+
+def test_an_integer_without_options_is_itself() -> None:
+    assert parse_answer(FREE, 8080).text == "8080"
+
+
+def test_a_model_may_give_options_as_numbers() -> None:
+    assert [option.label for option in question(options=[8080, {"label": 3000}]).options] == ["8080", "3000"]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.ANSWERED, Outcome.DECLINED])
+def test_an_answer_that_is_too_long_is_refused_with_the_limit(outcome: Outcome) -> None:
+    assert parse_answer(FREE, "x" * MAX_ANSWER_CHARS).text
+    with pytest.raises(AnswerRefused, match=r"has 10,000,000 characters; at most 100,000 are taken"):
+        parse_answer(FREE, whole(outcome=outcome, text="x" * 10_000_000))
+
+
+@pytest.mark.parametrize("reply", ["1. Express; 2. yes", "2) yes\n1) Express", " 1: Express ；2: yes"], ids=repr)
+def test_a_numbered_reply_answers_several_questions(reply: str) -> None:
+    matched = match_answers(reply, [question("bbbb2222"), question("aaaa1111", options=())])
+    assert {answer.question_id: answer.text for answer in matched} == {"bbbb2222": "Express", "aaaa1111": "yes"}
+
+
+def test_a_numbered_reply_may_leave_questions_open() -> None:
+    assert [each.question_id for each in match_answers("2. yes", [FREE, question("bbbb2222")])] == ["bbbb2222"]
+
+
+@pytest.mark.parametrize("reply", ["1. Express; 3. yes", "1. a; 1. b", "yes", "1", "Express, then 2. yes"], ids=repr)
+def test_a_reply_that_may_be_for_any_question_is_refused_with_how_to_say_it(reply: str) -> None:
+    with pytest.raises(AnswerRefused, match=r"'1\. Express; 2\. yes'.*aaaa1111, bbbb2222"):
+        match_answers(reply, [question("aaaa1111"), question("bbbb2222")])
+
+
+def aspect(question_id: str, **fields: Any) -> Question:
+    return question(question_id, **{"options": (), "path": ("planner",), **fields})
+
+
+def test_one_sentence_answers_the_aspects_that_one_agent_asks_about_together() -> None:
+    """S3-38"""
+    reply = "Renewable energy, recent advancements in solar technology"
+    matched = match_answers(reply, [aspect("aaaa1111"), aspect("bbbb2222", options=("summary", "report"))])
+    assert [answer.text for answer in matched] == [reply, reply]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"path": ("clarifier",)},
+        {"calls": ("call_1",)},
+        {"secret": True},
+        {"clarification_type": "risk_confirmation"},
+        {"options": ("solar", "wind")},
+        {"options": ("a", "b"), "allow_free_text": False},
+        {"assignee": "bob"},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_one_sentence_is_not_taken_for_all_where_that_is_a_guess(other: dict[str, Any]) -> None:
+    with pytest.raises(AnswerRefused, match="2 questions are open"):
+        match_answers("solar", [aspect("aaaa1111"), aspect("bbbb2222", **other)])

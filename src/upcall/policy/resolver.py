@@ -24,7 +24,7 @@ from upcall.policy.facts import has_answer
 from upcall.policy.routing import find_assignee
 from upcall.policy.same_question import QuestionKey, is_same_question, question_key
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.matching import parse_answer, parse_unsealed
+from upcall.questions.matching import parse_answer, parse_unsealed, read_default
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecord, QuestionRecords
 from upcall.questions.secrets import NO_KEY, can_seal
@@ -216,7 +216,7 @@ def answer_by_default(question: Question, reason: str) -> Answer:
     if question.default is None or not question.default.strip() or question.is_risk:
         return answer
     try:
-        assumed = parse_unsealed(question, question.default)
+        assumed = parse_unsealed(question, read_default(question, question.default))
     except AnswerRefused:
         return answer
     return answer.model_copy(update={"outcome": Outcome.ASSUMED, "text": assumed.text, "selected": assumed.selected})

@@ -1,12 +1,13 @@
 """Which answer belongs to which question, and whether the question accepts it.
 
-Answers are matched by question id, never by order or type. A refusal changes nothing.
+Answers are matched by question id, or by the number under which a question is shown; never by order or type. A refusal
+changes nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from upcall.errors import AlreadyAnswered, AnswerRefused, UnknownQuestion
@@ -14,13 +15,17 @@ from upcall.identity import means
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Option, Question
 from upcall.questions.secrets import HIDDEN, seal
-from upcall.text import shorten
+from upcall.text import one_line, shorten
 
-AnswerValue: TypeAlias = str | Sequence[str] | Answer
+AnswerValue: TypeAlias = str | int | Sequence[str | int] | Answer
 """An option (label, number or id), several of them, free text, or a whole `Answer` (to skip or decline)."""
 
 AnswersInput: TypeAlias = AnswerValue | Mapping[str, AnswerValue]
-"""One value where one question is open, or one value for each question id."""
+"""One value where one question is open, a reply like ``1. Express; 2. yes``, or one value for each question id."""
+
+MAX_ANSWER_CHARS = 100_000
+"""A longer answer is refused where it is given: it would be copied into messages, states and every model call, and stop
+its run at the size limit of the store."""
 
 
 class OwnWords(str):
@@ -28,7 +33,9 @@ class OwnWords(str):
 
 
 _COMMA = re.compile("[,，、]")
-_SHOWN_CHARS = 80
+_NUMBERS = re.compile(r"\d+(?:\s*[,，、]\s*\d+)*")
+_QUOTED_NUMBERS = re.compile(r"\"([\d\s,，、]+)\"")
+_PART = re.compile(r"(?:^|[;；\n])\s*(\d{1,3})\s*[.):：](?=\s)")
 
 
 def match_answers(
@@ -38,39 +45,49 @@ def match_answers(
     user: str | None = None,
     closed: Sequence[Question] = (),
 ) -> list[Answer]:
-    """The new answers, one for each question that `given` names and that is still open.
+    """Match what was given with the open questions: one new answer for each question that it names.
 
     An answer that was given before, with the same content, is left out: giving it twice is harmless. Those to secret
-    questions are sealed. `closed` are the
-    questions behind `answered`, so that the same option is known by its number too.
+    questions are sealed.
+
+    Args:
+        given: what somebody answered.
+        open_questions: in the order in which they are shown; a numbered reply counts them from 1.
+        answered: the answers that the run has.
+        user: who answers.
+        closed: the questions behind `answered`, so that the same option is known by its number too.
 
     Raises:
         UnknownQuestion: an id that is neither open nor answered (with the list of open ids).
-        AnswerRefused: a value the question does not accept, or one value where several questions are open.
+        AnswerRefused: a value the question does not accept, or one value that may be for any of several questions.
         AlreadyAnswered: a different second answer to a question.
         ConfigurationError: a question is secret, and there is no key to seal its answer with.
     """
-    by_id = given if isinstance(given, Mapping) else {_named(given, open_questions): given}
+    by_id = given if isinstance(given, Mapping) else _assign(given, open_questions)
     open_by_id = {question.id: question for question in open_questions}
     closed_by_id = {question.id: question for question in closed}
     earlier = {answer.question_id: answer for answer in answered}
+    known = [*open_by_id, *earlier]
     new: dict[str, Answer] = {}
     for named, value in by_id.items():
-        question_id = resolve_id(named, [*open_by_id, *earlier])
+        question_id = named if named in open_by_id or named in earlier else resolve_id(named, known)
         if question_id in open_by_id:
             answer = parse_unsealed(open_by_id[question_id], value, user)
             if question_id in new and not new[question_id].says_the_same(answer):
                 raise AnswerRefused(f"Question {question_id} was given two different answers at once; give one.")
             new[question_id] = answer
         elif question_id in earlier:
-            _same_as_before(earlier[question_id], value, closed_by_id.get(question_id))
+            _refuse_another(earlier[question_id], value, closed_by_id.get(question_id))
         else:
             raise UnknownQuestion(named, list(open_by_id))
-    return [_sealed(open_by_id[question_id], answer) for question_id, answer in new.items()]
+    return [_seal_answer(open_by_id[question_id], answer) for question_id, answer in new.items()]
 
 
 def is_text(value: str) -> bool:
-    """Whether `value` can be stored and sent: a terminal or a shell hands over broken UTF-8 as lone surrogates."""
+    """Return whether `value` can be stored and sent.
+
+    A terminal or a shell hands over broken UTF-8 as lone surrogates.
+    """
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -79,27 +96,28 @@ def is_text(value: str) -> bool:
 
 
 def parse_answer(question: Question, value: AnswerValue, user: str | None = None) -> Answer:
-    """The answer that `value` gives to `question`, recorded as the human's, whatever a whole `Answer` says of itself;
-    sealed, if the question is secret.
+    """Read `value` as the human's answer to `question`, whatever a whole `Answer` says of itself.
+
+    It is sealed where the question is secret.
 
     Raises:
         AnswerRefused: as `parse_unsealed`.
         ConfigurationError: the question is secret, and there is no key to seal its answer with.
     """
-    return _sealed(question, parse_unsealed(question, value, user))
+    return _seal_answer(question, parse_unsealed(question, value, user))
 
 
 def parse_unsealed(question: Question, value: AnswerValue, user: str | None = None) -> Answer:
-    """As `parse_answer`, but in clear also where the question is secret: to check it, never to keep it.
+    """Read as `parse_answer`, but in clear also where the question is secret: to check it, never to keep it.
 
     Raises:
-        AnswerRefused: no text or an empty one, something that is not an option where only options count, several
-            options where one is to be chosen, an outcome that the human cannot give, or an `Answer` to another
-            question.
+        AnswerRefused: no text, an empty one or one that is too long, something that is not an option where only options
+            count, a number beyond the options, several options where one is to be chosen, an outcome that the human
+            cannot give, or an `Answer` to another question.
     """
     if isinstance(value, Answer):
         return _read_outcome(question, value, user)
-    parts = _parts(question.id, value, secret=question.secret)
+    parts = _read_parts(question, value)
     if not parts:
         raise AnswerRefused(f"The answer to {question.id} is empty. {_expected(question)}")
     if question.multi_select and len(parts) == 1 and _find_option(question, parts[0]) is None:
@@ -110,38 +128,176 @@ def parse_unsealed(question: Question, value: AnswerValue, user: str | None = No
     if len(labels) > 1 and not question.multi_select:
         raise AnswerRefused(f"Question {question.id} takes one option, not {len(labels)}. {_expected(question)}")
     if wrong and not question.allow_free_text:
-        said = HIDDEN if question.secret else ", ".join(repr(shorten(each, _SHOWN_CHARS)) for each in wrong)
-        raise AnswerRefused(f"{said} is not an option of {question.id}. {_expected(question)}")
+        raise AnswerRefused(
+            f"{HIDDEN if question.secret else ', '.join(map(_quoted, wrong))} is not an option of {question.id}. "
+            f"{_expected(question)}"
+        )
     return Answer(question_id=question.id, text=", ".join([*labels, *wrong]), selected=labels, user=user)
 
 
-def _sealed(question: Question, answer: Answer) -> Answer:
+def read_numbers(question: Question, text: str, quote: Callable[[str], str] = str) -> str:
+    """Read the numbers in a text as options, and in double quotes as themselves.
+
+    A number that is no option is most likely a slip: it is refused even where the question accepts other text.
+
+    Args:
+        question: what was asked.
+        text: what was given.
+        quote: shows how a quoted number is typed there; a shell takes one pair of quotes away.
+
+    Raises:
+        AnswerRefused: a number is beyond the options.
+    """
+    if not question.options or question.secret or isinstance(text, OwnWords):
+        return text
+    typed = text.strip()
+    if quoted := _QUOTED_NUMBERS.fullmatch(typed):
+        return OwnWords(quoted[1])
+    names = {option.label.casefold() for option in question.options} | {option.id for option in question.options}
+    if typed.casefold() in names or not _NUMBERS.fullmatch(typed):
+        return text
+    count = len(question.options)
+    for number in re.findall(r"\d+", typed):
+        if number not in names and not (len(number) <= 3 and 1 <= int(number) <= count):
+            in_quotes = quote(f'"{typed}"')
+            hint = f" If you mean the number itself, write {in_quotes} in quotes." if question.allow_free_text else ""
+            raise AnswerRefused(f"There is no option {one_line(number, 20)}: choose 1 to {count}.{hint}")
+    return text
+
+
+def read_default(question: Question, text: str) -> str:
+    """Read a number as the option with it where there is one, and else as itself: nobody is there who mistyped it."""
+    try:
+        return read_numbers(question, text)
+    except AnswerRefused:
+        return OwnWords(text)
+
+
+def resolve_id(named: str, known: Sequence[str]) -> str:
+    """Find the one known id that starts with `named`; give `named` itself where none or several do."""
+    meant = [known_id for known_id in known if means(named, known_id)]
+    return meant[0] if len(meant) == 1 else named
+
+
+# -- one value, and one question or several ---------------------------------------------------------------------------
+
+
+def _assign(given: AnswerValue, open_questions: Sequence[Question]) -> Mapping[str, AnswerValue]:
+    """Say which questions one value is for: the one it names, the only one, those it numbers, or all of one asker."""
+    if isinstance(given, Answer) and given.question_id:
+        return {given.question_id: given}
+    if len(open_questions) == 1:
+        return {open_questions[0].id: given}
+    if not open_questions:
+        raise AnswerRefused("No question is open, so there is nothing to answer.")
+    if isinstance(given, str):
+        if numbered := _split_numbered(given, open_questions):
+            return numbered
+        if _answers_all(given, open_questions):
+            return {question.id: OwnWords(given) for question in open_questions}
+    raise _ask_for_names(open_questions)
+
+
+def _split_numbered(text: str, open_questions: Sequence[Question]) -> dict[str, AnswerValue]:
+    """Split a reply like ``1. Express; 2. yes``; nothing where it is not of that form.
+
+    Raises:
+        AnswerRefused: a number is that of no question, or comes twice.
+    """
+    found = list(_PART.finditer(text))
+    if not found or text[: found[0].start()].strip():
+        return {}
+    ends = [*(each.start() for each in found[1:]), len(text)]
+    parts: dict[str, AnswerValue] = {}
+    for part, end in zip(found, ends, strict=True):
+        number = int(part[1])
+        if not 1 <= number <= len(open_questions) or open_questions[number - 1].id in parts:
+            raise _ask_for_names(open_questions)
+        parts[open_questions[number - 1].id] = text[part.end() : end].strip()
+    return parts
+
+
+def _answers_all(text: str, open_questions: Sequence[Question]) -> bool:
+    """Return whether one text can only be meant for all.
+
+    They are several aspects of one thing, asked by one agent in one message (seed S3), that take any text; and the text
+    chooses an option of none.
+    """
+    first = open_questions[0]
+    if len(first.calls) >= len(first.path) or not text.strip() or _NUMBERS.fullmatch(text.strip()):
+        return False  # Each tool call asks for itself; a number chooses.
+    return all(
+        (each.path, each.calls, each.assignee) == (first.path, first.calls, first.assignee)
+        and each.allow_free_text
+        and not (each.secret or each.is_risk)
+        and _find_option(each, text.strip()) is None
+        for each in open_questions
+    )
+
+
+def _ask_for_names(open_questions: Sequence[Question]) -> AnswerRefused:
+    ids = ", ".join(question.id for question in open_questions)
+    return AnswerRefused(
+        f"{len(open_questions)} questions are open, so an answer must say which it is for: by number, as in "
+        "'1. Express; 2. yes', or by id, {id: answer}, ID=ANSWER on the command line. "
+        f"Open questions, in this order: {ids}."
+    )
+
+
+# -- what a value says ------------------------------------------------------------------------------------------------
+
+
+def _seal_answer(question: Question, answer: Answer) -> Answer:
     if not question.secret or answer.outcome is not Outcome.ANSWERED:
         return answer
     return answer.model_copy(update={"text": seal(answer.text), "selected": (), "sealed": True})
 
 
-def _parts(question_id: str, value: str | Sequence[str], *, secret: bool = False) -> list[str]:
-    """The texts in `value`, trimmed, without empty ones."""
-    parts = [value] if isinstance(value, str) else value
-    if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
-        shown = HIDDEN if secret else repr(value)
-        raise AnswerRefused(f"The answer to {question_id} is {shown}; give text, a list of texts, or an Answer.")
-    if not all(map(is_text, parts)):
-        raise AnswerRefused(f"The answer to {question_id} is not valid text (UTF-8); type it again.")
-    return [OwnWords(part.strip()) if isinstance(part, OwnWords) else part.strip() for part in parts if part.strip()]
+def _read_parts(question: Question, value: str | int | Sequence[str | int]) -> list[str]:
+    """Read the texts in `value`, trimmed, without empty ones."""
+    given = [value] if isinstance(value, str | int) else value
+    if not isinstance(given, list | tuple) or not all(map(_is_readable, given)):
+        shown = HIDDEN if question.secret else _quoted(value)
+        raise AnswerRefused(
+            f"The answer to {question.id} is {shown}; give text, a number, a list of them, or an Answer."
+        )
+    texts = [part if isinstance(part, str) else _as_text(part) for part in given]
+    _refuse_long(question.id, texts)
+    if not all(map(is_text, texts)):
+        raise AnswerRefused(f"The answer to {question.id} is not valid text (UTF-8); type it again.")
+    read = [read_numbers(question, text) for text in texts]
+    return [OwnWords(part.strip()) if isinstance(part, OwnWords) else part.strip() for part in read if part.strip()]
+
+
+def _is_readable(part: object) -> bool:
+    return isinstance(part, str | int) and not isinstance(part, bool)
+
+
+def _as_text(number: int) -> str:
+    """Write a number out; one beyond what Python writes is longer than any answer may be."""
+    return str(number) if number.bit_length() < 10_000 else "9" * (MAX_ANSWER_CHARS + 1)
+
+
+def _refuse_long(question_id: str, texts: Sequence[str]) -> None:
+    size = sum(map(len, texts))
+    if size > MAX_ANSWER_CHARS:
+        raise AnswerRefused(
+            f"The answer to {question_id} has {size:,} characters; at most {MAX_ANSWER_CHARS:,} are taken. Put it in a "
+            "file that the agents can read, and answer with its name."
+        )
 
 
 def _read_outcome(question: Question, answer: Answer, user: str | None) -> Answer:
-    """The same outcome as a new value: who answers, and when, is for the caller to say and not for the answer."""
+    """Read the outcome as a new value: who answers, and when, is for the caller to say and not for the answer."""
     if not question.id.startswith(answer.question_id):
         raise AnswerRefused(f"This answers question {answer.question_id}, not {question.id}; give it to that one.")
     match answer.outcome:
         case Outcome.ANSWERED:
-            return parse_unsealed(question, _said(answer), user or answer.user)
+            return parse_unsealed(question, _list_parts(answer), user or answer.user)
         case Outcome.SKIPPED if question.required:
             raise AnswerRefused(f"Question {question.id} is required and cannot be skipped; answer it or decline it.")
         case Outcome.SKIPPED | Outcome.DECLINED:
+            _refuse_long(question.id, [answer.text])
             return Answer(question_id=question.id, outcome=answer.outcome, text=answer.text, user=user or answer.user)
         case _:
             raise AnswerRefused(
@@ -149,38 +305,17 @@ def _read_outcome(question: Question, answer: Answer, user: str | None) -> Answe
             )
 
 
-def _said(answer: Answer) -> list[str]:
-    """What an `Answer` says, part by part: the labels, and the text where it is more than the labels again."""
+def _list_parts(answer: Answer) -> list[str]:
+    """List what an `Answer` says: the labels, and the text where it is more than the labels again."""
     labels = list(answer.selected)
     remark = [] if labels and answer.text.casefold() == ", ".join(labels).casefold() else [answer.text]
     return labels + remark
 
 
-def _named(given: AnswerValue, open_questions: Sequence[Question]) -> str:
-    """The question that one value is for: the one it names itself, else the only one that is open."""
-    if isinstance(given, Answer) and given.question_id:
-        return given.question_id
-    if len(open_questions) == 1:
-        return open_questions[0].id
-    if not open_questions:
-        raise AnswerRefused("No question is open, so there is nothing to answer.")
-    ids = ", ".join(question.id for question in open_questions)
-    raise AnswerRefused(
-        f"{len(open_questions)} questions are open, so an answer must name its question: {{id: answer}}, or ID=ANSWER "
-        f"on the command line. Open questions: {ids}."
-    )
-
-
-def resolve_id(named: str, known: Sequence[str]) -> str:
-    """The one known id that starts with `named`, or `named` itself where none or several do."""
-    meant = [known_id for known_id in known if means(named, known_id)]
-    return meant[0] if len(meant) == 1 else named
-
-
-def _same_as_before(earlier: Answer, value: AnswerValue, question: Question | None) -> None:
-    """Accept what was said before once more. Where the question is not known, an option counts by its label only."""
-    if not _says_again(earlier.opened(), value, question):
-        said = repr(HIDDEN if earlier.sealed else earlier.text or earlier.outcome.value)
+def _refuse_another(earlier: Answer, value: AnswerValue, question: Question | None) -> None:
+    """Refuse what is not what was said before. Where the question is not known, an option counts by its label only."""
+    if not _is_same(earlier.opened(), value, question):
+        said = repr(HIDDEN if earlier.sealed else one_line(earlier.text or earlier.outcome.value, 200))
         who = f"{earlier.user or earlier.by.value} at {earlier.answered_at.isoformat()}"
         if earlier.by is not AnsweredBy.HUMAN and earlier.outcome is not Outcome.CANCELLED:
             who = f"{earlier.by.value} ({earlier.reason})"
@@ -190,19 +325,17 @@ def _same_as_before(earlier: Answer, value: AnswerValue, question: Question | No
         )
 
 
-def _says_again(earlier: Answer, value: AnswerValue, question: Question | None) -> bool:
+def _is_same(earlier: Answer, value: AnswerValue, question: Question | None) -> bool:
     if isinstance(value, Answer) and value.outcome is not Outcome.ANSWERED:
         return earlier.says_the_same(value)
-    if question is not None:
-        try:
-            value = parse_unsealed(question, value).text
-        except AnswerRefused:
-            return False
-    secret = question is not None and question.secret
-    parts = _parts(earlier.question_id, _said(value) if isinstance(value, Answer) else value, secret=secret)
-    said, before = ", ".join(parts).casefold(), earlier.text.casefold()
-    any_order = bool(earlier.selected) and _choices(said) == _choices(before)
-    return earlier.outcome is Outcome.ANSWERED and (said == before or any_order)
+    asked = question or Question(id=earlier.question_id, question="?")
+    try:
+        said = parse_unsealed(asked, value).text
+    except AnswerRefused:
+        return False
+    now, before = said.casefold(), earlier.text.casefold()
+    any_order = bool(earlier.selected) and _choices(now) == _choices(before)
+    return earlier.outcome is Outcome.ANSWERED and (now == before or any_order)
 
 
 def _choices(text: str) -> set[str]:
@@ -210,7 +343,8 @@ def _choices(text: str) -> set[str]:
 
 
 def _find_option(question: Question, text: str) -> Option | None:
-    """By label (any case), then by number, then by id: what the human sees comes before what only programs see."""
+    """Find an option by label (any case), then by number, then by id: what the human sees comes before what only
+    programs see."""
     for option in question.options:
         if option.label.casefold() == text.casefold():
             return option
@@ -227,6 +361,10 @@ def _split_choices(question: Question, text: str) -> list[str]:
         return [text]
     parts = [part.strip() for part in _COMMA.split(text) if part.strip()]
     return parts if parts and all(_find_option(question, part) for part in parts) else [text]
+
+
+def _quoted(value: object) -> str:
+    return repr(shorten(value, 80)) if isinstance(value, str) else shorten(repr(value), 80)
 
 
 def _expected(question: Question) -> str:

@@ -118,7 +118,7 @@ class ClarificationType(StrEnum):
 
 
 class Option(BaseModel):
-    """One choice. A plain string is accepted as a label.
+    """One choice. A plain string or number is accepted as a label.
 
     Attributes:
         label: what the human sees and an answer names, at most 400 characters.
@@ -126,7 +126,7 @@ class Option(BaseModel):
         id: for programs; a person never sees it.
     """
 
-    model_config = ConfigDict(frozen=True, str_strip_whitespace=True)
+    model_config = ConfigDict(frozen=True, str_strip_whitespace=True, coerce_numbers_to_str=True)
 
     label: Annotated[VisibleText, Field(min_length=1, max_length=MAX_LABEL_CHARS)]
     description: Annotated[VisibleText, Field(max_length=MAX_QUESTION_CHARS)] | None = None
@@ -135,7 +135,7 @@ class Option(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _from_label(cls, value: Any) -> Any:
-        return {"label": value} if isinstance(value, str) else value
+        return {"label": value} if isinstance(value, str | int | float) else value
 
     def as_line(self) -> str:
         """The option as one line, whatever is in it: a second line could pass for another option."""

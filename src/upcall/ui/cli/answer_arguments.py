@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from upcall.errors import CallerError
 from upcall.identity import means
 from upcall.questions.answer import Answer, Outcome
-from upcall.ui.answer_input import read_numbers
+from upcall.questions.matching import read_numbers
 
 if TYPE_CHECKING:
     from upcall.questions.question import Question
