@@ -32,6 +32,7 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.plan import ReviewedPlan
 from upcall.testing import Call, Calls, Fail, Hang, Reply, Request, ScriptedModelClient
 from upcall.testing.server import LoopbackServer
+from upcall.ui.cli.answer_arguments import read_arguments
 
 ASK = Call("ask_user", {"question": "Which framework?", "options": ["Express", "FastAPI"]})
 
@@ -73,6 +74,24 @@ async def test_the_run_is_the_last_item_of_a_stream() -> None:
     items = [item async for item in app.start_stream("Build it")]
     assert isinstance(items[-1], Run)
     assert not any(isinstance(item, Run) for item in items[:-1])
+
+
+async def test_a_number_beyond_the_options_is_refused_as_on_the_command_line() -> None:
+    app, _ = app_with(ASK, "Done.")
+    asked = await app.start("Build it")
+    with pytest.raises(AnswerRefused) as in_python:
+        await app.answer(asked.id, "7")
+    with pytest.raises(AnswerRefused) as on_the_command_line:
+        read_arguments(asked, ["7"], (), ())
+    as_typed = str(in_python.value).replace('"7"', "'\"7\"'")
+    assert as_typed == str(on_the_command_line.value)
+
+
+async def test_an_integer_chooses_the_option_with_that_number() -> None:
+    app, _ = app_with(ASK, "Done.")
+    asked = await app.start("Build it")
+    done = await app.answer(asked.id, 2)
+    assert (done.status, done.answers[0].selected) == (RunStatus.COMPLETED, ("FastAPI",))
 
 
 async def test_an_answer_is_stored_before_the_team_goes_on() -> None:

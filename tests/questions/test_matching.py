@@ -13,7 +13,6 @@ from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.matching import MAX_ANSWER_CHARS, AnswerValue, OwnWords, match_answers, parse_answer, read_numbers
 from upcall.questions.question import Question
 
-
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
 
@@ -361,7 +360,7 @@ def test_the_answer_to_a_secret_question_reaches_its_asker_and_not_the_group() -
 @pytest.mark.parametrize("beyond", ["0", "3", "7", 7, "9" * 5_000], ids=lambda value: str(value)[:8])
 @pytest.mark.parametrize("asked", [question(), CLOSED], ids=["free", "closed"])
 def test_a_number_beyond_the_options_is_refused(asked: Question, beyond: AnswerValue) -> None:
-    with pytest.raises(AnswerRefused, match="There is no option .*: choose 1 to 2") as refused:
+    with pytest.raises(AnswerRefused, match=r"There is no option .*: choose 1 to 2") as refused:
         parse_answer(asked, beyond)
     assert len(str(refused.value)) < 300
 

@@ -114,7 +114,7 @@ def test_without_options_free_text_must_be_allowed() -> None:
         {"options": [{"label": "A", "description": "x" * (MAX_QUESTION_CHARS + 1)}]},
         {"options": "A, B"},
         {"options": {"A": "a"}},
-        {"options": [1, 2]},
+        {"options": [[1], 2]},
         {"options": 0},
         {"clarification_type": "curiosity"},
         {"unknown": 1},

@@ -141,8 +141,6 @@ TABLE: list[tuple[str, bool, Verdict]] = [
     ("👍", ANSWERS, FEEDBACK),
     ("ok 👍", ANSWERS, FEEDBACK),
     ("❌", ANSWERS, FEEDBACK),
-    ("3", ANSWERS, FEEDBACK),
-    ("0", ANSWERS, FEEDBACK),
     ("-1", ANSWERS, FEEDBACK),
     ("1.5", ANSWERS, FEEDBACK),
     ("2 sections", ANSWERS, FEEDBACK),
@@ -217,6 +215,12 @@ def test_the_option_to_reject_is_chosen_by_label_or_number(reply: Any) -> None:
 )
 def test_an_option_with_a_remark_is_feedback(reply: list[str]) -> None:
     assert read_verdict(said(reply, REVIEW)) is Verdict.FEEDBACK
+
+
+@pytest.mark.parametrize("reply", ["0", "3", 3])
+def test_a_number_that_is_neither_option_is_refused(reply: Any) -> None:
+    with pytest.raises(AnswerRefused, match="choose 1 to 2"):
+        said(reply, REVIEW)
 
 
 def test_both_options_at_once_are_refused() -> None:

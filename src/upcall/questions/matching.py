@@ -159,7 +159,7 @@ def read_numbers(question: Question, text: str, quote: Callable[[str], str] = st
     count = len(question.options)
     for number in re.findall(r"\d+", typed):
         if number not in names and not (len(number) <= 3 and 1 <= int(number) <= count):
-            in_quotes = quote(f'"{typed}"')
+            in_quotes = quote(f'"{one_line(typed, 40)}"')
             hint = f" If you mean the number itself, write {in_quotes} in quotes." if question.allow_free_text else ""
             raise AnswerRefused(f"There is no option {one_line(number, 20)}: choose 1 to {count}.{hint}")
     return text
@@ -253,6 +253,12 @@ def _seal_answer(question: Question, answer: Answer) -> Answer:
     return answer.model_copy(update={"text": seal(answer.text), "selected": (), "sealed": True})
 
 
+def list_parts(value: str | int | Sequence[str | int]) -> list[str]:
+    """List the texts of a value, numbers written out."""
+    given = [value] if isinstance(value, str | int) else value
+    return [part if isinstance(part, str) else _as_text(part) for part in given]
+
+
 def _read_parts(question: Question, value: str | int | Sequence[str | int]) -> list[str]:
     """Read the texts in `value`, trimmed, without empty ones."""
     given = [value] if isinstance(value, str | int) else value
@@ -261,7 +267,7 @@ def _read_parts(question: Question, value: str | int | Sequence[str | int]) -> l
         raise AnswerRefused(
             f"The answer to {question.id} is {shown}; give text, a number, a list of them, or an Answer."
         )
-    texts = [part if isinstance(part, str) else _as_text(part) for part in given]
+    texts = list_parts(given)
     _refuse_long(question.id, texts)
     if not all(map(is_text, texts)):
         raise AnswerRefused(f"The answer to {question.id} is not valid text (UTF-8); type it again.")

@@ -10,7 +10,7 @@ from typing import Self
 from autogen_core import CancellationToken
 
 from upcall.questions.answer import Answer, Outcome
-from upcall.questions.matching import AnswerValue
+from upcall.questions.matching import AnswerValue, list_parts
 from upcall.questions.question import Question
 from upcall.testing.script import ScriptError
 
@@ -93,7 +93,7 @@ class ScriptedHuman:
 
 def _typed(value: AnswerValue) -> str:
     if not isinstance(value, Answer):
-        return value if isinstance(value, str) else ", ".join(value)
+        return ", ".join(list_parts(value))
     if value.outcome is not Outcome.ANSWERED:
         raise ScriptError(f"an answer with outcome {value.outcome.value!r} cannot be typed at a prompt")
     return ", ".join(value.selected) or value.text

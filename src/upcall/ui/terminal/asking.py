@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from upcall import signals
 from upcall.errors import AnswerRefused
 from upcall.questions.answer import Answer, Outcome
-from upcall.questions.matching import AnswerValue, OwnWords, parse_answer, parse_unsealed
+from upcall.questions.matching import AnswerValue, OwnWords, list_parts, parse_answer, parse_unsealed
 from upcall.questions.question import Question
 from upcall.questions.secrets import HIDDEN
 from upcall.text import escape_controls, one_line
@@ -257,7 +257,7 @@ class _Draft:
         if earlier is None:
             return cls(None if question.is_risk else "0")
         keys = {option.label: str(place) for place, option in enumerate(question.options)}
-        parts = [earlier] if isinstance(earlier, str) else list(earlier)
+        parts = list_parts(earlier)
         own = [part for part in parts if part not in keys]
         ticked = tuple(keys.get(part, _OTHER) for part in parts) if question.multi_select else ()
         return cls(keys.get(parts[0], _OTHER) if parts else "0", ticked, ", ".join(own))
