@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Unpack
@@ -53,12 +54,14 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import make_absolute
 from upcall.runs.file_changes import Change
 from upcall.runs.run import Run, RunStatus, record_act
+from upcall.runs.transcript import Transcript
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes, resolve_record
 from upcall.settings import Settings
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.leases import hold_lease
 from upcall.storage.run_lists import RunPage
 from upcall.storage.store import AnswersQueued, LogEntry, RunStore, StoredRun
+from upcall.storage.transcripts import copy_transcripts, load_transcript
 from upcall.workspace.undo import undo
 
 if TYPE_CHECKING:
@@ -304,7 +307,9 @@ class Upcall:
             )
         await built.close()
         with record_act("forked", access.user, run=run.id, question=point.question.id):
-            stored = await self.store.create(forked, stored.checkpoint, point.records)
+            shared = point.checkpoint.progress.pauses if point.checkpoint.progress else 0
+            also = partial(copy_transcripts, run_id=run.id, new_id=forked_id, before=shared)
+            stored = await self.store.create(forked, stored.checkpoint, point.records, also=also)
         async with aclosing(self._advance(stored, await self._teams.build(forked), point.records)) as items:
             async for item in items:
                 yield item
@@ -480,6 +485,19 @@ class Upcall:
         access = self._access(user)
         return access.shown((await access.load(self.store, run_id, "show")).run)
 
+    async def transcript(self, run: Run | str, *, user: str | None = None) -> Transcript:
+        """Return what the agents of a run said and did up to its last pause, failure or interruption, oldest first.
+
+        Of a run whose process was killed it has what the next resume brings back; with ``transcripts: false`` nothing.
+
+        Raises:
+            UnknownRun: there is no such run.
+            NotAllowed: it is somebody else's.
+        """
+        run_id = run if isinstance(run, str) else run.id
+        stored = await self._access(user).load_whole(self.store, run_id, "show")
+        return Transcript.of(stored.run, await load_transcript(self.store, stored.run.id))
+
     async def call_timings(self, run_id: str, *, user: str | None = None) -> Sequence[WorkPeriod]:
         """When teams were at work on a run, and which calls of models and tools they made then, oldest first: what
         `upcall.ui.diagrams.timeline` draws. What was going on when a process was killed is not among it.
@@ -645,6 +663,7 @@ class Upcall:
                 records=records,
                 traced=traced,
                 timed=self.settings.timings,
+                keep_transcript=self.settings.transcripts,
             )
             self._active[stored.run.id] = stretch.timings
             async with aclosing(self._work(stretch, stored, built)) as events:

@@ -130,6 +130,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     plain: bool = False
     tracing: bool = False
     timings: bool = True
+    transcripts: bool = True
 
     _strangers: tuple[str, ...] = ()
     _given: ConfigSource | None = None

@@ -50,6 +50,7 @@ from upcall.autogen.messages import (
 )
 from upcall.autogen.scope import ProgressListener, RunScope, enter_scope
 from upcall.errors import ModelError, StoredStateError, StoreUnavailable, UpcallError
+from upcall.execution.transcripts import TranscriptRecorder
 from upcall.policy.deadlines import attach_deadline
 from upcall.policy.duplicates import answer_duplicates
 from upcall.policy.resolver import AnswerResolver
@@ -62,7 +63,9 @@ from upcall.runs.outputs import Classification
 from upcall.runs.plan import ReviewedPlan
 from upcall.runs.run import MAX_ROUNDS, Run, RunStatus, add_usage, record_act
 from upcall.storage.change_log import StoredChanges
+from upcall.storage.connection import Work
 from upcall.storage.store import AnswersQueued, RunStore, StoredRun
+from upcall.storage.transcripts import write_transcript
 from upcall.text import first_line
 
 T = TypeVar("T")
@@ -87,6 +90,7 @@ class RunSegment:
         records: the journal of what was done since the checkpoint.
         traced: whether OpenTelemetry's spans are made of it.
         timed: whether the times of its calls are stored.
+        keep_transcript: whether what is said and done is stored.
     """
 
     def __init__(
@@ -99,6 +103,7 @@ class RunSegment:
         records: Mapping[str, str],
         traced: bool = False,
         timed: bool = True,
+        keep_transcript: bool = True,
     ) -> None:
         without_tracebacks_of(ModelError)
         self._stored = stored
@@ -111,6 +116,7 @@ class RunSegment:
         self._run = stored.run.restored_from(so_far) if so_far else stored.run
         self._token = CancellationToken()
         self._pauses = so_far.pauses if so_far else 0
+        self._transcript = TranscriptRecorder(stored.run.task, keep=keep_transcript)
         lineage = so_far.lineage if so_far and so_far.lineage else stored.run.id
         epoch = f"{lineage}/{self._pauses}"
         self._journal = Journal(
@@ -354,7 +360,7 @@ class RunSegment:
                 await self.pause(team)
             else:
                 await self._journal.flush()
-                await self._store.release(self._stored)
+                await self._store.release(self._stored, also=self._write_transcript())
 
     async def _run_team(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
         scope = RunScope(
@@ -388,6 +394,7 @@ class RunSegment:
             if isinstance(item, TaskResult):
                 self._stop_reason = item.stop_reason
             else:
+                self._transcript.add(item)
                 if item.id not in self._given:
                     self._note(item)
                 queue.put_nowait(item)
@@ -402,8 +409,13 @@ class RunSegment:
             ends = checkpoint is not None or not run.working
             stores_times = ends and self._timed
             with record_act(TIMED, None, **self.timings.entry()) if stores_times else nullcontext():
-                self._stored = await self._store.save(self._stored, run, checkpoint)
+                said = self._write_transcript() if ends else None
+                self._stored = await self._store.save(self._stored, run, checkpoint, also=said)
         return run
+
+    def _write_transcript(self) -> Work[object] | None:
+        entries = self._transcript.entries
+        return write_transcript(self._stored.run.id, self._pauses, entries) if entries else None
 
     def _note(self, event: Event) -> None:
         """Read from an event what it says of the run: tokens, classification, plan, and who has the turn."""

@@ -21,7 +21,8 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import DEFAULT_WORKSPACES
 from upcall.runs.file_changes import digest
 from upcall.runs.run import Run, RunProgress
-from upcall.storage import checkpoints
+from upcall.runs.transcript import load_entries
+from upcall.storage import checkpoints, transcripts
 from upcall.storage import store as stores
 from upcall.storage.change_log import put_contents, read_contents
 from upcall.storage.compression import encode
@@ -65,6 +66,9 @@ def _export(connection: Connection, *, run_id: str, all_checkpoints: bool, name:
             {"at": stores.format_seconds(at), "kind": kind, "user": actor, "detail": json.loads(detail)}
             for at, kind, actor, detail in log.fetchall()
         ],
+        "transcripts": {
+            str(segment): text.decode() for segment, text in transcripts.read_transcripts(connection, run_id).items()
+        },
         "contents": {each: base64.b64encode(data).decode() for each, data in read_contents(connection, run_id).items()},
     }
 
@@ -120,6 +124,8 @@ def _import(
     ]
     if entries:
         connection.executemany(stores.INSERT_LOG, entries)
+    for segment, text in content["transcripts"].items():
+        transcripts.put_transcript(connection, run_id=run_id, segment=int(segment), text=text.encode())
     contents = [base64.b64decode(text) for text in content["contents"].values()]
     put_contents(connection, run_id, {digest(data): data for data in contents})
     stores.add_to_log(connection, run_id, [("imported", None, {"from": content["run"]["id"]})])
@@ -141,6 +147,8 @@ def _read(content: Any) -> tuple[Run, dict[int, Checkpoint]]:
         states = {int(each["version"]): Checkpoint.from_json(each["state"], run.id) for each in content["checkpoints"]}
         for each in content["queued_answers"]:
             Answer.model_validate(each)
+        for text in content["transcripts"].values():
+            load_entries(text.encode())
     except (SchemaMismatch, ValidationError, LookupError, TypeError, ValueError) as error:
         raise ConfigurationError(
             "This exported run cannot be read. Use the version of upcall that exported it."

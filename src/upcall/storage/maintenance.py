@@ -19,14 +19,14 @@ from upcall.autogen.messages import USER
 from upcall.errors import SchemaMismatch, UnknownRun
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.run import ANSWERABLE, TRANSITIONS, Run, RunStatus
-from upcall.storage import checkpoints, schema
+from upcall.storage import checkpoints, schema, transcripts
 from upcall.storage import store as stores
 from upcall.storage.change_log import CHANGED, decode_content, list_digests, parse_detail
 from upcall.storage.compression import Damaged, decode, measure
 from upcall.storage.connection import Connection, database_errors
 from upcall.storage.run_lists import AT_ONCE, read_records
 from upcall.storage.run_rows import load_run, name_values
-from upcall.storage.schema import CHECKPOINTS, CONTENTS, JOURNAL, LOG, OF_A_RUN, QUEUED_ANSWERS, RUNS, TABLES
+from upcall.storage.schema import CHECKPOINTS, JOURNAL, OF_A_RUN, QUEUED_ANSWERS, RUNS, TABLES
 from upcall.storage.store import RunStore
 from upcall.text import first_line
 
@@ -134,8 +134,11 @@ def _check(connection: Connection, *, name: str) -> Checked:
         what = f"the checkpoints of run {run_id}"
         _try(problems, what, partial(_check_checkpoints, connection, run_id, problems, counted))
     _try(problems, "the journal", lambda: _check_journal(connection, problems))
+    for run_id in ids:
+        what = f"the transcript of run {run_id}"
+        _try(problems, what, partial(transcripts.read_transcripts, connection, run_id))
     _try(problems, "what files held", lambda: _check_contents(connection, problems, counted))
-    for table in (CHECKPOINTS, QUEUED_ANSWERS, JOURNAL, CONTENTS, LOG):
+    for table in OF_A_RUN:
         _try(problems, f"the table {table.name}", partial(_check_owners, connection, table.name, problems))
     return Checked(len(ids), counted["checkpoints"], counted["contents"], problems)
 

@@ -109,7 +109,12 @@ LOG = Table(
     "id",
 )
 
-OF_A_RUN = (CHECKPOINTS, QUEUED_ANSWERS, JOURNAL, CONTENTS, LOG)
+TRANSCRIPTS = Table(
+    "upcall_transcripts", {"run_id": "NAME", "segment": "NUMBER", "entries": "BYTES NOT NULL"}, "run_id, segment"
+)
+"""What agents said and did, a row a segment. See `upcall.storage.transcripts`."""
+
+OF_A_RUN = (CHECKPOINTS, QUEUED_ANSWERS, JOURNAL, CONTENTS, LOG, TRANSCRIPTS)
 """What belongs to a run, beside its row."""
 
 TABLES = (META, RUNS, *OF_A_RUN)

@@ -337,8 +337,9 @@ class RunStore:
         """
         await self.database.write(partial(_renew_lease, stored=stored), small=True)
 
-    async def release(self, stored: StoredRun) -> None:
-        """Give the lease back in the middle of the work: the run stays as it is, and its journal.
+    async def release(self, stored: StoredRun, *, also: Work[object] | None = None) -> None:
+        """Give the lease back in the middle of the work: the run stays as it is, and its journal. `also` is done in the
+        same transaction.
 
         Raises:
             RunConflict: the caller has the lease no longer. Nothing was written.
@@ -347,6 +348,8 @@ class RunStore:
         def work(connection: Connection) -> None:
             _renew_lease(connection, stored)
             connection.execute("UPDATE upcall_runs SET worker = NULL WHERE id = :id", {"id": stored.run.id})
+            if also is not None:
+                also(connection)
 
         await self.database.write(work)
 

@@ -23,11 +23,13 @@ from upcall.questions.question import Question
 from upcall.questions.secrets import HIDDEN
 from upcall.runs.call_timings import WorkPeriod
 from upcall.runs.run import Run, RunStatus
+from upcall.runs.transcript import Transcript
 from upcall.text import QUOTE_MARK, escape_controls, one_line
 from upcall.ui import diagrams as pictures
 from upcall.ui.columns import LINE_CHARS
 from upcall.ui.plan_ticks import tick_steps
 from upcall.ui.run_report import Prices, list_assumptions, list_warnings, report, steps_done
+from upcall.ui.transcript_text import transcript_lines, transcript_markdown
 
 if TYPE_CHECKING:
     from upcall.policy.authorization import InboxEntry
@@ -84,6 +86,13 @@ def hide(name: str) -> str:
 def run_bundle(run: Run) -> dict[str, str]:
     """A run by MIME type."""
     return {"text/plain": run_text(run), "text/html": run_html(run)}
+
+
+def transcript_bundle(transcript: Transcript) -> dict[str, str]:
+    """A transcript by MIME type, in a field that scrolls."""
+    text = escape_controls("\n".join(transcript_lines(transcript)))
+    shown = markdown_html(transcript_markdown(transcript))
+    return {"text/plain": text, "text/html": _box(f'<div style="max-height:40em;overflow:auto">{shown}</div>')}
 
 
 def inbox_bundle(entries: Sequence[InboxEntry]) -> dict[str, str]:

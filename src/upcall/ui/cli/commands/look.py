@@ -126,6 +126,32 @@ def log(
 
 
 @app.command()
+@_options
+def transcript(
+    command: RunCommand,
+    run_id: RunId,
+    agent: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only what this agent did: coder, or lead/coder.")
+    ] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print it as Markdown.")] = False,
+) -> None:
+    """Show what the agents of a run said and did: messages, tool calls, results, questions and answers."""
+    with command:
+        from upcall.ui.transcript_text import transcript_lines, transcript_markdown
+
+        found = signals.run(command.app.transcript(run_id))
+        kept = found.of_agent(agent) if agent is not None else found
+        if agent is not None and found.entries and not kept.entries:
+            raise CallerError(f"No agent {agent!r} is in this transcript. There are: {', '.join(found.list_agents())}.")
+        if not found.entries and not command.as_json:
+            command.screen.note(f"Nothing is kept of what was said in run {found.run_id} so far.")
+        elif markdown and not command.as_json:
+            command.screen.result(transcript_markdown(kept).rstrip())
+        else:
+            command.print(kept.as_json(), lambda: transcript_lines(kept))
+
+
+@app.command()
 @with_options(RunCommand, STORE, CONFIG, USER, DEBUG)
 def diff(
     command: RunCommand,

@@ -1,0 +1,174 @@
+"""What the agents of a run said and did, in order: messages, tool calls with their results, questions and answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from upcall.errors import SchemaMismatch
+from upcall.questions.answer import Outcome
+from upcall.questions.secrets import HIDDEN
+
+if TYPE_CHECKING:
+    from upcall.runs.run import Run
+
+
+class EntryKind(StrEnum):
+    """What an entry tells of."""
+
+    TASK = "task"
+    MESSAGE = "message"
+    THOUGHT = "thought"
+    CALL = "call"
+    RESULT = "result"
+    HANDOFF = "handoff"
+    QUESTION = "question"
+    ANSWER = "answer"
+
+
+@dataclass(frozen=True)
+class TranscriptEntry:
+    """One thing that was said or done.
+
+    Attributes:
+        kind: what it is.
+        path: who did it, from the outermost agent down; of an answer, who gave it.
+        at: when, in UTC, to the second.
+        text: what was said; of a call its arguments as JSON, of a result what the tool returned.
+        name: the tool, the agent that a turn was handed to, or the id of a question.
+        failed: whether a tool returned an error.
+    """
+
+    kind: EntryKind
+    path: tuple[str, ...]
+    at: datetime
+    text: str = ""
+    name: str = ""
+    failed: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {**asdict(self), "kind": self.kind.value, "path": list(self.path), "at": self.at.isoformat()}
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """The transcript of a run, oldest entry first. Not in it: tokens as they came, and what was not kept."""
+
+    run_id: str
+    entries: tuple[TranscriptEntry, ...] = ()
+
+    @classmethod
+    def of(cls, run: Run, stored: Iterable[TranscriptEntry]) -> Transcript:
+        """Make the transcript of a run; the task, questions and answers are stored with the run alone."""
+        return cls(run.id, tuple(_complete(run, stored)))
+
+    def of_agent(self, agent: str) -> Transcript:
+        """Return what one agent did, by its name or its whole path (``lead/coder``), and the answers it got."""
+        own = [each for each in self.entries if agent in (each.path[-1], "/".join(each.path))]
+        asked = {each.name for each in own if each.kind is EntryKind.QUESTION}
+        kept = [each for each in self.entries if each in own or (each.kind is EntryKind.ANSWER and each.name in asked)]
+        return replace(self, entries=tuple(kept))
+
+    def list_agents(self) -> list[str]:
+        """List the paths of who is in it, in the order of their first words."""
+        return list(dict.fromkeys("/".join(each.path) for each in self.entries))
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """Return the entries as plain JSON."""
+        return [each.as_json() for each in self.entries]
+
+    def __str__(self) -> str:
+        """Return it as text, as `upcall transcript` prints it."""
+        return self._repr_mimebundle_()["text/plain"]
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """Return what a notebook shows of it."""
+        from upcall.ui.notebook.bundles import transcript_bundle
+
+        return transcript_bundle(self)
+
+
+def _complete(run: Run, stored: Iterable[TranscriptEntry]) -> Iterator[TranscriptEntry]:
+    """Add what the run has: its task, the words of its questions, and their answers, each question once."""
+    told: set[tuple[EntryKind, str]] = set()
+    for entry in stored:
+        if entry.kind is EntryKind.TASK and not entry.text:
+            yield replace(entry, text=run.task)
+        elif entry.kind in (EntryKind.QUESTION, EntryKind.ANSWER):
+            record = run.records.get(entry.name)
+            answer = record.answer if record is not None else None
+            if record is None or (entry.kind, entry.name) in told:
+                continue
+            told.add((entry.kind, entry.name))
+            if entry.kind is EntryKind.QUESTION:
+                options = ", ".join(option.label for option in record.question.options)
+                text = f"{record.question.question} ({options})" if options else record.question.question
+                yield replace(entry, text=text, path=record.question.path or entry.path)
+            elif answer is not None:
+                text = HIDDEN if answer.sealed else answer.text
+                text = text if answer.outcome is Outcome.ANSWERED else f"({answer.outcome.value}) {text}".rstrip()
+                yield replace(entry, text=text, path=(answer.user or answer.by.value,))
+        else:
+            yield entry
+
+
+def dump_entries(entries: Sequence[TranscriptEntry]) -> bytes:
+    """Return entries as compact JSON: each agent is named once, times are seconds since the first entry."""
+    start = int(entries[0].at.timestamp()) if entries else 0
+    paths = list(dict.fromkeys("/".join(each.path) for each in entries))
+    rows = [
+        _trim(
+            [
+                _KINDS.index(each.kind),
+                paths.index("/".join(each.path)),
+                each.text,
+                each.name,
+                int(each.at.timestamp()) - start,
+                int(each.failed),
+            ]
+        )
+        for each in entries
+    ]
+    return json.dumps([start, paths, rows], ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+
+
+def load_entries(text: bytes) -> list[TranscriptEntry]:
+    """Return the entries that `dump_entries` was given.
+
+    Raises:
+        SchemaMismatch: another version of upcall wrote them.
+    """
+    try:
+        start, paths, rows = json.loads(text)
+        return [_load_entry(start, paths, *row) for row in rows]
+    except (ValueError, TypeError, IndexError) as error:
+        raise SchemaMismatch("A transcript cannot be read: another version of upcall wrote it.") from error
+
+
+def _load_entry(
+    start: int,
+    paths: Sequence[str],
+    kind: int,
+    path: int,
+    text: str = "",
+    name: str = "",
+    after: int = 0,
+    failed: int = 0,
+) -> TranscriptEntry:
+    at = datetime.fromtimestamp(start + after, UTC)
+    return TranscriptEntry(_KINDS[kind], tuple(paths[path].split("/")), at, text, name, bool(failed))
+
+
+_KINDS = tuple(EntryKind)
+
+
+def _trim(row: list[Any]) -> list[Any]:
+    """Drop the empty values at the end."""
+    while row and not row[-1] and len(row) > 2:
+        row.pop()
+    return row

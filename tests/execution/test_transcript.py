@@ -1,0 +1,113 @@
+"""The transcript of a run: what its agents said and did, over pauses, failures, branches and stores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from autogen_agentchat.base import Team
+from autogen_agentchat.teams import RoundRobinGroupChat
+
+from upcall import PausableAgent, Run, Settings, Upcall, ask_secret
+from upcall.questions.secrets import KEY
+from upcall.storage.export import export_run, import_run
+from upcall.storage.store import RunStore
+from upcall.testing import Call, Fail, ScriptedModelClient
+
+ASK = Call("ask_user", {"question": "Which Python?", "options": ["3.11", "3.12"]})
+
+
+def make_app(store: Path, *tester: Any, **settings: Any) -> Upcall:
+    """A lead with a nested tester, which says what is given."""
+    model = ScriptedModelClient(
+        {"You lead": [Call("tester", {"task": "Test the parser"}), "All is well."], "You test": [*tester]}
+    )
+
+    def make_team() -> Team:
+        inner = PausableAgent("tester", model, system_message="You test code.", description="Tests.", tools=[sign])
+        lead = PausableAgent("lead", model, system_message="You lead a team.", agents=[inner])
+        return RoundRobinGroupChat([lead], max_turns=1)
+
+    return Upcall(store=store, team=make_team, settings=Settings.read(None, **settings))
+
+
+def sign() -> str:
+    """Sign the release."""
+    return f"signed with {len(ask_secret('Which key?'))} characters"
+
+
+async def told(app: Upcall, run: Run | str) -> list[tuple[str, str, str]]:
+    """Who did what, and the words or the name."""
+    entries = (await app.transcript(run)).entries
+    return [("/".join(each.path), each.kind.value, each.text or each.name) for each in entries]
+
+
+async def test_a_transcript_has_what_nested_agents_did_over_a_pause(tmp_path: Path) -> None:
+    app = make_app(tmp_path / "runs.db", ASK, "Passed.")
+    run = await app.answer((await app.start("See to it")).id, "3.12", user="ada")
+    assert await told(app, run) == [
+        ("user", "task", "See to it"),
+        ("lead", "call", '{"task": "Test the parser"}'),
+        ("lead/tester", "question", "Which Python? (3.11, 3.12)"),
+        ("ada", "answer", "3.12"),
+        ("lead/tester", "message", "Passed."),
+        ("lead", "result", "Passed."),
+        ("lead", "message", "All is well."),
+    ]
+
+
+async def test_what_one_agent_did_comes_with_its_answers(tmp_path: Path) -> None:
+    app = make_app(tmp_path / "runs.db", ASK, "Passed.")
+    run = await app.answer((await app.start("See to it")).id, "3.12")
+    own = (await app.transcript(run)).of_agent("tester")
+    assert [each.kind.value for each in own.entries] == ["question", "answer", "message"]
+
+
+async def test_a_failed_segment_is_kept_and_not_repeated_after_a_resume(tmp_path: Path) -> None:
+    app = make_app(tmp_path / "runs.db", ASK, Fail(400), "Passed.")
+    run = await app.answer((await app.start("See to it")).id, "3.12")
+    failed = await told(app, run)
+    assert (run.status.value, failed[-1][:2]) == ("failed", ("human", "answer"))
+    run = await app.resume(run.id)
+    assert (await told(app, run))[: len(failed)] == failed
+
+
+async def test_nothing_is_kept_where_the_settings_say_so(tmp_path: Path) -> None:
+    app = make_app(tmp_path / "runs.db", ASK, transcripts=False)
+    assert await told(app, await app.start("See to it")) == []
+
+
+async def test_a_secret_is_not_in_the_transcript(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv(KEY, "k" * 43 + "=")
+    app = make_app(tmp_path / "runs.db", Call("sign", {}), "Signed.")
+    run = await app.answer((await app.start("Sign it")).id, "open sesame")
+    said = await told(app, run)
+    assert ("human", "answer", "(secret)") in said
+    assert ("lead/tester", "result", "signed with 11 characters") in said
+    assert "sesame" not in str(said)
+
+
+async def test_a_branch_has_the_transcript_of_what_it_shares(tmp_path: Path) -> None:
+    app = make_app(tmp_path / "runs.db", ASK, "Passed.", "Passed again.")
+    run = await app.start("See to it")
+    await app.answer(run.id, "3.12")
+    branch = await app.fork(run.id, run.questions[0].id, "3.11")
+    said = await told(app, branch)
+    assert said[1] == ("lead", "call", '{"task": "Test the parser"}')
+    assert [text for _, kind, text in said if kind == "answer"] == ["3.11"]
+
+
+async def test_an_exported_run_brings_its_transcript_along(tmp_path: Path) -> None:
+    app = make_app(tmp_path / "runs.db", ASK)
+    run = await app.start("See to it")
+    other = RunStore(tmp_path / "other.db")
+    await import_run(other, await export_run(app.store, run.id))
+    assert await told(Upcall(store=other, team=app.team), run.id) == await told(app, run)
+
+
+async def test_a_removed_run_leaves_no_transcript(tmp_path: Path) -> None:
+    app = make_app(tmp_path / "runs.db", ASK)
+    run = await app.start("See to it")
+    await app.store.delete(run.id)
+    rows = await app.store.database.read(lambda each: each.execute("SELECT * FROM upcall_transcripts").fetchall())
+    assert rows == []

@@ -1,0 +1,62 @@
+"""`upcall transcript`: what the agents of a run said and did, as people read it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from scenario import TASK, script, upcall
+
+from upcall.runs.transcript import EntryKind, Transcript, TranscriptEntry
+from upcall.testing.server import LoopbackServer
+from upcall.ui.transcript_text import transcript_lines, transcript_markdown
+
+AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+
+
+def entry(kind: EntryKind, text: str = "", name: str = "", *, failed: bool = False) -> TranscriptEntry:
+    return TranscriptEntry(kind, ("lead", "coder"), AT, text, name, failed)
+
+
+def test_the_command_prints_calls_results_questions_and_answers_over_two_processes() -> None:
+    with LoopbackServer(script()) as server:
+        model = ("--model", "scripted", "--base-url", server.base_url)
+        run_id = upcall("run", TASK, "--detach", "--json", *model).json["run_id"]
+        upcall("answer", run_id, "Express")
+    said = upcall("transcript", run_id).out
+    places = [said.find(each) for each in (TASK, "asks: Which framework?", "answers: Express", "calls write_file(")]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert {tuple(each["path"]) for each in upcall("transcript", run_id, "--agent", "coder", "--json").json} == {
+        ("lead", "coder"),
+        ("human",),
+    }
+
+
+def test_an_agent_that_is_not_in_it_is_refused_with_those_that_are() -> None:
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    ended = upcall("transcript", run_id, "--agent", "tester")
+    assert ended.status == 2
+    assert "There are: user, classifier, clarifier, planner, lead, lead/coder." in ended.error
+
+
+def test_a_written_file_stands_below_its_call() -> None:
+    call = entry(EntryKind.CALL, '{"path": "a.py", "content": "x = 1\\ny = 2\\n"}', "write_file")
+    assert transcript_lines(Transcript("r", (call,)))[1:] == [
+        "  calls write_file(path: a.py, content: x = 1 y = 2)",
+        "    x = 1",
+        "    y = 2",
+    ]
+
+
+def test_markdown_fences_hold_whatever_a_tool_returned() -> None:
+    result = entry(EntryKind.RESULT, "```\n<b>bold</b>\n```", "run_command", failed=True)
+    assert "`run_command` failed:\n\n````text\n```\n<b>bold</b>\n```\n````" in transcript_markdown(
+        Transcript("r", (result,))
+    )
+
+
+def test_a_notebook_shows_it_without_raw_html_of_the_agents() -> None:
+    said = Transcript("r", (entry(EntryKind.MESSAGE, "<script>alert(1)</script> **done**"),))
+    shown = said._repr_mimebundle_()["text/html"]
+    assert "<script>" not in shown
+    assert "<strong>done</strong>" in shown
