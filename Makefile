@@ -2,6 +2,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+
+# Some images keep Python from storing what it compiled, which makes each process of the tests twice as slow.
+unexport PYTHONDONTWRITEBYTECODE
+
 EXTRAS := docker,postgres,research,mcp,otel
 
 .PHONY: help install install-lowest format lint typecheck docs test test-slow coverage check
@@ -12,14 +16,14 @@ help:  ## list these words
 install:  ## make $(VENV) with everything a contributor needs
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q uv
-	$(BIN)/uv pip install -q --python $(BIN)/python -e '.[dev]'
+	$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -e '.[dev]'
 
 install-lowest:  ## make $(VENV) with the lowest versions that pyproject.toml allows, to run the tests with
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q uv
 	$(BIN)/uv pip compile -q --python $(BIN)/python --resolution lowest-direct $(patsubst %,--extra %,$(subst $(comma), ,$(EXTRAS))) \
 		pyproject.toml -o $(VENV)/lowest.txt
-	$(BIN)/uv pip install -q --python $(BIN)/python -c $(VENV)/lowest.txt -e '.[$(EXTRAS),test]'
+	$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -c $(VENV)/lowest.txt -e '.[$(EXTRAS),test]'
 
 format:  ## write the code the way ruff formats it, and let it mend what it can
 	$(BIN)/ruff format

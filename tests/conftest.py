@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,10 @@ import loopback_only
 import pytest
 from places import SUPPORT
 from postgres import NoPostgres, Server, running
+
+# Some images keep Python from storing what it compiled; then each process of a test compiles everything anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 _CHILDREN = str(SUPPORT / "child_processes")
 if _CHILDREN not in (paths := os.environ.get("PYTHONPATH", "").split(os.pathsep)):
