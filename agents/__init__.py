@@ -5,10 +5,12 @@ from upcall.agents.classifier import Classifier
 from upcall.agents.coder import coder
 from upcall.agents.human import HumanProxyAgent
 from upcall.agents.lead import lead
+from upcall.agents.message_filter import FilteringAgent
 from upcall.agents.nested_team import NestedTeam
 from upcall.agents.planner import Planner
 from upcall.agents.researcher import ShallowResearcher, researcher
 from upcall.agents.resumable import ResumableAgent
+from upcall.agents.stock import StockAgent
 from upcall.agents.tool_loop.citing import CitingAgent
 from upcall.agents.tool_loop.escalating import EscalatingAgent
 from upcall.agents.tool_loop.pausable import PausableAgent
@@ -26,6 +28,7 @@ __all__ = [
     "DocumentsWorkbench",
     "EscalatingAgent",
     "ExecutionWorkbench",
+    "FilteringAgent",
     "HumanProxyAgent",
     "McpTools",
     "NestedTeam",
@@ -34,6 +37,7 @@ __all__ = [
     "ResumableAgent",
     "ShallowResearcher",
     "SourcesWorkbench",
+    "StockAgent",
     "WorkspaceWorkbench",
     "coder",
     "lead",

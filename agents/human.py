@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from typing import ClassVar
 
 from autogen_agentchat.agents import UserProxyAgent
 from autogen_agentchat.base import Response
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
 from autogen_core import CancellationToken
 
-from upcall.autogen.messages import answer_message, asked_event, message_questions
+from upcall.agents.resumable import AgentState, answers_from
+from upcall.agents.stand_in import StandIn
+from upcall.autogen.adapters import adapts
+from upcall.autogen.messages import (
+    answer_message,
+    asked_event,
+    message_questions,
+    question_message,
+    words_before_handoff,
+)
+from upcall.autogen.scope import current_scope, id_for_question
 from upcall.errors import AnswerRefused, ConfigurationError
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import parse_answer
-from upcall.questions.question import Question
+from upcall.questions.question import MAX_QUESTION_CHARS, Question
 
 
 class HumanProxyAgent(UserProxyAgent):
@@ -66,3 +77,70 @@ class HumanProxyAgent(UserProxyAgent):
         if not isinstance(text, str):  # Else it would be refused, and asked for again, for ever.
             raise ConfigurationError(f"The input_func of {self.name!r} gave {type(text).__name__}; it must give text.")
         return text
+
+
+class ProxyState(AgentState):
+    """What a user proxy asked, and who handed its turn to it, if anybody did."""
+
+    question: Question | None = None
+    handed_by: str | None = None
+
+    def open_questions(self) -> list[Question]:
+        """Return what it asked."""
+        return [self.question] if self.question else []
+
+
+@adapts(UserProxyAgent)
+class PausingUserProxy(StandIn[ProxyState]):
+    """A `UserProxyAgent` in a run: its turn is a question to the user, in the words that it was handed, and the answer
+    is its message. Outside of runs it prompts, as always."""
+
+    state_type: ClassVar[type[ProxyState]] = ProxyState
+
+    async def take_turn(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
+        """Ask, or pass the answer on."""
+        if current_scope().journal is None:
+            async for item in self.stock.on_messages_stream(messages, cancellation_token):
+                yield item
+            return
+        state, note = self._state, ""
+        new = list(self._new(messages))
+        if state.question is None:
+            state.question, state.handed_by = self._ask(new)
+            yield asked_event(state.question, source=self.name)
+        for message in new:
+            answers, note = answers_from(message, state.open_questions(), self.user_proxy)
+            answer = next((each for each in answers if each.question_id == state.question.id), None)
+            if answer is not None:
+                yield Response(chat_message=self._say(answer))
+                return
+        state.seen = []
+        yield Response(
+            chat_message=question_message([state.question], source=self.name, user_proxy=self.user_proxy, note=note)
+        )
+
+    def _ask(self, messages: Sequence[BaseChatMessage]) -> tuple[Question, str | None]:
+        last = messages[-1] if messages else None
+        handoff = last if isinstance(last, HandoffMessage) and last.target == self.name else None
+        said = last.to_model_text() if last is not None else ""
+        if handoff is not None:  # Its own words only say that it hands over.
+            spoken = [each.content for each in messages if isinstance(each, TextMessage)]
+            said = words_before_handoff(handoff.context) or (spoken[-1] if spoken else "") or said
+        text = said.strip()[:MAX_QUESTION_CHARS] or "It is your turn."
+        question = Question(
+            question=text,
+            header=last.source[:80] if last is not None else None,
+            required=False,
+            path=(self.name,),
+            **id_for_question(self.name, "", text),
+        )
+        return question, handoff.source if handoff is not None else None
+
+    def _say(self, answer: Answer) -> BaseChatMessage:
+        text, by = "" if answer.outcome is Outcome.SKIPPED else answer.as_text(), self._state.handed_by
+        self._state = ProxyState()
+        if by is None:
+            return TextMessage(source=self.name, content=text)
+        return HandoffMessage(source=self.name, target=by, content=text)

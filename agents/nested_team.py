@@ -17,7 +17,7 @@ from upcall.agents.nesting import registered
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
 from upcall.autogen.call_path import nested_call
 from upcall.autogen.concurrency import SECONDS_TO_LET_GO
-from upcall.autogen.group_chats import PendingQuestions, list_speakers, make_resumable
+from upcall.autogen.group_chats import PendingQuestions, make_resumable
 from upcall.autogen.messages import (
     PATH,
     QUESTIONS,
@@ -167,8 +167,6 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
                 "with the team that stored it."
             ) from error
         waiting = PendingQuestions({each.id: each for each in state.open_questions()})
-        known = list_speakers(team)
-        known = None if known is None else known | {self.user_proxy}
         own = CancellationToken()
         token.add_callback(own.cancel)
         cut_off: list[BaseException] = []
@@ -178,10 +176,10 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
         state.unfinished = True
         try:
             while (event := await events.get()) is not None:
-                own_words = PATH not in event.metadata and (known is None or event.source in known)
-                if own_words:
+                is_own = PATH not in event.metadata
+                if is_own:
                     waiting.take(event, (), self.user_proxy)
-                asked = extract_questions(event, self.user_proxy) if own_words else ()
+                asked = extract_questions(event, self.user_proxy) if is_own else ()
                 if not asked:
                     yield event
                 elif QUESTIONS not in event.metadata:  # A stock agent's hand-off: nobody was told of it.
@@ -199,7 +197,7 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
             self._shared.broken = state.unfinished
             while not events.empty():  # Cut off, it has said what nobody has heard.
                 event = events.get_nowait()
-                if event is not None and PATH not in event.metadata and (known is None or event.source in known):
+                if event is not None and PATH not in event.metadata:
                     waiting.take(event, (), self.user_proxy)
             # One of ours keeps a state that it goes on from; a stock agent's may hold half a batch, so that what it did
             # since the team was last at rest is done again.

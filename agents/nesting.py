@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -19,7 +20,7 @@ from autogen_core import CancellationToken
 from upcall.agents.resumable import ResumableAgent
 from upcall.agents.tool_loop.turn import Frame
 from upcall.autogen import tracing
-from upcall.autogen.call_path import nested_call
+from upcall.autogen.call_path import current_path, nested_call
 from upcall.autogen.concurrency import Emit, Locks, cancellable
 from upcall.autogen.messages import (
     CHECKED,
@@ -27,18 +28,20 @@ from upcall.autogen.messages import (
     Event,
     add_warnings,
     answer_message,
+    asked_event,
     event_warnings,
+    extract_questions,
     message_questions,
 )
 from upcall.autogen.model_errors import explain
-from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope
+from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope, publish
 from upcall.errors import UpcallError
 
 _REGISTERED = get_args(get_args(ChatMessage)[0]) + get_args(get_args(AgentEvent)[0])
 """The types that every group chat takes; it breaks at any other, also at one that a nested agent sends."""
 
-_LOCKS = Locks[ChatAgent]()
-"""One for each stock agent: its state is in the object, which may be nested in several agents."""
+STOCK_LOCKS = Locks[ChatAgent]()
+"""One for each agent of another library: its state is in the object, which may be nested in several agents."""
 
 
 @dataclass(frozen=True)
@@ -52,39 +55,52 @@ class Caller:
 
 
 async def serve_nested(
-    frame: Frame, agent: ChatAgent, caller: Caller, token: CancellationToken, emit: Emit[Event]
+    frame: Frame,
+    agent: ChatAgent,
+    caller: Caller,
+    token: CancellationToken,
+    emit: Emit[Event],
+    *,
+    task: Sequence[BaseChatMessage] | None = None,
+    is_fresh: bool = False,
 ) -> None:
     """Work on the frame's call of `agent`; its events are emitted as they come.
 
-    Afterwards the frame has a result, or questions and the state of the agent that asks them.
+    Afterwards the frame has a result, or questions and the state of the agent that asks them. `task` is what the agent
+    is told where the call's arguments do not hold it; with `is_fresh` the agent itself takes the call, else a twin.
 
     Raises:
         UpcallError: the agent failed. One of ours keeps in the frame what it has finished; a stock agent begins anew.
     """
-    task = frame.arguments().get("task")
-    if not isinstance(task, str) or not task.strip():
-        frame.finish(f"Error: call {frame.call.name} with its task, a non-empty text.", is_error=True)
-        return
+    if task is None:
+        text = frame.arguments().get("task")
+        if not isinstance(text, str) or not text.strip():
+            frame.finish(f"Error: call {frame.call.name} with its task, a non-empty text.", is_error=True)
+            return
+        task = [TextMessage(source=caller.name, content=text)]
     scope, own = current_scope(), list[BaseException]()  # This call's own: one that is given up interrupts nothing.
     limit = asyncio.timeout(caller.timeout)
-    message = TextMessage(source=caller.name, content=task)
     try:
         async with limit:
             with (
-                enter_scope(replace(scope, interruptions=own)),
+                enter_scope(replace(scope, interruptions=own, turn=None)),
                 nested_call(caller.name, frame.call.id),
                 tracing.agent(agent.name),
             ):
                 if isinstance(agent, ResumableAgent):
-                    await _serve_ours(frame, agent, message, caller, token, emit)
+                    worker = agent if is_fresh else agent.fresh()
+                    await _serve_resumable(frame, worker, task, caller, token, emit)
                 else:
-                    await cancellable(_serve_stock(frame, agent, message, token, emit), token)
+                    await cancellable(_serve_other(frame, agent, task, caller, token, emit), token)
     except TimeoutError:
         if not limit.expired():
             raise
         own.clear()
         if scope.journal is not None:
             await scope.journal.abandon_calls(caller.name, frame.call.id)
+        if scope.published is not None:
+            above = (*current_path(), (caller.name, frame.call.id))
+            scope.published.withdraw([name for name, _ in above], [call_id for _, call_id in above])
         frame.finish(
             f"Error: {agent.name} did not finish within {caller.timeout:g} seconds and was stopped; its work is "
             "dropped, what it changed by then stands. Call it with a smaller task, or do without it.",
@@ -95,37 +111,36 @@ async def serve_nested(
             scope.interruptions.extend(own)
 
 
-async def _serve_ours(
+async def _serve_resumable(
     frame: Frame,
-    agent: ResumableAgent[Any],
-    task: TextMessage,
+    worker: ResumableAgent[Any],
+    task: Sequence[BaseChatMessage],
     caller: Caller,
     token: CancellationToken,
     emit: Emit[Event],
 ) -> None:
-    worker = agent.fresh()
-    messages: list[BaseChatMessage] = []
+    messages: Sequence[BaseChatMessage] = ()
     if frame.nested is None:
-        messages = [task]
+        messages = task
     else:
         await worker.load_state(frame.nested)
         if frame.answers:
             messages = [
                 answer_message(frame.answers, target=worker.name, questions=frame.questions, source=caller.user_proxy)
             ]
-    # Until it comes to rest. Failed or cancelled, what it has finished is in its state and is not done again.
+    # Until it ends or pauses. Failed or cancelled, what it has finished is in its state and is not done again.
     frame.interrupted = True
     try:
         async for item in worker.on_messages_stream(messages, token):
             if not isinstance(item, Response):
-                emit(item)
+                emit(registered(item))
             elif questions := message_questions(item.chat_message):
                 frame.questions = [each.raise_through(caller.name, frame.call.id) for each in questions]
             else:
                 said = item.chat_message
                 frame.finish(add_warnings(said.to_model_text(), event_warnings(said)))
                 frame.report = said.metadata.get(OUTPUT) if CHECKED in said.metadata else None
-                emit(said)
+                emit(registered(said))
         frame.interrupted = False
     finally:
         if frame.result is None:
@@ -133,20 +148,40 @@ async def _serve_ours(
             frame.questions = [each for each in frame.questions if each.id in worker.waiting_for()]
 
 
-async def _serve_stock(
-    frame: Frame, agent: ChatAgent, task: TextMessage, token: CancellationToken, emit: Emit[Event]
+async def _serve_other(
+    frame: Frame,
+    agent: ChatAgent,
+    task: Sequence[BaseChatMessage],
+    caller: Caller,
+    token: CancellationToken,
+    emit: Emit[Event],
 ) -> None:
-    """A stock AutoGen agent: it never asks, and its context may hold half a batch after an error, so that a call that
-    fails starts again from the beginning. One call at a time, since its state is in the object."""
-    own = CancellationToken()  # It starts tasks that only its token ends (`AssistantAgent`'s tool calls).
+    """Serve a call with an agent of another library, which asks by handing over to the user at the end of its turn.
+
+    Its context may hold half a batch after an error, so that a turn that fails starts again from its beginning. One
+    call at a time, since its state is in the object.
+    """
+    own = CancellationToken()  # It may start tasks that only its token ends.
     token.add_callback(own.cancel)
-    async with _LOCKS.of(agent):
+    async with STOCK_LOCKS.of(agent):
         try:
-            await agent.on_reset(own)
-            async for item in agent.on_messages_stream([task], own):
-                if isinstance(item, Response):
+            if frame.nested is None:
+                await agent.on_reset(own)
+            else:
+                await agent.load_state(frame.nested)
+                given, asked = frame.answers, frame.questions
+                task = [answer_message(given, target=agent.name, questions=asked, source=caller.user_proxy)]
+            async for item in agent.on_messages_stream(task, own):
+                if not isinstance(item, Response):
+                    emit(registered(item))
+                elif questions := extract_questions(item.chat_message, caller.user_proxy):
+                    frame.nested, frame.answers = dict(await agent.save_state()), []
+                    frame.questions = [each.raise_through(caller.name, frame.call.id) for each in questions]
+                    publish(questions)
+                    emit(asked_event(questions[0], source=agent.name))
+                else:
                     frame.finish(item.chat_message.to_model_text())
-                emit(registered(item.chat_message if isinstance(item, Response) else item))
+                    emit(registered(item.chat_message))
         except (UpcallError, AssertionError):
             raise  # As in `call_model`.
         except Exception as error:

@@ -14,8 +14,8 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffM
 from autogen_core import CancellationToken
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from upcall.autogen.messages import ERROR, message_answers
-from upcall.autogen.scope import note_interruption
+from upcall.autogen.messages import ERROR, message_answers, message_questions
+from upcall.autogen.scope import note_interruption, publish
 from upcall.errors import AnswerRefused, SchemaMismatch
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import parse_answer
@@ -26,12 +26,17 @@ STATE_VERSION: Literal[1] = 1
 
 
 class AgentState(BaseModel):
-    """Base of the agents' states. ``seen`` holds the ids of the messages taken in during the turn that is open."""
+    """Base of the agents' states.
+
+    ``seen`` holds the ids of the messages taken in during the turn that is open. ``handed_over`` is what the agent
+    wants to know of the user, where its last turn ended with a hand-off to the user.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     version: Literal[1] = STATE_VERSION
     seen: list[str] = []
+    handed_over: list[Question] = []
 
     def open_questions(self) -> list[Question]:
         """What this agent asked, or passed on, and nobody has answered yet."""
@@ -87,14 +92,16 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
         try:
             async with aclosing(self.take_turn(messages, cancellation_token)) as turn:
                 async for item in turn:
+                    if isinstance(item, Response):
+                        publish(message_questions(item.chat_message))
                     yield item
         except BaseException as error:
             note_interruption(error)
             raise
 
     def waiting_for(self) -> set[str]:
-        """The ids of the questions this agent waits for."""
-        return {question.id for question in self._state.open_questions()}
+        """Return the ids of the questions this agent waits for."""
+        return {question.id for question in (*self._state.open_questions(), *self._state.handed_over)}
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
         """The `Response` alone. Its ``inner_messages`` stay empty: `Swarm` would look for hand-offs in them."""
@@ -110,8 +117,8 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
         self._state = self._empty_state()
 
     async def save_state(self) -> Mapping[str, Any]:
-        """The state as plain JSON, in the middle of a turn too."""
-        return self._state.model_dump(mode="json")
+        """Return the state as plain JSON, in the middle of a turn too."""
+        return self._state.model_dump(mode="json", exclude=None if self._state.handed_over else {"handed_over"})
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Load a saved state.

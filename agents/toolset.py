@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from types import FunctionType
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 from weakref import WeakKeyDictionary
 
 from autogen_agentchat.base import ChatAgent, Handoff, Team
-from autogen_agentchat.messages import BaseAgentEvent
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_core import CancellationToken
-from autogen_core.tools import BaseTool, FunctionTool, ParametersSchema, ToolSchema, Workbench
+from autogen_core.tools import BaseTool, FunctionTool, ParametersSchema, StreamTool, ToolSchema, Workbench
 
 from upcall.agents.nested_team import NestedTeam
+from upcall.agents.nesting import registered
 from upcall.agents.tool_loop.ask_user import ASK_USER, InvalidQuestion, ask_user_schema, parse_question
 from upcall.agents.tool_loop.turn import Frame
+from upcall.autogen.adapters import as_resumable
 from upcall.autogen.concurrency import Emit, cancellable
 from upcall.autogen.internals import agent_of, function_of, in_this_context, static_tools, team_of
-from upcall.autogen.journal import check_start_time, is_idempotent
-from upcall.autogen.messages import answered_event, asked_event
-from upcall.autogen.recording import with_journal
+from upcall.autogen.messages import Event, answered_event, asked_event
 from upcall.autogen.scope import current_scope
+from upcall.autogen.tool_calls import check_start_time, is_idempotent
 from upcall.errors import AgentFailed, ConfigurationError, UserInputRequired
 from upcall.policy.resolver import resolve_question
 from upcall.questions.secrets import NO_KEY, can_seal
@@ -43,6 +45,9 @@ class Toolset:
             only when it is asked.
     """
 
+    error_prefix: ClassVar[str] = "Error: "
+    """What the text of a tool's error begins with."""
+
     def __init__(
         self,
         agent: str,
@@ -64,12 +69,13 @@ class Toolset:
         self.handoffs = {each.name: each for each in peers}
         self._homes: dict[str, Workbench] = {}
         self.ask_user = ask_user
-        static = [static_tools(each) for each in self.workbenches]
-        offered = [each for group in (self.tools, *static) for each in group.items()]
-        behind = {name: _behind(name, tool, user_proxy) for name, tool in offered}
-        self.nested = {name: each for name, each in behind.items() if each is not None} | self.agents
-        for each in self.nested.values():
-            with_journal(each)
+        self._static = {name: tool for each in self.workbenches for name, tool in static_tools(each).items()}
+        offered = self._static | self.tools
+        behind = {name: _behind(name, tool, user_proxy) for name, tool in offered.items()}
+        serving = {name: each for name, each in behind.items() if each is not None} | self.agents
+        self.nested = {name: as_resumable(each, user_proxy) for name, each in serving.items()}
+        self.runners = {name: tool for name, tool in offered.items() if behind[name] is not None}
+        """The stock `AgentTool` and `TeamTool` objects among the tools, by name."""
         self._schemas = [_schema_of(tool) for tool in made]
         self._own_schemas = [_agent_schema(agent) for agent in self.agents.values()]
         self._own_schemas += [each.handoff_tool.schema for each in peers]
@@ -99,7 +105,7 @@ class Toolset:
         found = [each.tool_names for each in self.workbenches if isinstance(each, SourcesWorkbench)]
         return frozenset().union(*found) - self.tools.keys()
 
-    async def serve(self, frame: Frame, token: CancellationToken, emit: Emit[BaseAgentEvent]) -> None:
+    async def serve(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> None:
         """Make the frame's call of a tool: afterwards it has a result, an error's text among them, or a question that
         the tool asked (told of as an event).
 
@@ -108,21 +114,21 @@ class Toolset:
         """
         while frame.runnable:  # Once more at once where what it asks for was told in this run already.
             with tool_context(frame.given):
-                outcome = await self._outcome(frame, token)
+                outcome = await self._outcome(frame, token, emit)
             if outcome.asked is not None:
-                self._wait_for(frame, outcome.asked)
+                self.ask_for(frame, outcome.asked)
             else:
                 frame.finish(outcome.content, is_error=outcome.is_error)
             for event in await question_call(frame, self._agent, token):
                 emit(event)
 
-    async def _outcome(self, frame: Frame, token: CancellationToken) -> ToolOutcome:
-        """What comes of the call, from the journal where it was made already. A call that names no tool is none."""
+    async def _outcome(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> ToolOutcome:
+        """Return what comes of the call, replayed where it was made already. A call that names no tool is none."""
         name, arguments, call_id = frame.call.name, frame.arguments(), frame.call.id
         try:
             home = await cancellable(self._home(name), token)
         except Exception as error:  # noqa: BLE001  (a workbench too; nothing was begun)
-            return ToolOutcome(content=f"Error: {str(error) or type(error).__name__}", is_error=True)
+            return self._failed(error)
         if home is None:
             known = ", ".join(schema["name"] for schema in await self.schemas())
             text = f"Error: there is no tool {name!r}. Your tools: {known or 'none'}."
@@ -130,13 +136,11 @@ class Toolset:
 
         async def run() -> ToolOutcome:
             try:
-                return await cancellable(self._run(home, name, arguments, call_id, token), token)
+                return await cancellable(self._run(home, name, arguments, call_id, token, emit), token)
             except UserInputRequired as needed:
                 return ToolOutcome(asked=question_fields(needed, name))
             except Exception as error:  # noqa: BLE001  (a tool may raise anything; the model is told and can react)
-                return ToolOutcome(
-                    content=redact_secrets(f"Error: {str(error) or type(error).__name__}"), is_error=True
-                )
+                return self._failed(error)
 
         journal = current_scope().journal
         if journal is None:
@@ -144,11 +148,16 @@ class Toolset:
         declared = is_idempotent(home, function_of(home))
         return await journal.replay_or_run(self._agent, call_id, name, arguments, run, idempotent=declared)
 
+    def _failed(self, error: Exception) -> ToolOutcome:
+        said = f"{self.error_prefix}{str(error) or type(error).__name__}"
+        return ToolOutcome(content=redact_secrets(said), is_error=True)
+
     async def _home(self, name: str) -> BaseTool[Any, Any] | Workbench | None:
-        """What makes a call: a tool, or the workbench that it is in."""
-        if name not in self.tools and name not in self._homes:  # No model was called since the agent was made.
+        """Return what makes a call: a tool, or the workbench that it is in."""
+        tool = self.tools.get(name) or self._static.get(name)
+        if tool is None and name not in self._homes:  # No model was called since the agent was made.
             await self.schemas()
-        return self.tools.get(name) or self._homes.get(name)
+        return tool or self._homes.get(name)
 
     async def _run(
         self,
@@ -157,14 +166,20 @@ class Toolset:
         arguments: dict[str, Any],
         call_id: str,
         token: CancellationToken,
+        emit: Emit[Event],
     ) -> ToolOutcome:
         if isinstance(home, BaseTool):
-            value = await in_this_context(home, check_start_time).run_json(arguments, token, call_id=call_id)
+            tool = in_this_context(home, check_start_time)
+            if isinstance(tool, StreamTool):
+                value = await _last(tool.run_json_stream(arguments, token, call_id=call_id), emit)
+            else:
+                value = await tool.run_json(arguments, token, call_id=call_id)
             return ToolOutcome(content=redact_secrets(home.return_value_as_string(value)))
         result = await home.call_tool(name, arguments, token, call_id=call_id)
         return ToolOutcome(content=redact_secrets(result.to_text(replace_image="[image]")), is_error=result.is_error)
 
-    def _wait_for(self, frame: Frame, asked: Mapping[str, Any]) -> None:
+    def ask_for(self, frame: Frame, asked: Mapping[str, Any]) -> None:
+        """Let a call wait for what its tool asks; a question that cannot be put is an error's text."""
         own = {name: asked[name] for name in ("id", "secret", "tool", "options") if name in asked}
         if "secret" in own and not can_seal():
             frame.finish(f"Error: {NO_KEY}", is_error=True)
@@ -204,6 +219,17 @@ class Toolset:
             raise ConfigurationError(
                 f"Agent {self._agent!r}: two tools, agents or hand-offs are called {named}; give each its own name."
             )
+
+
+async def _last(items: AsyncGenerator[Any, None], emit: Emit[Event]) -> Any:
+    """Return the last item of a streaming tool, its result; events before it are emitted."""
+    last: Any = None
+    async with aclosing(items):
+        async for item in items:
+            if isinstance(last, BaseAgentEvent | BaseChatMessage):
+                emit(registered(last))
+            last = item
+    return last
 
 
 async def question_call(frame: Frame, agent: str, token: CancellationToken) -> list[BaseAgentEvent]:

@@ -61,7 +61,9 @@ class EscalatingAgent(PausableAgent):
     def _escalated(self, response: Response) -> Response:
         message, to = response.chat_message, self._escalates_to
         if to is not None and isinstance(message, HandoffMessage) and message.target == to.target:
-            return Response(chat_message=message.model_copy(update={"content": self._with_findings(message.content)}))
+            return Response(
+                chat_message=message.model_copy(update={"content": self._with_findings(message.content), "context": []})
+            )
         if to is None or not isinstance(message, TextMessage) or not self._falls_short(message):
             return response
         if not message.content:

@@ -62,7 +62,6 @@ from upcall.autogen.call_path import nested_call
 from upcall.autogen.concurrency import Emit, Work, cancellable, merge_streams
 from upcall.autogen.messages import (
     OUTCOME,
-    QUESTIONS,
     WARNINGS,
     Event,
     answered_event,
@@ -71,8 +70,12 @@ from upcall.autogen.messages import (
     event_questions,
     event_warnings,
     executed_event,
+    handoff_question,
+    is_question,
+    message_questions,
     prefix_path,
     question_message,
+    words_before_handoff,
 )
 from upcall.autogen.model_calls import call_model
 from upcall.autogen.scope import current_scope, discard_last_reply
@@ -262,7 +265,9 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         invalid = [frame.invalid for frame in turn.frames if frame.invalid]
         yield executed_event(turn.results(), invalid=invalid, source=self.name)
         turn.close_batch(self.name)
-        if ending is not None:
+        if isinstance(ending, Handoff):
+            yield Response(chat_message=self._hand_over(ending))
+        elif ending is not None:
             turn.end()
             yield Response(chat_message=ending)
         elif turn.idle_rounds > 1:
@@ -277,9 +282,10 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             open_questions = self._state.open_questions()
             answers, refusal = answers_from(message, open_questions, self.user_proxy)
             note = refusal or note
-            if self.waiting_for() & {answer.question_id for answer in answers}:
+            if {each.id for each in open_questions} & {answer.question_id for answer in answers}:
                 self._state.deliver(answers)
-            elif not refusal and QUESTIONS not in message.metadata:  # What a peer asked comes again with its answer.
+            elif not refusal and not is_question(message):
+                self._state.handed_over = []
                 for context in getattr(message, "context", []):
                     self._state.add(context)
                 self._state.add(message.to_model_message())
@@ -505,10 +511,10 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             "Use another model, or try again. The run is stored and can be resumed."
         )
 
-    async def _ending(self, token: CancellationToken) -> BaseChatMessage | None:
-        """Return the message that the batch ends the turn with: a hand-off, or the report."""
+    async def _ending(self, token: CancellationToken) -> Handoff | BaseChatMessage | None:
+        """Return what the batch ends the turn with: a hand-off, or the message of the report."""
         if (handoff := self._chosen_handoff()) is not None:
-            return HandoffMessage(source=self.name, target=handoff.target, content=handoff.message)
+            return handoff
         failed = any(each.is_error for each in self._state.results())
         for frame in self._state.frames:
             if self._is_report(frame) and frame.result is not None and not frame.result.is_error:
@@ -652,6 +658,17 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             frame.finish(handoff.message)
         else:
             frame.finish(f"Error: the turn goes to {chosen.target} and cannot go to two agents.", is_error=True)
+
+    def _hand_over(self, handoff: Handoff) -> HandoffMessage:
+        """End the turn with a hand-off, and with what the next agent has to know of the turn."""
+        turn = self._state
+        told = turn.handoff_context(self.name, self._toolset.handoffs, ASK_USER)
+        message = HandoffMessage(source=self.name, target=handoff.target, content=handoff.message, context=told)
+        turn.end()
+        if handoff.target == self.user_proxy:
+            message = handoff_question(message, words_before_handoff(turn.messages))
+            turn.handed_over = message_questions(message)
+        return message
 
     def _chosen_handoff(self) -> Handoff | None:
         """Return the first hand-off of the batch that was called rightly."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -79,6 +79,17 @@ class Frame(BaseModel):
         return json.loads(self.call.arguments)  # type: ignore[no-any-return]
 
 
+def deliver_answers(frames: Iterable[Frame], answers: Sequence[Answer]) -> None:
+    """Give each answer to the call that waits for it: an own question is answered, a nested agent's goes down."""
+    for frame in frames:
+        waiting = {question.id for question in frame.questions}
+        mine = [answer for answer in answers if answer.question_id in waiting]
+        if mine and frame.nested is None:
+            frame.take(mine[0])
+        else:
+            frame.answers.extend(mine)
+
+
 class Turn(AgentState):
     """The call stack of one agent as data, and the context its model sees.
 
@@ -133,19 +144,13 @@ class Turn(AgentState):
                 number += 1
                 call_id = f"call_{number}"
             taken.add(call_id)
-            arguments, problem = _checked(call.arguments)
+            arguments, problem = check_arguments(call.arguments)
             frame = Frame(call=FunctionCall(id=call_id, name=call.name, arguments=arguments), problem=problem)
             self.frames.append(frame)
 
     def deliver(self, answers: Sequence[Answer]) -> None:
         """Give each answer to the call that waits for it: an own question is answered, a nested agent's goes down."""
-        for frame in self.frames:
-            waiting = {question.id for question in frame.questions}
-            mine = [answer for answer in answers if answer.question_id in waiting]
-            if mine and frame.nested is None:
-                frame.take(mine[0])
-            else:
-                frame.answers.extend(mine)
+        deliver_answers(self.frames, answers)
 
     def results(self) -> list[FunctionExecutionResult]:
         """The results of the open batch so far, in the order of the calls."""
@@ -170,6 +175,30 @@ class Turn(AgentState):
                 results = {each.call_id: each for each in answered.content}
                 if asked.source == agent and not isinstance(asked.content, str):
                     yield from ((call, results[call.id]) for call in asked.content if call.id in results)
+
+    def handoff_context(self, agent: str, handoffs: Collection[str], left_out: str) -> list[LLMMessage]:
+        """Return what `agent` did in this turn, whose last batch hands over, but for calls of the tool `left_out`."""
+        told: list[LLMMessage] = []
+        results: dict[str, FunctionExecutionResult] = {}
+        is_last = True
+        for message in reversed(self.messages):
+            if isinstance(message, FunctionExecutionResultMessage):
+                results = {each.call_id: each for each in message.content}
+            if not isinstance(message, AssistantMessage) or message.source != agent:
+                continue
+            if isinstance(message.content, str):
+                break  # The end of the turn before.
+            if not is_last and any(call.name in handoffs for call in message.content):
+                break  # So is a hand-off.
+            is_last = False
+            shared = [call for call in message.content if call.name != left_out and call.name not in handoffs]
+            calls = [call for call in shared if call.id in results]
+            if calls:
+                given = FunctionExecutionResultMessage(content=[results[call.id] for call in calls])
+                told = [AssistantMessage(content=calls, source=agent, thought=message.thought), given, *told]
+            elif message.thought:
+                told = [AssistantMessage(content=message.thought, source=agent), *told]
+        return told
 
     def close_batch(self, agent: str) -> None:
         """Move the finished batch into the context, results right after their calls.
@@ -205,8 +234,8 @@ def _as_key(call: FunctionCall, result: FunctionExecutionResult) -> tuple[str, s
     return call.name, json.dumps(json.loads(call.arguments), sort_keys=True), result.content
 
 
-def _checked(arguments: str) -> tuple[str, str | None]:
-    """The arguments, and what is wrong with them: they must be a JSON object that every server takes back."""
+def check_arguments(arguments: str) -> tuple[str, str | None]:
+    """Return a call's arguments, and what is wrong with them: they must be a JSON object that every server accepts."""
     try:
         value = json.loads(arguments or "{}")
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()

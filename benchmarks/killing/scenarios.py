@@ -21,7 +21,7 @@ from autogen_core.models import ChatCompletionClient
 
 from killing.points import Points
 from upcall.agents import NestedTeam, PausableAgent
-from upcall.autogen.journal import idempotency_key, idempotent
+from upcall.autogen.tool_calls import idempotency_key, idempotent
 from upcall.errors import UserInputRequired
 from upcall.execution.demo import demo_reply
 from upcall.research.reports import CodingReport, Report

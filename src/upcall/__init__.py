@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from upcall.agents import HumanProxyAgent, PausableAgent, with_questions
     from upcall.app import Upcall
     from upcall.autogen.group_chats import make_resumable
-    from upcall.autogen.journal import idempotency_key, idempotent
     from upcall.autogen.openai_requests import send_as_is
+    from upcall.autogen.tool_calls import idempotency_key, idempotent
     from upcall.errors import UpcallError, UserInputRequired
     from upcall.prompts import Prompts
     from upcall.questions.answer import Answer, AnsweredBy, Outcome
@@ -44,8 +44,8 @@ _HOMES = {
     "RunStore": "storage.store",
     "Settings": "settings",
     "Upcall": "app",
-    "idempotency_key": "autogen.journal",
-    "idempotent": "autogen.journal",
+    "idempotency_key": "autogen.tool_calls",
+    "idempotent": "autogen.tool_calls",
     "UpcallError": "errors",
     "UserInputRequired": "errors",
     "ask": "questions.tool_context",

@@ -298,7 +298,7 @@ CHANGES = {
         LEAD,
         lead_with("coder"),
         lambda client: swarm(agent("lead", client, stock("coder", client))),
-        ["lead/coder: its state was stored by another kind of agent than AssistantAgent; its call "],
+        ["lead/coder: the stored state cannot be loaded; The stored state of agent 'coder' is that of another kind"],
     ),
     "kind of the nested agent, a team": Change(
         LEAD,

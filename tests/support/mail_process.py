@@ -16,7 +16,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 
 from upcall import Run, Upcall
 from upcall.agents import PausableAgent
-from upcall.autogen.journal import idempotent
+from upcall.autogen.tool_calls import idempotent
 from upcall.storage.store import RunStore
 from upcall.testing import Call, Calls, Reply, Request, ScriptedModelClient
 

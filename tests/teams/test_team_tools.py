@@ -68,14 +68,17 @@ def test_a_team_that_is_given_as_an_agent_is_dumped_as_a_nested_team() -> None:
     assert loaded.dump_component().config["agents"][0]["provider"] == "upcall.agents.NestedTeam"
 
 
-async def test_a_stock_agent_with_a_team_tool_works_and_never_asks(tmp_path: Path) -> None:
-    """What its team says is in its stream, and is none of the run's questions."""
-    script = {"You are the coder": [CODER[0]], "You are the lead": LEAD}
+async def test_a_stock_agent_with_a_team_tool_asks_too(tmp_path: Path) -> None:
+    script = {"You are the coder": CODER, "You are the lead": LEAD}
     with ScriptedModelClient(script) as client:
 
         def make() -> Team:
-            agent = AssistantAgent("lead", client, system_message="You are the lead.", tools=[tool(client)])
-            return RoundRobinGroupChat([agent], max_turns=2)
+            agent = AssistantAgent(
+                "lead", client, system_message="You are the lead.", tools=[tool(client)], reflect_on_tool_use=True
+            )
+            return RoundRobinGroupChat([agent], max_turns=1)
 
         run = await Upcall(team=make, store=tmp_path / "runs.db").start("Build it")
+        assert run.status is RunStatus.AWAITING_CLARIFICATION
+        run = await Upcall(team=make, store=tmp_path / "runs.db").answer(run.id, "Express")
     assert (run.status, run.questions, run.result) == (RunStatus.COMPLETED, (), "Led to the end.")

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 
+from upcall.questions.question import Question
+
 CallPath = tuple[tuple[str, str], ...]
 
 _callers: ContextVar[CallPath] = ContextVar("upcall_callers", default=())
@@ -14,6 +16,13 @@ _callers: ContextVar[CallPath] = ContextVar("upcall_callers", default=())
 def current_path() -> CallPath:
     """The agents that the present one works for, outermost first, each with its tool call (empty for a team)."""
     return _callers.get()
+
+
+def raise_question(question: Question) -> Question:
+    """Return a question of the present agent with the agents that it works for in front of its path."""
+    for agent, call_id in reversed(current_path()):
+        question = question.raise_through(agent, call_id)
+    return question
 
 
 @contextmanager

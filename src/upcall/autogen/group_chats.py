@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from autogen_agentchat.agents import UserProxyAgent
@@ -25,6 +26,7 @@ from autogen_agentchat.messages import (
 )
 from autogen_agentchat.teams import BaseGroupChat, DiGraph, GraphFlow
 from autogen_agentchat.teams._group_chat._base_group_chat_manager import BaseGroupChatManager
+from autogen_agentchat.teams._group_chat._chat_agent_container import ChatAgentContainer
 from autogen_agentchat.teams._group_chat._events import (
     GroupChatAgentResponse,
     GroupChatRequestPublish,
@@ -33,22 +35,25 @@ from autogen_agentchat.teams._group_chat._events import (
     SerializableException,
 )
 from autogen_agentchat.teams._group_chat._magentic_one._magentic_one_orchestrator import MagenticOneOrchestrator
-from autogen_core import CancellationToken, ComponentModel, DefaultTopicId, MessageContext, event, rpc
+from autogen_core import CancellationToken, DefaultTopicId, MessageContext, event, rpc
 
+from upcall.autogen.adapters import as_resumable
 from upcall.autogen.answer_queue import AnswerQueue
 from upcall.autogen.call_path import nested_call
 from upcall.autogen.messages import (
     ANSWERS,
+    PATH,
     Event,
     answer_message,
     extract_questions,
+    is_question,
     message_answers,
     prefix_path,
     question_message,
 )
 from upcall.autogen.model_errors import explain
-from upcall.autogen.recording import manager_with_journal, with_journal
-from upcall.autogen.scope import current_scope, discard_last_reply, note_interruption
+from upcall.autogen.recording import TeamProxy, manager_with_journal
+from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope, note_interruption, publish
 from upcall.errors import AgentFailed, ConfigurationError, SchemaMismatch
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
@@ -93,12 +98,16 @@ class PendingQuestions:
                 question = self.questions.pop(question_id, None)
                 if question is not None and question.path[0] not in self.answered:
                     self.answered.append(question.path[0])
-        elif isinstance(message, BaseChatMessage) and message.source != user_proxy:
+        elif isinstance(message, BaseChatMessage) and (message.source != user_proxy or self._involves(user_proxy)):
             # The members of an inner team speak in their own names; then it is the one team that has the turn.
             known = message.source in members
             self.answered = [each for each in self.answered if known and each != message.source]
             # Who ends its turn waits for nothing more: the answer came while it worked, and no message told of it.
             self.questions = {key: each for key, each in self.questions.items() if each.path[0] != message.source}
+
+    def _involves(self, name: str) -> bool:
+        """Whether the member `name` waits, or has an answer: a `UserProxyAgent` may have the user's own name."""
+        return name in self.answered or any(each.path[0] == name for each in self.questions.values())
 
     def _first(self, target: str) -> str:
         """The question that bare text answers: the first of its target, else the first of all."""
@@ -116,7 +125,6 @@ class ResumableGroupChatManager(BaseGroupChatManager):
     user_proxy: str
     live: bool
     turns: _Turns
-    speakers: frozenset[str] | None
 
     _interrupted: list[str]
     """Who had the turn when the stored state was written, in the middle of it."""
@@ -154,17 +162,13 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         ):
             self._forget_thread()  # It was loaded anew, or cleared (`MagenticOneGroupChat`).
         for message in thread[self._read :]:
-            if self._said_here(message):
+            if PATH not in message.metadata:
                 self._pending.take(message, self._participant_names, self.user_proxy)
         self._read, self._last_read = len(thread), thread[-1] if thread else None
         return self._pending.copy()
 
     def _forget_thread(self) -> None:
         self._pending, self._read, self._last_read = PendingQuestions(), 0, None
-
-    def _said_here(self, message: Event) -> bool:
-        """Whether a member said it; a stock agent's turn also holds what the members of its `TeamTool` said."""
-        return self.speakers is None or message.source in self.speakers | {self.user_proxy}
 
     @rpc
     async def handle_start(self, message: GroupChatStart, ctx: MessageContext) -> None:  # type: ignore[override]
@@ -209,7 +213,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
     async def update_message_thread(self, messages: Sequence[Event]) -> None:
         """A question is not what the next members wait for (`GraphFlow`); an answer goes to who asked (`Swarm`)."""
         waiting = self.waiting()
-        asks = any(extract_questions(message, self.user_proxy) for message in messages if self._said_here(message))
+        asks = any(extract_questions(message, self.user_proxy) for message in messages if PATH not in message.metadata)
         added = [self._aimed(message, waiting) for message in messages]
         if asks:
             await BaseGroupChatManager.update_message_thread(self, added)
@@ -278,7 +282,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         """The message, an answer that names nobody here with the target that asked."""
         if isinstance(message, BaseChatMessage) and message.id in self._given:
             message = self._heard(message)
-        if self._said_here(message):
+        if PATH not in message.metadata:
             waiting.take(message, self._participant_names, self.user_proxy)
         lost = isinstance(message, HandoffMessage) and message.target not in self._participant_names
         if lost and message.source == self.user_proxy and waiting.answered:
@@ -419,19 +423,19 @@ class KeepsOrchestratedTurns(ResumableGroupChatManager, MagenticOneOrchestrator)
 def members(team: Team) -> Mapping[str, ChatAgent | Team] | None:
     """The members of a group chat by name; None for a team of another kind."""
     if isinstance(team, InnerTeam):
-        return members(team._team)
+        return members(team.inner)
     return {each.name: each for each in team._participants} if isinstance(team, BaseGroupChat) else None
 
 
 def manager_of(team: Team) -> str:
     """The name of what manages a group chat: it stands for the kind, and its state is stored under it."""
-    return manager_of(team._team) if isinstance(team, InnerTeam) else getattr(team, "_group_chat_manager_name", "")
+    return manager_of(team.inner) if isinstance(team, InnerTeam) else getattr(team, "_group_chat_manager_name", "")
 
 
 def graph_of(team: Team) -> DiGraph | None:
     """The graph of a `GraphFlow`; None for any other team."""
     if isinstance(team, InnerTeam):
-        return graph_of(team._team)
+        return graph_of(team.inner)
     return team._graph if isinstance(team, GraphFlow) else None
 
 
@@ -446,25 +450,6 @@ def _refuse_other_edges(stored: Sequence[str] | None, graph: DiGraph) -> None:
         raise SchemaMismatch(
             f"The graph has other edges than the stored one ({', '.join(differing)}). Build the graph as it was."
         )
-
-
-def list_speakers(team: Team) -> frozenset[str] | None:
-    """Who speaks in a team: its members, those of teams among them, and what manages it. None where that is not known.
-
-    A stock agent's stream also holds what the members of its `TeamTool` say, and nothing tells that apart.
-    """
-    if isinstance(team, InnerTeam):
-        return list_speakers(team._team)
-    if not isinstance(team, BaseGroupChat):
-        return None
-    names = {team._group_chat_manager_name, *team._participant_names}
-    for each in team._participants:
-        if isinstance(each, Team):
-            inner = list_speakers(each)
-            if inner is None:
-                return None
-            names |= inner
-    return frozenset(names)
 
 
 def make_resumable(team: TeamT, *, user_proxy: str = "user", live: bool = False) -> TeamT:
@@ -497,8 +482,11 @@ def make_resumable(team: TeamT, *, user_proxy: str = "user", live: bool = False)
         if isinstance(participant, Team) and not isinstance(participant, InnerTeam):
             team._participants[place] = InnerTeam(make_resumable(participant, user_proxy=user_proxy), user_proxy)
         elif isinstance(participant, ChatAgent):
-            with_journal(participant)
-            _hold(participant, turns)
+            agent = as_resumable(participant, user_proxy)
+            team._participants[place] = agent
+            _hold(agent, turns)
+            if isinstance(participant, UserProxyAgent):
+                turns.proxies.append(agent)
     manager_with_journal(team)
     make_factory = team._create_group_chat_manager_factory
 
@@ -515,13 +503,38 @@ def make_resumable(team: TeamT, *, user_proxy: str = "user", live: bool = False)
             manager.keep(turns.user_proxy, turns.live)
             turns.manager = manager
             manager.turns = turns
-            manager.speakers = list_speakers(team)
             return manager  # type: ignore[no-any-return]
 
         return made
 
     team._create_group_chat_manager_factory = keeping  # type: ignore[method-assign, assignment]
+    team._create_participant_factory = partial(_make_container, team._create_participant_factory, turns)  # type: ignore[method-assign]
     return team
+
+
+def _make_container(
+    make_factory: Callable[..., Callable[[], ChatAgentContainer]], turns: _Turns, *given: Any
+) -> Callable[[], ChatAgentContainer]:
+    make = make_factory(*given)
+
+    def made() -> ChatAgentContainer:
+        container = make()
+        container.__class__ = _Container
+        container._turns = turns  # type: ignore[attr-defined]
+        return container
+
+    return made
+
+
+class _Container(ChatAgentContainer):
+    """A member's place in a group chat, which leaves out of its messages what is for others alone: open questions, and
+    what the user answers to a user proxy, which says it itself."""
+
+    _turns: _Turns
+
+    def _buffer_message(self, message: BaseChatMessage) -> None:
+        if not self._turns.is_for_others(self._agent, message):
+            super()._buffer_message(message)
 
 
 class _Turns:
@@ -532,8 +545,18 @@ class _Turns:
 
     def __init__(self, user_proxy: str, live: bool) -> None:
         self.user_proxy, self.live = user_proxy, live
+        self.proxies: list[ChatAgent] = []
         self._failed: set[str] = set()
         self._waiting: list[asyncio.Future[None]] = []
+
+    def is_for_others(self, member: ChatAgent | Team, message: BaseChatMessage) -> bool:
+        """Whether a message is of no use to a member."""
+        if is_question(message):
+            return not (self.live and member.name == self.user_proxy)
+        answers = {each.question_id for each in message_answers(message)}
+        return bool(answers) and answers <= {
+            question_id for each in self.proxies if each is not member for question_id in waiting_for(each)
+        }
 
     def began(self, name: str) -> None:
         """Called when a member gets the turn."""
@@ -557,6 +580,12 @@ class _Turns:
             await waiting
 
 
+def waiting_for(agent: ChatAgent) -> set[str]:
+    """Return the ids of the questions that an agent waits for; none of one that cannot wait in its turn."""
+    waiting: Callable[[], set[str]] | None = getattr(agent, "waiting_for", None)
+    return waiting() if waiting is not None else set()
+
+
 def _hold(agent: ChatAgent, turns: _Turns) -> None:
     """Make an agent that fails do so when the others are done. A stock one forgets its turn: its state may hold
     half a batch; ours go on."""
@@ -568,8 +597,11 @@ def _hold(agent: ChatAgent, turns: _Turns) -> None:
         turns.began(agent.name)
         before = await agent.save_state() if stock else {}
         try:
-            async for item in stream(messages, cancellation_token):
-                yield item
+            with enter_scope(replace(current_scope(), member=agent.name)):
+                async for item in stream(messages, cancellation_token):
+                    if stock and isinstance(item, Response):
+                        publish(extract_questions(item.chat_message, turns.user_proxy))
+                    yield item
         except (Exception, asyncio.CancelledError) as error:
             if stock:
                 await agent.load_state(before)
@@ -609,54 +641,38 @@ def _joined(ours: type[ResumableGroupChatManager], kind: type[BaseGroupChatManag
     return type(f"{ours.__name__}In{kind.__name__}", (ours, kind), {})
 
 
-class InnerTeam(Team):
+class InnerTeam(TeamProxy):
     """A team that is a member of a group chat: the same team, its questions told as its own.
 
-    Everything else passes through, so that the members of the outer group chat hear all that is said, as in AutoGen.
+    Everything else passes through, so that the members of the outer group chat receive all that is said, as in AutoGen.
     """
 
-    component_type = "team"
-
     def __init__(self, team: Team, user_proxy: str) -> None:
-        self._team, self._user_proxy = team, user_proxy
-        self._untold: list[Event] = []
-
-    @property
-    def name(self) -> str:
-        """The team's."""
-        return self._team.name
-
-    @property
-    def description(self) -> str:
-        """The team's."""
-        return self._team.description
-
-    async def run(self, **given: Any) -> TaskResult:
-        """The result of `run_stream`."""
-        async for item in self.run_stream(**given):
-            if isinstance(item, TaskResult):
-                return item
-        raise AssertionError("a team ends with its result")
+        super().__init__(team)
+        self._user_proxy = user_proxy
+        self._unreported: list[Event] = []
 
     async def run_stream(self, **given: Any) -> AsyncGenerator[Event | TaskResult, None]:
-        """As the team's, questions raised through its name. What was said before it was cut off is in the next result,
-        which is what the outer group chat goes by."""
+        """As the team's, questions raised through its name.
+
+        What was said before it was cut off is in the next result, which is what the outer group chat goes by.
+        """
         said: list[Event] = []
         try:
             with nested_call(self.name, ""):
-                async for item in self._team.run_stream(**given):
+                async for item in self.inner.run_stream(**given):
                     if isinstance(item, TaskResult):
-                        messages = [*self._untold, *(self._raised(message) for message in item.messages)]
-                        self._untold, said = [], []
+                        messages = [*self._unreported, *(self._raise(message) for message in item.messages)]
+                        self._unreported, said = [], []
                         yield TaskResult(messages=messages, stop_reason=item.stop_reason)
                     else:
-                        raised = self._raised(item)
+                        raised = self._raise(item)
                         said += [] if isinstance(item, ModelClientStreamingChunkEvent) else [raised]
                         yield raised
         finally:
-            self._untold += said
+            self._unreported += said
 
-    def _raised(self, item: Event) -> Event:
+    def _raise(self, item: Event) -> Event:
         if asked := extract_questions(item, self._user_proxy):
             raised = [each.raise_through(self.name, "") for each in asked]
             again = question_message(raised, source=item.source, user_proxy=self._user_proxy)
@@ -665,31 +681,19 @@ class InnerTeam(Team):
 
     async def reset(self) -> None:
         """As the team's."""
-        self._untold = []
-        await self._team.reset()
-
-    async def pause(self) -> None:
-        """As the team's."""
-        await self._team.pause()
-
-    async def resume(self) -> None:
-        """As the team's."""
-        await self._team.resume()
+        self._unreported = []
+        await super().reset()
 
     async def save_state(self) -> Mapping[str, Any]:
-        """The team's, and what the outer group chat has yet to hear."""
-        untold = [each.dump() for each in self._untold]
-        return {**await self._team.save_state(), **({_OURS: untold} if untold else {})}
+        """Return the team's state, and what the outer group chat has yet to receive."""
+        unreported = [each.dump() for each in self._unreported]
+        return {**await super().save_state(), **({_OURS: unreported} if unreported else {})}
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """As the team's."""
-        await self._team.load_state({name: each for name, each in state.items() if name != _OURS})
-        factory = getattr(self._team, "_message_factory", None) or MessageFactory()
-        self._untold = [factory.create(each) for each in state.get(_OURS, ())]
-
-    def dump_component(self) -> ComponentModel:
-        """The team's: keeping turns is nothing that a dump holds."""
-        return self._team.dump_component()
+        await super().load_state({name: each for name, each in state.items() if name != _OURS})
+        factory = getattr(self.inner, "_message_factory", None) or MessageFactory()
+        self._unreported = [factory.create(each) for each in state.get(_OURS, ())]
 
 
 def _teller(message: Event, question: Question) -> tuple[str, ...]:

@@ -5,28 +5,32 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
 from copy import copy
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
 from autogen_agentchat.agents import (
+    ApprovalRequest,
+    ApprovalResponse,
     AssistantAgent,
     BaseChatAgent,
     CodeExecutorAgent,
     MessageFilterAgent,
     SocietyOfMindAgent,
 )
-from autogen_agentchat.base import Handoff
+from autogen_agentchat.base import Handoff, Team
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_agentchat.teams import BaseGroupChat, MagenticOneGroupChat, SelectorGroupChat
 from autogen_agentchat.tools import AgentTool, TeamTool
+from autogen_core import CancellationToken, FunctionCall
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import ChatCompletionClient
+from autogen_core.models import ChatCompletionClient, FunctionExecutionResult
 from autogen_core.tools import BaseTool, FunctionTool, StaticStreamWorkbench, StaticWorkbench, Workbench
 from opentelemetry import trace
 from pydantic import BaseModel
@@ -121,18 +125,8 @@ def with_tools(workbench: Workbench, tools: Sequence[BaseTool[Any, Any]]) -> Wor
     return type(workbench)(list(tools), dict(workbench._tool_overrides))
 
 
-@dataclass(frozen=True)
-class Wrappers:
-    """What is put around the parts of a stock agent through which it works; each is given the agent's name too."""
-
-    model: Callable[[ChatCompletionClient, str], ChatCompletionClient]
-    tools: Callable[[Workbench, str], Workbench]
-    code: Callable[[CodeExecutor, str], CodeExecutor]
-
-
 def parts_of(part: object) -> list[object]:
-    """The agents and teams that a stock agent or team works through: they do not know that they work for it. None for
-    a part of another kind."""
+    """Return the agents and teams that a stock agent or team works through; none for a part of another kind."""
     if isinstance(part, MessageFilterAgent):
         return [part._wrapped_agent]
     if isinstance(part, SocietyOfMindAgent):
@@ -145,28 +139,109 @@ def parts_of(part: object) -> list[object]:
     return []
 
 
+def apply_filter(agent: MessageFilterAgent, messages: Sequence[BaseChatMessage]) -> Sequence[BaseChatMessage]:
+    """Return the messages that a `MessageFilterAgent` lets pass."""
+    return agent._apply_filter(messages)
+
+
+Approve: TypeAlias = Callable[[ApprovalRequest], Awaitable[ApprovalResponse] | ApprovalResponse]
+"""Approves code, or not."""
+
+CallTool: TypeAlias = Callable[
+    [FunctionCall, CancellationToken, Callable[[Any], None]], Awaitable[FunctionExecutionResult | None]
+]
+"""Makes a tool call, which may emit events; gives None where AutoGen is to make it."""
+
+
+@dataclass(frozen=True)
+class Wrappers:
+    """What is put around the parts of a stock agent through which it works; some are given the agent's name too."""
+
+    model: Callable[[ChatCompletionClient, str], ChatCompletionClient]
+    code: Callable[[CodeExecutor, str], CodeExecutor]
+    call: CallTool
+    approve: Callable[[Approve], Approve]
+    team: Callable[[Team], Team]
+
+
 def wrap_parts(part: object, wrappers: Wrappers) -> None:
-    """Put wrappers around the model, the tools and the code executor of a stock agent or team, and of those in it: what
-    they were made with is private (autogen-agentchat 0.7.5). A part of another kind is left as it is."""
-    for each in parts_of(part):
-        wrap_parts(each, wrappers)
+    """Put wrappers around the parts of a stock agent: what it was made with is private (autogen-agentchat 0.7.5). A
+    part of another kind is left as it is."""
     if isinstance(part, AssistantAgent):
         part._model_client = wrappers.model(part._model_client, part.name)
-        part._workbench = [wrappers.tools(workbench, part.name) for workbench in part._workbench]
+        part.__class__ = _calling(type(part), wrappers.call)
     elif isinstance(part, CodeExecutorAgent):
         if part._model_client is not None:
             part._model_client = wrappers.model(part._model_client, part.name)
         part._code_executor = wrappers.code(part._code_executor, part.name)
+        if part._approval_func is not None and not _is_ours(part._approval_func):
+            approve: Any = wrappers.approve(part._approval_func)
+            approve.upcall_own = True
+            part._approval_func, part._approval_func_is_async = approve, True
     elif isinstance(part, SocietyOfMindAgent):
         part._model_client = wrappers.model(part._model_client, part.name)
-    elif isinstance(part, BaseGroupChat):
-        wrap_manager(part, wrappers)
+        part._team = wrappers.team(part._team)
 
 
 def wrap_manager(team: BaseGroupChat, wrappers: Wrappers) -> None:
     """As `wrap_parts` for the model with which a team itself selects and plans, before the team is first run."""
     if isinstance(team, SelectorGroupChat | MagenticOneGroupChat):
         team._model_client = wrappers.model(team._model_client, team._group_chat_manager_name)
+
+
+class _Calling(AssistantAgent):
+    """An `AssistantAgent` whose tool calls can be made in another way, and always end.
+
+    Its own wait for ever for a call that raises, as one that is cancelled, or whose arguments are JSON and no object
+    (autogen-agentchat 0.7.5: the queue of their events has no `finally`).
+    """
+
+    _call: ClassVar[CallTool]
+
+    @classmethod
+    async def _execute_tool_call(
+        cls,
+        tool_call: FunctionCall,
+        workbench: Sequence[Workbench],
+        handoff_tools: list[BaseTool[Any, Any]],
+        agent_name: str,
+        cancellation_token: CancellationToken,
+        stream: asyncio.Queue[BaseAgentEvent | BaseChatMessage | None],
+    ) -> tuple[FunctionCall, FunctionExecutionResult]:
+        is_handoff = any(each.name == tool_call.name for each in handoff_tools)
+        try:
+            result = None if is_handoff else await cls._call(tool_call, cancellation_token, stream.put_nowait)
+            if result is not None:
+                return tool_call, result
+            return await super()._execute_tool_call(
+                tool_call, workbench, handoff_tools, agent_name, cancellation_token, stream
+            )
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  (told to the model, as other errors)
+            said = str(error) or type(error).__name__
+            return tool_call, FunctionExecutionResult(
+                content=f"Error: {said}", call_id=tool_call.id, is_error=True, name=tool_call.name
+            )
+
+
+@cache
+def _calling(kind: type[AssistantAgent], call: CallTool) -> type[AssistantAgent]:
+    if issubclass(kind, _Calling):
+        return kind
+    fields = {"_call": staticmethod(call), "__module__": kind.__module__, "__doc__": kind.__doc__}
+    return type(kind.__name__, (_Calling, kind), fields)
+
+
+def has_stock_turn(agent: object) -> bool:
+    """Whether the turn of a stock agent is AutoGen's own; a subclass may have another."""
+    for kind in (AssistantAgent, CodeExecutorAgent, SocietyOfMindAgent):
+        if isinstance(agent, kind):
+            return type(agent).on_messages_stream is kind.on_messages_stream
+    return False
+
+
+def gives_last_message(tool: BaseTool[Any, Any]) -> bool:
+    """Whether the result of a stock `AgentTool` or `TeamTool` is the last message alone, which is private."""
+    return bool(getattr(tool, "_return_value_as_last_message", True))
 
 
 @cache

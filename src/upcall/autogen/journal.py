@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from typing import Any, TypeAlias, TypeVar
@@ -25,6 +24,7 @@ from pydantic import BaseModel, ValidationError
 from upcall.autogen import tracing
 from upcall.autogen.call_path import current_path
 from upcall.autogen.concurrency import run_to_completion
+from upcall.autogen.tool_calls import StartedLate, ToolCall, check_start_time, current_call, enter_call
 from upcall.errors import SchemaMismatch
 from upcall.runs.journal_records import ReplyRecord, ToolOutcome, ToolRecord
 from upcall.text import replace_surrogates
@@ -44,10 +44,7 @@ SECONDS_BUFFERED = 0.02
 MAX_BUFFERED = 100_000
 """A longer reply does not wait, in characters."""
 
-ToolT = TypeVar("ToolT")
 ModelT = TypeVar("ModelT", bound=BaseModel)
-
-_IDEMPOTENT = "upcall_idempotent"
 
 
 class Journal:
@@ -253,7 +250,8 @@ class Journal:
         self._started[key] = intent
         start = time.monotonic()
         await self._before_it_runs(key, {key: intent.model_dump_json(exclude_none=True)})
-        with _enter_call(_ToolCall("/".join([self._run_id, *intent.path, *intent.calls]), repeated=text is not None)):
+        name = "/".join([self._run_id, *intent.path, *intent.calls])
+        with enter_call(ToolCall(name, agent, tool, repeated=text is not None)):
             outcome = _sendable_outcome(
                 await tracing.tool_call(agent, tool, call_id, partial(self._run_in_time, run, key, start))
             )
@@ -275,7 +273,7 @@ class Journal:
     async def _run_in_time(self, run: Callable[[], Awaitable[ToolOutcome]], key: str, since: float) -> ToolOutcome:
         """Run a tool while the run is still this worker's, as it was at the time `since`."""
         while True:
-            with _enter_call(replace(_current_call(), start_by=since + SECONDS_WITHOUT_DOUBT)), suppress(StartedLate):
+            with enter_call(replace(current_call(), start_by=since + SECONDS_WITHOUT_DOUBT)), suppress(StartedLate):
                 check_start_time()
                 return await run()
             await self._before_it_runs(key, {})
@@ -329,92 +327,6 @@ def find_unfinished(records: Mapping[str, str]) -> dict[str, ToolRecord]:
 def find_in_doubt(records: Mapping[str, str]) -> dict[str, ToolRecord]:
     """Find the tool calls that were started and whose outcome nobody knows, by their keys."""
     return {key: record for key, record in find_unfinished(records).items() if record.in_doubt}
-
-
-# -- what a tool declares and can read --------------------------------------------------------------------------------
-
-
-def idempotent(tool: ToolT) -> ToolT:
-    """Declare that calls of a tool (a function, an AutoGen tool or a whole workbench) may be repeated.
-
-    Where a process is killed in the middle of a call, nobody knows whether it took effect. An idempotent call is
-    repeated when the run is resumed; for any other the human is asked. Returns the same object; it can be used as a
-    decorator.
-    """
-    setattr(tool, _IDEMPOTENT, True)
-    return tool
-
-
-def is_idempotent(*tools: object) -> bool:
-    """Whether one of these declares it: a tool, the function that it was made of, the workbench that it is in."""
-    return any(getattr(tool, _IDEMPOTENT, False) is True for tool in tools)
-
-
-@dataclass(frozen=True)
-class _ToolCall:
-    """The tool call that is being made.
-
-    ``start_by`` is the moment, by `time.monotonic`, after which a function that has not started may be another
-    worker's to run.
-    """
-
-    idempotency_key: str
-    repeated: bool = False
-    start_by: float | None = None
-
-
-_call: ContextVar[_ToolCall] = ContextVar("upcall_tool_call")
-
-
-def _current_call() -> _ToolCall:
-    return _call.get()
-
-
-@contextmanager
-def _enter_call(call: _ToolCall) -> Iterator[None]:
-    token = _call.set(call)
-    try:
-        yield
-    finally:
-        _call.reset(token)
-
-
-def idempotency_key() -> str:
-    """Return, in a tool that `Upcall` runs, a name for the present call that stays the same when it is repeated.
-
-    Its form is ``run/path/calls``, for services that do a thing once for each key.
-
-    Raises:
-        LookupError: no tool call of a run is being made.
-    """
-    call = _call.get(None)
-    if call is None:
-        raise LookupError("There is no idempotency key here: it is for a tool while upcall.Upcall runs it.")
-    return call.idempotency_key
-
-
-def is_repeated_call() -> bool:
-    """Whether the present call of a tool that `Upcall` runs was started before and cut off: some of it may be done."""
-    call = _call.get(None)
-    return call is not None and call.repeated
-
-
-class StartedLate(BaseException):
-    """A tool's function got its thread late, since all were taken or the process stood still, and did not run.
-
-    No handler of a tool's errors catches it.
-    """
-
-
-def check_start_time() -> None:
-    """Check the time, in the thread of a tool's function, right before it runs.
-
-    Raises:
-        StartedLate: it must not run before the journal has checked that the run is still this worker's.
-    """
-    call = _call.get(None)
-    if call is not None and call.start_by is not None and time.monotonic() > call.start_by:
-        raise StartedLate
 
 
 def _sendable_outcome(outcome: ToolOutcome) -> ToolOutcome:

@@ -18,7 +18,7 @@ from autogen_agentchat.messages import (
     ToolCallExecutionEvent,
     UserInputRequestedEvent,
 )
-from autogen_core.models import FunctionExecutionResult
+from autogen_core.models import AssistantMessage, FunctionExecutionResult, LLMMessage, UserMessage
 from pydantic import TypeAdapter, ValidationError
 
 from upcall.errors import SchemaMismatch
@@ -66,6 +66,11 @@ def _read_answers(text: str) -> tuple[Answer, ...]:
     return tuple(_answers.validate_json(text))
 
 
+def is_question(message: object) -> bool:
+    """Whether a message says nothing but its questions, which the group receives again with their answers."""
+    return isinstance(message, HandoffMessage) and QUESTIONS in message.metadata and not message.context
+
+
 def question_message(questions: Sequence[Question], *, source: str, user_proxy: str, note: str = "") -> HandoffMessage:
     """The message that ends a turn because `questions` are open. Its content is readable without its metadata."""
     lines = ([note] if note else []) + [question.as_text() for question in questions]
@@ -73,11 +78,39 @@ def question_message(questions: Sequence[Question], *, source: str, user_proxy: 
         source=source,
         target=user_proxy,
         content="\n".join(lines),
-        metadata={
-            QUESTIONS: _questions.dump_json(list(questions), exclude_none=True).decode(),
-            CLARIFICATIONS: _clarifications(questions),
-        },
+        metadata=_question_metadata(questions),
     )
+
+
+def handoff_question(message: HandoffMessage, said: str = "") -> HandoffMessage:
+    """Return a stock hand-off to the user with the question that it is: what its agent said, else its own words."""
+    question = Question(
+        id=message.id,
+        question=(said.strip() or message.content.strip())[:MAX_QUESTION_CHARS] or "What now?",
+        asked_at=message.created_at,
+        path=(message.source,),
+    )
+    return message.model_copy(update={"metadata": {**message.metadata, **_question_metadata([question])}})
+
+
+def words_before_handoff(known: Sequence[LLMMessage]) -> str:
+    """Return what an agent said last in its context, in the reply that hands over or before it; empty if nothing since
+    it was last told something."""
+    for message in reversed(known):
+        if isinstance(message, UserMessage):
+            break
+        if isinstance(message, AssistantMessage):
+            said = message.content if isinstance(message.content, str) else message.thought
+            if said and said.strip():
+                return said
+    return ""
+
+
+def _question_metadata(questions: Sequence[Question]) -> dict[str, str]:
+    return {
+        QUESTIONS: _questions.dump_json(list(questions), exclude_none=True).decode(),
+        CLARIFICATIONS: _clarifications(questions),
+    }
 
 
 def message_questions(message: object) -> list[Question]:
@@ -98,15 +131,11 @@ def extract_questions(message: object, user_proxy: str) -> list[Question]:
 
     A stock agent's hand-off to the user is one too, in its own words; its id is that of the message.
     """
-    if not isinstance(message, HandoffMessage) or message.target != user_proxy or message.source == user_proxy:
+    if not isinstance(message, HandoffMessage) or message.target != user_proxy:
         return []
-    asked = message_questions(message) or [
-        Question(
-            id=message.id,
-            question=message.content.strip()[:MAX_QUESTION_CHARS] or "What now?",
-            asked_at=message.created_at,
-        )
-    ]
+    if message.source == user_proxy and QUESTIONS not in message.metadata:
+        return []  # The user's own words; a `UserProxyAgent` of that name asks with questions.
+    asked = message_questions(message) or message_questions(handoff_question(message))
     return [each if each.path else each.model_copy(update={"path": (message.source,)}) for each in asked]
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from upcall.autogen.call_path import raise_question
+from upcall.autogen.published import Published, PublishedQuestions
+from upcall.autogen.tool_calls import current_tool
 from upcall.progress import Progress
 
 if TYPE_CHECKING:
-    from autogen_core import CancellationToken
+    from autogen_agentchat.base import TaskResult, Team
+    from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
+    from autogen_core import CancellationToken, FunctionCall
+    from autogen_core.models import CreateResult, FunctionExecutionResult
     from opentelemetry.trace import Tracer
 
     from upcall.autogen.answer_queue import AnswerQueue
@@ -42,6 +48,26 @@ class QuestionResolver(Protocol):
         """Record an answer that an agent gave to a question."""
 
 
+class OpenTurn(Protocol):
+    """The turn that a stock agent takes: what its parts do is replayed where the turn is repeated."""
+
+    async def replay_or_request(self, request: Callable[[], Awaitable[CreateResult]]) -> CreateResult:
+        """Return the next reply of the model."""
+
+    async def call_tool(
+        self, call: FunctionCall, token: CancellationToken, emit: Callable[[Any], None]
+    ) -> FunctionExecutionResult:
+        """Return the result of a tool call."""
+
+    async def run_step(self, name: str, arguments: Mapping[str, Any], run: Callable[[], Awaitable[str]]) -> str:
+        """Return the result of a step that is no tool call."""
+
+    def run_team(
+        self, team: Team, task: Sequence[BaseChatMessage], token: CancellationToken
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | TaskResult, None]:
+        """Run the agent's own team."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunScope:
     """The services of the run that a team works for; a plain AutoGen script has none of them.
@@ -56,6 +82,9 @@ class RunScope:
         progress: receives the progress of long work.
         timings: when calls were made, for a timeline.
         tracer: makes the spans of a traced run.
+        published: the questions that were published in this segment.
+        member: the member of a group chat that has the turn.
+        turn: the turn of the stock agent that is at work.
         interruptions: where a turn that is cut off leaves its cause. AutoGen's group chat turns any exception into a
             `RuntimeError` of text (autogen-agentchat 0.7.5). An entry also says that the state of the team is whole.
     """
@@ -68,6 +97,9 @@ class RunScope:
     progress: ProgressListener | None = None
     timings: Timings | None = None
     tracer: Tracer | None = None
+    published: PublishedQuestions | None = None
+    member: str = ""
+    turn: OpenTurn | None = None
     interruptions: list[BaseException] | None = None
 
 
@@ -90,6 +122,14 @@ def enter_scope(scope: RunScope) -> Iterator[None]:
     finally:
         with suppress(ValueError):  # An async generator that is left behind is closed in another context.
             _scope.reset(token)
+
+
+def publish(questions: Iterable[Question]) -> None:
+    """Note that the present agent ends its turn because these are open: from here on they must not be lost."""
+    scope = current_scope()
+    if scope.published is not None:
+        for question in questions:
+            scope.published.add(Published(raise_question(question), scope.member, current_tool()))
 
 
 def note_interruption(error: BaseException) -> None:

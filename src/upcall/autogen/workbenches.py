@@ -7,7 +7,7 @@ from typing import Any
 
 from autogen_core.tools import ParametersSchema, TextResultContent, ToolResult, ToolSchema, Workbench
 
-from upcall.autogen.journal import idempotent
+from upcall.autogen.tool_calls import idempotent
 from upcall.text import replace_surrogates
 
 MAX_READ_CHARS = 60_000

@@ -28,12 +28,13 @@ from autogen_core.tools import Workbench
 
 from upcall.agents.nested_team import NestedTeam
 from upcall.agents.resumable import ResumableAgent
+from upcall.agents.stock import StockAgent
 from upcall.agents.tool_loop.turn import Frame
 from upcall.agents.toolset import Toolset
 from upcall.autogen.group_chats import InnerTeam, PendingQuestions, manager_of, members
 from upcall.autogen.internals import assistant_parts, is_static, parts_of, static_tools
 from upcall.autogen.journal import find_unfinished
-from upcall.autogen.recording import EXECUTE_CODE, JournaledWorkbench
+from upcall.autogen.recording import EXECUTE_CODE
 from upcall.autogen.workbenches import FileWorkbench
 from upcall.errors import TeamMismatch
 from upcall.runs.checkpoint import Checkpoint
@@ -258,7 +259,8 @@ class _Comparison:
         return stored
 
     def _miss_kind(self, path: MemberPath, agent: ChatAgent | Team, why: str) -> None:
-        what = f"its state was stored by another kind of agent than {type(agent).__name__}"
+        kind = type(agent.stock if isinstance(agent, StockAgent) else agent).__name__
+        what = f"its state was stored by another kind of agent than {kind}"
         self._add(path, what, why, f"Make {path[-1]!r} an agent of the kind that it was.")
 
     # -- agents -------------------------------------------------------------------------------------------------------
@@ -382,11 +384,10 @@ async def _tool_names(agent: object) -> set[str] | None:
     else:
         return {EXECUTE_CODE} if isinstance(agent, CodeExecutorAgent) else None
     for each in workbenches:
-        workbench = each.inner if isinstance(each, JournaledWorkbench) else each
-        if isinstance(workbench, FileWorkbench):
-            names |= {schema["name"] for schema in await workbench.list_tools()}
-        elif is_static(workbench):
-            names |= static_tools(workbench).keys()
+        if isinstance(each, FileWorkbench):
+            names |= {schema["name"] for schema in await each.list_tools()}
+        elif is_static(each):
+            names |= static_tools(each).keys()
         else:
             return None
     return names

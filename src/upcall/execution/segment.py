@@ -25,7 +25,7 @@ from upcall.agents.tool_loop.ask_user import ASK_USER
 from upcall.autogen import tracing
 from upcall.autogen.answer_queue import AnswerQueue
 from upcall.autogen.concurrency import run_to_completion
-from upcall.autogen.group_chats import PendingQuestions, list_speakers
+from upcall.autogen.group_chats import PendingQuestions
 from upcall.autogen.internals import without_tracebacks_of
 from upcall.autogen.journal import Journal
 from upcall.autogen.messages import (
@@ -48,6 +48,7 @@ from upcall.autogen.messages import (
     message_answers,
     message_questions,
 )
+from upcall.autogen.published import PublishedQuestions
 from upcall.autogen.scope import ProgressListener, RunScope, enter_scope
 from upcall.errors import ModelError, StoredStateError, StoreUnavailable, UpcallError
 from upcall.execution.transcripts import TranscriptRecorder
@@ -130,6 +131,7 @@ class RunSegment:
         brought = [answer for message in stored.checkpoint.inbox for answer in message_answers(message)]
         self._answered = (so_far.answered if so_far else 0) + len(brought)
         self._interruptions: list[BaseException] = []
+        self._published = PublishedQuestions()
         self._last: BaseChatMessage | None = None
         self._stop_reason: str | None = None
         known = [each for each in stored.run.records.open if not each.asked_since_checkpoint]
@@ -144,7 +146,6 @@ class RunSegment:
         self._mailbox = AnswerQueue(stored.run.answers)
         self._untold: list[Answer] = []
         """Answers that the run has, and that who asked is to hear of once they are stored."""
-        self._speakers: frozenset[str] | None = None
         self._saving = asyncio.Lock()
 
     @property
@@ -290,6 +291,10 @@ class RunSegment:
 
     async def _rest_once(self, state: dict[str, Any]) -> Run:
         self._tell()  # Nobody is left who would hear of it before it is stored.
+        closed = {each.id for each in self._resolver.records.closed}
+        if lost := self._published.find_lost(closed | self._mailbox.answers.keys() | self._waiting.questions.keys()):
+            # No checkpoint: with the remedy the run goes on from the one before.
+            return await self._save(self._current().move_to(RunStatus.FAILED, error=lost[0].explain_loss()))
         questions = self._settle_waiting()
         run = self._current()
         run = run.model_copy(update={"records": run.records.enter_checkpoint(list(self._waiting.questions))})
@@ -372,12 +377,12 @@ class RunSegment:
             progress=_told_to(queue),
             timings=self.timings,
             interruptions=self._interruptions,
+            published=self._published,
         )
         with enter_scope(scope):
             await self._run_in_scope(team, queue)
 
     async def _run_in_scope(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
-        self._speakers = list_speakers(team)
         if not self._traced:
             await self._take_turns(team, queue)
             return
@@ -431,10 +436,11 @@ class RunSegment:
         if warned := [f"{'/'.join(event_path(event))}: {each}" for each in event_warnings(event)]:
             changes["warnings"] = tuple(dict.fromkeys((*self._run.warnings, *warned)))
         said = isinstance(event, BaseChatMessage) and PATH not in event.metadata
-        if said and (self._speakers is None or event.source in self._speakers | {USER}):
+        if said:
             self._waiting.take(event, (), USER)
+        if isinstance(event, BaseChatMessage) and said and ANSWERS not in event.metadata:
+            self._last = event  # A user proxy of the user's name may have the last word.
         if isinstance(event, BaseChatMessage) and said and event.source != USER:
-            self._last = event
             if text := event.metadata.get(CLASSIFICATION):
                 changes["classification"] = Classification.model_validate_json(text)
             if text := event.metadata.get(CLARIFIER_LOG):

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from autogen_core.models import RequestUsage
 
 from upcall import identity
-from upcall.autogen.call_path import current_path, nested_call
+from upcall.autogen.call_path import nested_call, raise_question
 from upcall.autogen.scope import current_scope
 from upcall.errors import AnswerRefused
 from upcall.options import ResolutionOptions
@@ -265,7 +265,7 @@ async def resolve_question(question: Question) -> Answer | None:
     resolver = current_scope().resolver
     if resolver is None:
         return None
-    raised = _raise_to_root(question)
+    raised = raise_question(question)
     with nested_call(question.asker, question.calls[-1] if question.calls else ""):  # For the calls of a matcher.
         return await resolver.answer_to(raised)
 
@@ -279,16 +279,10 @@ def list_answered() -> Sequence[Answered]:
 def is_assigned(question: Question) -> bool:
     """Whether a question that the present agent hears of is for somebody in particular."""
     resolver = current_scope().resolver
-    return resolver is not None and resolver.assignee_of(_raise_to_root(question)) is not None
+    return resolver is not None and resolver.assignee_of(raise_question(question)) is not None
 
 
 def record_parent_answer(question: Question, answer: Answer) -> None:
     """Record what the present agent answered to a nested agent's question."""
     if (resolver := current_scope().resolver) is not None:
-        resolver.note(_raise_to_root(question), answer)
-
-
-def _raise_to_root(question: Question) -> Question:
-    for agent, call_id in reversed(current_path()):
-        question = question.raise_through(agent, call_id)
-    return question
+        resolver.note(raise_question(question), answer)

@@ -22,7 +22,7 @@ from autogen_core import CancellationToken, Component
 from autogen_core.tools import ParametersSchema, ToolResult, ToolSchema
 from pydantic import BaseModel
 
-from upcall.autogen.journal import idempotent
+from upcall.autogen.tool_calls import idempotent
 from upcall.autogen.workbenches import StatelessWorkbench, tool_result
 from upcall.research.mcp_server import McpServer
 from upcall.research.sources.fences import CUT, DATA, MAX_TEXT_CHARS, fence

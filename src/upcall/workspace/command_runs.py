@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from upcall.autogen.journal import is_repeated_call
+from upcall.autogen.tool_calls import is_repeated_call
 from upcall.runs.file_changes import Change, ChangeLog, FileChange, list_standing
 from upcall.text import escape_controls
 from upcall.workspace.changes import ChangeRefused, prepare_writes, read_changes, refuse_changes

@@ -14,8 +14,8 @@ from autogen_core.tools import ParametersSchema, ToolResult, ToolSchema
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from upcall.autogen.concurrency import run_to_completion
-from upcall.autogen.journal import idempotent
 from upcall.autogen.scope import current_scope
+from upcall.autogen.tool_calls import idempotent
 from upcall.autogen.workbenches import StatelessWorkbench, tool_result
 from upcall.runs.file_changes import MemoryChanges
 from upcall.text import replace_surrogates

@@ -15,8 +15,8 @@ from autogen_core.tools import ToolResult, ToolSchema
 from pydantic import BaseModel
 
 from upcall.autogen.concurrency import Locks
-from upcall.autogen.journal import idempotency_key, is_repeated_call
 from upcall.autogen.scope import current_scope
+from upcall.autogen.tool_calls import idempotency_key, is_repeated_call
 from upcall.autogen.workbenches import FileWorkbench, tool_result
 from upcall.runs.file_changes import (
     Change,

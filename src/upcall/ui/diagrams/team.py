@@ -15,10 +15,10 @@ from autogen_core.tools import BaseTool, Workbench
 from upcall.agents.clarifier import Clarifier
 from upcall.agents.nested_team import NestedTeam
 from upcall.agents.planner import Planner
+from upcall.agents.stock import StockAgent
 from upcall.agents.toolset import Toolset
 from upcall.autogen.group_chats import graph_of, manager_of, members
 from upcall.autogen.internals import agent_of, assistant_parts, is_static, parts_of, static_tools, team_of
-from upcall.autogen.recording import JournaledWorkbench
 from upcall.autogen.workbenches import FileWorkbench
 from upcall.ui.diagrams.diagram import Picture
 from upcall.ui.diagrams.svg import (
@@ -85,6 +85,7 @@ def _team(team: Team, above: frozenset[int]) -> Member:
 def _part(part: ChatAgent | Team, above: frozenset[int]) -> Member:
     if isinstance(part, Team):
         return _team(part, above)
+    part = part.stock if isinstance(part, StockAgent) else part
     kind = type(part).__name__
     if id(part) in above:
         return Member(part.name, kind)
@@ -118,7 +119,6 @@ def _targets(agent: ChatAgent) -> tuple[str, ...]:
 
 def _offered(workbench: Workbench) -> list[tuple[str, BaseTool[Any, Any] | None]]:
     """The tools of a workbench, with the object where there is one; its kind where it must be started to tell them."""
-    workbench = workbench.inner if isinstance(workbench, JournaledWorkbench) else workbench
     if is_static(workbench):
         return [*static_tools(workbench).items()]
     if isinstance(workbench, FileWorkbench | ExecutionWorkbench):

@@ -1,0 +1,103 @@
+"""What stands for an agent of AutoGen's own in a team: the agent itself, and what it lacks to pause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.messages import BaseChatMessage, HandoffMessage
+from autogen_core import CancellationToken, ComponentModel
+
+from upcall.agents.resumable import STATE_VERSION, ResumableAgent, StateT
+from upcall.errors import SchemaMismatch
+
+_OURS = "upcall"
+"""Where a state holds what the stock agent's own lacks."""
+
+
+class StandIn(ResumableAgent[StateT]):
+    """An agent that stands for a stock one, by its name and description.
+
+    Its state is the stock agent's own, with what that lacks beside it where there is any: between turns the two are the
+    same. Twins (`fresh`) share the stock agent, and put it into the state of whoever works with it.
+    """
+
+    def __init__(self, stock: BaseChatAgent, user_proxy: str) -> None:
+        super().__init__(stock.name, stock.description, user_proxy=user_proxy)
+        self.stock = stock
+        self._base: Mapping[str, Any] | None = None
+        self._is_shared = False
+
+    def fresh(self) -> Self:
+        """Return a twin with an empty state."""
+        twin = super().fresh()
+        twin._base, twin._is_shared = None, True
+        return twin
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        """The stock agent's, and the hand-off that pauses its turn."""
+        return (*self.stock.produced_message_types, HandoffMessage)
+
+    async def put_back(self, token: CancellationToken) -> Mapping[str, Any]:
+        """Put the stock agent where this one's turn begins, and return its state there."""
+        if self._is_shared and self._base is None:
+            await self.stock.on_reset(token)
+        elif self._base is not None:
+            await self.stock.load_state(self._base)
+        return await self.stock.save_state()
+
+    async def keep(self, state: Mapping[str, Any] | None = None) -> None:
+        """Keep the stock agent's state, or put it back into `state`."""
+        if state is not None:
+            await self.stock.load_state(state)
+        if self._is_shared:
+            self._base = state if state is not None else await self.stock.save_state()
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        """Forget everything."""
+        await super().on_reset(cancellation_token)
+        self._base = None
+        await self.stock.on_reset(cancellation_token)
+
+    async def on_pause(self, cancellation_token: CancellationToken) -> None:
+        """As the stock agent."""
+        await self.stock.on_pause(cancellation_token)
+
+    async def on_resume(self, cancellation_token: CancellationToken) -> None:
+        """As the stock agent."""
+        await self.stock.on_resume(cancellation_token)
+
+    async def close(self) -> None:
+        """As the stock agent."""
+        await self.stock.close()
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """Return the stock agent's state, with what it lacks."""
+        base = (self._base or {}) if self._is_shared else await self.stock.save_state()
+        dumped, empty = self._state.model_dump(mode="json"), self._empty_state().model_dump(mode="json")
+        ours = {name: each for name, each in dumped.items() if each != empty[name]}
+        return {**base, **({_OURS: ours} if ours else {})}
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Load a state, also one of the stock agent itself.
+
+        Raises:
+            SchemaMismatch: it was written by another version of upcall, or by another kind of agent.
+        """
+        base = {name: each for name, each in state.items() if name != _OURS}
+        if base and base.get("type") != (await self.stock.save_state()).get("type"):
+            raise SchemaMismatch(
+                f"The stored state of agent {self.name!r} is that of another kind of agent than "
+                f"{type(self.stock).__name__}. Resume the run with the team that stored it."
+            )
+        await super().load_state({"version": STATE_VERSION, **state.get(_OURS, {})})
+        if self._is_shared:
+            self._base = base or None
+        else:
+            await self.stock.load_state(base)
+
+    def dump_component(self) -> ComponentModel:
+        """As the stock agent's: to pause is nothing that a dump holds."""
+        return self.stock.dump_component()

@@ -1,0 +1,419 @@
+"""Stock AutoGen agents that pause: what works below them may ask the user in the middle of their turn.
+
+A stock agent's turn cannot stop and go on. So it is cut short when something below it has to wait, and the agent is put
+back to where the turn began. With the answer the turn is repeated: what its model and its tools gave is replayed, and
+only the calls that waited go on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any, ClassVar
+
+from autogen_agentchat.agents import AssistantAgent, BaseChatAgent, CodeExecutorAgent, SocietyOfMindAgent
+from autogen_agentchat.base import ChatAgent, Response, TaskResult, Team
+from autogen_agentchat.messages import (
+    BaseChatMessage,
+    ChatMessage,
+    HandoffMessage,
+    ModelClientStreamingChunkEvent,
+    TextMessage,
+    ToolCallExecutionEvent,
+)
+from autogen_core import CancellationToken, FunctionCall
+from autogen_core.model_context import ChatCompletionContext
+from autogen_core.models import CreateResult, FunctionExecutionResult
+from pydantic import Field
+
+from upcall.agents.nested_team import NestedTeam
+from upcall.agents.nesting import STOCK_LOCKS, Caller, registered, serve_nested
+from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
+from upcall.agents.stand_in import StandIn
+from upcall.agents.tool_loop.turn import Frame, check_arguments, deliver_answers
+from upcall.agents.toolset import Toolset, question_call
+from upcall.autogen.adapters import adapts
+from upcall.autogen.concurrency import Emit, cancellable, merge_streams
+from upcall.autogen.internals import assistant_parts, gives_last_message, has_stock_turn, parts_of
+from upcall.autogen.messages import (
+    PATH,
+    QUESTIONS,
+    Event,
+    handoff_question,
+    is_question,
+    message_questions,
+    prefix_path,
+    question_message,
+    words_before_handoff,
+)
+from upcall.autogen.model_errors import explain
+from upcall.autogen.recording import TeamProxy, TurnStopped, with_journal
+from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope
+from upcall.errors import AgentFailed, ModelError, TooLarge, UpcallError, UserInputRequired
+from upcall.questions.question import Question
+from upcall.questions.tool_context import question_fields, tool_context
+
+_REPLAYED = "upcall.replayed"
+"""Marks a message of an inner team that was emitted before the turn was cut short."""
+
+_WAITING = "(waits for the user)"
+"""The result of a call that waits, which no model sees: the turn is cut short before."""
+
+
+class StockCall(Frame):
+    """A call of a stock agent. ``said``: what the agents of an `AgentTool`, or of a team, said in it."""
+
+    said: list[TextMessage] = []
+
+
+class StockTurn(AgentState):
+    """What a stock agent's state lacks.
+
+    Attributes:
+        messages: what the open turn began with; None between turns.
+        replies: what the model gave in the open turn, in order.
+        frames: the calls of the open turn, in the order in which they were first made.
+        emitted: how many events of the open turn were emitted.
+        arrived: what the group said meanwhile, for the next turn.
+        memories: the states of the agents in its tools between two calls, by tool: AutoGen never saves them.
+    """
+
+    messages: list[Annotated[ChatMessage, Field(discriminator="type")]] | None = None
+    replies: list[CreateResult] = []
+    frames: list[StockCall] = []
+    emitted: int = 0
+    arrived: list[Annotated[ChatMessage, Field(discriminator="type")]] = []
+    memories: dict[str, dict[str, Any]] = {}
+
+    def open_questions(self) -> list[Question]:
+        """Return the questions that calls of the open turn wait for, in their order."""
+        answered = {answer.question_id for frame in self.frames for answer in frame.answers}
+        return [each for frame in self.frames for each in frame.questions if each.id not in answered]
+
+
+@adapts(AssistantAgent, CodeExecutorAgent, SocietyOfMindAgent)
+class StockAgent(StandIn[StockTurn]):
+    """A stock agent, with the questions of what works below it: tools, the agents and teams in them, its own team, and
+    the function that approves its code."""
+
+    state_type: ClassVar[type[StockTurn]] = StockTurn
+
+    def __init__(self, stock: BaseChatAgent, user_proxy: str) -> None:
+        super().__init__(stock, user_proxy)
+        with_journal(stock)
+        workbenches = assistant_parts(stock).workbenches if isinstance(stock, AssistantAgent) else ()
+        self.toolset = _StockToolset(stock.name, workbench=workbenches, ask_user=False, user_proxy=user_proxy)
+        # Made to pause before anybody asks for its state, which starts its members.
+        teams = [each.inner for each in parts_of(stock) if isinstance(each, TeamProxy)]
+        self._teams = {id(each): NestedTeam(each, user_proxy=user_proxy) for each in teams}
+
+    # -- the turn -----------------------------------------------------------------------------------------------------
+
+    async def take_turn(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Event | BaseChatMessage | Response, None]:
+        """Take the stock agent's turn, or repeat it as far as it came and go on.
+
+        Raises:
+            UpcallError: the agent failed. With no new messages its turn begins again.
+        """
+        task, note = self._take_in(messages)
+        if self._state.open_questions() and not any(frame.runnable for frame in self._state.frames):
+            yield self._pause(note)
+            return
+        attempt = _Attempt(self, task)
+        async with STOCK_LOCKS.of(self.stock):
+            base = await self.put_back(cancellation_token)
+            before = self._state.model_copy(deep=True)
+            try:
+                async with aclosing(merge_streams([partial(attempt.run, cancellation_token)])) as items:
+                    async for item in items:
+                        yield item
+                if attempt.error is not None:
+                    raise attempt.error
+            except BaseException as error:
+                self._state = before
+                await self.keep(base)
+                if not isinstance(error, Exception) or isinstance(error, UpcallError | AssertionError):
+                    raise  # As in `call_model`.
+                await discard_last_reply(self.name)
+                raise explain(error, self.name) from error
+            if attempt.response is None:
+                await self.keep(base)
+                response = self._pause("")
+            else:
+                await self.keep()
+                response = await self._end(attempt.response)
+        yield response
+
+    def _take_in(self, messages: Sequence[BaseChatMessage]) -> tuple[Sequence[BaseChatMessage], str]:
+        """Take answers to their calls. Return what the turn begins with, and a note where text was no answer."""
+        state, note = self._state, ""
+        began = state.messages is not None
+        new: list[BaseChatMessage] = []
+        for message in self._new(messages):
+            answers, refusal = answers_from(message, state.open_questions(), self.user_proxy)
+            note = refusal or note
+            if {each.id for each in state.open_questions()} & {answer.question_id for answer in answers}:
+                deliver_answers(state.frames, answers)
+            elif not refusal and not is_question(message):
+                new.append(message)
+        if began:
+            state.arrived += [registered(each) for each in new]  # type: ignore[misc]  # a chat message stays one
+            return state.messages or [], note
+        task = [*state.arrived, *new]
+        state.arrived, state.handed_over = [], []
+        state.messages = [registered(each) for each in task]  # type: ignore[misc]
+        return task, note
+
+    def _pause(self, note: str) -> Response:
+        self._state.seen = []
+        questions = self._state.open_questions()
+        return Response(
+            chat_message=question_message(questions, source=self.name, user_proxy=self.user_proxy, note=note)
+        )
+
+    async def _end(self, response: Response) -> Response:
+        kept, message = self._state, response.chat_message
+        self._state = StockTurn(arrived=kept.arrived, memories=kept.memories)
+        if not isinstance(message, HandoffMessage) or message.target != self.user_proxy:
+            return response
+        context = getattr(self.stock, "model_context", None)
+        known = await context.get_messages() if isinstance(context, ChatCompletionContext) else []
+        message = handoff_question(message, words_before_handoff(known))
+        self._state.handed_over = message_questions(message)
+        return Response(chat_message=message, inner_messages=response.inner_messages)
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    async def serve(self, frame: StockCall, token: CancellationToken, emit: Emit[Event]) -> None:
+        """Work on a tool call: afterwards it has a result, or questions that it waits for."""
+        name = frame.call.name
+        agent = self.toolset.nested.get(name)
+        if agent is None:
+            await self.toolset.serve(frame, token, emit)
+            return
+        is_team = isinstance(agent, NestedTeam)
+        if isinstance(agent, ResumableAgent):
+            agent = agent.fresh()
+            if frame.nested is None and name in self._state.memories:
+                await agent.load_state(self._state.memories[name])
+        await self._serve_agent(frame, agent, token, emit, is_team=is_team)
+        if frame.result is None:
+            return
+        if isinstance(agent, ResumableAgent):
+            self._state.memories[name] = dict(await agent.save_state())
+        if not frame.result.is_error and not self._gives_last_message(name):
+            frame.finish("\n\n".join(f"{each.source}: {each.content}" for each in frame.said))
+
+    def _gives_last_message(self, tool: str) -> bool:
+        runner = self.toolset.runners.get(tool)
+        return runner is None or gives_last_message(runner)
+
+    async def serve_team(
+        self, frame: StockCall, team: Team, task: Sequence[BaseChatMessage], token: CancellationToken, emit: Emit[Event]
+    ) -> None:
+        """Run the inner team of a stock agent, as far as it comes without an answer."""
+        await self._serve_agent(frame, self._teams[id(team)].fresh(), token, emit, is_team=True, task=task)
+
+    async def _serve_agent(
+        self,
+        frame: StockCall,
+        agent: ChatAgent,
+        token: CancellationToken,
+        emit: Emit[Event],
+        *,
+        is_team: bool,
+        task: Sequence[BaseChatMessage] | None = None,
+    ) -> None:
+        """Serve a call with an agent, and keep what it said, or what the members of the team that it is said."""
+
+        def tell(event: Event) -> None:
+            depth = event.metadata.get(PATH, "").count("/")
+            is_own = (PATH in event.metadata and depth == 1) if is_team else PATH not in event.metadata
+            asks = isinstance(event, HandoffMessage) and QUESTIONS in event.metadata
+            if isinstance(event, BaseChatMessage) and is_own and not asks and event.source != "user":
+                frame.said.append(TextMessage(source=event.source, content=event.to_model_text()))
+            emit(_without_target(prefix_path(self.name, event, frame.call.id)))
+
+        caller = Caller(self.name, self.user_proxy)
+        await serve_nested(frame, agent, caller, token, tell, task=task, is_fresh=True)
+
+    async def run_step(self, frame: StockCall, run: Callable[[], Awaitable[str]], emit: Emit[Event]) -> None:
+        """Run a step that is no tool call, and may ask."""
+        while frame.runnable:
+            with tool_context(frame.given):
+                try:
+                    frame.finish(await run())
+                except UserInputRequired as needed:
+                    self.toolset.ask_for(frame, question_fields(needed, frame.call.name))
+            for event in await question_call(frame, self.name, CancellationToken()):
+                emit(event)
+
+
+class _Attempt:
+    """One pass through a stock agent's turn: what it asks of its model and its tools comes here."""
+
+    def __init__(self, agent: StockAgent, task: Sequence[BaseChatMessage]) -> None:
+        self._agent, self._task = agent, task
+        self._turn = agent._state
+        self._emitted_before, self._emitted = self._turn.emitted, 0
+        self._replies = 0
+        self._calls: Counter[str] = Counter()
+        self._reached: list[StockCall] = []
+        self._emit: Emit[Any] = lambda event: None
+        self.error: BaseException | None = None
+        self.response: Response | None = None
+
+    async def run(self, token: CancellationToken, emit: Emit[Any]) -> None:
+        """Take the turn, to its end or until it has to wait."""
+        self._emit = emit
+        own = CancellationToken()  # It starts tasks that only its token ends (`AssistantAgent`'s tool calls).
+        token.add_callback(own.cancel)
+        try:
+            with enter_scope(replace(current_scope(), turn=self)), suppress(TurnStopped):
+                await cancellable(self._take_turn(own), token)
+        finally:
+            own.cancel()
+        self._turn.emitted = self._emitted
+
+    async def _take_turn(self, token: CancellationToken) -> None:
+        async with aclosing(self._agent.stock.on_messages_stream(self._task, token)) as items:
+            async for item in items:
+                if self._is_stopped and _ends_batch(item):
+                    return
+                self._take(item)
+
+    def _take(self, item: Event | Response) -> None:
+        """Emit what was not emitted when the turn was last taken."""
+        if isinstance(item, Response):
+            self.response = item
+            return
+        if PATH not in item.metadata and not isinstance(item, ModelClientStreamingChunkEvent):
+            self._emitted += 1
+            if self._emitted <= self._emitted_before:
+                return
+        if _REPLAYED not in item.metadata:
+            self._emit(item)
+
+    @property
+    def _is_stopped(self) -> bool:
+        return self.error is not None or any(frame.questions for frame in self._reached)
+
+    def _frame(self, call: FunctionCall) -> StockCall:
+        """Return the frame of a call: models may give several calls of a turn the same id."""
+        self._calls[call.id] += 1
+        known = [frame for frame in self._turn.frames if frame.call.id == call.id]
+        if len(known) < self._calls[call.id]:
+            known.append(StockCall(call=call))
+            self._turn.frames.append(known[-1])
+        self._reached.append(known[self._calls[call.id] - 1])
+        return self._reached[-1]
+
+    def _require_replay(self) -> None:
+        """Refuse a question in a turn that may do what nobody knows of.
+
+        Raises:
+            AgentFailed: the agent's turn is not AutoGen's own.
+        """
+        stock = self._agent.stock
+        if self._turn.open_questions() and not has_stock_turn(stock):
+            raise AgentFailed(
+                f"Agent {stock.name!r} ({type(stock).__name__}) has a turn of its own, which cannot wait for an "
+                "answer: a tool or an agent in it asks the user. Give it to a PausableAgent, or to an AssistantAgent."
+            )
+
+    # -- asked by the stock agent's parts (`upcall.autogen.recording`) ------------------------------------------------
+
+    async def replay_or_request(self, request: Callable[[], Awaitable[CreateResult]]) -> CreateResult:
+        """Return the next reply of the model.
+
+        Raises:
+            TurnStopped: a call waits for the user.
+        """
+        if self._replies == len(self._turn.replies):
+            if self._is_stopped:
+                raise TurnStopped
+            self._turn.replies.append(await request())
+        self._replies += 1
+        return self._turn.replies[self._replies - 1]
+
+    async def call_tool(
+        self, call: FunctionCall, token: CancellationToken, emit: Emit[Event]
+    ) -> FunctionExecutionResult:
+        """Return the result of a tool call; of one that waits a text that no model sees."""
+        arguments, problem = check_arguments(call.arguments)
+        frame = self._frame(replace(call, arguments=arguments))
+        try:
+            if problem:
+                frame.finish(problem, is_error=True)
+            elif frame.runnable:
+                await self._agent.serve(frame, token, emit)
+            self._require_replay()
+        except (UpcallError, AssertionError) as error:  # An assertion is a scripted model's.
+            if isinstance(error, TooLarge) or (current_scope().journal is None and isinstance(error, ModelError)):
+                frame.finish(str(error), is_error=True)  # As in AutoGen; a run fails, and is resumed.
+            else:
+                self.error = error
+        return frame.result or FunctionExecutionResult(content=_WAITING, name=call.name, call_id=call.id)
+
+    async def run_step(self, name: str, arguments: Mapping[str, Any], run: Callable[[], Awaitable[str]]) -> str:
+        """Return the result of a step that is no tool call.
+
+        Raises:
+            TurnStopped: it waits for the user.
+        """
+        frame = self._frame(FunctionCall(id=name, name=name, arguments=json.dumps(arguments)))
+        await self._agent.run_step(frame, run, self._emit)
+        self._require_replay()
+        if frame.result is None:
+            raise TurnStopped
+        return frame.result.content
+
+    async def run_team(
+        self, team: Team, task: Sequence[BaseChatMessage], token: CancellationToken
+    ) -> AsyncGenerator[Event | TaskResult, None]:
+        """Run the agent's inner team; what it said before the turn was cut short comes first.
+
+        Raises:
+            TurnStopped: it waits for the user.
+        """
+        frame = self._frame(FunctionCall(id=team.name, name=team.name, arguments="{}"))
+        for message in frame.said:
+            yield message.model_copy(update={"metadata": {_REPLAYED: ""}})
+
+        async def work(emit: Emit[Event]) -> None:
+            await self._agent.serve_team(frame, team, task, token, emit)
+
+        if frame.runnable:
+            async with aclosing(merge_streams([work])) as items:
+                async for item in items:
+                    yield item
+        self._require_replay()
+        if frame.result is None:
+            raise TurnStopped
+        yield TaskResult(messages=[])
+
+
+class _StockToolset(Toolset):
+    """The tools of a stock agent, which are told of errors as AutoGen tells them."""
+
+    error_prefix = ""
+
+
+def _ends_batch(item: Event | Response) -> bool:
+    """Whether what a stock agent emits tells that its calls have ended, and not those of an agent below it."""
+    return isinstance(item, Response) or (isinstance(item, ToolCallExecutionEvent) and PATH not in item.metadata)
+
+
+def _without_target(event: Event) -> Event:
+    """Return the event as one that hands nothing over: a `Swarm` goes by the last hand-off that it finds."""
+    if not isinstance(event, HandoffMessage):
+        return event
+    return TextMessage(
+        id=event.id, created_at=event.created_at, source=event.source, content=event.content, metadata=event.metadata
+    )

@@ -1,0 +1,111 @@
+"""The tool call that is being made: what its function declares, and can read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TypeVar
+
+ToolT = TypeVar("ToolT")
+
+_IDEMPOTENT = "upcall_idempotent"
+
+
+def idempotent(tool: ToolT) -> ToolT:
+    """Declare that calls of a tool (a function, an AutoGen tool or a whole workbench) may be repeated.
+
+    Where a process is killed in the middle of a call, nobody knows whether it took effect. An idempotent call is
+    repeated when the run is resumed; for any other the human is asked. Returns the same object; it can be used as a
+    decorator.
+    """
+    setattr(tool, _IDEMPOTENT, True)
+    return tool
+
+
+def is_idempotent(*tools: object) -> bool:
+    """Whether one of these declares it: a tool, the function that it was made of, the workbench that it is in."""
+    return any(getattr(tool, _IDEMPOTENT, False) is True for tool in tools)
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """The tool call that is being made.
+
+    ``start_by`` is the moment, by `time.monotonic`, after which a function that has not started may be another
+    worker's to run.
+    """
+
+    idempotency_key: str
+    agent: str = ""
+    tool: str = ""
+    repeated: bool = False
+    start_by: float | None = None
+
+
+_call: ContextVar[ToolCall] = ContextVar("upcall_tool_call")
+
+
+def current_call() -> ToolCall:
+    """Return the tool call that is being made.
+
+    Raises:
+        LookupError: none is.
+    """
+    return _call.get()
+
+
+def current_tool() -> tuple[str, str] | None:
+    """Return the tool whose function runs, and the agent that called it; None outside of tools."""
+    call = _call.get(None)
+    return (call.tool, call.agent) if call is not None else None
+
+
+@contextmanager
+def enter_call(call: ToolCall) -> Iterator[None]:
+    """Make `call` the current one inside, and in the tasks that are started there."""
+    token = _call.set(call)
+    try:
+        yield
+    finally:
+        _call.reset(token)
+
+
+def idempotency_key() -> str:
+    """Return, in a tool that `Upcall` runs, a name for the present call that stays the same when it is repeated.
+
+    Its form is ``run/path/calls``, for services that do a thing once for each key.
+
+    Raises:
+        LookupError: no tool call of a run is being made.
+    """
+    call = _call.get(None)
+    if call is None:
+        raise LookupError("There is no idempotency key here: it is for a tool while upcall.Upcall runs it.")
+    return call.idempotency_key
+
+
+def is_repeated_call() -> bool:
+    """Whether the present call of a tool that `Upcall` runs was started before and cut off: some of it may be done."""
+    call = _call.get(None)
+    return call is not None and call.repeated
+
+
+class StartedLate(BaseException):
+    """A tool's function got its thread late, since all were taken or the process stood still, and did not run.
+
+    No handler of a tool's errors catches it.
+    """
+
+
+def check_start_time() -> None:
+    """Check the time, in the thread of a tool's function, right before it runs.
+
+    Raises:
+        StartedLate: it must not run before the journal has checked that the run is still this worker's.
+    """
+    call = _call.get(None)
+    if call is not None and call.start_by is not None and time.monotonic() > call.start_by:
+        raise StartedLate

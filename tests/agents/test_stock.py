@@ -1,0 +1,216 @@
+"""Stock AutoGen agents carry the questions of what works below them: nothing finished happens twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import (
+    ApprovalRequest,
+    ApprovalResponse,
+    AssistantAgent,
+    CodeExecutorAgent,
+    MessageFilterAgent,
+    MessageFilterConfig,
+    PerSourceFilter,
+    SocietyOfMindAgent,
+)
+from autogen_agentchat.base import ChatAgent, Team
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.tools import AgentTool, TeamTool
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
+
+from upcall import Run, RunStatus, Upcall, ask
+from upcall.agents import PausableAgent, with_questions
+from upcall.testing import Call, Calls, Reply, ScriptedModelClient
+
+ASK = Call("ask_user", {"question": "Which region?"})
+
+
+class Shop:
+    """A scripted model, and a tool with a side effect."""
+
+    def __init__(self, **replies: Sequence[Reply]) -> None:
+        self.client = ScriptedModelClient({f"<{name}>": list(said) for name, said in replies.items()})
+        self.paid: list[str] = []
+
+    def pay(self, amount: str) -> str:
+        """Pay."""
+        self.paid.append(amount)
+        return f"paid {amount}"
+
+    def confirm(self, amount: str) -> str:
+        """Pay once the user agrees."""
+        said = ask(f"Pay {amount}?").text
+        return f"{self.pay(amount)}, user said {said}"
+
+    def ours(self, name: str, **options: Any) -> PausableAgent:
+        return PausableAgent(name, self.client, system_message=f"<{name}>", **{"tools": [self.pay], **options})
+
+    def stock(self, name: str, *tools: Any, **options: Any) -> AssistantAgent:
+        return AssistantAgent(name, self.client, system_message=f"<{name}>", tools=[*tools], **options)
+
+    def team(self, *members: ChatAgent) -> Team:
+        return RoundRobinGroupChat([*members], name="crew", max_turns=len(members))
+
+
+async def run_to_end(make: Callable[[], Team], *answers: str, store: str = "runs.db") -> tuple[Run, list[Run]]:
+    """A run that is answered, each time by a new team in a new `Upcall`."""
+    run = await Upcall(team=make, store=store).start("Buy it")
+    paused = []
+    for answer in answers:
+        assert (run.status, run.error) == (RunStatus.AWAITING_CLARIFICATION, None)
+        paused.append(run)
+        run = await Upcall(team=make, store=store).answer(run.id, {run.questions[0].id: answer})
+    assert (run.status, run.error) == (RunStatus.COMPLETED, None)
+    return run, paused
+
+
+FILTER = MessageFilterConfig(per_source=[PerSourceFilter(source="user", position="first", count=1)])
+
+
+async def test_a_filtered_agent_goes_on_with_its_answer() -> None:
+    shop = Shop(clerk=[Call("pay", {"amount": "5"}), ASK, "Bought."])
+    run, (paused,) = await run_to_end(lambda: shop.team(MessageFilterAgent("till", shop.ours("clerk"), FILTER)), "eu")
+    assert paused.questions[0].path == ("till", "clerk")
+    assert (run.result, shop.paid) == ("Bought.", ["5"])
+    assert shop.client.requests[-1].tool_results["call_2_1"] == "eu"
+
+
+@pytest.mark.parametrize("kind", ["AgentTool", "TeamTool", "AgentTool of a stock agent with a tool that asks"])
+async def test_a_question_below_a_stock_agents_tool_surfaces(kind: str) -> None:
+    shop = Shop(
+        lead=[Calls([Call("pay", {"amount": "1"}), Call("clerk", {"task": "<clerk>"})]), "Led."],
+        clerk=[Call("pay", {"amount": "5"}), ASK, "Bought."]
+        if "stock" not in kind
+        else [Call("confirm", {"amount": "5"}), "Bought."],
+    )
+
+    def make() -> Team:
+        tool: Any = AgentTool(shop.ours("clerk"))
+        if kind == "TeamTool":
+            tool = TeamTool(shop.team(shop.ours("clerk")), "clerk", "Buys.")
+        if "stock" in kind:
+            tool = AgentTool(shop.stock("clerk", shop.confirm, reflect_on_tool_use=True))
+        return shop.team(shop.stock("lead", shop.pay, tool, reflect_on_tool_use=True))
+
+    run, (paused,) = await run_to_end(make, "eu")
+    assert paused.questions[0].path == (("lead", "clerk", "clerk") if kind == "TeamTool" else ("lead", "clerk"))
+    assert (run.result, shop.paid) == ("Led.", ["1", "5"])
+    assert shop.client.requests[-1].tool_results == {"call_1_1": "paid 1", "call_1_2": "clerk: Bought."}
+    assert run.usage["lead"].model_calls == 2
+
+
+@pytest.mark.parametrize("converted", [False, True])
+async def test_a_function_tool_of_a_stock_agent_asks(converted: bool) -> None:
+    shop = Shop(clerk=[Calls([Call("pay", {"amount": "1"}), Call("confirm", {"amount": "5"})]), "Bought."])
+
+    def make() -> Team:
+        agent = shop.stock("clerk", shop.pay, shop.confirm, reflect_on_tool_use=True)
+        return shop.team(with_questions(agent) if converted else agent)
+
+    run, (paused,) = await run_to_end(make, "yes")
+    assert (paused.questions[0].question, paused.questions[0].path) == ("Pay 5?", ("clerk",))
+    assert (run.result, shop.paid) == ("Bought.", ["1", "5"])
+    assert shop.client.requests[-1].tool_results["call_1_2"] == "paid 5, user said yes"
+
+
+async def test_two_questions_of_one_batch_are_answered_one_by_one() -> None:
+    shop = Shop(clerk=[Calls([Call("one", {}), Call("two", {}), Call("pay", {"amount": "1"})]), "Bought."])
+
+    def one() -> str:
+        """Ask."""
+        return f"one: {ask('First?').text}"
+
+    def two() -> str:
+        """Ask."""
+        return f"two: {ask('Second?').text}"
+
+    run, _ = await run_to_end(
+        lambda: shop.team(shop.stock("clerk", one, two, shop.pay, reflect_on_tool_use=True)), "a", "b"
+    )
+    assert sorted(shop.client.requests[-1].tool_results.values()) == ["one: a", "paid 1", "two: b"]
+    assert (run.result, shop.paid, len(shop.client.requests)) == ("Bought.", ["1"], 2)
+
+
+async def test_several_rounds_of_a_stock_turn_are_replayed_in_order() -> None:
+    shop = Shop(
+        clerk=[
+            Call("pay", {"amount": "1"}),
+            Call("confirm", {"amount": "2"}),
+            Call("confirm", {"amount": "3"}),
+            "Bought.",
+        ]
+    )
+    run, _ = await run_to_end(
+        lambda: shop.team(shop.stock("clerk", shop.pay, shop.confirm, max_tool_iterations=9)), "yes", "yes"
+    )
+    assert (run.result, shop.paid, len(shop.client.requests)) == ("Bought.", ["1", "2", "3"], 4)
+    assert run.usage["clerk"].model_calls == 4
+
+
+async def test_a_society_of_mind_carries_the_questions_of_its_team() -> None:
+    shop = Shop(
+        clerk=[Call("pay", {"amount": "5"}), ASK, "Bought in eu."], helper=["Helped."], society=["It was bought."]
+    )
+
+    def make() -> Team:
+        team = shop.team(shop.stock("helper"), shop.ours("clerk"))
+        return shop.team(SocietyOfMindAgent("society", team, shop.client, instruction="<society>"))
+
+    run, (paused,) = await run_to_end(make, "eu")
+    assert paused.questions[0].path == ("society", "crew", "clerk")
+    assert (run.result, shop.paid) == ("It was bought.", ["5"])
+    told = json.dumps(shop.client.requests[-1].messages)
+    assert "Helped." in told
+    assert "Bought in eu." in told
+
+
+class Counting(CodeExecutor):
+    """It runs nothing, and counts."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    async def execute_code_blocks(
+        self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
+    ) -> CodeResult:
+        self.ran += [block.code for block in code_blocks]
+        return CodeResult(exit_code=0, output="42")
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def restart(self) -> None: ...
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_the_approval_of_code_is_a_question(is_async: bool) -> None:
+    executor, shop = Counting(), Shop(runner=["```python\nprint(42)\n```", "It is 42."])
+
+    def approve(request: ApprovalRequest) -> ApprovalResponse:
+        answer = ask(f"Run this?\n{request.code}", ["yes", "no"])
+        return ApprovalResponse(approved=answer.selected == ("yes",), reason=answer.text)
+
+    async def approve_later(request: ApprovalRequest) -> ApprovalResponse:
+        return approve(request)
+
+    def make() -> Team:
+        return shop.team(
+            CodeExecutorAgent(
+                "runner",
+                executor,
+                model_client=shop.client,
+                system_message="<runner>",
+                approval_func=approve_later if is_async else approve,
+            )
+        )
+
+    run, (paused,) = await run_to_end(make, "yes")
+    assert "print(42)" in paused.questions[0].question
+    assert (run.result, executor.ran) == ("It is 42.", ["print(42)\n"])
+    assert len(shop.client.requests) == 2

@@ -1,0 +1,115 @@
+"""A question is never lost: a run whose question nobody passed on fails, and says who swallowed it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.base import ChatAgent, Response, Team
+from autogen_agentchat.messages import BaseChatMessage, TextMessage
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core import CancellationToken
+
+from upcall import PausableAgent, Run, RunStatus, Upcall
+from upcall.testing import Call, Calls, Reply, ScriptedModelClient
+
+ASK = Call("ask_user", {"question": "Which region?"})
+
+
+class Deaf(BaseChatAgent):
+    """An agent of another library, which makes a text of whatever its agent says."""
+
+    def __init__(self, inner: PausableAgent) -> None:
+        super().__init__("deaf", "Passes nothing on.")
+        self.inner = inner
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        return (TextMessage,)
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        response = await self.inner.on_messages(messages, cancellation_token)
+        return Response(chat_message=TextMessage(source=self.name, content=response.chat_message.to_text()))
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        await self.inner.on_reset(cancellation_token)
+
+
+def models(**replies: Sequence[Reply]) -> ScriptedModelClient:
+    return ScriptedModelClient({f"<{name}>": list(said) for name, said in replies.items()})
+
+
+def agent(name: str, client: ScriptedModelClient, *agents: ChatAgent, tools: Sequence[object] = ()) -> PausableAgent:
+    return PausableAgent(name, client, system_message=f"<{name}>", agents=agents, tools=tools)  # type: ignore[arg-type]
+
+
+def team(*members: ChatAgent) -> Team:
+    return RoundRobinGroupChat([*members], max_turns=len(members))
+
+
+async def failed(make: object) -> Run:
+    run = await Upcall(team=make, store="runs.db").start("Buy it")  # type: ignore[arg-type]
+    assert run.status is RunStatus.FAILED
+    return run
+
+
+async def test_a_member_that_swallows_a_question_is_named() -> None:
+    client = models(clerk=[ASK])
+    run = await failed(lambda: team(Deaf(agent("clerk", client))))
+    assert run.error == (
+        "Agent 'clerk' asked 'Which region?', and member 'deaf' ended its turn without passing the question on. Let it "
+        "end its turn with the HandoffMessage that it gets, or make 'clerk' a member of the team, and resume the run."
+    )
+
+
+async def test_a_run_goes_on_after_the_remedy() -> None:
+    client = models(clerk=[ASK, "Bought."])
+    run = await failed(lambda: team(Deaf(agent("clerk", client))))
+    app = Upcall(team=lambda: team(agent("clerk", client)), store="runs.db")
+    paused = await app.resume(run.id)
+    done = await app.answer(paused.id, "eu")
+    assert (done.status, done.result) == (RunStatus.COMPLETED, "Bought.")
+
+
+async def test_a_function_that_runs_an_agent_is_named() -> None:
+    client = models(lead=[Call("delegate"), "Led."], clerk=[ASK])
+
+    async def delegate() -> str:
+        """Let the clerk do it."""
+        result = await agent("clerk", client).run(task="Buy it")
+        return result.messages[-1].to_text()
+
+    run = await failed(lambda: team(agent("lead", client, tools=[delegate])))
+    assert run.error is not None
+    assert run.error.startswith(
+        "Agent 'clerk' asked 'Which region?' inside the function tool 'delegate' of agent 'lead'"
+    )
+    assert "Give 'clerk' to 'lead' as an agent" in run.error
+
+
+async def test_a_question_that_is_swallowed_beside_another_is_found_before_the_run_waits() -> None:
+    client = models(clerk=[ASK], other=[Call("ask_user", {"question": "When?"})])
+    run = await failed(lambda: team(Deaf(agent("clerk", client)), agent("other", client)))
+    assert "member 'deaf'" in str(run.error)
+
+
+async def test_what_a_nested_agent_asked_before_its_time_was_over_is_not_missed() -> None:
+    client = models(
+        lead=[Call("slow", {"task": "<slow>"}), "Led."],
+        slow=[Calls([Call("clerk", {"task": "<clerk>"}), Call("wait")])],
+        clerk=[ASK],
+    )
+
+    async def wait() -> str:
+        """Wait."""
+        await asyncio.sleep(60)
+        return "waited"
+
+    def make() -> Team:
+        slow = agent("slow", client, agent("clerk", client), tools=[wait])
+        lead = PausableAgent("lead", client, system_message="<lead>", agents=[slow], nested_timeout=0.5)
+        return team(lead)
+
+    run = await Upcall(team=make, store="runs.db").start("Buy it")
+    assert (run.error, run.status, run.result) == (None, RunStatus.COMPLETED, "Led.")
