@@ -15,6 +15,7 @@ from upcall.agents.tool_loop.citing import CitingAgent
 from upcall.agents.tool_loop.escalating import EscalatingAgent
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.agents.wrapping import with_questions
+from upcall.autogen.group_chats import make_resumable
 from upcall.research.documents_workbench import DocumentsWorkbench
 from upcall.research.mcp_tools import McpTools
 from upcall.research.sources_workbench import SourcesWorkbench
@@ -41,6 +42,7 @@ __all__ = [
     "WorkspaceWorkbench",
     "coder",
     "lead",
+    "make_resumable",
     "researcher",
     "with_questions",
 ]

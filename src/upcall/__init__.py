@@ -9,9 +9,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from upcall.agents import HumanProxyAgent, PausableAgent, with_questions
+    from upcall.agents import HumanProxyAgent, PausableAgent, make_resumable, with_questions
     from upcall.app import Upcall
-    from upcall.autogen.group_chats import make_resumable
     from upcall.autogen.openai_requests import send_as_is
     from upcall.autogen.tool_calls import idempotency_key, idempotent
     from upcall.errors import UpcallError, UserInputRequired
@@ -50,7 +49,7 @@ _HOMES = {
     "UserInputRequired": "errors",
     "ask": "questions.tool_context",
     "ask_secret": "questions.tool_context",
-    "make_resumable": "autogen.group_chats",
+    "make_resumable": "agents",
     "run_sync": "sync",
     "send_as_is": "autogen.openai_requests",
     "with_questions": "agents",
