@@ -24,7 +24,7 @@ from autogen_agentchat.agents._message_filter_agent import MessageFilterConfig
 from autogen_agentchat.base import ChatAgent, Team
 from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat
 from autogen_agentchat.tools import AgentTool
-from autogen_core import CancellationToken
+from autogen_core import CancellationToken, FunctionCall
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import CreateResult, RequestUsage
 from autogen_core.tools import TextResultContent, ToolResult, ToolSchema, Workbench
@@ -409,6 +409,41 @@ async def test_a_journal_that_cannot_be_read_is_refused_with_what_to_do() -> Non
     await app.store.release(claimed)
     with pytest.raises(SchemaMismatch, match="Resume the run with the version that wrote it"):
         await app.resume(run.id)
+
+
+class OddClient(ScriptedModelClient):
+    """A client whose next reply has fields of other types than it declares."""
+
+    odd: dict[str, Any] | None = None
+
+    async def create(self, *given: Any, **options: Any) -> CreateResult:
+        reply = await super().create(*given, **options)
+        odd, self.odd = self.odd, None
+        return reply.model_copy(update=odd or {})
+
+
+@pytest.mark.parametrize("stock", [False, True])
+async def test_a_reply_that_cannot_be_read_back_is_requested_again(stock: bool) -> None:
+    client = OddClient({"<solo>": ["Lost.", "Done."]})
+    client.odd = {"usage": RequestUsage(prompt_tokens=float("nan"), completion_tokens=1)}  # type: ignore[arg-type]
+
+    def make() -> Team:
+        return team_of((AssistantAgent if stock else PausableAgent)("solo", client, system_message="<solo>"))
+
+    app = app_of(make)
+    run = await app.start("Build it")
+    assert "Agent 'solo': the model's reply cannot be stored (reply.usage.prompt_tokens: " in str(run.error)
+    assert (await app.resume(run.id)).result == "Done."
+
+
+async def test_a_numeric_id_of_a_call_is_recorded_as_text() -> None:
+    scene = Scene(solo=[Call("work", {"what": "one"}), Hang()])
+    client = scene.client = OddClient(scene._reply)
+    client.odd = {"content": [FunctionCall(id=7, name="work", arguments='{"what": "one"}')]}  # type: ignore[arg-type]
+    app = app_of(lambda: team_of(scene.ours("solo")))
+    run = await scene.cut_off(app, 2)
+    assert (await app.resume(run.id)).result == "Late."
+    assert client.requests[-1].tool_results == {"7": "did one"}
 
 
 async def noted(what: str) -> str:

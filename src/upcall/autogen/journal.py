@@ -25,7 +25,7 @@ from upcall.autogen import tracing
 from upcall.autogen.call_path import current_path
 from upcall.autogen.concurrency import run_to_completion
 from upcall.autogen.tool_calls import StartedLate, ToolCall, check_start_time, current_call, enter_call
-from upcall.errors import SchemaMismatch
+from upcall.errors import ModelReplyInvalid, SchemaMismatch
 from upcall.runs.journal_records import ReplyRecord, ToolOutcome, ToolRecord
 from upcall.text import replace_surrogates
 
@@ -173,17 +173,21 @@ class Journal:
             self._taken.add(there)
             return _read(ReplyRecord, self._records[there]).reply
         await self.flush()
+        number = self._counts.get(asker, 0)
         try:
-            reply = await fetch()
+            reply = _sendable_reply(await fetch())
+            text = _dump(ReplyRecord(who=asker, number=number, reply=reply))
+        except _NotReadable as error:
+            self._taken.discard(key)
+            raise ModelReplyInvalid(
+                f"Agent {agent!r}: the model's reply cannot be stored ({error}). Try again, or use another model "
+                "client. The run is stored and can be resumed."
+            ) from error
         except BaseException:
             self._taken.discard(key)
             raise
         self._diverged.add(who)
-        reply = _sendable_reply(reply)
-        number = self._counts.get(asker, 0)
         self._counts[asker] = number + 1
-        record = ReplyRecord(who=asker, number=number, reply=reply)
-        text = record.model_dump_json(exclude_none=True)
         if len(text) > MAX_BUFFERED:
             await self._write({key: text})
         else:
@@ -255,7 +259,7 @@ class Journal:
             outcome = _sendable_outcome(
                 await tracing.tool_call(agent, tool, call_id, partial(self._run_in_time, run, key, start))
             )
-        done = intent.model_copy(update={"outcome": outcome})
+        done = intent.model_copy(update={"outcome": outcome})  # Its content may be any JSON: it can be read again.
         await self._write({key: done.model_dump_json(exclude_none=True)})
         del self._started[key]
         return outcome
@@ -338,7 +342,7 @@ def _sendable_outcome(outcome: ToolOutcome) -> ToolOutcome:
 def _sendable_reply(reply: CreateResult) -> CreateResult:
     if isinstance(reply.content, str):
         return reply.model_copy(update={"content": replace_surrogates(reply.content)})
-    calls = [FunctionCall(call.id, replace_surrogates(call.arguments), call.name) for call in reply.content]
+    calls = [FunctionCall(str(call.id), replace_surrogates(call.arguments), call.name) for call in reply.content]
     return reply.model_copy(update={"content": calls})
 
 
@@ -353,6 +357,25 @@ def _sendable_value(value: Any) -> Any:
 
 def _digest(text: str) -> str:
     return blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()
+
+
+class _NotReadable(Exception):
+    """A reply can be written, but not read again."""
+
+
+def _dump(record: ReplyRecord) -> str:
+    """Return a reply as JSON that was read back: pydantic writes what it refuses to read, as a count that is no number.
+
+    Raises:
+        _NotReadable: says where and why.
+    """
+    try:
+        text = record.model_dump_json(exclude_none=True, warnings=False)
+        ReplyRecord.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise _NotReadable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    return text
 
 
 def _read(kind: type[ModelT], text: str) -> ModelT:

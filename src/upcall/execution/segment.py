@@ -293,8 +293,13 @@ class RunSegment:
         self._tell()  # Nobody is left who would hear of it before it is stored.
         closed = {each.id for each in self._resolver.records.closed}
         if lost := self._published.find_lost(closed | self._mailbox.answers.keys() | self._waiting.questions.keys()):
+            problem = lost[0].explain_loss()
+            if isinstance(self._last, HandoffMessage) and message_questions(self._last):
+                problem = (
+                    f"A question was handed to {self._last.target!r}; under Upcall the user proxy is called {USER!r}."
+                )
             # No checkpoint: with the remedy the run goes on from the one before.
-            return await self._save(self._current().move_to(RunStatus.FAILED, error=lost[0].explain_loss()))
+            return await self._save(self._current().move_to(RunStatus.FAILED, error=problem))
         questions = self._settle_waiting()
         run = self._current()
         run = run.model_copy(update={"records": run.records.enter_checkpoint(list(self._waiting.questions))})
@@ -304,9 +309,6 @@ class RunSegment:
             run, checkpoint = self._wait_for(run, questions, checkpoint)
         elif self._last is not None and (error := self._last.metadata.get(ERROR)):
             run = run.move_to(RunStatus.FAILED, error=first_line(error))
-        elif isinstance(self._last, HandoffMessage) and message_questions(self._last):
-            problem = f"A question was handed to {self._last.target!r}; under Upcall the user proxy is called {USER!r}."
-            return await self._save(run.move_to(RunStatus.FAILED, error=problem))
         elif self._last is None or not self._last.to_model_text().strip():
             again = await self._journal.discard_last_reply()
             run = run.move_to(RunStatus.FAILED, error="The team stopped without a result. Resume the run to try again.")
