@@ -293,11 +293,9 @@ class RunSegment:
         self._tell()  # Nobody is left who would hear of it before it is stored.
         closed = {each.id for each in self._resolver.records.closed}
         if lost := self._published.find_lost(closed | self._mailbox.answers.keys() | self._waiting.questions.keys()):
-            problem = lost[0].explain_loss()
-            if isinstance(self._last, HandoffMessage) and message_questions(self._last):
-                problem = (
-                    f"A question was handed to {self._last.target!r}; under Upcall the user proxy is called {USER!r}."
-                )
+            problem, last = lost[0].explain_loss(), self._last
+            if isinstance(last, HandoffMessage) and last.target != USER and message_questions(last):
+                problem = f"A question was handed to {last.target!r}; under Upcall the user proxy is called {USER!r}."
             # No checkpoint: with the remedy the run goes on from the one before.
             return await self._save(self._current().move_to(RunStatus.FAILED, error=problem))
         questions = self._settle_waiting()
