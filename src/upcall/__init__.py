@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from upcall.settings import Settings
     from upcall.storage.store import RunStore
     from upcall.sync import run_sync
+    from upcall.ui.terminal.ask_on_terminal import ask_on_terminal
 
 __version__ = "0.1.0"
 
@@ -48,6 +49,7 @@ _HOMES = {
     "UpcallError": "errors",
     "UserInputRequired": "errors",
     "ask": "questions.tool_context",
+    "ask_on_terminal": "ui.terminal.ask_on_terminal",
     "ask_secret": "questions.tool_context",
     "make_resumable": "agents",
     "run_sync": "sync",
@@ -75,6 +77,7 @@ __all__ = [
     "UpcallError",
     "UserInputRequired",
     "ask",
+    "ask_on_terminal",
     "ask_secret",
     "idempotency_key",
     "idempotent",

@@ -89,7 +89,8 @@ class Upcall:
         store: the SQLite file or PostgreSQL URL that holds the runs; the setting of this name (``upcall.db``) if not
             given.
         team: a function that builds any AutoGen team, instead of the root team. It is called anew for every stretch of
-            a run, from one rest to the next: after an exception an AutoGen team is broken for good.
+            a run, from one rest to the next: after an exception an AutoGen team is broken for good. Or the name of such
+            a function, ``MODULE:FUNCTION``, by which the command line finds it again.
         tools: functions or AutoGen tools for the root team's researcher, and for its clarifier to look things up with
             before it asks; those of the settings come on top.
         settings: everything else; read from the environment, ``.env`` and ``upcall.yaml`` if not given.
@@ -103,7 +104,7 @@ class Upcall:
         model_client: ChatCompletionClient | None = None,
         *,
         store: str | Path | RunStore | None = None,
-        team: MakeTeam | None = None,
+        team: MakeTeam | str | None = None,
         tools: Sequence[Tool] = (),
         settings: Settings | None = None,
     ) -> None:

@@ -23,12 +23,13 @@ from upcall.autogen.group_chats import make_resumable
 from upcall.autogen.messages import USER
 from upcall.errors import ConfigurationError, UpcallError
 from upcall.execution.model_clients import ModelClients, uses_demo
+from upcall.execution.named_teams import import_team
 from upcall.execution.network_sources import network_sources
 from upcall.execution.start_options import StartOptions, read_facts
 from upcall.options import Options, PinnedTeamOptions, ResolutionOptions
 from upcall.policy.resolver import Matcher
 from upcall.prompts import PROMPTS, Prompts
-from upcall.runs.config import DEFAULT_WORKSPACES, ModelAddress, RootTeamConfig, RunConfig, make_absolute
+from upcall.runs.config import DEFAULT_WORKSPACES, ModelAddress, NamedTeam, RootTeamConfig, RunConfig, make_absolute
 from upcall.runs.run import Run, RunStatus
 from upcall.settings import DEMO, Settings
 from upcall.teams import PHASES, TeamResources, root_team
@@ -69,7 +70,7 @@ class TeamFactory:
     Args:
         settings: those of the program; what a run pinned at its start stands above them.
         store_file: the file of the store, which no workspace may hold.
-        make_team: the caller's own team in place of the root team.
+        make_team: the caller's own team in place of the root team, or its name (``MODULE:FUNCTION``).
         model_client: the model of all agents of the root team.
         tools: those of the program, before those of the settings.
     """
@@ -79,13 +80,16 @@ class TeamFactory:
         settings: Settings,
         store_file: Path | None,
         *,
-        make_team: MakeTeam | None = None,
+        make_team: MakeTeam | str | None = None,
         model_client: ChatCompletionClient | None = None,
         tools: Sequence[Tool] = (),
     ) -> None:
         for name, given in (("model_client", model_client is not None), ("tools", bool(tools))):
             if make_team is not None and given:
                 raise ConfigurationError(f"Give Upcall {name} or a team, not both: a team has its own.")
+        self._named = make_team if isinstance(make_team, str) else None
+        if isinstance(make_team, str):
+            make_team = import_team(make_team)
         if make_team is not None and not callable(make_team):
             raise ConfigurationError(
                 f"team must be a function that builds a team, not {type(make_team).__name__}: each segment of a run "
@@ -146,7 +150,8 @@ class TeamFactory:
         settings = self._settings
         facts = [list(read_facts(options)), list(settings.standing_facts())]
         team = None if self.is_own else self._pin_team(run_id, options)
-        return RunConfig(**_choose(ResolutionOptions, settings, options), facts=facts, team=team)
+        named = NamedTeam(name=self._named, account=identity.account()) if self._named else None
+        return RunConfig(**_choose(ResolutionOptions, settings, options), facts=facts, team=team, named_team=named)
 
     def _pin_team(self, run_id: str, options: StartOptions) -> RootTeamConfig:
         settings = self._settings
@@ -202,9 +207,9 @@ class TeamFactory:
             team, clients = make_resumable(_call(self._make_team), user_proxy=USER), self._matcher_clients(run)
             return BuiltTeam(team, clients, same_question_matcher(clients("clarifier")) if clients else None)
         if (pinned := run.config.team) is None:
-            raise ConfigurationError(
-                f"Run {run.id} has a team of its own: resume it in the program that started it, Upcall(team=...)."
-            )
+            named = run.config.named_team
+            how = f"say --team {named.name}" if named else "resume it in the program that started it, Upcall(team=...)"
+            raise ConfigurationError(f"Run {run.id} has a team of its own: {how}.")
         settings = self.settings_of(run)
         _refuse_unsafe(pinned.workspace, self._store_file)
         resources = TeamResources(

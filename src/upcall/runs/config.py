@@ -60,23 +60,35 @@ class RootTeamConfig(PinnedTeamOptions):
     account: str | None = None
 
 
+class NamedTeam(BaseModel):
+    """A team of one's own by the name ``MODULE:FUNCTION``, and the account that named it: code is imported for nobody
+    else by what a store holds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    account: str
+
+
 class RunConfig(ResolutionOptions):
     """What a run keeps from its start; never a key.
 
     Attributes:
         facts: standing answers by level, its own before those of the settings.
         team: the choices for the root team; None where the program brings a team of its own.
+        named_team: that team, where it was named on the command line.
         traceparent: the trace of the run, as a W3C header's value.
     """
 
     facts: list[list[Fact]] = []
     team: RootTeamConfig | None = None
+    named_team: NamedTeam | None = None
     traceparent: str | None = None
 
     def reset_for_import(self, workspace: str | Path) -> RunConfig:
         """The config of a run that comes from elsewhere: of the machine it names folders, servers and consent that
         nobody chose here, so none of them stays."""
         if self.team is None:
-            return self
+            return self.model_copy(update={"named_team": None})
         anew = {"workspace": make_absolute(workspace), "documents": [], "model": None, "account": None, "prompts": None}
         return self.model_copy(update={"team": self.team.model_copy(update=anew)})

@@ -31,6 +31,7 @@ def _flag(name: str, flag: str, help_text: str) -> SharedOption:
 
 
 MODEL = _text("model", "Model name, or 'demo' for scripted replies.")
+TEAM = _text("team", "MODULE:FUNCTION that builds a team of your own [the run's, or the built-in one].")
 BASE_URL = _text("base_url", "Address of any OpenAI-compatible server, ending in /v1.")
 STORE = _text("store", "SQLite file or PostgreSQL URL that holds the runs [upcall.db].")
 USER = _text("user", "Who you are: kept with runs and answers.")

@@ -52,8 +52,11 @@ class Program:
 
 def explain_pending(run: Run, program: Program) -> list[str]:
     """Say how to answer the open questions of a run later."""
-    if run.own_team:
-        return [f"Run {run.id} waits for the answer. Give it in the program that started it: its team is its own."]
+    if run.own_team and run.config.named_team is None:
+        return [
+            f"Run {run.id} waits for the answer. Give it in the program that started it, or name its team:",
+            program.command("answer", run.id, "ANSWER", "--team", "MODULE:FUNCTION"),
+        ]
     count = len(run.questions)
     what = f"{count} answers. Give one or more of them with:" if count > 1 else "the answer. Give it with:"
     lines = [f"Run {run.id} waits for {what}", *program.answer_commands(run)]

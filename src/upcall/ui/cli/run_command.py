@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
-from upcall import signals
+from upcall import identity, signals
 from upcall.errors import UpcallError
 from upcall.ui.cli.command import FAILED, Command
 from upcall.ui.cli.program import Program, explain_pending
@@ -37,8 +37,17 @@ class RunCommand(Command):
 
     app: Upcall
 
-    def __init__(self, *, as_json: bool = False, debug: bool = False, plain: bool = False, **explicit: Any) -> None:
+    def __init__(
+        self,
+        *,
+        as_json: bool = False,
+        debug: bool = False,
+        plain: bool = False,
+        team: str | None = None,
+        **explicit: Any,
+    ) -> None:
         super().__init__(as_json=as_json, debug=debug)
+        self._team = self._given_team = team
         self.program = Program.called_with(**{name: explicit.get(name) for name in ("store", "config", "user")})
         self.run_id: str | None = None
         self.is_interactive = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
@@ -75,13 +84,14 @@ class RunCommand(Command):
             settings = settings.model_copy(update={"stream": True})
         self._use(settings)
 
-    def _use(self, settings: Settings, store: RunStore | None = None) -> None:
+    def _use(self, settings: Settings, store: RunStore | None = None, team: str | None = None) -> None:
         from upcall.app import Upcall
         from upcall.autogen.tracing import export as export_traces
         from upcall.ui.cli.secrets import collect_secrets
 
         self._secrets = collect_secrets(settings)
-        self.app = Upcall(settings=settings, store=store)
+        self._team = self._given_team or team
+        self.app = Upcall(settings=settings, store=store, team=self._team)
         if settings.tracing:
             export_traces()
 
@@ -105,16 +115,17 @@ class RunCommand(Command):
         settings = self.app.settings.model_copy(update=known)
         if self._explicit.get("model") is None:
             settings = settings.started_with(run.config.team, self._explicit.get("base_url"))
-        self._use(settings, self.app.store)
+        named = run.config.named_team
+        self._use(settings, self.app.store, named.name if named and named.account == identity.account() else None)
 
     @contextmanager
     def borrow_settings(self) -> Iterator[None]:
         """Go back to the present settings afterwards."""
-        settings = self.app.settings
+        settings, team = self.app.settings, self._team
         try:
             yield
         finally:
-            self._use(settings, self.app.store)
+            self._use(settings, self.app.store, team)
 
     def select_answerable(self, run: Run) -> Run:
         """Leave only the open questions that the user may answer."""
@@ -187,7 +198,7 @@ class RunCommand(Command):
         if self._has_announced:
             return
         self._has_announced = True
-        if uses_demo(self.app.settings):
+        if self._team is None and uses_demo(self.app.settings):
             self.screen.note(NOTICE, "yellow")
         for note in self.app.notes:
             self.screen.note(f"note: {note}", "yellow")

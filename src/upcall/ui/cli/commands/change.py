@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upcall import identity, signals
-from upcall.errors import CallerError, SchemaMismatch, UnknownRun
+from upcall.errors import CallerError, ConfigurationError, SchemaMismatch, UnknownRun
 from upcall.ui.cli.options import AS_JSON, BASE_URL, CONFIG, DEBUG, MODEL, STORE, USER, RunId, with_options
 from upcall.ui.cli.run_command import RunCommand
 
@@ -108,7 +108,11 @@ async def _expire_all(command: RunCommand) -> list[Run]:
             try:
                 await command.use_settings_of(run_id)
                 runs += await _expire(command, run_id)
-            except (SchemaMismatch, UnknownRun) as error:  # One that is damaged keeps no other from being looked at.
+            except (
+                SchemaMismatch,
+                UnknownRun,
+                ConfigurationError,
+            ) as error:  # One that is damaged keeps no other from being looked at.
                 command.screen.error(str(error))
     return runs
 

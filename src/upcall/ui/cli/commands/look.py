@@ -20,6 +20,7 @@ from upcall.ui.cli.options import (
     PLAIN,
     STORE,
     STREAM,
+    TEAM,
     USER,
     RunId,
     with_options,
@@ -180,7 +181,7 @@ def audit(
 
 
 @app.command()
-@with_options(RunCommand, MODEL, BASE_URL, PLAIN, STREAM, STORE, CONFIG, USER, AS_JSON, DEBUG)
+@with_options(RunCommand, TEAM, MODEL, BASE_URL, PLAIN, STREAM, STORE, CONFIG, USER, AS_JSON, DEBUG)
 def inbox(
     command: RunCommand,
     watch: Annotated[bool, typer.Option("--watch", help="Wait for new questions, until Ctrl-C.")] = False,
@@ -211,7 +212,7 @@ def inbox(
 
 
 @app.command()
-@with_options(RunCommand, MODEL, BASE_URL, CONFIG, DEBUG)
+@with_options(RunCommand, TEAM, MODEL, BASE_URL, CONFIG, DEBUG)
 def team(
     command: RunCommand,
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it into this file instead.")] = None,

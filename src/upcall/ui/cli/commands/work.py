@@ -18,6 +18,7 @@ from upcall.ui.cli.options import (
     PLAIN,
     STORE,
     STREAM,
+    TEAM,
     USER,
     Detach,
     RunId,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from upcall.questions.matching import AnswersInput
 
 app = typer.Typer()
-_options = with_options(RunCommand, MODEL, BASE_URL, PLAIN, STREAM, STORE, CONFIG, USER, AS_JSON, DEBUG)
+_options = with_options(RunCommand, TEAM, MODEL, BASE_URL, PLAIN, STREAM, STORE, CONFIG, USER, AS_JSON, DEBUG)
 
 
 @app.command()

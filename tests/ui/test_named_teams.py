@@ -1,0 +1,101 @@
+"""A team of one's own on the command line, by its name, and questions of a program's own run on its terminal."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+from scenario import upcall
+
+MODULE = """
+from autogen_agentchat.teams import RoundRobinGroupChat
+from upcall import PausableAgent
+from upcall.testing import Call, ScriptedModelClient
+from upcall.testing.script import Script
+
+def reply(request):
+    if request.messages[-1]["role"] == "tool":
+        return "Tested on " + request.messages[-1]["content"]
+    return Call("ask_user", {"question": "Which Python?", "options": ["3.11", "3.12"]})
+
+def make_team():
+    tester = PausableAgent("tester", ScriptedModelClient(Script(reply)), system_message="You test.")
+    return RoundRobinGroupChat([tester], max_turns=1)
+"""
+
+PROGRAM = """
+import asyncio
+from shop import make_team
+from upcall import Upcall, ask_on_terminal
+
+async def main():
+    app = Upcall(store="own.db", team=make_team)
+    run = await ask_on_terminal(app, await app.start("Test it"))
+    print("RESULT", run.result)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(autouse=True)
+def shop() -> None:
+    """A module in the current folder."""
+    Path("shop.py").write_text(MODULE)
+
+
+def test_a_run_remembers_its_team_for_answers_in_other_processes() -> None:
+    run = upcall("run", "Test it", "--team", "shop:make_team", "--json").json
+    ended = upcall("answer", run["run_id"], "3.12", "--json")
+    assert ended.json["result"] == "Tested on 3.12"
+
+
+def test_a_branch_has_the_team_of_its_run() -> None:
+    run = upcall("run", "Test it", "--team", "shop:make_team", "--json").json
+    branch = upcall("fork", run["run_id"], run["questions"][0]["id"], "3.11", "--json")
+    assert branch.json["result"] == "Tested on 3.11"
+
+
+def test_no_demo_is_announced_for_a_team_of_ones_own() -> None:
+    assert "Demo" not in upcall("run", "Test it", "--team", "shop:make_team").err
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("shop", "is no MODULE:FUNCTION"),
+        ("shops:make_team", "No module named 'shops'"),
+        ("shop:make", "no attribute 'make'"),
+        ("shop:MODULE.x", "no attribute 'MODULE'"),
+        ("shop:__name__", "is no function"),
+    ],
+)
+def test_a_team_that_cannot_be_imported_is_refused_in_one_line(name: str, problem: str) -> None:
+    ended = upcall("run", "Test it", "--team", name)
+    assert (ended.status, problem in ended.error) == (2, True)
+    assert not Path("upcall.db").exists()
+
+
+def test_a_remembered_team_that_has_gone_is_named_when_the_run_is_answered() -> None:
+    run_id = upcall("run", "Test it", "--team", "shop:make_team", "--json").json["run_id"]
+    Path("shop.py").unlink()
+    assert "The team 'shop:make_team' cannot be imported" in upcall("answer", run_id, "3.12").error
+
+
+def test_an_imported_run_imports_no_module_that_it_names() -> None:
+    run_id = upcall("run", "Test it", "--team", "shop:make_team", "--json").json["run_id"]
+    upcall("store", "export", run_id, "run.json")
+    upcall("store", "import", "run.json", "--store", "other.db")
+    ended = upcall("answer", run_id, "3.12", "--store", "other.db")
+    assert "resume it in the program that started it" in ended.error
+    assert upcall("answer", run_id, "3.12", "--store", "other.db", "--team", "shop:make_team").status == 0
+
+
+def test_a_program_asks_its_own_run_on_the_terminal() -> None:
+    Path("program.py").write_text(PROGRAM)
+    child = pexpect.spawn(sys.executable, ["program.py"], encoding="utf-8", timeout=60)
+    child.expect("Which Python")
+    child.expect("Ctrl-C to answer later")
+    child.send("2\r")
+    child.expect("RESULT Tested on 3.12")
