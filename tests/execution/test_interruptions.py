@@ -14,11 +14,17 @@ from upcall.execution.demo import TASKS, demo_reply
 from upcall.storage.store import RunStore
 from upcall.testing import ScriptedModelClient
 from upcall.workspace import folder
+from upcall.workspace.sandboxes.bubblewrap import explain_unusable
 
-MODEL_CALLS = 11
+SANDBOXED = explain_unusable() is None
+"""Whether the demo's coder can compile what it wrote. It does: code that was never run is a warning of its report."""
+
+SETTINGS = {"model": "demo", "executor": "bubblewrap" if SANDBOXED else "none"}
+MODEL_CALLS = 10 + SANDBOXED
 FILES = 2
-STEPS = 64
-"""Where the scenario can be cut: before and after each model call, each write to the store, each file written."""
+STEPS = 58 + 6 * SANDBOXED
+"""Where the scenario can be cut: before and after each model call and each write to the store. To compile takes one
+more call, the record of what is to be run, and that of what came of it."""
 
 
 class Steps:
@@ -86,7 +92,7 @@ async def to_the_end(app: Upcall) -> Run:
 
 
 async def test_the_scenario_has_as_many_steps_as_are_tried(steps: Steps) -> None:
-    await to_the_end(Upcall(ScriptedModelClient(demo_reply), store="runs.db", settings=Settings.read(model="demo")))
+    await to_the_end(Upcall(ScriptedModelClient(demo_reply), store="runs.db", settings=Settings.read(None, **SETTINGS)))
     assert steps.taken == STEPS
 
 
@@ -99,7 +105,7 @@ EVERY_STEP = [
 @pytest.mark.parametrize(("step", "turns"), EVERY_STEP)
 async def test_a_run_cut_off_at_a_step_goes_on(step: int, turns: int, steps: Steps, written: list[Any]) -> None:
     model = ScriptedModelClient(demo_reply)
-    app = Upcall(model, store="runs.db", settings=Settings.read(model="demo"))
+    app = Upcall(model, store="runs.db", settings=Settings.read(None, **SETTINGS))
     cut = asyncio.create_task(to_the_end(app))
     steps.alarm = (step, turns, cut.cancel)
     await asyncio.wait([cut])
