@@ -484,7 +484,8 @@ class Upcall:
             UnknownRun: there is no such run.
         """
         access = self._access(user)
-        return access.shown((await access.load(self.store, run_id, "show")).run)
+        run = access.shown((await access.load(self.store, run_id, "show")).run)
+        return run.model_copy(update={"interrupted": bool(await self.store.find_interrupted([run]))})
 
     async def transcript(self, run: Run | str, *, user: str | None = None) -> Transcript:
         """Return what the agents of a run said and did up to its last pause, failure or interruption, oldest first.
@@ -541,7 +542,10 @@ class Upcall:
             UnknownRun: there is no run `before`.
         """
         access = self._access(user)
-        return access.all_seen(await self.store.list(access.viewer, limit=limit, before=before))
+        page = access.all_seen(await self.store.list(access.viewer, limit=limit, before=before))
+        left = await self.store.find_interrupted(page)
+        page[:] = [run.model_copy(update={"interrupted": True}) if run.id in left else run for run in page]
+        return page
 
     async def inbox(self, user: str | None = None, *, limit: int | None = None) -> OpenQuestions:
         """The open questions of all runs that a user may answer, oldest first; with a limit those of so many runs.

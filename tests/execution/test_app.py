@@ -241,6 +241,21 @@ async def test_a_cancelled_task_stores_the_run_and_leaves_nothing_running() -> N
     assert len(model.requests) == 3
 
 
+async def test_a_run_that_nobody_works_on_is_interrupted_until_it_is_resumed() -> None:
+    app, model = app_with(Call("missing"), Hang(), "Done.")
+    task = asyncio.create_task(app.start("Build it"))
+    while len(model.requests) < 2:
+        await asyncio.sleep(0.01)
+    (at_work,) = await app.list()
+    task.cancel()
+    await asyncio.wait([task])
+    stopped = await app.get(at_work.id)
+    done = await app.resume(at_work.id)
+    seen = [at_work, stopped, *await app.list(), done]
+    assert [each.interrupted for each in seen[:2]] == [False, True]
+    assert [(each.interrupted, each.status) for each in seen[2:]] == [(False, RunStatus.COMPLETED)] * 2
+
+
 async def test_usage_counts_every_model_call_once_over_a_pause() -> None:
     app, model = app_with(ASK, "Done.")
     asked = await app.start("Build it")

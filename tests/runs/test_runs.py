@@ -202,6 +202,7 @@ def test_a_run_as_json_has_just_the_agreed_keys() -> None:
     assert run(status="completed", result="Done.").as_json() == {
         "run_id": "r1",
         "status": "completed",
+        "interrupted": False,
         "result": "Done.",
         "stop_reason": None,
         "error": None,

@@ -505,6 +505,7 @@ def test_json_is_all_that_stands_on_standard_output() -> None:
     assert set(ended.json) == {
         "run_id",
         "status",
+        "interrupted",
         "result",
         "error",
         "questions",

@@ -165,6 +165,8 @@ class Run(BaseModel):
         warnings: what nobody should take for done, each with the agent it is about: ``coder: it changed no file ...``.
         config: what it was started with and keeps over every pause; never a key.
         restricted: whether it is what somebody sees who may see some of its questions only.
+        interrupted: whether its work was stopped or killed and nobody goes on with it; `Upcall.resume` does. It is seen
+            when the run is looked at (`Upcall.get`, `Upcall.list`), not stored.
         created_at: when it was started, in UTC.
         updated_at: when it was last changed, in UTC.
     """
@@ -191,6 +193,7 @@ class Run(BaseModel):
     warnings: tuple[str, ...] = ()
     config: RunConfig = RunConfig()
     restricted: bool = Field(default=False, exclude=True)
+    interrupted: bool = Field(default=False, exclude=True)
     created_at: datetime = Field(default_factory=lambda: identity.now())
     updated_at: datetime = Field(default_factory=lambda: identity.now())
 
@@ -358,12 +361,12 @@ class Run(BaseModel):
         return {"id": self.id, "status": status, "required_action": action if self.waiting else None}
 
     def as_json(self) -> dict[str, Any]:
-        """The object that the command line prints: run_id, status, result, error, the open questions, and what was
-        assumed."""
+        """Give the object that the command line prints: id, status, result, error, open questions, assumptions."""
         asked = [question.as_json() for question in self.questions]
         return {
             "run_id": self.id,
             "status": self.status.value,
+            "interrupted": self.interrupted,
             "result": self.result,
             "stop_reason": self.stop_reason,
             "error": self.error,

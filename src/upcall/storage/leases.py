@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,6 +54,12 @@ class Worker(BaseModel):
         if not self.place or not self.started or self.place != _read_place():
             return False
         return _read_start(self.process) != self.started and not _is_hidden(self.process)
+
+
+def is_over(lease: str | None, renewed_at: float, seconds: float) -> bool:
+    """Tell at once whether a lease is over. One that seems to be renewed in the future is not: a clock was set back."""
+    worker = Worker.load(lease) if lease else None
+    return worker is None or worker.is_gone() or time.time() - renewed_at >= seconds
 
 
 _AT_WORK: dict[str, asyncio.Task[Any] | None] = {}

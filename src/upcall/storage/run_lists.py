@@ -44,6 +44,7 @@ class DamagedRun:
         return {
             "run_id": self.id,
             "status": "damaged",
+            "interrupted": False,
             "result": None,
             "error": self.problem,
             "questions": [],
@@ -179,6 +180,16 @@ def _read_run(records: Mapping[str, bytes], run_id: str) -> Run:
             "check"
         )
     return load_run(records[run_id], run_id)
+
+
+def read_leases(connection: Connection, ids: Sequence[str]) -> list[tuple[str, str | None, float]]:
+    """Read the leases of some runs: id, worker, and when it was renewed."""
+    found: list[tuple[str, str | None, float]] = []
+    for start in range(0, len(ids), AT_ONCE):
+        names, values = name_values(ids[start : start + AT_ONCE])
+        query = f"SELECT id, worker, renewed_at FROM upcall_runs WHERE id IN ({names})"
+        found += connection.execute(query, values).fetchall()
+    return found
 
 
 def read_records(connection: Connection, ids: Sequence[str]) -> dict[str, bytes]:

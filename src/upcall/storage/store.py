@@ -32,7 +32,7 @@ from upcall.storage import checkpoints, run_lists
 from upcall.storage.compression import SHORT, Damaged, decode, encode
 from upcall.storage.connection import Connection, Values, Work, database_errors
 from upcall.storage.databases import Database, Synchronous, is_unreadable, open_database, run_in_thread
-from upcall.storage.leases import Worker, take_lease
+from upcall.storage.leases import Worker, is_over, take_lease
 from upcall.storage.run_lists import RunPage, Viewer
 from upcall.storage.run_rows import COLUMNS, derive_columns, dump_run, load_run, name_values
 from upcall.storage.schema import OF_A_RUN
@@ -360,6 +360,13 @@ class RunStore:
         except RunBusy as busy:
             return busy.worker
         return None
+
+    async def find_interrupted(self, runs: Iterable[Run]) -> Collection[str]:
+        """Find those of the runs whose work was begun and that nobody works on, by their ids."""
+        if not (ids := [run.id for run in runs if run.working]):
+            return ()
+        leases = await self.database.read(partial(run_lists.read_leases, ids=ids))
+        return {run_id for run_id, lease, renewed_at in leases if is_over(lease, renewed_at, self.lease_seconds)}
 
     async def _refuse_busy(self, run_id: str) -> None:
         query = "SELECT worker FROM upcall_runs WHERE id = :id"
