@@ -669,6 +669,7 @@ class Upcall:
                 traced=traced,
                 timed=self.settings.timings,
                 keep_transcript=self.settings.transcripts,
+                server_wait=self.settings.server_wait,
             )
             self._active[stored.run.id] = stretch.timings
             async with aclosing(self._work(stretch, stored, built)) as events:

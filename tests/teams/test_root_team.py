@@ -529,7 +529,7 @@ async def test_after_a_failure_of_any_call_a_run_resumes_and_repeats_none(failin
     script.assert_used_up()
 
 
-@pytest.mark.parametrize("check", [[Fail(500)], ["no idea", Fail(503)], ["no idea", "no idea"]])
+@pytest.mark.parametrize("check", [[Fail(500)], ["no idea", Fail(502)], ["no idea", "no idea"]])
 async def test_a_check_for_ambiguity_that_fails_does_not_block_planning(check: Sequence[Reply]) -> None:
     """S3-41."""
     with scripted(planner=[*check, PLAN]) as client:
@@ -541,7 +541,7 @@ async def test_a_check_for_ambiguity_that_fails_does_not_block_planning(check: S
 
 async def test_a_repair_that_failed_is_made_again_but_not_the_call_before_it() -> None:
     """At most one repair, over a failure and a new process too."""
-    with scripted(planner=[CLEAR, "no idea", Fail(503), PLAN]) as client:
+    with scripted(planner=[CLEAR, "no idea", Fail(502), PLAN]) as client:
         failed = await new_app(client).start(TASK)
         run = await new_app(client).resume(failed.id)
     assert (failed.status, run.status) == (RunStatus.FAILED, RunStatus.COMPLETED)

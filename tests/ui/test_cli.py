@@ -233,7 +233,12 @@ def test_wrong_use_gets_one_line_and_status_2(arguments: tuple[str, ...], says: 
     ids=str,
 )
 def test_a_failing_model_fails_the_run_in_one_line_and_the_run_goes_on_afterwards(reply: Reply, says: str) -> None:
-    quick = {"UPCALL_MAX_RETRIES": "0", "UPCALL_TIMEOUT": "2", "OPENAI_API_KEY": "sk-very-secret"}
+    quick = {
+        "UPCALL_MAX_RETRIES": "0",
+        "UPCALL_TIMEOUT": "2",
+        "UPCALL_SERVER_WAIT": "0",
+        "OPENAI_API_KEY": "sk-very-secret",
+    }
     with LoopbackServer([SHALLOW, reply, Say('{"summary": "An answer."}')]) as server:
         ended = upcall("run", "What is CUDA?", *model(server), **quick)
         run_id = upcall("list", "--json").json[0]["run_id"]  # type: ignore[index]

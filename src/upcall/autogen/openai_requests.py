@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 from autogen_ext.models.openai import BaseOpenAIChatCompletionClient
 from openai.resources.chat.completions import AsyncCompletions
 
+from upcall.autogen.server_waits import leave_retry_to_us
+
 ModelClient = TypeVar("ModelClient", bound=BaseOpenAIChatCompletionClient)
 
 
@@ -42,4 +44,5 @@ def send_as_is(client: ModelClient) -> ModelClient:
     for chat in (openai_client.chat, openai_client.beta.chat):
         # Both are cached properties, so what is set here is what AutoGen finds.
         chat.__dict__["completions"] = _AsIsCompletions(openai_client)
+    openai_client._client.event_hooks["response"].append(leave_retry_to_us)
     return client

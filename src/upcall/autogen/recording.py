@@ -35,6 +35,7 @@ from upcall.autogen.internals import Approve, Wrappers, wrap_manager, wrap_parts
 from upcall.autogen.messages import Event
 from upcall.autogen.model_errors import CutShort, explain_call
 from upcall.autogen.scope import current_scope
+from upcall.autogen.server_waits import wait_while_busy
 from upcall.autogen.tool_calls import is_idempotent
 from upcall.errors import UpcallError
 from upcall.runs.journal_records import ToolOutcome
@@ -129,7 +130,7 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
                     return await fetch()
                 called = partial(tracing.model_call, self._agent, self.inner)
                 replied = scope.journal.replay_or_request(
-                    self._agent, messages, _form(options), lambda: called(fetch())
+                    self._agent, messages, _form(options), lambda: wait_while_busy(lambda: called(fetch()))
                 )
                 return await _until(token, replied)
             except _Unfinished as unfinished:

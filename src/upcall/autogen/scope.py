@@ -85,6 +85,7 @@ class RunScope:
         published: the questions that were published in this segment.
         member: the member of a group chat that has the turn.
         turn: the turn of the stock agent that is at work.
+        server_wait: how many seconds a call waits for a model server that is still loading, or busy.
         interruptions: where a turn that is cut off leaves its cause. AutoGen's group chat turns any exception into a
             `RuntimeError` of text (autogen-agentchat 0.7.5). An entry also says that the state of the team is whole.
     """
@@ -100,6 +101,7 @@ class RunScope:
     published: PublishedQuestions | None = None
     member: str = ""
     turn: OpenTurn | None = None
+    server_wait: float = 0.0
     interruptions: list[BaseException] | None = None
 
 

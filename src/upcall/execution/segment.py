@@ -92,6 +92,7 @@ class RunSegment:
         traced: whether OpenTelemetry's spans are made of it.
         timed: whether the times of its calls are stored.
         keep_transcript: whether what is said and done is stored.
+        server_wait: how many seconds a call waits for a model server that is loading or busy.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class RunSegment:
         traced: bool = False,
         timed: bool = True,
         keep_transcript: bool = True,
+        server_wait: float = 0.0,
     ) -> None:
         without_tracebacks_of(ModelError)
         self._stored = stored
@@ -117,6 +119,7 @@ class RunSegment:
         self._run = stored.run.restored_from(so_far) if so_far else stored.run
         self._token = CancellationToken()
         self._pauses = so_far.pauses if so_far else 0
+        self._server_wait = server_wait
         self._transcript = TranscriptRecorder(stored.run.task, keep=keep_transcript)
         lineage = so_far.lineage if so_far and so_far.lineage else stored.run.id
         epoch = f"{lineage}/{self._pauses}"
@@ -376,6 +379,7 @@ class RunSegment:
             token=self._token,
             progress=_told_to(queue),
             timings=self.timings,
+            server_wait=self._server_wait,
             interruptions=self._interruptions,
             published=self._published,
         )

@@ -112,7 +112,7 @@ class ScriptedModelClient(ChatCompletionClient):
                 result = CreateResult(
                     finish_reason="function_calls", content=batch, usage=usage, cached=False, thought=thought
                 )
-            case Fail(status, message):
+            case Fail(status, message, _):
                 raise ScriptedFailure(status, message)
             case Hang(seconds):
                 await asyncio.sleep(seconds)

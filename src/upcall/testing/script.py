@@ -61,10 +61,11 @@ class Calls:
 
 @dataclass(frozen=True)
 class Fail:
-    """The server refuses: an HTTP error with this status."""
+    """The server refuses: an HTTP error with this status, and perhaps a Retry-After header with so many seconds."""
 
     status: int
     message: str = "scripted failure"
+    retry_after: float | None = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from threading import Event, Lock, Thread
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeAlias, assert_never
 
 from upcall.testing.script import Calls, CutShort, Fail, Hang, Raw, Replies, Request, Say, Script, ScriptError, normal
@@ -237,13 +237,16 @@ class _Handler(BaseHTTPRequestHandler):
         kind = "server_error" if failure.status >= 500 else "invalid_request_error"
         code = code or _ERROR_CODES.get(failure.status)
         error = {"message": failure.message, "type": kind, "param": None, "code": code}
-        self._send_json({"error": error}, status=failure.status)
+        headers = {} if failure.retry_after is None else {"Retry-After": str(failure.retry_after)}
+        self._send(failure.status, json.dumps({"error": error}).encode(), headers=headers)
 
     def _send_json(self, value: Json, status: int = 200) -> None:
         self._send(status, json.dumps(value).encode())
 
-    def _send(self, status: int, body: bytes, cut_at: int | None = None) -> None:
-        self._send_head(status, {"Content-Type": "application/json", "Content-Length": str(len(body))})
+    def _send(
+        self, status: int, body: bytes, cut_at: int | None = None, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self._send_head(status, {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers})
         self.wfile.write(body[:cut_at])
 
     def _send_events(self, chunks: list[Json], done: bool, pace: float = 0) -> None:
