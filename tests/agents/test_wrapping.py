@@ -341,7 +341,7 @@ async def test_several_calls_of_a_stock_agent_in_a_tool_do_not_meet() -> None:
 
 
 async def test_what_an_agent_in_a_tool_has_finished_is_not_done_again_after_an_error() -> None:
-    with script(lead=[call("coder"), "Done."], coder=[Call("note"), Fail(503), "Coded."]) as client:
+    with script(lead=[call("coder"), "Done."], coder=[Call("note"), Fail(502), "Coded."]) as client:
         made = ours("lead", client, AgentTool(ours("coder", client, note)))
         with pytest.raises(ModelUnavailable):
             await say(made, "Build it")

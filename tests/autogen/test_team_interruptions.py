@@ -73,7 +73,7 @@ async def test_a_failed_model_call_of_a_member_is_made_again_and_nothing_else(sh
     coder = [note("began"), Fail(500, "broken"), ask("Which?"), Fail(429, "slow down"), note("ended"), "Coded."]
     others = {**SHAPES[shape].others}
     if "tester" in others:
-        others["tester"] = [note("tested"), Fail(503), "Tested."]
+        others["tester"] = [note("tested"), Fail(502), "Tested."]
     with script(others, PLACES[place].others, {"coder": coder}) as client:
         world = World(client)
         run = failed(await app(make, world).start("Build it"), "Agent 'coder'", "HTTP 500")
@@ -81,7 +81,7 @@ async def test_a_failed_model_call_of_a_member_is_made_again_and_nothing_else(sh
         run = failed(await app(make, world).answer(run.id, {by_name(run)["Which?"]: "This"}), "Agent 'coder'", "429")
         run = await app(make, world).resume(run.id)
         if "tester" in others:
-            run = await app(make, world).resume(failed(run, "Agent 'tester'", "HTTP 503").id)
+            run = await app(make, world).resume(failed(run, "Agent 'tester'", "HTTP 502").id)
     completed(run, place, SHAPES[shape].result)
     assert len(world.noted()) == len(set(world.noted())) == SHAPES[shape].notes + 2
 
