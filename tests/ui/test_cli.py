@@ -287,7 +287,7 @@ def test_an_interrupted_run_is_stored_and_resume_repeats_nothing(stop: signal.Si
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_from_its_last_checkpoint() -> None:
+def test_a_killed_run_is_shown_as_interrupted_and_goes_on_from_its_last_checkpoint() -> None:
     replies = script(
         coder=[ASK, WRITE, Hang(60), WRITE, '{"summary": "Written."}'],
     )
@@ -295,6 +295,10 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint() -> None:
         run_id = upcall("run", TASK, "--detach", "--json", *model(server)).json["run_id"]
         interrupted_at(server, 8, signal.SIGKILL, "answer", run_id, "Express")
         assert upcall("show", run_id, "--json").json["status"] == "executing"
+        advice = f"nobody works on it: upcall resume {run_id}"
+        assert f"Status   executing (interrupted, {advice})" in upcall("show", run_id).out
+        for listing in (upcall("list"), upcall("inbox")):
+            assert f"Interrupted, nobody works on it. Go on with:\n  upcall resume {run_id}" in listing.err
         done = upcall("resume", run_id, "--json").json
     assert (done["status"], done["result"]) == ("completed", "All done.")
 

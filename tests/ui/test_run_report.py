@@ -12,7 +12,7 @@ from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.plan import PlanStep, ReviewedPlan
-from upcall.runs.run import Run
+from upcall.runs.run import Run, RunStatus
 from upcall.testing import Call, ScriptedModelClient
 from upcall.ui.run_report import Prices, report, steps_done
 
@@ -47,3 +47,9 @@ async def test_a_step_whose_agent_came_back_with_an_error_has_no_tick() -> None:
     steps = [PlanStep(step_id=number, description="Write", name="coder") for number in ("1", "2")]
     assert steps_done(run, ReviewedPlan(title="It", sections=["One"], steps=steps)) == ["1"]
     assert (run.tools, run.failed_tools) == ({"lead/coder": 2}, {"lead/coder": 1})
+
+
+def test_a_run_that_nobody_works_on_is_shown_as_interrupted_with_how_to_go_on() -> None:
+    run = Run(task="T", status=RunStatus.PLANNING, interrupted=True)
+    assert f"Status   planning (interrupted, nobody works on it: upcall resume {run.id})" in report(run, (), Prices())
+    assert f"Go on with: run = await app.resume('{run.id}')" in str(run)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from upcall.autogen.messages import Event
     from upcall.runs.run import Run
     from upcall.storage.store import LogEntry
+    from upcall.ui.cli.program import Program
 
 _NAME_CHARS = 40
 _STATUS_COLUMNS = max(len(status) for status in RunStatus)
@@ -28,9 +29,20 @@ def list_runs(runs: Sequence[Run | DamagedRun]) -> list[str]:
     return [
         _list_run(run.id, "damaged", run.created_at, run.problem)
         if isinstance(run, DamagedRun)
-        else _list_run(run.id, run.status.value, run.updated_at, one_line(run.task, LINE_CHARS))
+        else _list_run(run.id, status_of(run), run.updated_at, one_line(run.task, LINE_CHARS))
         for run in runs
     ]
+
+
+def status_of(run: Run) -> str:
+    """Return the status that a reader is to see: a run that nobody works on is not at work."""
+    return "interrupted" if run.interrupted else run.status.value
+
+
+def note_interrupted(runs: Iterable[Run | DamagedRun], program: Program) -> list[str]:
+    """Say how to go on with the runs that were stopped or killed in the middle of their work."""
+    lines = [program.command("resume", run.id) for run in runs if not isinstance(run, DamagedRun) and run.interrupted]
+    return ["Interrupted, nobody works on it. Go on with:", *lines] if lines else []
 
 
 def _list_run(run_id: str, status: str, at: datetime, text: str) -> str:

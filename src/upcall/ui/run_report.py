@@ -111,11 +111,17 @@ def _labelled(label: str, text: str) -> list[str]:
 SPENT = " (not finished: an agent spent its model calls; raise max_rounds)"
 
 
+def _explain_status(run: Run) -> str:
+    if run.interrupted:
+        return f" (interrupted, nobody works on it: upcall resume {run.id})"
+    return SPENT if run.stop_reason == MAX_ROUNDS else ""
+
+
 def _head(run: Run) -> list[str]:
     folder = run.workspace
     return [
         f"Run      {run.id}",
-        f"Status   {run.status}{SPENT if run.stop_reason == MAX_ROUNDS else ''}",
+        f"Status   {run.status}{_explain_status(run)}",
         *_labelled("Task", run.task),
         *([f"User     {run.user}"] if run.user else []),
         f"Started  {format_time(run.created_at)}",

@@ -147,7 +147,7 @@ def head_html(run: Run) -> str:
     colour = _COLOURS.get(run.status, _WORKING_COLOUR)
     badge = (
         f'<span style="background:{colour};color:#fff;border-radius:3px;padding:1px 6px">'
-        f"{run.status.value.replace('_', ' ')}</span>"
+        f"{'interrupted' if run.interrupted else run.status.value.replace('_', ' ')}</span>"
     )
     whose = f" &middot; {_escaped(run.user)}" if run.user else ""
     told = f'<span style="opacity:.7">run {_escaped(run.id)}{whose}</span>'
@@ -285,13 +285,19 @@ def _tokens(run: Run) -> str:
 def _next_step(run: Run) -> str:
     if run.waiting and run.questions:
         return f"Answer with: {_how_to(run.id, run.questions)}"
-    return f"Try again: {_again(run)}" if run.status is RunStatus.FAILED else ""
+    return f"{_resume_label(run)}: {_again(run)}" if _resume_label(run) else ""
 
 
 def _next_step_html(run: Run) -> str:
     if run.waiting:
         return _hint(run.id, run.questions)
-    return _code_line("Try again", _again(run)) if run.status is RunStatus.FAILED else ""
+    return _code_line(_resume_label(run), _again(run)) if _resume_label(run) else ""
+
+
+def _resume_label(run: Run) -> str:
+    if run.interrupted:
+        return "Interrupted, nobody works on it. Go on with"
+    return "Try again" if run.status is RunStatus.FAILED else ""
 
 
 def _again(run: Run) -> str:

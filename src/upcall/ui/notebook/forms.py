@@ -253,7 +253,7 @@ class Form:
         if len(self._fields) > 1:
             every = widgets.Button(description="Send all answers", button_style="primary")
             buttons.append(self._on_click(every, lambda: self._send(run.id, [*self._fields.values()])))
-        if run.status is RunStatus.FAILED:
+        if run.status is RunStatus.FAILED or run.interrupted:
             buttons.append(self._on_click(widgets.Button(description="Resume"), partial(self._resume, run.id)))
         if not run.is_final and not (run.working and self._following):
             buttons.append(self._on_click(widgets.Button(description="Look again"), lambda: self._load(run.id)))

@@ -49,6 +49,7 @@ def list_runs(
     """List the stored runs, newest first. One that is damaged is shown as such."""
     with command:
         from upcall.ui.listings import list_runs as rows
+        from upcall.ui.listings import note_interrupted
 
         most = limit if limit is not None else None if command.as_json else RUNS_ON_A_PAGE
         page = signals.run(command.app.list(limit=most or None, before=before))
@@ -56,6 +57,8 @@ def list_runs(
         command.print([each.as_json() for each in runs], lambda: rows(runs))
         if not runs and not command.as_json:
             command.note_empty("No runs")
+        if not command.as_json and (lines := note_interrupted(page, command.program)):
+            command.screen.note("\n".join(lines))
         if page.next is not None and not command.as_json:
             command.screen.note(f"Older ones:\n{command.program.command('list', '--before', page.next)}")
 
@@ -208,7 +211,11 @@ def inbox(
                 [{"run_id": each.run_id, "task": each.task, **each.question.as_json()} for each in entries]
             )
         else:
+            from upcall.ui.listings import note_interrupted
+
             opened.print_all()
+            if lines := note_interrupted(signals.run(command.app.list(limit=RUNS_ON_A_PAGE)), command.program):
+                command.screen.note("\n".join(lines))
 
 
 @app.command()
