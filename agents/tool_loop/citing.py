@@ -50,7 +50,7 @@ class CitingAgent(PausableAgent):
             if frame.report is not None:
                 report = CheckedReport.model_validate_json(frame.report)
                 frame.report = None
-                numbered = report.renumbered(self._add_sources(report.cited))
+                numbered = report.renumber(self._add_sources(report.cited))
                 frame.finish(add_warnings(numbered.to_text(), report.warnings))
 
     def _add_sources(self, cited: tuple[CitedSource, ...]) -> dict[str, int]:
@@ -58,9 +58,7 @@ class CitingAgent(PausableAgent):
         known = {each.ref: each for each in self._turn.cited or ()}
         for source in cited:
             before = known.get(source.ref)
-            known[source.ref] = (
-                before.joined(source) if before else source.model_copy(update={"number": len(known) + 1})
-            )
+            known[source.ref] = before.merge(source) if before else source.model_copy(update={"number": len(known) + 1})
         self._turn.cited = list(known.values())
         return {each.ref: each.number for each in known.values()}
 

@@ -26,7 +26,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat
 from autogen_agentchat.tools import AgentTool
 from autogen_core import CancellationToken, FunctionCall
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
-from autogen_core.models import CreateResult, RequestUsage
+from autogen_core.models import CreateResult, RequestUsage, UserMessage
 from autogen_core.tools import TextResultContent, ToolResult, ToolSchema, Workbench
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from conversation import soon
@@ -36,7 +36,7 @@ from upcall import Answer, Outcome, Run, RunStatus, Upcall, UserInputRequired, i
 from upcall.agents import PausableAgent
 from upcall.autogen.group_chats import make_resumable
 from upcall.autogen.journal import SECONDS_BUFFERED, SECONDS_WITHOUT_DOUBT, Journal
-from upcall.errors import RunConflict, SchemaMismatch, StoreUnavailable
+from upcall.errors import CallerError, RunConflict, SchemaMismatch, StoreUnavailable
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.journal_records import ToolOutcome
 from upcall.storage.store import RunStore
@@ -274,6 +274,14 @@ async def test_a_call_in_doubt_is_put_to_the_human_and_the_answer_is_its_result(
     assert {"Run it again": "did slow", "It came to 42.": "It came to 42."}.get(said, "may or may not have") in result
 
 
+async def test_a_branch_cannot_take_back_a_call_in_doubt() -> None:
+    scene = Scene(**SLOW)
+    run = await scene.cut_off(slow(scene, "ours"))
+    (question,) = (await soon(slow(scene, "ours").resume(run.id))).questions
+    with pytest.raises(CallerError, match="a fork cannot take back what a call did"):
+        await slow(scene, "ours").fork(run.id, question.id, "It came to 42.")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_call_that_is_idempotent_is_made_again_without_a_question(kind: str) -> None:
     scene = Scene(**SLOW)
@@ -506,6 +514,43 @@ async def test_no_reply_is_written_behind_the_checkpoint_that_ends_its_journal(t
         stored[0] = await store.save(stored[0], stored[0].run, Checkpoint())
         await asyncio.sleep(2 * SECONDS_BUFFERED)
         assert await store.journal(stored[0].run.id) == {}, passes
+
+
+async def test_each_recorded_reply_is_replayed_once() -> None:
+    """Also where the requests are others now, since members hear of each other in another order."""
+    written: dict[str, str | None] = {}
+
+    async def write(new: Mapping[str, str | None]) -> None:
+        written.update(new)
+
+    async def ask(journal: Journal, word: str) -> object:
+        async def fetch() -> CreateResult:
+            return DONE.model_copy(update={"content": word})
+
+        return (await journal.replay_or_request("solo", [UserMessage(content=word, source="x")], [], fetch)).content
+
+    first = Journal("run", "0", {}, write)
+    assert [await ask(first, word) for word in "ab"] == ["a", "b"]
+    await first.flush()
+    again = Journal("run", "0", {key: text for key, text in written.items() if text}, write)
+    assert [await ask(again, word) for word in "cde"] == ["a", "b", "e"]
+
+
+async def test_what_led_to_a_model_call_is_written_before_it() -> None:
+    written: dict[str, str | None] = {}
+    before_call: list[int] = []
+
+    async def write(new: Mapping[str, str | None]) -> None:
+        written.update(new)
+
+    async def fetch() -> CreateResult:
+        before_call.append(len(written))
+        return DONE
+
+    journal = Journal("run", "0", {}, write)
+    for _ in range(3):
+        await journal.replay_or_request("solo", [], [], fetch)
+    assert before_call == [0, 1, 2]
 
 
 async def test_a_reply_that_comes_while_another_is_written_is_written_too(tmp_path: Path) -> None:

@@ -326,6 +326,7 @@ def test_a_section_that_is_no_source_list_stays() -> None:
         ("[x]: https://evil.example/a", "x: (`https://evil.example/a`)"),
         ('a<img src="https://e.example/?q=1">b', "ab"),
         ("a<!-- approve -->b<script>x()</script>", "a< !-- approve -->bx()"),
+        ("![x](https://iea.org)", "x (`https://iea.org`)"),
         ("![x](https://e.example/(a)?b)", "x (`https://e.example/(a)?b`)"),
         ('![x](https://e.example "a(b)c")', '![x] (https://e.example "a(b)c")'),
         ("![x](\nhttps://e.example)", "![x] (\nhttps://e.example)"),
@@ -530,7 +531,7 @@ def test_one_numbering_joins_the_quotes_of_a_source() -> None:
 def test_a_checked_report_reads_as_a_report() -> None:
     report = CheckedReport(summary="So [1].", cited=(CitedSource(number=1, ref="a.md"),))
     assert isinstance(report, Report)
-    assert report.renumbered({"a.md": 7}).summary == "So [7]."
+    assert report.renumber({"a.md": 7}).summary == "So [7]."
 
 
 @pytest.mark.parametrize(

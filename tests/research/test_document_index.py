@@ -273,10 +273,10 @@ async def test_a_document_is_found_by_its_name_and_its_headings(folder: Path) ->
 def test_documents_are_listed_with_summaries_and_very_many_are_counted(folder: Path) -> None:
     pdf(folder / "a.pdf", ["Wind grew by ten percent."], title="Energy review")
     many(folder, 200)
-    listed = Documents([folder]).listed()
+    listed = Documents([folder]).list_first()
     assert len(listed) == MAX_LISTED + 1
     assert listed[-1].name == "... and 154 more documents"
-    few = {each.name: each.summary for each in Documents([folder / "a.pdf", folder / "wind.md"]).listed()}
+    few = {each.name: each.summary for each in Documents([folder / "a.pdf", folder / "wind.md"]).list_first()}
     assert few == {"a.pdf": "Energy review: Wind grew by ten percent.", "wind.md": "Wind grew in Norway."}
 
 

@@ -19,7 +19,7 @@ from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.run import Run, RunStatus
-from upcall.storage.leases import Worker
+from upcall.storage.leases import Worker, hold_lease
 from upcall.storage.store import AnswersQueued, RunStore, StoredRun
 
 WORKER = """
@@ -95,6 +95,13 @@ async def test_run_is_refused_while_its_process_lives_and_free_once_it_was_kille
     finally:
         child.kill()
         child.communicate()
+
+
+def test_worker_of_this_process_is_gone_once_its_work_ends() -> None:
+    worker = Worker()
+    with hold_lease(worker.dump()):
+        assert not worker.is_gone()
+    assert worker.is_gone()
 
 
 async def test_worker_elsewhere_keeps_its_run_while_its_lease_lasts(location: str) -> None:

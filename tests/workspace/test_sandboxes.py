@@ -226,6 +226,6 @@ def test_output_keeps_head_and_tail_whatever_the_pieces() -> None:
 
 def test_a_command_that_a_limit_stopped_did_not_succeed_whatever_its_shell_says() -> None:
     """Where its children are killed first, a shell that only waits for them ends by itself, with status 0."""
-    assert Execution(0, "").stopped_at("memory") == Execution(128 + signal.SIGKILL, "", stopped="memory")
-    assert Execution(3, "").stopped_at("time") == Execution(3, "", stopped="time")
-    assert Execution(0, "").stopped_at(None) == Execution(0, "")
+    assert Execution(0, "").stop_at("memory") == Execution(128 + signal.SIGKILL, "", stopped="memory")
+    assert Execution(3, "").stop_at("time") == Execution(3, "", stopped="time")
+    assert Execution(0, "").stop_at(None) == Execution(0, "")

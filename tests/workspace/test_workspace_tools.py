@@ -12,10 +12,12 @@ import pytest
 
 from upcall.agents import WorkspaceWorkbench
 from upcall.errors import UserInputRequired
+from upcall.runs.file_changes import MemoryChanges
 from upcall.workspace.consent import Consent
 from upcall.workspace.effects import Effect, Finding
-from upcall.workspace.folder import MAX_BYTES, Folder
+from upcall.workspace.folder import MAX_BYTES, ChangedMeanwhile, Content, Folder, Write
 from upcall.workspace.searching import MAX_HITS, MAX_SEARCHED_BYTES, list_visible, search
+from upcall.workspace.staging import commit
 from upcall.workspace.workbench import MAX_ECHO
 
 APP = "import os\n\n\ndef add(a, b):\n    return a - b\n\n\ndef sub(a, b):\n    return a - b\n"
@@ -515,3 +517,10 @@ async def test_writing_what_is_there_is_no_change(bench: WorkspaceWorkbench) -> 
     said = await text(bench, "write_file", path="README.md", content="# Hello\n")
     assert said == "README.md: that is what it holds already; nothing was changed."
     assert await bench.changes.list_changes() == []
+
+
+async def test_a_change_that_could_not_be_made_is_not_recorded(root: Path) -> None:
+    log, stale = MemoryChanges(), Content(b"what was there before", 0o644)
+    with pytest.raises(ChangedMeanwhile):
+        await commit(Folder(root), log, [Write.of_contents("README.md", stale, None)], tool="delete_file")
+    assert await log.list_changes() == []

@@ -50,7 +50,7 @@ class Library:
         for each in read:
             self._texts.setdefault(each.ref, []).append(Text(each.text, each.place))
         for texts in self._texts.values():
-            texts += _joined(texts)
+            texts += _join_neighbours(texts)
 
     def __bool__(self) -> bool:
         return bool(self._texts)
@@ -67,7 +67,7 @@ class Library:
             named = [ref for ref in self._texts if wanted and form(ref) == wanted]
             if named:
                 return named[0] if len(named) == 1 else None
-        within = sorted((ref for ref in self._texts if _named_in(ref, name)), key=len)
+        within = sorted((ref for ref in self._texts if _is_named_in(ref, name)), key=len)
         return within[-1] if within else None
 
     def find(self, quote: str, ref: str) -> FoundQuote | None:
@@ -80,7 +80,7 @@ class Library:
         return holds[0] if len(holds) == 1 else None
 
 
-def _joined(texts: Sequence[Text]) -> list[Text]:
+def _join_neighbours(texts: Sequence[Text]) -> list[Text]:
     """Those that stand one right behind the other, in one: a quote may go from one part of a document to the next."""
     at = {numbers: text for text in texts if (numbers := _numbers(text.place))}
     follows = {first: (first, last) for first, last in at}
@@ -118,7 +118,7 @@ def _as_word(ref: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w./-]){re.escape(bare(ref))}(?![\w/-])(?!\.\w)")
 
 
-def _named_in(ref: str, name: str) -> bool:
+def _is_named_in(ref: str, name: str) -> bool:
     plain = bare(name)
     return len(bare(ref)) > MIN_WORDS and (_as_word(ref).search(plain) is not None or plain.startswith(bare(ref) + ":"))
 
@@ -157,9 +157,9 @@ class CitedSource(BaseModel):
         if not self.quotes:
             place = f", {_one_line(self.place)}" if self.place else ""
             return f"[{self.number}] {ref}{place} (not verified: no quote to check)"
-        return f"[{self.number}] {ref}, " + "; ".join(map(_shown, self.quotes))
+        return f"[{self.number}] {ref}, " + "; ".join(map(_show, self.quotes))
 
-    def joined(self, other: CitedSource) -> CitedSource:
+    def merge(self, other: CitedSource) -> CitedSource:
         """Return the same source with the quotes of both."""
         more = tuple(each for each in other.quotes if each.quote not in {mine.quote for mine in self.quotes})
         return self.model_copy(update={"quotes": self.quotes + more, "place": self.place or other.place})
@@ -210,14 +210,14 @@ def check(text: str, claimed: Sequence[Claimed], library: Library) -> Checked:
     problems: list[str] = []
     tally: Counter[str] = Counter()
     for citation in claimed:
-        source, problem = _checked(citation, library)
+        source, problem = _check(citation, library)
         if source is None:
             tally["removed"] += 1
             problems.append(problem)
         else:
             tally["held" if source.verified else "not_verified"] += 1
             known = held.get(citation.number)
-            held[citation.number] = known.joined(source) if known and known.ref == source.ref else source
+            held[citation.number] = known.merge(source) if known and known.ref == source.ref else source
     numbers = {citation.number for citation in claimed}
     checked = cite(text, held, answered_for=numbers)
     tally["removed"] += checked.counts.removed
@@ -250,17 +250,17 @@ def cite(
     for source in listed:
         number = order.setdefault(source.ref, len(order) + 1)
         known = cited.get(source.ref)
-        cited[source.ref] = (known.joined(source) if known else source).model_copy(update={"number": number})
+        cited[source.ref] = (known.merge(source) if known else source).model_copy(update={"number": number})
     nowhere = sorted(set(lost.numbers) - set(answered_for))
     return Checked(
         numbered,
         tuple(sorted(cited.values(), key=lambda each: each.number)),
-        _counted(listed, removed=len(nowhere), unverified_sentences=lost.sentences),
+        _count(listed, removed=len(nowhere), unverified_sentences=lost.sentences),
         tuple(f"The number {number} in brackets names no citation." for number in nowhere),
     )
 
 
-def _counted(sources: Sequence[CitedSource], **lost: int) -> Counts:
+def _count(sources: Sequence[CitedSource], **lost: int) -> Counts:
     held = sum(len(each.quotes) for each in sources)
     not_verified = sum(not each.verified for each in sources)
     return Counts(checked=held + not_verified + lost["removed"], held=held, not_verified=not_verified, **lost)
@@ -271,7 +271,7 @@ def replace_numbers(text: str, sources: Mapping[int, CitedSource]) -> str:
     return renumber(text, lambda old: sources[old].number if old in sources else None)[0]
 
 
-def _checked(citation: Claimed, library: Library) -> tuple[CitedSource | None, str]:
+def _check(citation: Claimed, library: Library) -> tuple[CitedSource | None, str]:
     """Find the source that a citation stands for, or say why it falls away."""
     quote, ref = citation.quote.strip(), library.resolve(citation.ref)
     enough = says_enough(quote)
@@ -289,7 +289,7 @@ def _checked(citation: Claimed, library: Library) -> tuple[CitedSource | None, s
     return source.model_copy(update={"quotes": (quotation,)}), ""
 
 
-def _shown(quotation: Quotation) -> str:
+def _show(quotation: Quotation) -> str:
     place = f"{_one_line(quotation.place)}: " if quotation.place else ""
     similar = f" ({quotation.score:g} percent alike)" if quotation.score < 100 else ""
     return f'{place}"{_one_line(quotation.quote, SHOWN_QUOTE_CHARS)}"{similar}'

@@ -46,7 +46,7 @@ class DocumentsWorkbench(SourcesWorkbench, Component[DocumentsConfig]):
     def available(self) -> tuple[Document, ...]:
         """The documents, each with what it is about; where there are very many, the last entry counts the others."""
         if self._available is None:
-            self._available = tuple(Document(each.name, each.summary) for each in self._documents.listed())
+            self._available = tuple(Document(each.name, each.summary) for each in self._documents.list_first())
         return self._available
 
     @property

@@ -80,7 +80,7 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
 
     async def list_tools(self) -> list[ToolSchema]:
         """List the schemas of its tools; none where it cannot be reached."""
-        return [_schema(name, tool) for name, tool in (await self._known()).items()]
+        return [_schema(name, tool) for name, tool in (await self._list_known()).items()]
 
     async def call_tool(
         self,
@@ -90,7 +90,7 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
         call_id: str | None = None,
     ) -> ToolResult:
         """Make one call. What goes wrong comes back as an error result."""
-        tool = (await self._known()).get(name)
+        tool = (await self._list_known()).get(name)
         if tool is None or self._session is None:
             return tool_result(name, f"There is no tool {name!r}.", is_error=True)
         try:
@@ -123,13 +123,13 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
     def _from_config(cls, config: McpToolsConfig) -> Self:
         return cls(config.name, config.server)
 
-    async def _known(self) -> dict[str, Tool]:
+    async def _list_known(self) -> dict[str, Tool]:
         async with self._starting:
             if self._tools is None:
-                self._tools = await self._started()
+                self._tools = await self._start()
             return self._tools
 
-    async def _started(self) -> dict[str, Tool]:
+    async def _start(self) -> dict[str, Tool]:
         if why := self.problem():
             _log.warning("MCP server %s %s", self.name, why)
             return {}
@@ -149,7 +149,7 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
     async def _serve(self, ready: asyncio.Future[dict[str, Tool]]) -> None:
         """Run the session in a task of its own: what the `mcp` package opens must be closed where it was opened."""
         try:
-            async with _connected(self._server) as session:
+            async with _connect(self._server) as session:
                 await session.initialize()
                 tools = (await session.list_tools()).tools
                 self._session = session
@@ -164,7 +164,7 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
 
 
 @asynccontextmanager
-async def _connected(server: McpServer) -> AsyncIterator[ClientSession]:
+async def _connect(server: McpServer) -> AsyncIterator[ClientSession]:
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 

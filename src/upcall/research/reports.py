@@ -132,7 +132,7 @@ class Report(Reply):
         return "\n".join([self.summary, *self._lists()])
 
     def _lists(self) -> list[str]:
-        return [*_listed("Assumed", self.assumptions), *_listed("Left open", self.left_open)]
+        return [*_head_list("Assumed", self.assumptions), *_head_list("Left open", self.left_open)]
 
 
 class CodingReport(Report):
@@ -163,7 +163,11 @@ class CodingReport(Report):
         return self.warnings
 
     def _lists(self) -> list[str]:
-        lists = [*_listed("Files", self.files), *_listed("Commands", self.commands), *_listed("Tests", self.tests)]
+        lists = [
+            *_head_list("Files", self.files),
+            *_head_list("Commands", self.commands),
+            *_head_list("Tests", self.tests),
+        ]
         return [*lists, *super()._lists()]
 
 
@@ -265,7 +269,7 @@ class ResearchReport(Report):
         return self.warnings
 
     def _lists(self) -> list[str]:
-        return [*_listed("Not found", self.not_found), *super()._lists()]
+        return [*_head_list("Not found", self.not_found), *super()._lists()]
 
 
 class CheckedReport(Report):
@@ -288,7 +292,7 @@ class CheckedReport(Report):
             warnings=report.warnings,
         )
 
-    def renumbered(self, numbers: Mapping[str, int]) -> Self:
+    def renumber(self, numbers: Mapping[str, int]) -> Self:
         """Return the same report with the numbers that its sources have in another list, by ref."""
         cited = tuple(each.model_copy(update={"number": numbers[each.ref]}) for each in self.cited)
         held = {before.number: after for before, after in zip(self.cited, cited, strict=True)}
@@ -296,16 +300,16 @@ class CheckedReport(Report):
 
     def outcome(self) -> str:
         """Return what it says of its work, without what it quotes."""
-        return "\n".join([self.summary, *_listed("Not found", self.not_found), *super()._lists()])
+        return "\n".join([self.summary, *_head_list("Not found", self.not_found), *super()._lists()])
 
     def _lists(self) -> list[str]:
         return [
-            *_listed("Sources", tuple(each.as_text() for each in self.cited)),
-            *_listed("Not found", self.not_found),
+            *_head_list("Sources", tuple(each.as_text() for each in self.cited)),
+            *_head_list("Not found", self.not_found),
             *super()._lists(),
             f"\n{self.counts.as_text()}",
         ]
 
 
-def _listed(title: str, entries: tuple[str, ...]) -> list[str]:
+def _head_list(title: str, entries: tuple[str, ...]) -> list[str]:
     return ["", f"{title}:", *(f"- {entry}" for entry in entries)] if entries else []

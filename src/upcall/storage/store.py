@@ -389,17 +389,17 @@ class RunStore:
         worker = Worker.load(lease) if lease else None
         if worker is None or worker.is_gone():
             return
-        renewed_at = await self._renewed_at(run_id)
+        renewed_at = await self._read_renewal(run_id)
         age = time.time() - renewed_at
         if age >= self.lease_seconds:
             return
         if age >= 0:
             raise RunBusy(run_id, str(worker), self.lease_seconds - age)
         await asyncio.sleep(self.lease_seconds)
-        if await self._renewed_at(run_id) != renewed_at:
+        if await self._read_renewal(run_id) != renewed_at:
             raise RunBusy(run_id, str(worker), self.lease_seconds)
 
-    async def _renewed_at(self, run_id: str) -> float:
+    async def _read_renewal(self, run_id: str) -> float:
         query = "SELECT renewed_at FROM upcall_runs WHERE id = :id"
         row = await self.database.read(lambda connection: connection.execute(query, {"id": run_id}).fetchone())
         if row is None:

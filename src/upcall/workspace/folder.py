@@ -329,12 +329,12 @@ class Folder:
         try:
             for number, removes in _order(writes):
                 there = seen[number] if removes or writes[number].replaces else None
-                self._take_step(writes[number], removes, there, _kept_as(aside, number))
+                self._take_step(writes[number], removes, there, _name_aside(aside, number))
                 done.append((number, removes))
         except BaseException:
             for number, removes in reversed(done):
                 with suppress(OSError, ValueError):
-                    self._take_back(writes[number], removes, _kept_as(aside, number))
+                    self._take_back(writes[number], removes, _name_aside(aside, number))
             raise
 
     def _refuse_changed(self, write: Write) -> _Stamp:
@@ -518,7 +518,7 @@ def _create(here: _Open, name: str, there: FileState | None, wanted: FileState |
         here.replace(name, data, wanted.mode)
 
 
-def _kept_as(aside: Path | None, number: int) -> Path | None:
+def _name_aside(aside: Path | None, number: int) -> Path | None:
     return None if aside is None else aside / str(number)
 
 

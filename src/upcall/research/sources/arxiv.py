@@ -13,7 +13,7 @@ from upcall.research.sources.base import Hit, Passage, SourceUnavailable
 from upcall.research.sources.http import Reply, fetch, missing
 from upcall.research.sources.passages import passage_of
 from upcall.research.sources.readers import INSTALL, Text
-from upcall.research.sources.web import bounded, page_text
+from upcall.research.sources.web import bound_query, page_text
 
 ARXIV = "arxiv"
 _ATOM = {"atom": "http://www.w3.org/2005/Atom"}
@@ -44,7 +44,7 @@ class Arxiv:
 
     async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
         """Papers with title, authors, date and abstract."""
-        words = _WORD.findall(bounded(query))
+        words = _WORD.findall(bound_query(query))
         if not words:
             raise ValueError("Give at least one word to look for.")
         search = " AND ".join(f"all:{word}" for word in words)
@@ -86,14 +86,16 @@ def _entries(reply: Reply) -> list[Hit]:
         raise SourceUnavailable("arXiv sent something that is no feed.") from error
     hits = []
     for entry in feed.iterfind("atom:entry", _ATOM):
-        paper = _ID.search(_said(entry, "id").rpartition("/abs/")[2])
+        paper = _ID.search(_read(entry, "id").rpartition("/abs/")[2])
         if paper is not None:
-            authors = ", ".join(_said(author, "name") for author in entry.iterfind("atom:author", _ATOM))
-            about = f"{_said(entry, 'title')}\n{authors[:300]}, {_said(entry, 'published')[:10]}"
-            abstract = f"{about}\n{_said(entry, 'summary')}"
-            hits.append(Hit(source=ARXIV, ref=paper[1], title=_said(entry, "title"), text=abstract, place="abstract"))
+            authors = ", ".join(_read(author, "name") for author in entry.iterfind("atom:author", _ATOM))
+            about = f"{_read(entry, 'title')}\n{authors[:300]}, {_read(entry, 'published')[:10]}"
+            abstract = f"{about}\n{_read(entry, 'summary')}"
+            hits.append(
+                Hit(source=ARXIV, ref=paper[1], title=_read(entry, "title"), text=abstract, place="abstract")
+            )
     return hits
 
 
-def _said(element: Any, name: str) -> str:
+def _read(element: Any, name: str) -> str:
     return " ".join((element.findtext(f"atom:{name}", "", _ATOM) or "").split())

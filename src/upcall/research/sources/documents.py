@@ -95,7 +95,7 @@ class Documents:
         """The names of all documents, which are what `read_prompt` takes."""
         return list(self._files)
 
-    def listed(self, limit: int = MAX_LISTED) -> list[Listed]:
+    def list_first(self, limit: int = MAX_LISTED) -> list[Listed]:
         """List the first documents with their summaries; if there are more, the last entry says how many."""
         if not self._files:
             return []
@@ -106,7 +106,7 @@ class Documents:
             read = self._index.known()
             return [Listed(name, _about(read[path]) if path in read else "") for name, path in files.items()]
 
-        listed = self._mended(known)
+        listed = self._retry_anew(known)
         if more := len(self._files) - len(files):
             listed.append(Listed(f"... and {more} more documents", "search_documents finds what is in them"))
         return listed
@@ -122,18 +122,18 @@ class Documents:
             raise ValueError("Give at least one word to look for.")
         given_up = threading.Event()
         try:
-            return await asyncio.to_thread(self._mended, lambda: self._search(terms, limit, given_up))
+            return await asyncio.to_thread(self._retry_anew, lambda: self._search(terms, limit, given_up))
         except asyncio.CancelledError:
             given_up.set()  # A thread cannot be cancelled, and the program would wait for it to index all the rest.
             raise
 
     async def read(self, ref: str, start: int = 1) -> Passage:
         """Read the document of that name, from a line, page, paragraph or row on."""
-        return await asyncio.to_thread(self._mended, lambda: self._passage(ref, start))
+        return await asyncio.to_thread(self._retry_anew, lambda: self._passage(ref, start))
 
     async def remarks(self) -> str:
         """How many documents there are, and which cannot be read, in a line."""
-        return await asyncio.to_thread(self._mended, self._remarks)
+        return await asyncio.to_thread(self._retry_anew, self._remarks)
 
     def _search(self, terms: list[str], limit: int, given_up: threading.Event) -> list[Hit]:
         self._look()
@@ -142,7 +142,7 @@ class Documents:
         found = self._index.search(terms, CANDIDATES, HITS_A_DOCUMENT)
         there = [each for each in found if any(path in names for path in each.paths)]
         there = _spread(sorted(there, key=lambda each: -each.score * _closeness(terms, each.part)))
-        return [_hit(each, names, also) for each, also in _folded(there[: 5 * limit], names, limit)]
+        return [_hit(each, names, also) for each, also in _merge_alike(there[: 5 * limit], names, limit)]
 
     def _passage(self, ref: str, start: int) -> Passage:
         if ref not in self._files:
@@ -179,7 +179,7 @@ class Documents:
             self._opened_index = DocumentIndex(self.paths, self._index_folder)
         return self._opened_index
 
-    def _mended(self, work: Callable[[], T]) -> T:
+    def _retry_anew(self, work: Callable[[], T]) -> T:
         """Once more with a new index, where the old one turns out to be damaged."""
         try:
             return work()
@@ -188,7 +188,7 @@ class Documents:
 
     def _look(self) -> None:
         """See which files there are now."""
-        self._files, self._outside = _found(self.paths)
+        self._files, self._outside = _collect(self.paths)
 
 
 def terms_of(query: str) -> list[str]:
@@ -249,7 +249,7 @@ def _spread(found: Sequence[IndexHit]) -> list[IndexHit]:
     return [each for _, each in sorted(zip(crowding, found, strict=True), key=lambda pair: pair[0])]
 
 
-def _folded(found: Sequence[IndexHit], names: Mapping[Path, str], limit: int) -> list[tuple[IndexHit, list[str]]]:
+def _merge_alike(found: Sequence[IndexHit], names: Mapping[Path, str], limit: int) -> list[tuple[IndexHit, list[str]]]:
     """Merge hits: each has the names and places of those that say nearly the same."""
     kept: list[tuple[IndexHit, list[str], frozenset[object]]] = []
     for each in found:
@@ -311,7 +311,7 @@ def _refuse_unusable(path: Path) -> None:
         raise ConfigurationError(f"Document {path} cannot be read: permission denied.")
 
 
-def _found(paths: Sequence[Path]) -> tuple[dict[str, Path], dict[str, str]]:
+def _collect(paths: Sequence[Path]) -> tuple[dict[str, Path], dict[str, str]]:
     """Collect the documents by name, and the links among them that lead elsewhere.
 
     A file that is named twice, or by itself and within a folder, is one document.
@@ -333,7 +333,7 @@ def _files_in(root: str, outside: dict[str, str]) -> Iterator[tuple[str, str, st
 
     The last is looked up for links alone, which is what takes long.
     """
-    files = sorted(_walked(root), key=lambda each: each[0].split("/"))
+    files = sorted(_walk(root), key=lambda each: each[0].split("/"))
     for name, entry in files:
         at = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
         if at == entry.path or at.startswith(os.path.join(root, "")):
@@ -342,7 +342,7 @@ def _files_in(root: str, outside: dict[str, str]) -> Iterator[tuple[str, str, st
             outside[_one_line(name)] = "is a link that leads out of the folder"
 
 
-def _walked(folder: str, within: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
+def _walk(folder: str, within: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -350,7 +350,7 @@ def _walked(folder: str, within: str = "") -> Iterator[tuple[str, os.DirEntry[st
                 if entry.name.startswith("."):
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    yield from _walked(entry.path, f"{name}/")
+                    yield from _walk(entry.path, f"{name}/")
                 elif os.path.splitext(entry.name)[1].lower() in SUFFIXES and _is_file(entry):
                     yield name, entry
     except OSError:  # A folder that may not be read has nothing to find.

@@ -118,7 +118,7 @@ def guard_url(private_hosts: Sequence[str] = (), resolve: Resolve | None = None)
     import httpx
 
     allowed = {host.lower() for host in private_hosts}
-    look_up = resolve or _resolved
+    look_up = resolve or _resolve
 
     class Guarded(httpx.AsyncBaseTransport):
         def __init__(self) -> None:
@@ -168,7 +168,7 @@ def is_public(address: str) -> bool:
     return ip.is_global and not ip.is_multicast and not ip.is_reserved
 
 
-async def _resolved(host: str, port: int) -> Sequence[str]:
+async def _resolve(host: str, port: int) -> Sequence[str]:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):

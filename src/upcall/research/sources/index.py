@@ -121,22 +121,22 @@ class DocumentIndex:
         next time.
         """
         until = None if seconds is None else time.monotonic() + seconds
-        with self._writing, self._mended():
+        with self._writing, self._delete_damaged():
             return self._refresh(list(files), all_files, until, given_up or threading.Event())
 
     def _refresh(self, files: list[Path], all_files: bool, until: float | None, given_up: threading.Event) -> int:
-        with self._opened() as db:
+        with self._open() as db:
             self._try_again(db)
             known = {row[0]: row[1:] for row in db.execute("SELECT path, size, mtime, read_at FROM files")}
             stale: list[Path] = []
             self.unread = {}
             for path in files:
-                with self._noting(path):
+                with self._note_unread(path):
                     now, was = path.stat(), known.get(os.fsencode(path))
                     same = was is not None and was[:2] == (now.st_size, now.st_mtime_ns)
                     if not same or (was is not None and was[2] - was[1] < NS_RACY):
                         stale.append(path)
-            if all_files and (gone := known.keys() - {os.fsencode(path) for path in files} - set(self._closed())):
+            if all_files and (gone := known.keys() - {os.fsencode(path) for path in files} - set(self._list_closed())):
                 with _transaction(db):
                     db.executemany("DELETE FROM files WHERE path = ?", ((path,) for path in gone))
             read = self._read(db, stale, until, given_up)
@@ -145,7 +145,7 @@ class DocumentIndex:
                     _drop_unused(db)
         return read
 
-    def _closed(self) -> Iterator[bytes]:
+    def _list_closed(self) -> Iterator[bytes]:
         """Files that are there and cannot be opened now: what is known of them stays."""
         return (os.fsencode(path) for path in self.unread if path.exists())
 
@@ -158,7 +158,7 @@ class DocumentIndex:
                 left = None if until is None else until - time.monotonic()
                 if given_up.is_set() or (left is not None and left <= 0):
                     break
-                with self._noting(path), suppress(TimeoutError):
+                with self._note_unread(path), suppress(TimeoutError):
                     each = _read(db, path, reader, left)
                     batch.append(each)
                     chars += each.chars
@@ -189,7 +189,7 @@ class DocumentIndex:
         self._tried_again = True
 
     @contextmanager
-    def _noting(self, path: Path) -> Iterator[None]:
+    def _note_unread(self, path: Path) -> Iterator[None]:
         try:
             yield
         except TimeoutError:
@@ -202,7 +202,7 @@ class DocumentIndex:
     def known(self) -> dict[Path, Known]:
         """Return what it knows of each file."""
         rows = "SELECT path, summary, problem FROM files JOIN contents ON contents.id = files.content"
-        with self._mended(), self._opened() as db:
+        with self._delete_damaged(), self._open() as db:
             return {Path(os.fsdecode(path)): Known(summary or "", why) for path, summary, why in db.execute(rows)}
 
     def text(self, path: Path) -> Text:
@@ -215,7 +215,7 @@ class DocumentIndex:
         row = (
             "SELECT unit, units, title, problem FROM files JOIN contents ON contents.id = files.content WHERE path = ?"
         )
-        with self._mended(), self._opened() as db:
+        with self._delete_damaged(), self._open() as db:
             found = db.execute(row, (os.fsencode(path),)).fetchone()
         if found is None:
             raise KeyError(path)
@@ -241,7 +241,7 @@ class DocumentIndex:
             f"FROM ({numbered}) AS best JOIN passages ON passages.rowid = best.rowid "
             "JOIN contents ON contents.id = passages.content ORDER BY number > ?, score LIMIT ?"
         )
-        with self._mended(), self._opened() as db:
+        with self._delete_damaged(), self._open() as db:
             found = db.execute(rows, (query, CANDIDATES, of_one, limit)).fetchall()
         return [
             IndexHit(
@@ -256,7 +256,7 @@ class DocumentIndex:
     # -- the file -----------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
+    def _open(self) -> Iterator[sqlite3.Connection]:
         db = sqlite3.connect(self.file, timeout=SECONDS_TO_WAIT, isolation_level=None)
         try:
             if _version(db) != VERSION:
@@ -269,7 +269,7 @@ class DocumentIndex:
             db.close()
 
     @contextmanager
-    def _mended(self) -> Iterator[None]:
+    def _delete_damaged(self) -> Iterator[None]:
         """Delete an index that is damaged, and say that it is gone: the next call makes a new one."""
         try:
             yield

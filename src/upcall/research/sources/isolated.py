@@ -42,7 +42,7 @@ class IsolatedReader:
             NotReadable: also where it took too long or was too much for the process.
             TimeoutError: it took longer than `seconds`, if these were given; that says nothing of the file.
         """
-        process = self._process = self._process or self._started()
+        process = self._process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
         allowed = self._seconds if seconds is None else seconds
@@ -81,7 +81,7 @@ class IsolatedReader:
             process.kill()
             process.communicate()
 
-    def _started(self) -> subprocess.Popen[str]:
+    def _start(self) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-c", _START, json.dumps(sys.path)],
             stdin=subprocess.PIPE,

@@ -97,7 +97,7 @@ def decode(data: bytes) -> str:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
-        text = _guessed(data)
+        text = _guess_encoding(data)
     head = text[:100_000]
     if "\0" in head or len(_CONTROL.findall(head)) > len(head) // 20:
         raise NotReadable("is no text")
@@ -113,7 +113,7 @@ _MARKS = (
 )
 
 
-def _guessed(data: bytes) -> str:
+def _guess_encoding(data: bytes) -> str:
     """Guess an encoding. A guess needs some text to go by; a few bytes are taken as Western."""
     try:
         from charset_normalizer import from_bytes

@@ -137,7 +137,7 @@ class Web:
 
     async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
         """Pages with a few words of each."""
-        found = await self._engine.search(bounded(query), max(1, min(limit, MAX_HITS)))
+        found = await self._engine.search(bound_query(query), max(1, min(limit, MAX_HITS)))
         return [
             Hit(source=WEB, ref=url, title=title, text=words, score=-float(rank))
             for rank, (url, title, words) in enumerate(found)
@@ -157,7 +157,7 @@ class Web:
         return passage_of(WEB, ref, self._pages[ref], start)
 
 
-def bounded(query: str) -> str:
+def bound_query(query: str) -> str:
     """Return a query that can be sent.
 
     Raises:

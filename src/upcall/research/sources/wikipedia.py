@@ -10,7 +10,7 @@ from upcall.research.sources.base import Hit, Passage
 from upcall.research.sources.http import fetch, missing
 from upcall.research.sources.passages import passage_of
 from upcall.research.sources.readers import Text
-from upcall.research.sources.web import bounded, entries, text
+from upcall.research.sources.web import bound_query, entries, text
 
 WIKIPEDIA = "wikipedia"
 _TAG = re.compile(r"<[^>]*>")
@@ -37,7 +37,7 @@ class Wikipedia:
             params={
                 "action": "query",
                 "list": "search",
-                "srsearch": bounded(query),
+                "srsearch": bound_query(query),
                 "srlimit": str(max(1, min(limit, 20))),
                 "format": "json",
                 "formatversion": "2",
@@ -58,7 +58,7 @@ class Wikipedia:
 
     async def read(self, ref: str, start: int = 1) -> Passage:
         """Read an article's text from a line on; a redirect is followed."""
-        title = bounded(ref)
+        title = bound_query(ref)
         reply = await fetch(
             "Wikipedia",
             self._api,

@@ -34,7 +34,7 @@ class Execution:
     stopped: str | None = None
     seconds: float = 0.0
 
-    def stopped_at(self, limit: str | None) -> Execution:
+    def stop_at(self, limit: str | None) -> Execution:
         """Return the same, stopped at a limit.
 
         Its exit status is never that of a success: a shell whose children are killed first may still say so.

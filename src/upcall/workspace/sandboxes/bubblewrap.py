@@ -101,7 +101,7 @@ class Bubblewrap:
                 written=view.written,
             )
             execution = await run_process(start, _Namespace(info, go), limits, seconds or limits.seconds)
-            return execution.stopped_at("memory" if execution.stopped is None and group.has_killed() else None)
+            return execution.stop_at("memory" if execution.stopped is None and group.has_killed() else None)
 
     def arguments(self, view: View, limits: Limits, *, network: bool, passwd: int, calls: int) -> list[str]:
         """Return the options of bubblewrap for a command; `passwd` and `calls` are descriptors of files."""

@@ -47,7 +47,7 @@ class Local:
         mark = f"{_MARK}={secrets.token_hex(16)}"
         kept = {name: os.environ[name] for name in os.environ if name in _KEPT or name.startswith("LC_")}
         environment = {**kept, "TERM": "dumb", **dict([mark.split("=")])}
-        start = Start([*_limited(limits, seconds), *argv_of(command)], folder, environment, stdin)
+        start = Start([*_limit(limits, seconds), *argv_of(command)], folder, environment, stdin)
         return await run_process(start, _Marked(mark), limits, seconds or limits.seconds)
 
     async def close(self) -> None:
@@ -68,7 +68,7 @@ class _Marked:
 
     def members(self, most: int) -> list[int]:
         """List all that carry the mark, at most so many."""
-        return self._marked(most)
+        return self._find_marked(most)
 
     def kill(self) -> None:
         """Kill the group; `wait_gone` sees to those that left it."""
@@ -89,13 +89,13 @@ class _Marked:
     def _kill_marked(self) -> bool:
         """Kill what carries the mark, and tell whether there was any: stopped first, they start no others meanwhile."""
         held: set[int] = set()
-        while new := self._marked(but=held):
+        while new := self._find_marked(but=held):
             _signal(new, signal.SIGSTOP)
             held.update(new)
         _signal(held, signal.SIGKILL)
         return bool(held)
 
-    def _marked(self, most: int | None = None, but: Collection[int] = ()) -> list[int]:
+    def _find_marked(self, most: int | None = None, but: Collection[int] = ()) -> list[int]:
         found: list[int] = []
         for pid in _pids():
             if pid in but:
@@ -114,7 +114,7 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _limited(limits: Limits, seconds: float | None) -> list[str]:
+def _limit(limits: Limits, seconds: float | None) -> list[str]:
     """Set the limits of each process, on Linux.
 
     The number of processes counts all of the user's, and does not count for root.

@@ -142,7 +142,7 @@ async def _run(start: Start, family: Family, limits: Limits, seconds: float, giv
         truncated=left_out,
         seconds=time.monotonic() - begun,
     )
-    return execution.stopped_at(stopped)
+    return execution.stop_at(stopped)
 
 
 async def _start(start: Start) -> tuple[asyncio.subprocess.Process, BinaryIO]:
