@@ -38,8 +38,9 @@ from upcall.execution.forks import (
     fork_run,
     plan_fork,
 )
+from upcall.execution.reducer import deliver_answers
 from upcall.execution.run_result import RunResult
-from upcall.execution.segment import RunSegment, deliver_answers
+from upcall.execution.segment import RunSegment
 from upcall.execution.start_options import StartOptions, Task, as_history, check_options, read_task
 from upcall.execution.team_factory import BuiltTeam, MakeTeam, TeamFactory
 from upcall.policy.authorization import Authorization, OpenQuestions
@@ -706,7 +707,7 @@ class Upcall:
             await run_to_completion(stretch.failed(error))
         finally:
             await built.close()
-        for event in stretch.held:
+        for event in stretch.gate.open():
             yield event
 
     def _resolver(self, run: Run, built: BuiltTeam) -> AnswerResolver:

@@ -30,6 +30,7 @@ from upcall.errors import (
 )
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.plan import ReviewedPlan
+from upcall.storage.store import RunStore
 from upcall.testing import Call, Calls, Fail, Hang, Reply, Request, ScriptedModelClient
 from upcall.testing.server import LoopbackServer
 from upcall.ui.cli.answer_arguments import read_arguments
@@ -92,6 +93,22 @@ async def test_an_integer_chooses_the_option_with_that_number() -> None:
     asked = await app.start("Build it")
     done = await app.answer(asked.id, 2)
     assert (done.status, done.answers[0].selected) == (RunStatus.COMPLETED, ("FastAPI",))
+
+
+async def test_questions_asked_together_share_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write holds all questions of its run: with one each, a thousand questions would cost a million."""
+    count, writes, save = 100, list[Run](), RunStore.save
+    monkeypatch.setattr(
+        RunStore, "save", lambda self, *args, **more: (writes.append(args[1]), save(self, *args, **more))[1]
+    )
+    asks = Calls([Call("ask_user", {"question": f"What is the name of part {n}?"}) for n in range(count)])
+    app = Upcall(
+        store="runs.db",
+        team=lambda: solo(ScriptedModelClient([asks]), max_questions=count),
+        settings=Settings.read(None, max_questions_run=count),
+    )
+    asked = await app.start("Build it")
+    assert (len(asked.questions), len(writes) < count / 4) == (count, True)
 
 
 async def test_an_answer_is_stored_before_the_team_goes_on() -> None:

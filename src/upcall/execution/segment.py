@@ -1,78 +1,49 @@
-"""A stretch: what happens between two rests of a run - the events, what they say of the run, and how it is stored."""
+"""A segment: what happens between two pauses of a run. `reducer` reads the events; here they are stored and told."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from itertools import chain
-from typing import Any, TypeGuard, TypeVar
+from dataclasses import replace
+from typing import Any
 
 from autogen_agentchat.base import TaskResult, Team
-from autogen_agentchat.messages import (
-    BaseChatMessage,
-    HandoffMessage,
-    ThoughtEvent,
-    ToolCallExecutionEvent,
-    ToolCallRequestEvent,
-    UserInputRequestedEvent,
-)
+from autogen_agentchat.messages import ThoughtEvent, UserInputRequestedEvent
 from autogen_core import CancellationToken
 
 from upcall import progress
-from upcall.agents.tool_loop.ask_user import ASK_USER
 from upcall.autogen import tracing
 from upcall.autogen.answer_queue import AnswerQueue
 from upcall.autogen.concurrency import run_to_completion
 from upcall.autogen.group_chats import PendingQuestions
 from upcall.autogen.internals import without_tracebacks_of
 from upcall.autogen.journal import Journal
-from upcall.autogen.messages import (
-    ANSWERS,
-    CLARIFIER_LOG,
-    CLASSIFICATION,
-    ERROR,
-    OUTCOME,
-    PATH,
-    PLAN,
-    QUESTIONS,
-    USER,
-    Event,
-    answer_message,
-    answered_event,
-    event_path,
-    event_questions,
-    event_warnings,
-    extract_questions,
-    message_answers,
-    message_questions,
-)
+from upcall.autogen.messages import Event, event_questions, message_answers
 from upcall.autogen.published import PublishedQuestions
 from upcall.autogen.scope import ProgressListener, RunScope, enter_scope
 from upcall.errors import ModelError, StoredStateError, StoreUnavailable, UpcallError
+from upcall.execution.event_gate import EventGate, tell_answer
+from upcall.execution.reducer import NO_RESULT, Phase, SegmentState, end_segment, explain_loss, reduce_event
 from upcall.execution.transcripts import TranscriptRecorder
-from upcall.policy.deadlines import attach_deadline
 from upcall.policy.duplicates import answer_duplicates
 from upcall.policy.resolver import AnswerResolver
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.question import Question
-from upcall.questions.states import QuestionState
 from upcall.runs.call_timings import TIMED, Timings
 from upcall.runs.checkpoint import Checkpoint
-from upcall.runs.outputs import Classification
-from upcall.runs.plan import ReviewedPlan
-from upcall.runs.run import MAX_ROUNDS, Run, RunStatus, add_usage, record_act
+from upcall.runs.run import Run, RunStatus, add_usage, record_act
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.connection import Work
 from upcall.storage.store import AnswersQueued, RunStore, StoredRun
 from upcall.storage.transcripts import write_transcript
 from upcall.text import first_line
 
-T = TypeVar("T")
-
 SECONDS_BETWEEN_MAILS = 0.2
 """How often is looked for answers that come while a team works."""
+
+SECONDS_A_QUESTION = 0.001
+"""How long a further question waits for others, for each that is open: a write of the run has them all, so that a
+thousand questions with a write each would cost half a million."""
 
 BEATS_A_LEASE = 4
 """How often a worker says that it lives in the time that its lease lasts."""
@@ -82,7 +53,7 @@ SECONDS_TO_STOP = 5.0
 
 
 class RunSegment:
-    """One team at work on one run, from a checkpoint to the next rest.
+    """One team at work on one run, from a checkpoint to the next pause.
 
     Args:
         stored: the run as it was claimed; every write follows the one before.
@@ -99,7 +70,7 @@ class RunSegment:
         self,
         stored: StoredRun,
         store: RunStore,
-        phase: Callable[[str], RunStatus],
+        phase: Phase,
         *,
         resolver: AnswerResolver,
         records: Mapping[str, str],
@@ -116,7 +87,6 @@ class RunSegment:
         self._store = store
         self._phase = phase
         so_far = stored.checkpoint.progress
-        self._run = stored.run.restored_from(so_far) if so_far else stored.run
         self._token = CancellationToken()
         self._pauses = so_far.pauses if so_far else 0
         self._server_wait = server_wait
@@ -135,17 +105,14 @@ class RunSegment:
         self._answered = (so_far.answered if so_far else 0) + len(brought)
         self._interruptions: list[BaseException] = []
         self._published = PublishedQuestions()
-        self._last: BaseChatMessage | None = None
-        self._stop_reason: str | None = None
         known = [each for each in stored.run.records.open if not each.asked_since_checkpoint]
-        self._waiting = PendingQuestions({each.id: each.question for each in known})
+        waiting = PendingQuestions({each.id: each.question for each in known})
+        self._state = SegmentState(stored.run.restored_from(so_far) if so_far else stored.run, waiting)
         self._given = {message.id for message in stored.checkpoint.inbox}
         self._finished = False
         self.started = False
         """Whether the team took its inbox in."""
-        self.held: list[Event] = []
-        """Events that tell of a question; nobody hears of one before it is stored."""
-        self._settled: set[tuple[tuple[str, ...], str]] = set()
+        self.gate = EventGate()
         self._mailbox = AnswerQueue(stored.run.answers)
         self._untold: list[Answer] = []
         """Answers that the run has, and that who asked is to hear of once they are stored."""
@@ -169,12 +136,13 @@ class RunSegment:
             task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while not running.done() or not queue.empty():
-                events = [event for event in await _all_there(queue) if event is not None]
-                if self._run.status is not self._stored.run.status:
+                events = [event for event in await self._next_events(queue) if event is not None]
+                if self._state.run.status is not self._stored.run.status:
                     await run_to_completion(self._save_now())
                 await self._publish(events)
-                for told in chain.from_iterable(map(self._to_tell, events)):
-                    yield told
+                for event in events:
+                    for told in self.gate.let_through(event, self._resolver.records):
+                        yield told
                 if watching.done():
                     watching.result()
             running.result()
@@ -185,37 +153,18 @@ class RunSegment:
                 self._token.cancel()
                 await asyncio.wait([running], timeout=SECONDS_TO_STOP)
 
-    def _to_tell(self, event: Event) -> list[Event]:
-        """What can be told with this event. That a question is published, or was answered at once, brings the call that
-        asked; an answer takes the place of the request."""
-        if isinstance(event, UserInputRequestedEvent):
-            told = self._tell_request(event)
-            if told is None:
-                return []
-            event = told
-        elif not _tells_of_an_answer(event):
-            if _tells_of_a_question(event):
-                self.held.append(event)
-                return []
-            return [event]
-        asked = event_questions(event)
-        self._settled |= {(each.path, each.calls[-1]) for each in asked if each.calls}
-        before = [each for each in self.held if self._is_settled(each)]
-        self.held = [each for each in self.held if each not in before]
-        return [*before, event]
-
-    def _tell_request(self, event: UserInputRequestedEvent) -> Event | None:
-        """The request as it was published, or what the question came to where nobody is asked; None for a duplicate."""
-        record = self._resolver.records.get(event.request_id)
-        if record is None or record.state is QuestionState.DUPLICATE:
-            return None
-        if record.answer is not None and record.answer.by is AnsweredBy.POLICY:
-            return _tell_answer(record.question, record.answer)
-        return attach_deadline(event, record.question)
-
-    def _is_settled(self, event: Event) -> bool:
-        asks = [call.id for call in event.content if call.name == ASK_USER] if _calls(event) else []
-        return bool(asks) and all((event_path(event), call_id) in self._settled for call_id in asks)
+    async def _next_events(self, queue: asyncio.Queue[Event | None]) -> list[Event | None]:
+        """Take what is in the queue, at least one; behind a question also what comes a little later."""
+        events = [await queue.get()]
+        while not queue.empty():
+            events.append(queue.get_nowait())
+        open_questions = len(self._resolver.records.open)
+        if open_questions > 1 and any(isinstance(event, UserInputRequestedEvent) for event in events):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(open_questions * SECONDS_A_QUESTION):
+                    while events[-1] is not None:
+                        events.append(await queue.get())
+        return events
 
     # -- questions while others work ----------------------------------------------------------------------------------
 
@@ -248,7 +197,7 @@ class RunSegment:
                     await run_to_completion(self._take_mail())
 
     async def _take_mail(self) -> None:
-        came = await self._store.queued_answers(self._run.id)
+        came = await self._store.queued_answers(self._stored.run.id)
         records = self._resolver.records
         answers = [each for each in came if (record := records.get(each.question_id)) and not record.is_closed]
         if not answers:
@@ -271,19 +220,21 @@ class RunSegment:
 
     def _current(self) -> Run:
         """The run as it is now, with its questions and the tokens that the matcher spent."""
-        usage = self._run.usage
+        run = self._state.run
+        usage = run.usage
         for spent in self._resolver.spent:
             usage = add_usage(usage, "ledger", spent)
         self._resolver.spent.clear()
-        self._run = self._run.move_to(self._run.status, usage=usage, records=self._resolver.records)
-        return self._run
+        run = run.move_to(run.status, usage=usage, records=self._resolver.records)
+        self._state = replace(self._state, run=run)
+        return run
 
-    # -- the rest -----------------------------------------------------------------------------------------------------
+    # -- the pause ----------------------------------------------------------------------------------------------------
 
     async def pause(self, team: Team) -> Run:
-        """Store the run at its rest: completed, or waiting for answers."""
-        state = dict(await team.save_state())
-        return await self._with_mail(lambda: self._rest_once(state))
+        """Store the run at its pause: completed, or waiting for answers."""
+        team_state = dict(await team.save_state())
+        return await self._with_mail(lambda: self._store_pause(team_state))
 
     async def _with_mail(self, store: Callable[[], Coroutine[Any, Any, Run]]) -> Run:
         while True:
@@ -292,45 +243,28 @@ class RunSegment:
             except AnswersQueued:
                 await self._take_mail()
 
-    async def _rest_once(self, state: dict[str, Any]) -> Run:
+    async def _store_pause(self, team_state: dict[str, Any]) -> Run:
         self._tell()  # Nobody is left who would hear of it before it is stored.
-        closed = {each.id for each in self._resolver.records.closed}
-        if lost := self._published.find_lost(closed | self._mailbox.answers.keys() | self._waiting.questions.keys()):
-            problem, last = lost[0].explain_loss(), self._last
-            if isinstance(last, HandoffMessage) and last.target != USER and message_questions(last):
-                problem = f"A question was handed to {last.target!r}; under Upcall the user proxy is called {USER!r}."
+        closed, waiting = {each.id for each in self._resolver.records.closed}, self._state.waiting.questions
+        if lost := self._published.find_lost(closed | self._mailbox.answers.keys() | waiting.keys()):
+            problem = explain_loss(self._state.last, lost[0].explain_loss())
             # No checkpoint: with the remedy the run goes on from the one before.
             return await self._save(self._current().move_to(RunStatus.FAILED, error=problem))
-        questions = self._settle_waiting()
-        run = self._current()
-        run = run.model_copy(update={"records": run.records.enter_checkpoint(list(self._waiting.questions))})
-        on_the_way = self._journal.records if len(run.answers) > self._answered else {}
-        checkpoint = Checkpoint(team_state=state, journal=on_the_way)
-        if questions:
-            run, checkpoint = self._wait_for(run, questions, checkpoint)
-        elif self._last is not None and (error := self._last.metadata.get(ERROR)):
-            run = run.move_to(RunStatus.FAILED, error=first_line(error))
-        elif self._last is None or not self._last.to_model_text().strip():
-            again = await self._journal.discard_last_reply()
-            run = run.move_to(RunStatus.FAILED, error="The team stopped without a result. Resume the run to try again.")
-            if again or not self._journal.records:
-                return await self._save(run)
-            # The journal would bring the team to the same end again: it goes on behind it.
-        else:
-            reason = MAX_ROUNDS if self._last.metadata.get(OUTCOME) == MAX_ROUNDS else self._stop_reason
-            result = self._last.to_model_text()
-            run = run.move_to(RunStatus.COMPLETED, result=result, stop_reason=reason, error=None)
-        progress = run.progress(self._pauses + 1)
-        return await self._save(run, checkpoint.model_copy(update={"progress": progress}))
+        self._close_unwaited()
+        on_the_way = self._journal.records if len(self._current().answers) > self._answered else {}
+        run, checkpoint = end_segment(self._state, team_state, on_the_way, self._phase)
+        if run.error == NO_RESULT and (await self._journal.discard_last_reply() or not self._journal.records):
+            return await self._save(run)
+        # Otherwise the journal would bring the team to the same end again: it goes on behind it.
+        return await self._save(run, checkpoint.model_copy(update={"progress": run.progress(self._pauses + 1)}))
 
-    def _settle_waiting(self) -> list[Question]:
-        """Publish what agents that are not ours ask, cancel what nobody waits for any more, and give the questions that
-        the team waits for."""
-        for record in self._resolver.publish(self._waiting.questions.values()):
+    def _close_unwaited(self) -> None:
+        """Publish what agents that are not ours ask, and cancel what nobody waits for any more."""
+        waiting = self._state.waiting.questions
+        for record in self._resolver.publish(waiting.values()):
             if record.answer is not None:
-                self.held.append(_tell_answer(record.question, record.answer))
-        records = self._resolver.records
-        gone = [each for each in records.open if each.id not in self._waiting.questions]
+                self.gate.hold(tell_answer(record.question, record.answer))
+        gone = [each for each in self._resolver.records.open if each.id not in waiting]
         self._resolver.close(
             [
                 Answer(
@@ -342,27 +276,16 @@ class RunSegment:
                 for each in gone
             ]
         )
-        return [self._resolver.records[question_id].question for question_id in self._waiting.questions]
-
-    def _wait_for(self, run: Run, questions: Sequence[Question], checkpoint: Checkpoint) -> tuple[Run, Checkpoint]:
-        """The run waiting for its questions. Where some of them have an answer that the team did not hear any more, it
-        is to go on at once with that."""
-        run = run.move_to(RunStatus.AWAITING_CLARIFICATION)
-        answers = [answer for each in questions if (answer := run.records[each.id].answer) is not None]
-        if not answers:
-            return run, checkpoint
-        checkpoint, target = deliver_answers(checkpoint, answers, questions)
-        return run.move_to(self._phase(target)), checkpoint
 
     async def failed(self, error: Exception) -> Run:
-        """Store the run as failed. It goes on from its last rest, with the journal of what was done since."""
+        """Store the run as failed. It goes on from its last pause, with the journal of what was done since."""
         cause = next((each for each in self._interruptions if isinstance(each, UpcallError)), error)
         message = str(cause) if isinstance(cause, UpcallError) else first_line(cause)
         return await self._with_mail(lambda: self._save(self._current().move_to(RunStatus.FAILED, error=message)))
 
     async def interrupted(self, team: Team) -> None:
-        """Give the run back where the stretch is cut off: its journal says what was done. Where the team has come to
-        its rest in that moment, that is stored."""
+        """Give the run back where the segment is cut off: its journal says what was done. Where the team has come to
+        its pause in that moment, that is stored."""
         with suppress(StoredStateError):
             if self._finished:
                 await self.pause(team)
@@ -391,9 +314,10 @@ class RunSegment:
             await self._take_turns(team, queue)
             return
         name = getattr(team, "name", type(team).__name__)
-        with tracing.workflow(self._run.id, name, self._run.config.traceparent) as traceparent:
-            pinned = self._run.config.model_copy(update={"traceparent": traceparent})
-            self._run = self._run.model_copy(update={"config": pinned})
+        run = self._state.run
+        with tracing.workflow(run.id, name, run.config.traceparent) as traceparent:
+            pinned = run.config.model_copy(update={"traceparent": traceparent})
+            self._state = replace(self._state, run=run.model_copy(update={"config": pinned}))
             await self._take_turns(team, queue)
 
     async def _take_turns(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
@@ -401,11 +325,11 @@ class RunSegment:
         async for item in team.run_stream(task=inbox or None, cancellation_token=self._token):
             self.started = True
             if isinstance(item, TaskResult):
-                self._stop_reason = item.stop_reason
+                self._state = replace(self._state, stop_reason=item.stop_reason)
             else:
                 self._transcript.add(item)
                 if item.id not in self._given:
-                    self._note(item)
+                    self._state = reduce_event(self._state, item, self._phase)
                 queue.put_nowait(item)
         self._finished = not self._token.is_cancelled()
 
@@ -426,58 +350,6 @@ class RunSegment:
         entries = self._transcript.entries
         return write_transcript(self._stored.run.id, self._pauses, entries) if entries else None
 
-    def _note(self, event: Event) -> None:
-        """Read from an event what it says of the run: tokens, classification, plan, and who has the turn."""
-        changes: dict[str, Any] = {}
-        if event.models_usage is not None:
-            changes["usage"] = add_usage(self._run.usage, "/".join(event_path(event)), event.models_usage)
-        if isinstance(event, ToolCallExecutionEvent):
-            results = [each for each in event.content if each.name != ASK_USER]
-            named = ["/".join((*event_path(event), each.name)) for each in results]
-            failed = [name for name, each in zip(named, results, strict=True) if each.is_error]
-            changes["tools"] = dict(Counter(self._run.tools) + Counter(named))
-            changes["failed_tools"] = dict(Counter(self._run.failed_tools) + Counter(failed))
-        if warned := [f"{'/'.join(event_path(event))}: {each}" for each in event_warnings(event)]:
-            changes["warnings"] = tuple(dict.fromkeys((*self._run.warnings, *warned)))
-        said = isinstance(event, BaseChatMessage) and PATH not in event.metadata
-        if said:
-            self._waiting.take(event, (), USER)
-        if isinstance(event, BaseChatMessage) and said and ANSWERS not in event.metadata:
-            self._last = event  # A user proxy of the user's name may have the last word.
-        if isinstance(event, BaseChatMessage) and said and event.source != USER:
-            if text := event.metadata.get(CLASSIFICATION):
-                changes["classification"] = Classification.model_validate_json(text)
-            if text := event.metadata.get(CLARIFIER_LOG):
-                changes["clarifier_log"] = text
-            if text := event.metadata.get(PLAN):
-                changes["plan"] = ReviewedPlan.model_validate_json(text).after(self._run.plan)
-            turns = [event.source]
-            if isinstance(event, HandoffMessage) and not extract_questions(event, USER):
-                changes["status"] = self._phase(event.target)
-                turns.append(event.target)
-            changes["execution_path"] = _with_turns(self._run.execution_path, turns)
-        status = changes.pop("status", self._run.status)
-        if changes or status is not self._run.status:
-            self._run = self._run.move_to(status, **changes)
-
-
-def deliver_answers(
-    checkpoint: Checkpoint, answers: Sequence[Answer], questions: Iterable[Question]
-) -> tuple[Checkpoint, str]:
-    """The checkpoint with answers to some of `questions` in its inbox, and the outermost agent that they go to."""
-    asked, answered = list(questions), {answer.question_id for answer in answers}
-    target = next(question.path[0] for question in asked if question.id in answered)
-    message = answer_message(answers, target=target, questions=asked, source=USER)
-    return checkpoint.model_copy(update={"inbox": (*checkpoint.inbox, message)}), target
-
-
-async def _all_there(queue: asyncio.Queue[T]) -> list[T]:
-    """What is in the queue, at least one."""
-    items = [await queue.get()]
-    while not queue.empty():
-        items.append(queue.get_nowait())
-    return items
-
 
 def _told_to(queue: asyncio.Queue[Event | None]) -> ProgressListener:
     """What puts progress among the events, also from a thread: in this loop, as long as there is one."""
@@ -489,28 +361,3 @@ def _told_to(queue: asyncio.Queue[Event | None]) -> ProgressListener:
             loop.call_soon_threadsafe(queue.put_nowait, event)
 
     return tell
-
-
-def _tells_of_an_answer(event: Event) -> bool:
-    return isinstance(event, ThoughtEvent) and ANSWERS in event.metadata
-
-
-def _calls(event: Event) -> TypeGuard[ToolCallRequestEvent]:
-    return isinstance(event, ToolCallRequestEvent)
-
-
-def _tell_answer(question: Question, answer: Answer) -> Event:
-    event = answered_event(question, answer, source=question.asker)
-    return event.model_copy(update={"metadata": {**event.metadata, PATH: "/".join(question.path)}})
-
-
-def _tells_of_a_question(event: Event) -> bool:
-    asks = isinstance(event, ToolCallRequestEvent) and any(call.name == ASK_USER for call in event.content)
-    return asks or QUESTIONS in event.metadata
-
-
-def _with_turns(path: tuple[str, ...], agents: Sequence[str]) -> tuple[str, ...]:
-    for agent in agents:
-        if agent not in path[-1:]:
-            path = (*path, agent)
-    return path

@@ -1,0 +1,152 @@
+"""What a team's events say of its run: each gives a new value, and the end of the team's work the next checkpoint.
+
+Nothing here is stored, told or asked: that is what `RunSegment` does with it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, ToolCallExecutionEvent
+
+from upcall.agents.tool_loop.ask_user import ASK_USER
+from upcall.autogen.group_chats import PendingQuestions
+from upcall.autogen.messages import (
+    ANSWERS,
+    CLARIFIER_LOG,
+    CLASSIFICATION,
+    ERROR,
+    OUTCOME,
+    PATH,
+    PLAN,
+    USER,
+    Event,
+    answer_message,
+    event_path,
+    event_warnings,
+    extract_questions,
+    message_questions,
+)
+from upcall.questions.answer import Answer
+from upcall.questions.question import Question
+from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.outputs import Classification
+from upcall.runs.plan import ReviewedPlan
+from upcall.runs.run import MAX_ROUNDS, Run, RunStatus, add_usage
+from upcall.text import first_line
+
+Phase: TypeAlias = Callable[[str], RunStatus]
+"""The status of a run while the named agent has the turn."""
+
+NO_RESULT = "The team stopped without a result. Resume the run to try again."
+
+
+@dataclass(frozen=True)
+class SegmentState:
+    """What the events of a segment came to so far.
+
+    Attributes:
+        run: the run, as the events tell of it.
+        waiting: the questions that the team waits for, as its messages tell of them.
+        last: the last message of a member of the outermost team.
+        stop_reason: why the team stopped, in AutoGen's words.
+    """
+
+    run: Run
+    waiting: PendingQuestions = field(default_factory=PendingQuestions)
+    last: BaseChatMessage | None = None
+    stop_reason: str | None = None
+
+
+def reduce_event(state: SegmentState, event: Event, phase: Phase) -> SegmentState:
+    """Read from an event what it says of the run: tokens, tools, classification, plan, and who has the turn."""
+    run, path = state.run, "/".join(event_path(event))
+    changes = _count_tools(run, event, path)
+    if event.models_usage is not None:
+        changes["usage"] = add_usage(run.usage, path, event.models_usage)
+    if warned := event_warnings(event):
+        changes["warnings"] = tuple(dict.fromkeys((*run.warnings, *(f"{path}: {each}" for each in warned))))
+    if isinstance(event, BaseChatMessage) and PATH not in event.metadata:
+        waiting = state.waiting.copy()
+        waiting.take(event, (), USER)
+        # A user proxy of the user's name may have the last word.
+        state = replace(state, waiting=waiting, last=state.last if ANSWERS in event.metadata else event)
+        if event.source != USER:
+            changes |= _read_message(run, event, phase)
+    status = changes.pop("status", run.status)
+    return replace(state, run=run.move_to(status, **changes)) if changes or status is not run.status else state
+
+
+def _count_tools(run: Run, event: Event, path: str) -> dict[str, Any]:
+    if not isinstance(event, ToolCallExecutionEvent):
+        return {}
+    results = [each for each in event.content if each.name != ASK_USER]
+    made = Counter(f"{path}/{each.name}" for each in results)
+    failed = Counter(f"{path}/{each.name}" for each in results if each.is_error)
+    return {"tools": dict(Counter(run.tools) + made), "failed_tools": dict(Counter(run.failed_tools) + failed)}
+
+
+def _read_message(run: Run, message: BaseChatMessage, phase: Phase) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    turns = [message.source]
+    if text := message.metadata.get(CLASSIFICATION):
+        changes["classification"] = Classification.model_validate_json(text)
+    if text := message.metadata.get(CLARIFIER_LOG):
+        changes["clarifier_log"] = text
+    if text := message.metadata.get(PLAN):
+        changes["plan"] = ReviewedPlan.model_validate_json(text).after(run.plan)
+    if isinstance(message, HandoffMessage) and not extract_questions(message, USER):
+        changes["status"] = phase(message.target)
+        turns.append(message.target)
+    executed = run.execution_path
+    for agent in turns:
+        executed = executed if agent in executed[-1:] else (*executed, agent)
+    return changes | {"execution_path": executed}
+
+
+# -- the end of the team's work ---------------------------------------------------------------------------------------
+
+
+def explain_loss(last: BaseChatMessage | None, loss: str) -> str:
+    """Say how a question was lost: it was handed to somebody else, or swallowed."""
+    if isinstance(last, HandoffMessage) and last.target != USER and message_questions(last):
+        return f"A question was handed to {last.target!r}; under Upcall the user proxy is called {USER!r}."
+    return loss
+
+
+def end_segment(
+    state: SegmentState, team_state: dict[str, Any], journal: Mapping[str, str], phase: Phase
+) -> tuple[Run, Checkpoint]:
+    """Give the run as its team leaves it - waiting, failed or completed - and the checkpoint to go on from.
+
+    Where some of the questions have an answer that the team did not hear any more, it is to go on at once with that.
+    """
+    questions = [state.run.records[question_id].question for question_id in state.waiting.questions]
+    run = state.run.model_copy(update={"records": state.run.records.enter_checkpoint(list(state.waiting.questions))})
+    checkpoint, last = Checkpoint(team_state=team_state, journal=dict(journal)), state.last
+    if questions:
+        run = run.move_to(RunStatus.AWAITING_CLARIFICATION)
+        if answers := [answer for each in questions if (answer := run.records[each.id].answer) is not None]:
+            checkpoint, target = deliver_answers(checkpoint, answers, questions)
+            run = run.move_to(phase(target))
+    elif last is not None and (error := last.metadata.get(ERROR)):
+        run = run.move_to(RunStatus.FAILED, error=first_line(error))
+    elif last is None or not last.to_model_text().strip():
+        run = run.move_to(RunStatus.FAILED, error=NO_RESULT)
+    else:
+        reason = MAX_ROUNDS if last.metadata.get(OUTCOME) == MAX_ROUNDS else state.stop_reason
+        run = run.move_to(RunStatus.COMPLETED, result=last.to_model_text(), stop_reason=reason, error=None)
+    return run, checkpoint
+
+
+def deliver_answers(
+    checkpoint: Checkpoint, answers: Sequence[Answer], questions: Iterable[Question]
+) -> tuple[Checkpoint, str]:
+    """Give the checkpoint with answers to some of `questions` in its inbox, and the outermost agent that they go to."""
+    asked, answered = list(questions), {answer.question_id for answer in answers}
+    target = next(question.path[0] for question in asked if question.id in answered)
+    message = answer_message(answers, target=target, questions=asked, source=USER)
+    return checkpoint.model_copy(update={"inbox": (*checkpoint.inbox, message)}), target
