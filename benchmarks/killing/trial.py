@@ -168,7 +168,10 @@ def state(job: Job) -> State:
     final = json.loads((job.folder / FINAL).read_text())
     kept = ("status", "result", "error", "classification", "clarifier_log", "plan", "execution_path", "usage")
     run = {name: final.get(name) for name in kept}
-    pairs = [(each["question"], each["answer"]) for each in final["records"] if each["answer"]]
+    # Who asked without `ask_user` asks again under a new id where it was killed just before its pause; the first one is
+    # cancelled then.
+    closed = [each for each in final["records"] if each["answer"] and each["answer"]["outcome"] != "cancelled"]
+    pairs = [(each["question"], each["answer"]) for each in closed]
     asked = [pair for pair in pairs if SCENARIOS[job.scenario].answer_to(pair[0]["question"])]
     run["answers"] = sorted(_asked_and_said(*pair) for pair in asked)
     if SCENARIOS[job.scenario].branches:

@@ -91,9 +91,7 @@ def _entries(reply: Reply) -> list[Hit]:
             authors = ", ".join(_read(author, "name") for author in entry.iterfind("atom:author", _ATOM))
             about = f"{_read(entry, 'title')}\n{authors[:300]}, {_read(entry, 'published')[:10]}"
             abstract = f"{about}\n{_read(entry, 'summary')}"
-            hits.append(
-                Hit(source=ARXIV, ref=paper[1], title=_read(entry, "title"), text=abstract, place="abstract")
-            )
+            hits.append(Hit(source=ARXIV, ref=paper[1], title=_read(entry, "title"), text=abstract, place="abstract"))
     return hits
 
 

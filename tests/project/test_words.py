@@ -1,0 +1,107 @@
+"""Words that the field has a better one for stay out of code, documentation and help."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+PHRASES = {
+    r"stretch(es)?": "run segment",
+    r"(next|last|at|a) rest(?! of| in)|rests already": "pause",
+    r"ladder|rungs?": "resolver, resolution step",
+    r"misfits?": "incompatibility",
+    r"insides": "internals",
+    r"work(s|ed)? off": "carry out",
+    r"(put|puts|to put) (a|the|its|their|another) questions?|questions? (is|are|was|were) put": "publish, ask",
+    r"(is|are|run) not at all": "is not, cannot be",
+}
+"""What is not written anywhere, as a pattern of whole words, and what is written instead."""
+
+NAMES = {
+    *("KEPT", "RUNGS", "KeepsTurns", "MailCame", "Misfit", "SoFar", "_Crew", "_backed", "_caught", "_go_on", "_manned"),
+    *(
+        "_heard_before",
+        "asked_by",
+        "back_to",
+        "fitted",
+        "keep_turns",
+        "looked_at",
+        "questions_in",
+        "seen_log",
+        "so_far",
+    ),
+    *("take_back", "unpacked"),
+}
+"""What nothing is called."""
+
+FUNCTIONS = {
+    *(
+        "acts",
+        "answering",
+        "asking",
+        "below",
+        "callers",
+        "chosen",
+        "dated",
+        "emitted",
+        "fits",
+        "given",
+        "heard",
+        "hold",
+    ),
+    *("judge", "mail", "packed", "post", "rested", "said", "settle", "shown", "told", "under", "whole", "worked"),
+}
+"""What no function is called; elsewhere these are ordinary words."""
+
+CLASSES = {"Found", "Given", "Ladder", "Part", "Read", "Shown", "Stretch", "Waiting"}
+MODULES = {"insides", "interrupts", "ladder", "meaning", "pictures", "replies", "shown", "stock", "stretch", "upkeep"}
+TEXTS = (".py", ".md", ".j2", ".toml", ".yml", ".ipynb")
+HERE = Path(__file__).relative_to(ROOT).as_posix()
+
+
+@cache
+def list_files() -> list[Path]:
+    """List the files of the repository, without links and what git ignores."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    names = [name for name in listed.split("\0") if name and name != HERE]
+    return [ROOT / name for name in names if (ROOT / name).is_file() and not (ROOT / name).is_symlink()]
+
+
+def find_definitions(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        name = getattr(node, "name", "") or ""
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and name.strip("_") in FUNCTIONS:
+            yield f"{node.lineno}: def {name}"
+        elif isinstance(node, ast.ClassDef) and name.strip("_") in CLASSES:
+            yield f"{node.lineno}: class {name}"
+
+
+@pytest.mark.parametrize("phrase", PHRASES)
+def test_a_retired_phrase_is_written_nowhere(phrase: str) -> None:
+    pattern = re.compile(rf"\b({phrase})\b")
+    found = [
+        f"{file.relative_to(ROOT)}:{number}: {line.strip()}"
+        for file in list_files()
+        if file.suffix in TEXTS
+        for number, line in enumerate(file.read_text().splitlines(), start=1)
+        if pattern.search(line)
+    ]
+    assert not found, f"write instead: {PHRASES[phrase]}\n" + "\n".join(found)
+
+
+def test_nothing_has_a_retired_name() -> None:
+    pattern = re.compile(rf"\b({'|'.join(sorted(NAMES))})\b")
+    code = [file for file in list_files() if file.suffix == ".py"]
+    found = [f"{file.relative_to(ROOT)}: {name}" for file in code for name in set(pattern.findall(file.read_text()))]
+    found += [
+        f"{file.relative_to(ROOT)}:{each}" for file in code for each in find_definitions(ast.parse(file.read_text()))
+    ]
+    found += [str(file.relative_to(ROOT)) for file in code if file.stem in MODULES]
+    assert found == []
