@@ -385,6 +385,7 @@ async def test_calls_beside_a_question_are_dropped(ask: Call) -> None:
 
 
 async def test_calls_beside_a_question_run_if_that_is_wanted() -> None:
+    """X9: every call has its result, and none ran twice."""
     tool = Counted()
     with ScriptedModelClient([Calls([Call("note"), ASK]), "Built."]) as client:
         agent = coder(client, tools=[tool.note], mixed_batch="run")

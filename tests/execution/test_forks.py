@@ -193,6 +193,7 @@ async def test_a_run_that_failed_behind_the_question_is_forked_there() -> None:
 
 
 async def test_an_open_question_is_answered_in_a_branch_and_stays_open_in_the_run() -> None:
+    """S4-52: a paused turn is started again from its question."""
     bench = Bench(ONE)
     run = await bench.app.start("Build it")
     forked = await bench.app.fork(run.id, run.questions[0].id, "FastAPI")

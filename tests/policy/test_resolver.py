@@ -288,7 +288,7 @@ async def test_a_team_of_ones_own_needs_a_model_to_judge_with() -> None:
 
 
 async def test_a_fact_of_the_project_answers_and_says_where_it_stands() -> None:
-    """S4-22, S4-25"""
+    """S4-25"""
     Path("upcall.yaml").write_text("user: alice\nfacts:\n  framework: Express\n")
     model, team = solo(ask(options=FRAMEWORKS), "Done.")
     done = await app_of(team).start("Build it")
@@ -434,6 +434,7 @@ async def test_a_structured_agent_that_asks_two_things_waits_for_the_one_that_is
 
 
 async def test_unattended_a_question_comes_to_its_own_default() -> None:
+    """S4-22: assumed, told to the model as that, and listed with the run."""
     model, team = solo(ask(options=FRAMEWORKS, default="express"), "Done.")
     done = await app_of(team).start("Build it", unattended=True)
     ((question, answer),) = done.assumptions

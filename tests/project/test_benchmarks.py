@@ -27,6 +27,17 @@ def test_a_cell_gives_the_figure_and_its_ratio_to_ours() -> None:
     assert table[2] == "| depth 2 | 2.0 | 17.0 (8.50) |"
 
 
+def test_needless_questions_are_measured() -> None:
+    """S3-37: as a share of the clear tasks, which half of the labelled ones are."""
+    ask_well = _module("ask_well")
+    tasks = ask_well.tasks_of("held_out", None)
+    clear, missing = ([each for each in tasks if each.clear is kind] for kind in (True, False))
+    asked = [ask_well.Result(each, None) for each in clear[1:]] + [ask_well.Result(each, "What?") for each in missing]
+    figures = ask_well.Figures.of([*asked, ask_well.Result(clear[0], "Which one?")])
+    assert (figures.recall, figures.needless) == (1.0, 1 / len(clear))
+    assert len(clear) >= 10
+
+
 @pytest.mark.slow
 def test_our_side_of_the_comparison_runs(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"

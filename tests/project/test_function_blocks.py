@@ -57,8 +57,14 @@ def test_both_blocks_load_from_one_file() -> None:
     assert settings.verbose == ["clarifier", "planner", "classifier"]
 
 
+def test_a_clarifier_block_without_a_model_is_refused() -> None:
+    """S0-41"""
+    with pytest.raises(ConfigurationError, match="llm"):
+        read("functions: {c: {_type: clarifier_agent, max_turns: 2}}")
+
+
 def test_the_defaults_of_a_clarifier_block() -> None:
-    """S0-41 to S0-48"""
+    """S0-42 to S0-48"""
     (block,) = read("functions: {c: {_type: clarifier_agent, llm: x}}").functions.values()
     assert block == ClarifierConfig(llm="x")
     assert block.model_dump() == {

@@ -27,6 +27,15 @@ def test_importing_upcall_loads_nothing_heavy() -> None:
     assert not packages_loaded_by("import upcall") & heavy
 
 
+def test_an_agent_that_asks_needs_neither_store_nor_driver() -> None:
+    """S1-26"""
+    code = "from upcall.agents import PausableAgent\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = json.loads(done.stdout)
+    assert "upcall.agents.tool_loop.pausable" in loaded
+    assert not [each for each in loaded if each.startswith(("upcall.app", "upcall.storage.sqlite", "upcall.execution"))]
+
+
 def test_help_loads_neither_autogen_nor_a_model_client() -> None:
     loaded = packages_loaded_by(HELP)
     assert "typer" in loaded

@@ -14,9 +14,6 @@ from places import ROOT, TESTS
 PAGE = ROOT / "docs" / "requirements.md"
 DOCUMENTS: dict[str, dict[str, str]] = tomllib.loads((TESTS / "requirements.toml").read_text())
 ITEMS = {item: wording for items in DOCUMENTS.values() for item, wording in items.items()}
-OBLIGATORY = ("S0", "S2", "S3", "X")
-"""The documents whose items must all be shown by a test; the others are built later."""
-
 BAR = r"\|"
 """A `|` within a cell of a Markdown table."""
 
@@ -31,13 +28,7 @@ INTRO = """\
 
 Five documents describe what the system does. Here they are taken apart into items, each with the tests that show it: a
 test names the items in its docstring or in the id of a parameter. Written by
-`UPCALL_UPDATE_DOCS=1 pytest tests/project/test_requirements.py`; an item without a test fails there,
-unless it stands under "Not obligatory yet".
-"""
-LATER = """\
-## Not obligatory yet
-
-These are built later. What there is of them is shown by tests already.
+`UPCALL_UPDATE_DOCS=1 pytest tests/project/test_requirements.py`; an item without a test fails there.
 """
 
 
@@ -114,22 +105,19 @@ def as_row(item: str, tests: Sequence[str]) -> str:
 
 
 def as_page(shown: Mapping[str, Sequence[str]]) -> str:
-    def section(heading: str, level: str) -> str:
+    def section(heading: str) -> str:
         rows = [as_row(item, shown.get(item, [])) for item in DOCUMENTS[heading]]
-        return "\n".join([f"{level} {heading}", "", "| item | what it says | shown by |", "|---|---|---|", *rows, ""])
+        return "\n".join([f"## {heading}", "", "| item | what it says | shown by |", "|---|---|---|", *rows, ""])
 
-    now = [heading for heading in DOCUMENTS if heading.startswith(OBLIGATORY)]
-    later = [heading for heading in DOCUMENTS if heading not in now]
-    parts = [INTRO, *(section(each, "##") for each in now), LATER, *(section(each, "###") for each in later)]
-    return "\n".join(parts)
+    return "\n".join([INTRO, *map(section, DOCUMENTS)])
 
 
 def test_every_id_in_a_test_names_an_item(shown: Mapping[str, Sequence[str]]) -> None:
     assert {claim: tests for claim, tests in shown.items() if claim not in ITEMS} == {}
 
 
-def test_every_obligatory_item_is_shown_by_a_test(shown: Mapping[str, Sequence[str]]) -> None:
-    missing = [item for item in ITEMS if item.startswith(OBLIGATORY) and item not in shown]
+def test_every_item_is_shown_by_a_test(shown: Mapping[str, Sequence[str]]) -> None:
+    missing = [item for item in ITEMS if item not in shown]
     assert not missing, f"{len(missing)} items without a test: {', '.join(missing)}"
 
 

@@ -32,6 +32,7 @@ def answer(question_id: str = "q1", outcome: Outcome = Outcome.ANSWERED, by: Ans
 
 
 def test_the_table_has_a_row_for_every_state() -> None:
+    """S4-48: a declared state machine."""
     assert set(TRANSITIONS) == set(QuestionState)
 
 

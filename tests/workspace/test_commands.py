@@ -211,6 +211,7 @@ async def test_a_kind_that_is_kept_for_the_run_is_not_asked_about_again(folder: 
 
 
 async def test_undo_works_for_ignored_files_and_git_too(folder: Path) -> None:
+    """S4-52: what a turn did before or after its pause is undone."""
     (folder / ".gitignore").write_text("*.log\n")
     (folder / "x.log").write_text("log\n")
     (folder / ".git" / "refs").mkdir(parents=True)

@@ -86,6 +86,7 @@ async def test_the_question_shows_the_exact_command(folder: Path) -> None:
 
 
 async def test_allowed_once_it_runs_once(folder: Path) -> None:
+    """S4-48: an approval."""
     with ScriptedModelClient(script([REMOVE, command("rm a.txt"), "Done."])) as model:
         run = await app_of(model, folder).start("Tidy")
         assert (folder / "a.txt").exists()
