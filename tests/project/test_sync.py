@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from threading import Thread
 
 import pytest
-from test_signals import STOPPED_WHILE_CLOSING, ended
+from stopping import STOPPED_WHILE_CLOSING, ended
 
 from upcall import Run, Settings, Upcall, UpcallError, run_sync
 from upcall.errors import CallerError, ConfigurationError

@@ -27,7 +27,7 @@ from cryptography.fernet import Fernet
 from places import ROOT
 from scenario import Ended, script
 from screens import Desk, desk
-from test_terminal import PROMPT, Terminal, ended, terminal
+from terminals import PROMPT, Terminal, ended, terminal
 
 from upcall import (
     Answer,
@@ -45,7 +45,7 @@ from upcall.agents import HumanProxyAgent
 from upcall.agents.toolset import Tool
 from upcall.autogen.messages import message_answers, question_message
 from upcall.errors import AlreadyAnswered, AnswerRefused, ConfigurationError, UserInputRequired
-from upcall.execution.segment import deliver_answers
+from upcall.execution.reducer import deliver_answers
 from upcall.questions.matching import match_answers, parse_answer
 from upcall.questions.secrets import HIDDEN, KEY, NO_KEY, seal, unseal
 from upcall.testing import Call, Calls, LoopbackServer, Reply, ScriptedHuman, ScriptedModelClient

@@ -5,53 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncGenerator
 
 import pytest
+from stopping import STOPPED_WHILE_CLOSING, ended
 
 from upcall import signals as interrupts
-
-STOPPED_WHILE_CLOSING = """
-import asyncio, os, signal, sys
-from upcall import signals as interrupts
-
-opened = None
-
-async def living():
-    try:
-        yield
-    finally:
-        {stop}
-        await asyncio.sleep(0)
-        print("closed")
-
-async def work():
-    global opened
-    opened = living()
-    await anext(opened)
-
-try:
-    {run}(work())
-except KeyboardInterrupt:
-    print("stopped")
-"""
 
 STOP = "os.kill(os.getpid(), signal.SIGINT)"
-
-
-def ended(code: str, *arguments: str) -> tuple[int, str, str]:
-    """Status and output of a process that does not ignore Ctrl-C, as one in the background does."""
-    process = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    return process.returncode, process.stdout, process.stderr
 
 
 def test_a_stop_while_the_loop_is_closed_waits_for_that_and_says_nothing() -> None:
