@@ -4,7 +4,7 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
 
-from upcall import PausableAgent, Run, Upcall, run_sync
+from upcall import PausableAgent, Run, Upcall, describe_event, run_sync
 from upcall.testing import Call, Reply, Request, ScriptedModelClient
 
 
@@ -27,8 +27,8 @@ def make_team() -> RoundRobinGroupChat:
 
 
 def show(item: BaseAgentEvent | BaseChatMessage | Run) -> None:
-    if not isinstance(item, Run):  # The run comes last.
-        print(f"{item.source}: {item.to_text()[:80]}")
+    if not isinstance(item, Run) and (line := describe_event(item)):  # The run comes last.
+        print(item.source, line)
 
 
 app = Upcall(store="team.db", team=make_team)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from upcall.settings import Settings
     from upcall.storage.store import RunStore
     from upcall.sync import run_sync
+    from upcall.ui.event_lines import describe_event
     from upcall.ui.terminal.ask_on_terminal import ask_on_terminal
 
 __version__ = "0.1.0"
@@ -44,6 +45,7 @@ _HOMES = {
     "RunStore": "storage.store",
     "Settings": "settings",
     "Upcall": "app",
+    "describe_event": "ui.event_lines",
     "idempotency_key": "autogen.tool_calls",
     "idempotent": "autogen.tool_calls",
     "UpcallError": "errors",
@@ -79,6 +81,7 @@ __all__ = [
     "ask",
     "ask_on_terminal",
     "ask_secret",
+    "describe_event",
     "idempotency_key",
     "idempotent",
     "make_resumable",

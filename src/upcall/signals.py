@@ -43,6 +43,12 @@ def exit_on_stop() -> None:
     _handle(_exit)
 
 
+def ignore_stops() -> None:
+    """From here on a stop changes nothing: the program has been stopped, and its interpreter takes itself apart, where
+    a signal would end it with another status."""
+    _handle(signal.SIG_IGN)
+
+
 def raise_on_stop() -> None:
     """From here on a stop raises KeyboardInterrupt, that of a service manager too."""
     _handle(signal.default_int_handler)
@@ -61,7 +67,7 @@ def raise_at_once() -> Iterator[None]:
             signal.signal(each, handler or signal.SIG_DFL)
 
 
-def _handle(handler: Callable[[int, FrameType | None], object]) -> None:
+def _handle(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
     for each in _STOPS if _in_main_thread() else ():
         if signal.getsignal(each) is not signal.SIG_IGN:  # A job in the background ignores Ctrl-C.
             signal.signal(each, handler)

@@ -303,8 +303,20 @@ def test_a_killed_run_is_shown_as_interrupted_and_goes_on_from_its_last_checkpoi
     assert (done["status"], done["result"]) == ("completed", "All done.")
 
 
-def interrupted_at(server: LoopbackServer, requests: int, stop: signal.Signals, *arguments: str) -> tuple[int, str]:
-    """Run the command line until the server has this many requests, then send the signal."""
+@pytest.mark.slow
+@pytest.mark.parametrize("pause", [0, 0.02, 0.1, 0.3])
+def test_two_quick_stops_in_a_model_call_end_with_one_status_and_no_traceback(pause: float) -> None:
+    hanging = script(coder=[WRITE, Hang(60)], lead=[Call("coder", {"task": "Build authentication"})])
+    with LoopbackServer(hanging) as server:
+        status, said = interrupted_at(server, 7, signal.SIGINT, again_after=pause)
+    assert status == 130
+    assert ("Stopped." in said, "Traceback" in said, "rror" in said) == (True, False, False)
+
+
+def interrupted_at(
+    server: LoopbackServer, requests: int, stop: signal.Signals, *arguments: str, again_after: float | None = None
+) -> tuple[int, str]:
+    """Run the command line until the server has this many requests, then send the signal, perhaps twice."""
     process = subprocess.Popen(
         [sys.executable, "-m", "upcall", *(arguments or ("run", TASK)), *model(server)],
         stdin=subprocess.DEVNULL,
@@ -314,6 +326,9 @@ def interrupted_at(server: LoopbackServer, requests: int, stop: signal.Signals, 
     while len(server.requests) < requests and process.poll() is None:
         threading.Event().wait(0.02)
     process.send_signal(stop)
+    if again_after is not None:
+        threading.Event().wait(again_after)
+        process.send_signal(stop)
     _, said = process.communicate(timeout=60)
     return process.returncode, said
 

@@ -8,8 +8,10 @@ import pytest
 from scenario import ASK, TASK, script, upcall
 from terminals import PROMPT, Terminal, ended, terminal
 
+from upcall.runs.file_changes import Change, FileChange
 from upcall.testing import Call, Calls
 from upcall.testing.server import LoopbackServer
+from upcall.ui.tool_calls import coloured_diff
 
 _ = terminal  # The fixture.
 
@@ -105,3 +107,16 @@ def test_detach_does_not_ask_on_a_terminal_either(terminal: Terminal) -> None:
     assert status == 0
     assert PROMPT not in said
     assert "upcall answer" in said
+
+
+def test_a_written_file_is_shown_as_a_coloured_diff_of_its_first_lines() -> None:
+    diff = "--- /dev/null\n+++ b/a.py\n@@ -0,0 +1,3 @@\n+def f():\n+    return 1\n+# end\n"
+    change = Change(tool="write_file", folder="/w", files=(FileChange(path="a.py", diff=diff),))
+    lines = list(coloured_diff(change, 2))
+    assert [line.plain for line in lines] == ["a.py (+3 -0)", "+def f():", "+    return 1", "... 1 more lines"]
+    assert len({span.style for span in lines[1].spans}) > 1
+
+
+def test_a_diff_sends_no_control_characters_of_a_file_to_the_terminal() -> None:
+    change = Change(tool="t", folder="/w", files=(FileChange(path="a\x1b[2J.py", diff="+x = '\x1b[31m'\n-\x07\n"),))
+    assert "\x1b" not in "".join(line.plain for line in coloured_diff(change, 9))

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
 
 from upcall.runs.file_changes import Change, count_lines
-from upcall.text import one_line
+from upcall.text import escape_controls, one_line
+
+if TYPE_CHECKING:
+    from rich.syntax import Syntax
 
 NAME_CHARS = 64
 """How much is shown of a tool's name: a model may make up any."""
@@ -50,6 +56,30 @@ def diff_lines(change: Change, limit: int | None = None) -> list[str]:
         if limit is not None and len(body) > limit:
             lines.append(f"... {len(body) - limit} more lines")
     return lines
+
+
+def coloured_diff(change: Change, limit: int) -> Iterator[Text]:
+    """Yield what a change did to each file: its name, then at most `limit` lines, coloured as code of its language."""
+    from rich.syntax import Syntax
+
+    for file in change.files:
+        yield Text(escape_controls(f"{one_line(file.path)} ({count_lines(file.diff)})"), style="bold")
+        syntax = Syntax("", Syntax.guess_lexer(file.path, ""), theme="ansi_dark", background_color="default")
+        lines = file.diff.removesuffix("\n").split("\n")
+        body = [line.expandtabs(4) for line in lines if not line.startswith(("--- ", "+++ ", "@@ -0,0"))]
+        for line in body[:limit]:
+            yield _colour_line(escape_controls(line), syntax)
+        if len(body) > limit:
+            yield Text(f"... {len(body) - limit} more lines", style="dim")
+
+
+def _colour_line(line: str, syntax: Syntax) -> Text:
+    style = style_of_diff_line(line)
+    if line[:1] not in ("+", " "):
+        return Text(line, style=style)
+    code = syntax.highlight(line[1:])
+    code.rstrip()
+    return Text.assemble((line[:1], style), code)
 
 
 def style_of_diff_line(line: str) -> str:

@@ -49,6 +49,8 @@ def main(arguments: list[str] | None = None) -> None:
         status = signals.INTERRUPTED
     finally:
         signals.exit_on_stop()
+    if status == signals.INTERRUPTED:
+        signals.ignore_stops()
     sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -171,7 +171,7 @@ class RunCommand(Command):
     async def _consume(self, stream: AsyncGenerator[Event | Run, None], *, is_branch: bool = False) -> Run:
         from upcall.runs.run import Run
 
-        has_begun = False
+        has_begun, last_entry = False, 0
         if not self.as_json:
             self.screen.show_activity(lambda: self.app.active_calls(self.run_id or ""))
         try:
@@ -184,11 +184,27 @@ class RunCommand(Command):
                         self.screen.note(f"Run {self.run_id}")
                         if is_branch and self.run_id:
                             self.screen.events.begin(await self.app.get(self.run_id))
+                        last_entry = await self._find_last_entry()
                     has_begun = True
                     self.screen.event(item)
+                    if item.type == "ToolCallExecutionEvent" and self.screen.err.is_terminal:
+                        last_entry = await self._show_changes(last_entry)
         finally:
             self.screen.settle()
         raise AssertionError("a stream ends with its run")
+
+    async def _find_last_entry(self) -> int:
+        entries = await self.app.store.log(self.run_id or "")
+        return entries[-1].id if entries else 0
+
+    async def _show_changes(self, after: int) -> int:
+        """Show what was changed in files since an entry of the log; return the last entry now."""
+        from upcall.runs.file_changes import Change
+        from upcall.storage.change_log import CHANGED
+
+        entries = await self.app.store.log(self.run_id or "", after, kinds=(CHANGED,))
+        self.screen.changes(Change.model_validate(each.detail) for each in entries)
+        return entries[-1].id if entries else after
 
     def _announce(self) -> None:
         """Print what is to be known of the work, once, when it has begun: an error before that stands alone."""

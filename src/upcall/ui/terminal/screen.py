@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,15 +18,19 @@ from rich.text import Text
 from upcall.questions.question import Question
 from upcall.text import QUOTE_MARK, escape_controls, one_line
 from upcall.ui.columns import wrap_lines
-from upcall.ui.tool_calls import style_of_diff_line
+from upcall.ui.tool_calls import coloured_diff, style_of_diff_line
 
 if TYPE_CHECKING:
     from upcall.autogen.messages import Event
     from upcall.questions.matching import AnswerValue
     from upcall.runs.call_timings import ActiveCall
+    from upcall.runs.file_changes import Change
     from upcall.runs.run import Run
     from upcall.ui.event_tree import EventTree
     from upcall.ui.terminal.live_region import LiveRegion
+
+DIFF_LINES = 16
+"""How many lines of a changed file are shown where it happens; `upcall log RUN --diff` has all."""
 
 
 class Screen:
@@ -105,6 +109,12 @@ class Screen:
         """Print lines of a diff, in the usual colours."""
         for line in lines:
             (console or self.err).print(Text(f"  {escape_controls(line)}", style=style_of_diff_line(line)))
+
+    def changes(self, changes: Iterable[Change]) -> None:
+        """Print what was changed in files, below the call that did it: the first lines of each."""
+        lines = [Text("    ").append_text(line) for change in changes for line in coloured_diff(change, DIFF_LINES)]
+        if lines:
+            self.err.print(Text("\n").join(lines), no_wrap=True, overflow="ellipsis", soft_wrap=False)
 
     def prompt(self, text: str) -> None:
         """Print what stands before an answer, and stay on that line."""
