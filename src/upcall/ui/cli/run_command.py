@@ -169,6 +169,8 @@ class RunCommand(Command):
         self.finish(run)
 
     async def _consume(self, stream: AsyncGenerator[Event | Run, None], *, is_branch: bool = False) -> Run:
+        from autogen_agentchat.messages import ToolCallExecutionEvent
+
         from upcall.runs.run import Run
 
         has_begun, last_entry = False, 0
@@ -187,7 +189,7 @@ class RunCommand(Command):
                         last_entry = await self._find_last_entry()
                     has_begun = True
                     self.screen.event(item)
-                    if item.type == "ToolCallExecutionEvent" and self.screen.err.is_terminal:
+                    if isinstance(item, ToolCallExecutionEvent) and self.screen.err.is_terminal:
                         last_entry = await self._show_changes(last_entry)
         finally:
             self.screen.settle()
