@@ -10,11 +10,17 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    HandoffMessage,
+    ModelClientStreamingChunkEvent,
+    TextMessage,
+)
 from autogen_core import CancellationToken
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from upcall.autogen.messages import ERROR, message_answers, message_questions
+from upcall.autogen.messages import ERROR, PATH, QUESTIONS, message_answers, message_questions
 from upcall.autogen.scope import note_interruption, publish
 from upcall.errors import AnswerRefused, SchemaMismatch
 from upcall.questions.answer import Answer, Outcome
@@ -89,11 +95,16 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
                 goes on from there.
             asyncio.CancelledError: the token was cancelled. The state is as after an error.
         """
+        inner: list[BaseAgentEvent | BaseChatMessage] = []
         try:
             async with aclosing(self.take_turn(messages, cancellation_token)) as turn:
                 async for item in turn:
                     if isinstance(item, Response):
                         publish(message_questions(item.chat_message))
+                        if item.inner_messages is None:
+                            item = Response(chat_message=item.chat_message, inner_messages=inner)
+                    elif is_own_event(item):
+                        inner.append(item)
                     yield item
         except BaseException as error:
             note_interruption(error)
@@ -104,7 +115,7 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
         return {question.id for question in (*self._state.open_questions(), *self._state.handed_over)}
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        """The `Response` alone. Its ``inner_messages`` stay empty: `Swarm` would look for hand-offs in them."""
+        """Return the `Response` alone."""
         response: Response | None = None
         async for item in self.on_messages_stream(messages, cancellation_token):
             if isinstance(item, Response):
@@ -149,6 +160,13 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
             if message.id not in self._state.seen and ERROR not in message.metadata:
                 self._state.seen.append(message.id)
                 yield message
+
+
+def is_own_event(item: BaseAgentEvent | BaseChatMessage) -> bool:
+    """Whether a group chat is to keep an event among the inner messages of a turn, for termination conditions and
+    selector functions: it tells what the agent itself did. Messages are left out, since `Swarm` looks for hand-offs."""
+    is_chunk = isinstance(item, ModelClientStreamingChunkEvent)
+    return isinstance(item, BaseAgentEvent) and not is_chunk and not {PATH, QUESTIONS} & item.metadata.keys()
 
 
 def answers_from(

@@ -173,9 +173,8 @@ class StockAgent(StandIn[StockTurn]):
     def _pause(self, note: str) -> Response:
         self._state.seen = []
         questions = self._state.open_questions()
-        return Response(
-            chat_message=question_message(questions, source=self.name, user_proxy=self.user_proxy, note=note)
-        )
+        message = question_message(questions, source=self.name, user_proxy=self.user_proxy, note=note)
+        return Response(chat_message=message, inner_messages=[])  # They come with the end of the turn, all of them.
 
     async def _end(self, response: Response) -> Response:
         kept, message = self._state, response.chat_message

@@ -24,6 +24,7 @@ _TAKEN = (
     "model_context",
     "output_type",
     "stream",
+    "metadata",
 )
 """What the agent says itself."""
 
@@ -32,9 +33,10 @@ def with_questions(agent: AssistantAgent, *, nested: bool = True, **options: Any
     """A `PausableAgent` like `agent` that can ask the user in the middle of its turn.
 
     It has the agent's name, description, model client, system message, tools, workbenches, hand-offs, memory, model
-    context, output type and streaming. `options` are the other ones of `PausableAgent` (``ask_mode``, ``max_rounds``,
-    ``user_proxy``, ...); with `nested` they go for the agents in its `AgentTool` tools too, which are converted
-    likewise, at any depth. A subclass with a turn of its own is left in its tool as it is.
+    context, output type, streaming and metadata, and loads its saved state. `options` are the other ones of
+    `PausableAgent` (``ask_mode``, ``max_rounds``, ``user_proxy``, ...); with `nested` they go for the agents in its
+    `AgentTool` tools too, which are converted likewise, at any depth. A subclass with a turn of its own is left in its
+    tool as it is.
 
     What is different from the stock agent:
 
@@ -44,9 +46,10 @@ def with_questions(agent: AssistantAgent, *, nested: bool = True, **options: Any
       comes as a `TextMessage` with the JSON instead of a `StructuredMessage`. ``output_content_type_format`` does not
       count.
     - Its messages are in its own state: the model context, which must not be used by the stock agent at the same time,
-      is a view of them, with the messages that it holds already in front.
+      is a view of them, with the messages that it holds already in front. Its own ``model_context`` is a copy.
     - An agent in a tool begins anew with each call, and its last message is the result.
-    - A hand-off ends the turn when all calls of its reply have results; its message carries no context.
+    - A hand-off ends the turn when all calls of its reply have results. Of several the first counts; the model is told,
+      without a Python warning.
 
     Raises:
         ConfigurationError: `agent` is no `AssistantAgent`, or has a turn of its own; or an option names what the agent
@@ -72,6 +75,7 @@ def with_questions(agent: AssistantAgent, *, nested: bool = True, **options: Any
         model_context=parts.model_context,
         output_type=parts.output_type,
         stream=parts.stream,
+        metadata=parts.metadata,
         **options,
     )
 

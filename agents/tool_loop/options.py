@@ -40,6 +40,7 @@ class PausableSettings(BaseModel):
         nested_timeout: how many seconds a nested agent may work until it pauses or ends, waiting for another call of
             the same team or stock agent included; what it asked may wait for ever. Its call then ends with an error.
         stream: whether text is streamed from the model as it comes.
+        metadata: for the program's own use, as of an `AssistantAgent`; a component dump keeps it.
         user_proxy: the name of the `UserProxyAgent` of the outermost group chat.
     """
 
@@ -58,6 +59,7 @@ class PausableSettings(BaseModel):
     catch_prose: bool = False
     nested_timeout: float | None = None
     stream: bool = False
+    metadata: dict[str, str] = {}
     user_proxy: str = "user"
 
 
@@ -77,6 +79,7 @@ class PausableOptions(TypedDict, total=False):
     catch_prose: bool
     nested_timeout: float | None
     stream: bool
+    metadata: dict[str, str]
     user_proxy: str
 
 

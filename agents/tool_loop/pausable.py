@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, ClassVar, Self, Unpack
+from uuid import uuid4
 
 from autogen_agentchat.base import ChatAgent, Handoff, Response, Team
 from autogen_agentchat.messages import (
@@ -19,7 +20,7 @@ from autogen_agentchat.messages import (
 )
 from autogen_core import CancellationToken, Component, FunctionCall
 from autogen_core.memory import Memory
-from autogen_core.model_context import ChatCompletionContext
+from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
 from autogen_core.models import (
     AssistantMessage,
     ChatCompletionClient,
@@ -32,7 +33,7 @@ from autogen_core.tools import BaseTool, ToolSchema, Workbench
 from pydantic import BaseModel
 
 from upcall.agents.nesting import Caller, serve_nested
-from upcall.agents.resumable import ResumableAgent, answers_from
+from upcall.agents.resumable import STATE_VERSION, ResumableAgent, answers_from
 from upcall.agents.structured.parse_output import UnreadableReply
 from upcall.agents.tool_loop.ask_user import ASK_USER, InvalidQuestion, parse_question
 from upcall.agents.tool_loop.final_reply import (
@@ -184,6 +185,11 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return self._output_type
 
     @property
+    def model_context(self) -> ChatCompletionContext:
+        """A copy of its messages, as it has them between two calls of its model."""
+        return UnboundedChatCompletionContext(list(self._state.messages))
+
+    @property
     def toolset(self) -> Toolset:
         """What it can call."""
         return self._toolset
@@ -191,6 +197,16 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     async def close(self) -> None:
         """Close the nested agents and stop the workbenches."""
         await self._toolset.close()
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Load a saved state; that of the stock agent that this one was made of, too.
+
+        Raises:
+            SchemaMismatch: it was written by another version, or is no state of this kind of agent.
+        """
+        if state.get("type") == "AssistantAgentState":
+            state = {"version": STATE_VERSION, "messages": state["llm_context"].get("messages", [])}
+        await super().load_state(state)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -222,7 +238,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             yield Response(chat_message=await self._stop(*limit, token))
             return
         schemas = await self._offered(token)
-        async with aclosing(self._call_model(schemas, token)) as items:
+        message_id = str(uuid4())
+        async with aclosing(self._call_model(schemas, message_id, token)) as items:
             async for item in items:
                 if isinstance(item, CreateResult):
                     reply = item
@@ -230,12 +247,13 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                     yield item
         calls = self._calls_of(reply, [schema["name"] for schema in schemas])
         if not calls:
+            if reply.thought:
+                yield ThoughtEvent(source=self.name, content=reply.thought)
             try:
-                ended = await self._conclude(reply, token)
+                yield await self._conclude(reply, message_id, token)
             except ModelReplyInvalid:
                 await discard_last_reply(self.name)
                 raise
-            yield ended
             return
         turn.open_frames(calls, reply.thought)
         self._check_frames()
@@ -338,9 +356,10 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return [*schemas, self._report_tool]
 
     async def _call_model(
-        self, schemas: Sequence[ToolSchema], token: CancellationToken
+        self, schemas: Sequence[ToolSchema], message_id: str, token: CancellationToken
     ) -> AsyncGenerator[Event | CreateResult, None]:
-        """Make one model call: text chunks as events where streaming is on, then the reply."""
+        """Make one model call: text chunks as events where streaming is on, then the reply. `message_id` is that of the
+        message that a text becomes."""
         call = call_model(
             self._model_client,
             await self._visible(self._system_text(), token),
@@ -352,7 +371,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         async with aclosing(call) as items:
             async for item in items:
                 if isinstance(item, str):
-                    yield ModelClientStreamingChunkEvent(source=self.name, content=item)
+                    yield ModelClientStreamingChunkEvent(source=self.name, content=item, full_message_id=message_id)
                 else:
                     self._state.rounds += 1
                     self._count(self.name, item.usage)
@@ -436,7 +455,9 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         self._state.end()
         return message.model_copy(update={"metadata": {**message.metadata, **stopped}})
 
-    async def _conclude(self, reply: CreateResult, token: CancellationToken) -> Response | ThoughtEvent:
+    async def _conclude(
+        self, reply: CreateResult, message_id: str, token: CancellationToken
+    ) -> Response | ThoughtEvent:
         """End the turn with a text, or remind the model of what is wrong with it; once of each thing."""
         turn, text = self._state, reply.content if isinstance(reply.content, str) else ""
         try:
@@ -448,7 +469,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             message = await self._give_up(text, problem, token)
         turn.messages.append(AssistantMessage(content=text, thought=reply.thought, source=self.name))
         turn.end()
-        return Response(chat_message=message.model_copy(update={"models_usage": reply.usage}))
+        return Response(chat_message=message.model_copy(update={"id": message_id, "models_usage": reply.usage}))
 
     async def _final_message(self, text: str, token: CancellationToken) -> TextMessage:
         """Return the message that a text ends the turn with.

@@ -29,7 +29,7 @@ def asked(**arguments: Any) -> Question:
         {"options": "Express"},
         {"options": {"Express": "a framework"}},
         {"options": 3},
-        {"options": [1, 2]},
+        {"options": [[1], [2]]},
         {"options": [["Express"]]},
         {"options": [{"title": "Express"}]},
         {"options": ["Express", "express"]},
@@ -68,7 +68,7 @@ def test_the_hint_is_stable() -> None:
 
 def test_the_error_says_which_argument_is_wrong() -> None:
     with pytest.raises(InvalidQuestion, match=r"options\.1\.label"):
-        asked(options=["A", {"label": 5}])
+        asked(options=["A", {"label": [5]}])
 
 
 @pytest.mark.parametrize("name", ["id", "path", "calls", "secret", "asked_at", "askedAt", "expires_at", "expiresAt"])

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, Literal
 
 import pytest
-from autogen_agentchat.agents import AssistantAgent, UserProxyAgent
+from autogen_agentchat.agents import UserProxyAgent
 from autogen_agentchat.base import Handoff
 from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
 from autogen_agentchat.messages import (
@@ -540,7 +540,7 @@ THREAD = Thread(messages=[TextMessage(source="user", content="Hello")]).model_du
     [
         ({}, "another kind of agent"),
         ({"version": 2, "messages": []}, "version 2"),
-        ({"type": "AssistantAgentState", "version": "1.0.0", "llm_context": {}}, "another kind of agent"),
+        ({"type": "AssistantAgentState", "llm_context": {"messages": [{"type": "Unknown"}]}}, "another kind of agent"),
         (THREAD, "another kind of agent"),
         (Thread().model_dump(mode="json"), "another kind of agent"),
         ({"version": 1, "frames": "none"}, "another kind of agent"),
@@ -555,13 +555,6 @@ async def test_a_foreign_state_is_refused_and_nothing_is_changed(state: dict[str
         await agent.load_state(state)
     assert said in str(refused.value)
     assert await agent.save_state() == before
-
-
-async def test_a_stock_agents_state_is_foreign() -> None:
-    with ScriptedModelClient([]) as client:
-        stock = AssistantAgent("coder", client)
-        with pytest.raises(SchemaMismatch):
-            await coder(client).load_state(await stock.save_state())
 
 
 async def test_a_reset_agent_is_like_new() -> None:

@@ -5,35 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from autogen_agentchat.agents import BaseChatAgent
-from autogen_agentchat.base import ChatAgent, Response, Team
-from autogen_agentchat.messages import BaseChatMessage, TextMessage
+from autogen_agentchat.base import ChatAgent, Team
 from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_core import CancellationToken
+from lossy import Deaf
 
 from upcall import PausableAgent, Run, RunStatus, Upcall
 from upcall.testing import Call, Calls, Reply, ScriptedModelClient
 
 ASK = Call("ask_user", {"question": "Which region?"})
-
-
-class Deaf(BaseChatAgent):
-    """An agent of another library, which makes a text of whatever its agent says."""
-
-    def __init__(self, inner: PausableAgent) -> None:
-        super().__init__("deaf", "Passes nothing on.")
-        self.inner = inner
-
-    @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        return (TextMessage,)
-
-    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        response = await self.inner.on_messages(messages, cancellation_token)
-        return Response(chat_message=TextMessage(source=self.name, content=response.chat_message.to_text()))
-
-    async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        await self.inner.on_reset(cancellation_token)
 
 
 def models(**replies: Sequence[Reply]) -> ScriptedModelClient:
@@ -56,7 +35,7 @@ async def failed(make: object) -> Run:
 
 async def test_a_member_that_swallows_a_question_is_named() -> None:
     client = models(clerk=[ASK])
-    run = await failed(lambda: team(Deaf(agent("clerk", client))))
+    run = await failed(lambda: team(Deaf("deaf", agent("clerk", client))))
     assert run.error == (
         "Agent 'clerk' asked 'Which region?', and member 'deaf' ended its turn without passing the question on. Let it "
         "end its turn with the HandoffMessage that it gets, or make 'clerk' a member of the team, and resume the run."
@@ -65,7 +44,7 @@ async def test_a_member_that_swallows_a_question_is_named() -> None:
 
 async def test_a_run_goes_on_after_the_remedy() -> None:
     client = models(clerk=[ASK, "Bought."])
-    run = await failed(lambda: team(Deaf(agent("clerk", client))))
+    run = await failed(lambda: team(Deaf("deaf", agent("clerk", client))))
     app = Upcall(team=lambda: team(agent("clerk", client)), store="runs.db")
     paused = await app.resume(run.id)
     done = await app.answer(paused.id, "eu")
@@ -90,7 +69,7 @@ async def test_a_function_that_runs_an_agent_is_named() -> None:
 
 async def test_a_question_that_is_swallowed_beside_another_is_found_before_the_run_waits() -> None:
     client = models(clerk=[ASK], other=[Call("ask_user", {"question": "When?"})])
-    run = await failed(lambda: team(Deaf(agent("clerk", client)), agent("other", client)))
+    run = await failed(lambda: team(Deaf("deaf", agent("clerk", client)), agent("other", client)))
     assert "member 'deaf'" in str(run.error)
 
 

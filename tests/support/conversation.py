@@ -16,6 +16,7 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffM
 from autogen_core import CancellationToken
 
 from upcall.agents import ResumableAgent
+from upcall.agents.resumable import is_own_event
 from upcall.autogen.messages import answer_message, event_path, message_questions
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
@@ -81,7 +82,7 @@ async def _driven(agent: ChatAgent, messages: Sequence[BaseChatMessage], token: 
         else:
             events.append(item)
     assert ended is not None
-    assert not ended.inner_messages
+    assert ended.inner_messages == [each for each in events if is_own_event(each)]
     return Rest(ended.chat_message, events)
 
 

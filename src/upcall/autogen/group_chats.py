@@ -8,8 +8,9 @@ for what is read from the thread; stored besides is only what AutoGen forgets.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -35,7 +36,15 @@ from autogen_agentchat.teams._group_chat._events import (
     SerializableException,
 )
 from autogen_agentchat.teams._group_chat._magentic_one._magentic_one_orchestrator import MagenticOneOrchestrator
-from autogen_core import CancellationToken, DefaultTopicId, MessageContext, event, rpc
+from autogen_core import (
+    AgentId,
+    CancellationToken,
+    DefaultTopicId,
+    MessageContext,
+    MessageHandlerContext,
+    event,
+    rpc,
+)
 
 from upcall.autogen.adapters import as_resumable
 from upcall.autogen.answer_queue import AnswerQueue
@@ -169,6 +178,10 @@ class ResumableGroupChatManager(BaseGroupChatManager):
 
     def _forget_thread(self) -> None:
         self._pending, self._read, self._last_read = PendingQuestions(), 0, None
+
+    async def on_message_impl(self, message: Any, ctx: MessageContext) -> Any:
+        """As the group chat, in the context of its run."""
+        return await self.turns.run_in_context(self.id, super().on_message_impl(message, ctx))  # type: ignore[safe-super]
 
     @rpc
     async def handle_start(self, message: GroupChatStart, ctx: MessageContext) -> None:  # type: ignore[override]
@@ -488,6 +501,15 @@ def make_resumable(team: TeamT, *, user_proxy: str = "user", live: bool = False)
             if isinstance(participant, UserProxyAgent):
                 turns.proxies.append(agent)
     manager_with_journal(team)
+    stream = team.run_stream
+
+    async def run_stream(**given: Any) -> AsyncGenerator[Event | TaskResult, None]:
+        turns.context = copy_context()
+        async with aclosing(stream(**given)) as items:  # type: ignore[type-var]  # it is a generator
+            async for item in items:
+                yield item
+
+    team.run_stream = run_stream  # type: ignore[method-assign]
     make_factory = team._create_group_chat_manager_factory
 
     def keeping(**given: Any) -> Callable[[], BaseGroupChatManager]:
@@ -532,6 +554,10 @@ class _Container(ChatAgentContainer):
 
     _turns: _Turns
 
+    async def on_message_impl(self, message: Any, ctx: MessageContext) -> Any:
+        """As the member, in the context of the team's run."""
+        return await self._turns.run_in_context(self.id, super().on_message_impl(message, ctx))
+
     def _buffer_message(self, message: BaseChatMessage) -> None:
         if not self._turns.is_for_others(self._agent, message):
             super()._buffer_message(message)
@@ -542,12 +568,26 @@ class _Turns:
     who still works."""
 
     manager: ResumableGroupChatManager | None = None
+    context: Context | None = None
+    """Where the team was run from. A runtime of the user's own handles messages in the context in which it was started,
+    which knows nothing of a run."""
 
     def __init__(self, user_proxy: str, live: bool) -> None:
         self.user_proxy, self.live = user_proxy, live
         self.proxies: list[ChatAgent] = []
         self._failed: set[str] = set()
         self._waiting: list[asyncio.Future[None]] = []
+
+    async def run_in_context(self, recipient: AgentId, work: Coroutine[Any, Any, Any]) -> Any:
+        """Do the work on a message as part of the run that the team was called from."""
+        if self.context is None or current_scope() is self.context.run(current_scope):
+            return await work
+
+        async def received() -> Any:
+            with MessageHandlerContext.populate_context(recipient):
+                return await work
+
+        return await asyncio.create_task(received(), context=self.context.copy())
 
     def is_for_others(self, member: ChatAgent | Team, message: BaseChatMessage) -> bool:
         """Whether a message is of no use to a member."""

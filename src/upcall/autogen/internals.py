@@ -48,6 +48,7 @@ class AssistantParts:
     model_context: ChatCompletionContext
     output_type: type[BaseModel] | None
     stream: bool
+    metadata: dict[str, str]
 
 
 def assistant_parts(agent: AssistantAgent) -> AssistantParts:
@@ -62,6 +63,7 @@ def assistant_parts(agent: AssistantAgent) -> AssistantParts:
         model_context=agent.model_context,
         output_type=agent._output_content_type,
         stream=agent._model_client_stream,
+        metadata=dict(agent._metadata),
     )
 
 
