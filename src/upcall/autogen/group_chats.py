@@ -181,7 +181,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
 
     async def on_message_impl(self, message: Any, ctx: MessageContext) -> Any:
         """As the group chat, in the context of its run."""
-        return await self.turns.run_in_context(self.id, super().on_message_impl(message, ctx))  # type: ignore[safe-super]
+        return await self.turns.run_in_context(self.id, super().on_message_impl(message, ctx))
 
     @rpc
     async def handle_start(self, message: GroupChatStart, ctx: MessageContext) -> None:  # type: ignore[override]
@@ -505,7 +505,7 @@ def make_resumable(team: TeamT, *, user_proxy: str = "user", live: bool = False)
 
     async def run_stream(**given: Any) -> AsyncGenerator[Event | TaskResult, None]:
         turns.context = copy_context()
-        async with aclosing(stream(**given)) as items:  # type: ignore[type-var]  # it is a generator
+        async with aclosing(stream(**given)) as items:
             async for item in items:
                 yield item
 
