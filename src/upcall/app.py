@@ -1,34 +1,28 @@
-"""`Upcall`, the driver: build the team, load the checkpoint, run until rest, store, give back the run."""
+"""`Upcall`, the front door: what a program does with runs."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, suppress
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Unpack
 
 from autogen_agentchat.base import Team
-from autogen_agentchat.messages import UserInputRequestedEvent
 from autogen_core.models import ChatCompletionClient
 
 from upcall import identity
 from upcall.agents.toolset import Tool
 from upcall.autogen import tracing
-from upcall.autogen.concurrency import run_to_completion
 from upcall.autogen.journal import find_in_doubt
-from upcall.autogen.messages import RUN, Event, asked_event
+from upcall.autogen.messages import Event
 from upcall.errors import (
     CallerError,
     RunBusy,
     RunNotWaiting,
-    StoredStateError,
 )
-from upcall.execution.compatibility import Incompatibility, adapt_checkpoint, find_incompatibilities
+from upcall.execution.compatibility import Incompatibility, find_incompatibilities
+from upcall.execution.driver import Driver, Stream, last, stream
 from upcall.execution.forks import (
     ForkPlan,
     ForkPoint,
@@ -38,37 +32,28 @@ from upcall.execution.forks import (
     fork_run,
     plan_fork,
 )
-from upcall.execution.reducer import deliver_answers
-from upcall.execution.run_result import RunResult
-from upcall.execution.segment import RunSegment
 from upcall.execution.start_options import StartOptions, Task, as_history, check_options, read_task
-from upcall.execution.team_factory import BuiltTeam, MakeTeam, TeamFactory
+from upcall.execution.team_factory import MakeTeam, TeamFactory
 from upcall.policy.authorization import Authorization, OpenQuestions
-from upcall.policy.deadlines import DeadlineWatcher, add_expired, explain_end, is_due
-from upcall.policy.duplicates import answer_duplicates
-from upcall.policy.resolver import AnswerResolver
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.matching import AnswersInput, match_answers
 from upcall.questions.question import Question
-from upcall.runs.call_timings import ActiveCall, Timings, WorkPeriod
+from upcall.runs.call_timings import ActiveCall, WorkPeriod
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import make_absolute
 from upcall.runs.file_changes import Change
 from upcall.runs.run import Run, RunStatus, record_act
 from upcall.runs.transcript import Transcript
-from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes, resolve_record
+from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
 from upcall.settings import Settings
 from upcall.storage.change_log import StoredChanges
-from upcall.storage.leases import hold_lease
 from upcall.storage.run_lists import RunPage
-from upcall.storage.store import AnswersQueued, LogEntry, RunStore, StoredRun
+from upcall.storage.store import LogEntry, RunStore, StoredRun
 from upcall.storage.transcripts import copy_transcripts, load_transcript
 from upcall.workspace.undo import undo
 
 if TYPE_CHECKING:
     from upcall.ui.notebook.forms import Form
-
-_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Upcall:
@@ -119,8 +104,7 @@ class Upcall:
             )
         self.store = store
         self._teams = TeamFactory(self.settings, store.file, make_team=team, model_client=model_client, tools=tools)
-        self._active: dict[str, Timings] = {}
-        self._expiry = DeadlineWatcher(self.store, self._go_on)
+        self._driver = Driver(self.store, self._teams, self.settings)
         if self.settings.tracing:
             tracing.turn_on()
 
@@ -150,9 +134,9 @@ class Upcall:
 
     async def start(self, task: Task, **options: Unpack[StartOptions]) -> Run:
         """Start a run and take it to its first pause. Takes what `start_stream` takes."""
-        return await _last(self.start_stream(task, **options))
+        return await last(self.start_stream(task, **options))
 
-    async def start_stream(self, task: Task, **options: Unpack[StartOptions]) -> AsyncGenerator[Event | Run, None]:
+    def start_stream(self, task: Task, **options: Unpack[StartOptions]) -> Stream:
         """Yield AutoGen's events, nested ones included, then the `Run` at its first pause, last.
 
         A question is stored before the event that tells of it. The task is text, a message (with images), or messages.
@@ -163,6 +147,9 @@ class Upcall:
                 then.
             StoreUnavailable: the run cannot be stored; no model was called then.
         """
+        return stream(self._start(task, options))
+
+    async def _start(self, task: Task, options: StartOptions) -> Stream:
         chosen = check_options(options)
         text, messages = read_task(task, root_team=not self._teams.is_own)
         run_id, owner = chosen.get("run_id") or identity.new_id(), self._access(chosen.get("user")).user
@@ -173,9 +160,7 @@ class Upcall:
         built = await self._teams.build(run)
         inbox = (*map(as_history, chosen.get("history", ())), *messages)
         stored = await self.store.create(run, Checkpoint(inbox=inbox, progress=run.progress(0)))
-        async with aclosing(self._advance(stored, built)) as items:
-            async for item in items:
-                yield item
+        return self._driver.advance(stored, built, {})
 
     async def answer(self, run_id: str, answer: AnswersInput, *, user: str | None = None) -> Run:
         """Answer one or more open questions and take the run to its next rest.
@@ -192,70 +177,14 @@ class Upcall:
             TeamMismatch: the run cannot go on with this team; nothing was changed. `check` tells so beforehand.
             RunConflict: another process answered at the same time.
         """
-        return await _last(self.answer_stream(run_id, answer, user=user))
+        return await last(self.answer_stream(run_id, answer, user=user))
 
-    async def answer_stream(
-        self, run_id: str, answer: AnswersInput, *, user: str | None = None
-    ) -> AsyncGenerator[Event | Run, None]:
-        """As `answer`, with the events first and the `Run` last. Whoever sees only questions of the run hears no
-        events."""
-        access = self._access(user)
-        stored = await access.load(self.store, run_id, "answer")
-        await access.check_answer(self.store, stored.run, answer)
-        async with aclosing(access.told(stored.run, self._answered(stored, answer, access))) as items:
-            async for item in items:
-                yield item
+    def answer_stream(self, run_id: str, answer: AnswersInput, *, user: str | None = None) -> Stream:
+        """Answer as `answer` does, and yield the events, then the `Run`.
 
-    async def _answered(
-        self, stored: StoredRun, answer: AnswersInput, access: Authorization
-    ) -> AsyncGenerator[Event | Run, None]:
-        run, known = stored.run, access.shown(stored.run)
-        if run.status in (RunStatus.CANCELLED, RunStatus.EXPIRED) or not (known.questions or known.answers):
-            raise RunNotWaiting(f"Run {run.id} is {run.status} and waits for no answer.{explain_end(known)}")
-        if not known.questions and not isinstance(answer, Mapping):
-            humans = [each for each in known.answers if each.by is AnsweredBy.HUMAN]
-            answer = {(humans or known.answers)[-1].question_id: answer}
-        named = isinstance(answer, Mapping) or (isinstance(answer, Answer) and answer.question_id)
-        waiting = known.open_questions if named else access.answerable(known)
-        answers = match_answers(answer, waiting, known.answers, access.user, known.answered_questions)
-        if not answers:
-            yield RunResult.of(run)
-            return
-        await self._expiry.refuse_late(stored, answers, known)
-        answers = answer_duplicates(answers, run.records)
-        if run.waiting:
-            answers = add_expired(run, answers)
-        if run.working and await access.enqueue(self.store, run, answers):
-            if await self.store.at_work(stored) is not None:
-                yield RunResult.of(run.record_answers(run.status, answers))
-                return
-            async with aclosing(self._resumed(await self.store.load(run.id), access.user)) as items:
-                async for item in items:
-                    yield item
-            return
-        if run.working:  # Its team has come to rest in the meantime.
-            async with aclosing(self.answer_stream(run.id, answer, user=access.user)) as items:
-                async for item in items:
-                    yield item
-            return
-        if not run.waiting:
-            raise RunNotWaiting(f"Run {run.id} is {run.status}; resume it first, then answer: upcall resume {run.id}")
-        async with aclosing(self._go_on(stored, answers)) as items:
-            async for item in items:
-                yield item
-
-    async def _go_on(
-        self, stored: StoredRun, answers: Sequence[Answer], told: Sequence[Event] = ()
-    ) -> AsyncGenerator[Event | Run, None]:
-        """Store answers to open questions of a waiting run, tell `told`, and take the run to its next rest."""
-        stored, built = await self._checked(stored)
-        async with built.close_on_error():
-            claim = await self._claim_with(stored, answers)
-            for event in told:
-                yield event
-        async with aclosing(self._advance(claim, built, claim.records)) as items:
-            async for item in items:
-                yield item
+        Who sees only questions of the run gets no events.
+        """
+        return stream(self._driver.answer(run_id, answer, self._access(user)))
 
     async def fork(
         self,
@@ -279,9 +208,9 @@ class Upcall:
             TeamMismatch: the branch cannot go on with this team.
         """
         stream = self.fork_stream(run_id, question_id, answer, user=user, workspace=workspace, new_id=new_id)
-        return await _last(stream)
+        return await last(stream)
 
-    async def fork_stream(
+    def fork_stream(
         self,
         run_id: str,
         question_id: str,
@@ -290,16 +219,26 @@ class Upcall:
         user: str | None = None,
         workspace: str | Path | None = None,
         new_id: str | None = None,
-    ) -> AsyncGenerator[Event | Run, None]:
-        """As `fork`, with the events first and the `Run` last."""
+    ) -> Stream:
+        """Fork as `fork` does, and yield the events, then the `Run`."""
+        return stream(self._fork(run_id, question_id, answer, user, workspace, new_id or identity.new_id()))
+
+    async def _fork(
+        self,
+        run_id: str,
+        question_id: str,
+        answer: AnswersInput,
+        user: str | None,
+        workspace: str | Path | None,
+        forked_id: str,
+    ) -> Stream:
         access = self._access(user)
         run, point = await self._fork_point(run_id, question_id, user)
         given = answer if isinstance(answer, Mapping) else {question_id: answer}
         (chosen,) = match_answers(given, (point.question,), (), access.user, ())
-        forked_id = new_id or identity.new_id()
         status = self._teams.phase(point.question.path[0] if point.question.path else "")
         forked, checkpoint = fork_run(run, point, chosen, forked_id, status)
-        stored, built = await self._checked(StoredRun(forked, checkpoint, 0))
+        stored, built = await self._driver.load_team(StoredRun(forked, checkpoint, 0))
         async with built.close_on_error():
             config = copy_workspace(run.config, run.id, forked_id, make_absolute(workspace) if workspace else None)
             trace = tracing.start(forked_id, link=config.traceparent) if self.settings.tracing else None
@@ -312,9 +251,7 @@ class Upcall:
             shared = point.checkpoint.progress.pauses if point.checkpoint.progress else 0
             also = partial(copy_transcripts, run_id=run.id, new_id=forked_id, before=shared)
             stored = await self.store.create(forked, stored.checkpoint, point.records, also=also)
-        async with aclosing(self._advance(stored, await self._teams.build(forked), point.records)) as items:
-            async for item in items:
-                yield item
+        return self._driver.advance(stored, await self._teams.build(forked), point.records)
 
     async def plan_fork(self, run_id: str, question_id: str, *, user: str | None = None) -> ForkPlan:
         """What a fork at a question keeps of the run, and what may be done anew. Nothing is done."""
@@ -352,77 +289,14 @@ class Upcall:
             NotAllowed: it is somebody else's.
             TeamMismatch: it cannot go on with this team; nothing was changed. `check` tells so beforehand.
         """
-        return await _last(self.resume_stream(run_id, user=user))
+        return await last(self.resume_stream(run_id, user=user))
 
-    async def resume_stream(self, run_id: str, *, user: str | None = None) -> AsyncGenerator[Event | Run, None]:
-        """As `resume`, with the events first and the `Run` last."""
-        access = self._access(user)
-        stored = await access.load_whole(self.store, run_id, "resume")
-        async with aclosing(self._resumed(stored, access.user)) as items:
-            async for item in items:
-                yield item
+    def resume_stream(self, run_id: str, *, user: str | None = None) -> Stream:
+        """Resume as `resume` does, and yield the events, then the `Run`."""
+        return stream(self._resume(run_id, self._access(user)))
 
-    async def _resumed(self, stored: StoredRun, user: str | None) -> AsyncGenerator[Event | Run, None]:
-        run = stored.run
-        if run.waiting and is_due(run):
-            async with aclosing(self._expiry.act(stored)) as items:
-                with record_act("resumed", user):  # Its one write is made before the first item.
-                    first = await anext(items)
-                yield first
-                async for item in items:
-                    yield item
-            return
-        if run.status is RunStatus.AWAITING_CLARIFICATION:
-            ids = ", ".join(question.id for question in run.questions)
-            raise RunNotWaiting(f"Run {run.id} waits for an answer to {ids}. Answer it with: upcall answer {run.id}")
-        if run.is_final:
-            raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to resume.")
-        stored, built = await self._checked(stored)
-        claim: StoredRun | None = None
-        async with built.close_on_error():
-            doubtful = find_in_doubt(stored.records)
-            while claim is None:
-                with suppress(AnswersQueued), record_act("resumed", user):
-                    going_on, checkpoint = self._with_mail(stored, await self.store.queued_answers(run.id))
-                    claim = await self.store.claim(stored, ask_about_unknown_outcomes(going_on, doubtful), checkpoint)
-        for question in claim.run.questions if claim.run.waiting else ():
-            yield asked_event(question, source=question.asker)
-        async with aclosing(self._advance(claim, built, claim.records)) as items:
-            async for item in items:
-                yield item
-
-    async def _claim_with(self, stored: StoredRun, answers: Sequence[Answer]) -> StoredRun:
-        """The run with these answers, to be worked on. Answers about calls in doubt are the journal's, all others the
-        team's; while calls are in doubt the run goes on waiting."""
-        run, checkpoint = stored.run, stored.checkpoint
-        doubts = run.unknown_outcomes
-        settled = [answer for answer in answers if answer.question_id in doubts]
-        others = [answer for answer in answers if answer.question_id not in doubts]
-        status = self._teams.phase_reached(run)
-        if heard := [each for each in others if not run.records[each.question_id].asked_since_checkpoint]:
-            checkpoint, target = deliver_answers(checkpoint, heard, run.open_questions)
-            status = self._teams.phase(target)
-        records = stored.records
-        decided: dict[str, str | None] = {}
-        for answer in settled:
-            key = doubts[answer.question_id]
-            decided[key] = resolve_record(answer, records[key])
-        if len(decided) < len(doubts):
-            status = RunStatus.AWAITING_CLARIFICATION
-        answered = run.record_answers(status, answers)
-        return await self.store.claim(stored, answered, checkpoint, decided)
-
-    def _with_mail(self, stored: StoredRun, mail: Sequence[Answer]) -> tuple[Run, Checkpoint]:
-        """The run to be resumed, with the answers that came before its team could take them in. A question that the
-        checkpoint does not know is asked again, and the ladder then has its answer."""
-        run, checkpoint = stored.run, stored.checkpoint
-        asked = {question.id for question in run.open_questions}
-        answers = add_expired(run, [answer for answer in mail if answer.question_id in asked])
-        heard = [each for each in answers if not run.records[each.question_id].asked_since_checkpoint]
-        if heard:
-            checkpoint, _ = deliver_answers(checkpoint, heard, run.open_questions)
-        claimed = run.move_to(self._teams.phase_reached(run), error=None)
-        return claimed.record_answers(claimed.status, answers), checkpoint
+    async def _resume(self, run_id: str, access: Authorization) -> Stream:
+        return await self._driver.resume(await access.load_whole(self.store, run_id, "resume"), access.user)
 
     async def expire(self, now: datetime | None = None) -> list[Run]:
         """Act on all runs that have questions whose time is over, and remind of those that wait; to be called now and
@@ -436,9 +310,7 @@ class Upcall:
         """
         return [item async for item in self.expire_stream(now) if isinstance(item, Run)]
 
-    async def expire_stream(
-        self, now: datetime | None = None, *, run_id: str | None = None
-    ) -> AsyncGenerator[Event | Run, None]:
+    def expire_stream(self, now: datetime | None = None, *, run_id: str | None = None) -> Stream:
         """As `expire`, for all runs or one, with the events first and each `Run` behind its own.
 
         An event with ``upcall.expiry`` in its metadata tells of a question: ``reminded`` and ``overdue`` are
@@ -446,10 +318,8 @@ class Upcall:
         once, to whoever looks first; the log has it too.
         """
         at = now or identity.now()
-        looks = self._expiry.look_at_all(at) if run_id is None else self._expiry.look(run_id, at)
-        async with aclosing(looks) as items:
-            async for item in items:
-                yield item
+        deadlines = self._driver.deadlines
+        return deadlines.look_at_all(at) if run_id is None else deadlines.look(run_id, at)
 
     async def changes(self, run_id: str, *, user: str | None = None) -> Sequence[Change]:
         """What a run changed in files, oldest first, each with its diff; what undid others is among them.
@@ -514,7 +384,8 @@ class Upcall:
 
     def active_calls(self, run_id: str) -> Sequence[ActiveCall]:
         """The calls of models and tools that this program is making for a run, the oldest first."""
-        return tuple(self._active[run_id].active) if run_id in self._active else ()
+        timings = self._driver.active.get(run_id)
+        return tuple(timings.active) if timings else ()
 
     async def check(self, run_id: str, *, user: str | None = None) -> Sequence[Incompatibility]:
         """What keeps a stored run from going on with this team: a member, a nested agent or a tool that its open work
@@ -643,103 +514,6 @@ class Upcall:
         with record_act("cancelled", access.user):
             return (await self.store.save(stored, cancelled)).run
 
-    # -- one stretch of a run -----------------------------------------------------------------------------------------
-
-    async def _advance(
-        self, stored: StoredRun, built: BuiltTeam, records: Mapping[str, str] = _NOTHING
-    ) -> AsyncGenerator[Event | Run, None]:
-        """The events of a run up to its next rest, then the `Run`; nothing but the run where it rests already. Where a
-        stretch ends with questions that do not go to the human, what these come to is stored, and a new team goes on
-        with that."""
-        with hold_lease(stored.worker):
-            async with aclosing(self._stretches(stored, built, records)) as items:
-                async for item in items:
-                    yield _of_run(item, stored.run.id)
-
-    async def _stretches(
-        self, stored: StoredRun, built: BuiltTeam, records: Mapping[str, str]
-    ) -> AsyncGenerator[Event | Run, None]:
-        while stored.run.working:
-            resolver, traced = self._resolver(stored.run, built), self.settings.tracing
-            stretch = RunSegment(
-                stored,
-                self.store,
-                self._teams.phase,
-                resolver=resolver,
-                records=records,
-                traced=traced,
-                timed=self.settings.timings,
-                keep_transcript=self.settings.transcripts,
-                server_wait=self.settings.server_wait,
-            )
-            self._active[stored.run.id] = stretch.timings
-            async with aclosing(self._work(stretch, stored, built)) as events:
-                async for event in events:
-                    yield event
-            self._active.pop(stored.run.id, None)
-            stored, records = stretch.stored, {}
-            if stored.run.working:
-                built = await self._teams.build(stored.run)
-        await built.close()
-        yield stored.run
-
-    async def _work(self, stretch: RunSegment, stored: StoredRun, built: BuiltTeam) -> AsyncGenerator[Event, None]:
-        """Run a team from its checkpoint to its next rest, store that, then tell of it.
-
-        Where this is cut off (Ctrl-C, the caller leaves), the run is stored as it stands and can be resumed.
-        """
-        team = built.team
-        try:
-            if not built.loaded:
-                await adapt_checkpoint(team, stored.run.id, stored.checkpoint)
-            async with aclosing(stretch.events(team)) as events:
-                async for event in events:
-                    yield event
-            await run_to_completion(stretch.pause(team))
-        except (asyncio.CancelledError, GeneratorExit):
-            await run_to_completion(stretch.interrupted(team))
-            raise
-        except StoredStateError as error:
-            if stretch.started:
-                raise
-            await run_to_completion(stretch.failed(error))
-        except Exception as error:  # noqa: BLE001  (whatever a team raises, its run is stored as failed)
-            await run_to_completion(stretch.failed(error))
-        finally:
-            await built.close()
-        for event in stretch.gate.open():
-            yield event
-
-    def _resolver(self, run: Run, built: BuiltTeam) -> AnswerResolver:
-        return AnswerResolver(run.config, run.records, run.config.facts, built.matcher)
-
     def settings_of(self, run: Run) -> Settings:
-        """The settings with what a run pinned at its start."""
+        """Return the settings with what a run pinned at its start."""
         return self._teams.settings_of(run)
-
-    async def _checked(self, stored: StoredRun) -> tuple[StoredRun, BuiltTeam]:
-        """The run as its team can go on with it, and the team, which has loaded it.
-
-        Raises:
-            TeamMismatch: it cannot go on with this team.
-        """
-        built = await self._teams.build(stored.run)
-        async with built.close_on_error():
-            checkpoint = await adapt_checkpoint(built.team, stored.run.id, stored.checkpoint, stored.records)
-        return replace(stored, checkpoint=checkpoint), replace(built, loaded=True)
-
-
-async def _last(stream: AsyncGenerator[Event | Run, None]) -> Run:
-    async for item in stream:
-        if isinstance(item, Run):
-            return item
-    raise AssertionError("a stream ends with its run")
-
-
-def _of_run(item: Event | Run, run_id: str) -> Event | Run:
-    """The item; where it tells of a question, with the id of the run to which the answer belongs."""
-    if isinstance(item, Run):
-        return RunResult.of(item)
-    if not isinstance(item, UserInputRequestedEvent):
-        return item
-    return item.model_copy(update={"metadata": {**item.metadata, RUN: run_id}})

@@ -500,7 +500,7 @@ async def test_a_question_beside_others_at_work_takes_the_run_with_it_once_they_
     work = AtWork(on_expiry="cancel")
     await soon(work.asked())
     clock.now += HOUR
-    with pytest.raises(QuestionExpired, match=r"The run ends \(cancel\) as soon as its team rests\.$"):
+    with pytest.raises(QuestionExpired, match=r"The run ends \(cancel\) as soon as its team pauses\.$"):
         await work.app.answer("a-run", "FastAPI")
     assert await work.app.expire() == []
     work.searched.set()

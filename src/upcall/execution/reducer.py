@@ -36,6 +36,8 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.outputs import Classification
 from upcall.runs.plan import ReviewedPlan
 from upcall.runs.run import MAX_ROUNDS, Run, RunStatus, add_usage
+from upcall.runs.unknown_outcomes import resolve_record
+from upcall.storage.store import StoredRun
 from upcall.text import first_line
 
 Phase: TypeAlias = Callable[[str], RunStatus]
@@ -140,6 +142,38 @@ def end_segment(
         reason = MAX_ROUNDS if last.metadata.get(OUTCOME) == MAX_ROUNDS else state.stop_reason
         run = run.move_to(RunStatus.COMPLETED, result=last.to_model_text(), stop_reason=reason, error=None)
     return run, checkpoint
+
+
+def take_answers(
+    stored: StoredRun, answers: Sequence[Answer], reached: RunStatus, phase: Phase
+) -> tuple[Run, Checkpoint, dict[str, str | None]]:
+    """Give a run that goes on with answers, the checkpoint with them, and the records of the calls that they decide.
+
+    An answer about a call in doubt is the journal's, any other the team's; while calls are in doubt the run waits. A
+    question that the checkpoint does not know is asked again, and the resolver then has its answer.
+
+    Args:
+        stored: the run, at the checkpoint it goes on from.
+        answers: to its open questions.
+        reached: how far it has come.
+        phase: its status while an agent has the turn.
+    """
+    run, checkpoint, status, doubts = stored.run, stored.checkpoint, reached, stored.run.unknown_outcomes
+    brought = [
+        each
+        for each in answers
+        if each.question_id not in doubts and not run.records[each.question_id].asked_since_checkpoint
+    ]
+    if brought:
+        checkpoint, target = deliver_answers(checkpoint, brought, run.open_questions)
+        status = phase(target)
+    decided: dict[str, str | None] = {}
+    for answer in answers:
+        if (key := doubts.get(answer.question_id)) is not None:
+            decided[key] = resolve_record(answer, stored.records[key])
+    if len(decided) < len(doubts):
+        status = RunStatus.AWAITING_CLARIFICATION
+    return run.record_answers(status, answers), checkpoint, decided
 
 
 def deliver_answers(

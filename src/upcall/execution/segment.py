@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import aclosing, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from upcall.autogen.messages import Event, event_questions, message_answers
 from upcall.autogen.published import PublishedQuestions
 from upcall.autogen.scope import ProgressListener, RunScope, enter_scope
 from upcall.errors import ModelError, StoredStateError, StoreUnavailable, UpcallError
+from upcall.execution.compatibility import adapt_checkpoint
 from upcall.execution.event_gate import EventGate, tell_answer
 from upcall.execution.reducer import NO_RESULT, Phase, SegmentState, end_segment, explain_loss, reduce_event
 from upcall.execution.transcripts import TranscriptRecorder
@@ -110,9 +111,8 @@ class RunSegment:
         self._state = SegmentState(stored.run.restored_from(so_far) if so_far else stored.run, waiting)
         self._given = {message.id for message in stored.checkpoint.inbox}
         self._finished = False
-        self.started = False
-        """Whether the team took its inbox in."""
-        self.gate = EventGate()
+        self._started = False
+        self._gate = EventGate()
         self._mailbox = AnswerQueue(stored.run.answers)
         self._untold: list[Answer] = []
         """Answers that the run has, and that who asked is to hear of once they are stored."""
@@ -123,7 +123,31 @@ class RunSegment:
         """The run as it was stored last."""
         return self._stored
 
-    async def events(self, team: Team) -> AsyncGenerator[Event, None]:
+    async def work(self, team: Team, *, loaded: bool) -> AsyncGenerator[Event, None]:
+        """Let the team work from its checkpoint to its next pause, store that, then tell of it.
+
+        Where this is cut off (Ctrl-C, the caller leaves), the run is stored as it stands and can be resumed.
+        """
+        try:
+            if not loaded:
+                await adapt_checkpoint(team, self._stored.run.id, self._stored.checkpoint)
+            async with aclosing(self._events(team)) as events:
+                async for event in events:
+                    yield event
+            await run_to_completion(self._pause(team))
+        except (asyncio.CancelledError, GeneratorExit):
+            await run_to_completion(self._interrupt(team))
+            raise
+        except StoredStateError as error:
+            if self._started:
+                raise
+            await run_to_completion(self._fail(error))
+        except Exception as error:  # noqa: BLE001  (whatever a team raises, its run is stored as failed)
+            await run_to_completion(self._fail(error))
+        for event in self._gate.open():
+            yield event
+
+    async def _events(self, team: Team) -> AsyncGenerator[Event, None]:
         """The team's events, but for those held back.
 
         The team runs in a task of its own: cancelling a task that waits for a group chat does not stop the group chat
@@ -141,7 +165,7 @@ class RunSegment:
                     await run_to_completion(self._save_now())
                 await self._publish(events)
                 for event in events:
-                    for told in self.gate.let_through(event, self._resolver.records):
+                    for told in self._gate.let_through(event, self._resolver.records):
                         yield told
                 if watching.done():
                     watching.result()
@@ -231,7 +255,7 @@ class RunSegment:
 
     # -- the pause ----------------------------------------------------------------------------------------------------
 
-    async def pause(self, team: Team) -> Run:
+    async def _pause(self, team: Team) -> Run:
         """Store the run at its pause: completed, or waiting for answers."""
         team_state = dict(await team.save_state())
         return await self._with_mail(lambda: self._store_pause(team_state))
@@ -263,7 +287,7 @@ class RunSegment:
         waiting = self._state.waiting.questions
         for record in self._resolver.publish(waiting.values()):
             if record.answer is not None:
-                self.gate.hold(tell_answer(record.question, record.answer))
+                self._gate.hold(tell_answer(record.question, record.answer))
         gone = [each for each in self._resolver.records.open if each.id not in waiting]
         self._resolver.close(
             [
@@ -277,18 +301,18 @@ class RunSegment:
             ]
         )
 
-    async def failed(self, error: Exception) -> Run:
+    async def _fail(self, error: Exception) -> Run:
         """Store the run as failed. It goes on from its last pause, with the journal of what was done since."""
         cause = next((each for each in self._interruptions if isinstance(each, UpcallError)), error)
         message = str(cause) if isinstance(cause, UpcallError) else first_line(cause)
         return await self._with_mail(lambda: self._save(self._current().move_to(RunStatus.FAILED, error=message)))
 
-    async def interrupted(self, team: Team) -> None:
+    async def _interrupt(self, team: Team) -> None:
         """Give the run back where the segment is cut off: its journal says what was done. Where the team has come to
         its pause in that moment, that is stored."""
         with suppress(StoredStateError):
             if self._finished:
-                await self.pause(team)
+                await self._pause(team)
             else:
                 await self._journal.flush()
                 await self._store.release(self._stored, also=self._write_transcript())
@@ -323,7 +347,7 @@ class RunSegment:
     async def _take_turns(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
         inbox = list(self._stored.checkpoint.inbox)
         async for item in team.run_stream(task=inbox or None, cancellation_token=self._token):
-            self.started = True
+            self._started = True
             if isinstance(item, TaskResult):
                 self._state = replace(self._state, stop_reason=item.stop_reason)
             else:

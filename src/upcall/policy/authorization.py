@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from upcall.autogen.messages import Event
-from upcall.errors import AlreadyAnswered, ConfigurationError, NotAllowed, StoreUnavailable, UnknownQuestion, UnknownRun
+from upcall.errors import (
+    AlreadyAnswered,
+    ConfigurationError,
+    NotAllowed,
+    StoreUnavailable,
+    UnknownQuestion,
+    UnknownRun,
+    UpcallError,
+)
 from upcall.identity import means
 from upcall.policy.routing import ROLE
 from upcall.questions.answer import Answer, AnsweredBy
@@ -216,7 +224,7 @@ class Authorization:
         if not await store.exists():
             raise UnknownRun(run_id, f"the store {store.name} does not exist")
         hidden = [] if found else await store.find(run_id)
-        await self._refused(store, hidden[0] if len(hidden) == 1 else "", action)
+        await self.record_refusal(store, hidden[0] if len(hidden) == 1 else "", action)
         reason = ("several runs start with it",) if found else ()
         raise UnknownRun(run_id, *reason)
 
@@ -228,47 +236,48 @@ class Authorization:
         """
         stored = await self.load(store, run_id, action)
         if not self.whole(stored.run):
-            await self._refused(store, stored.run.id, action)
+            await self.record_refusal(store, stored.run.id, action)
             raise NotAllowed(
                 f"Run {stored.run.id} is somebody else's: you can answer the questions in it that are assigned to you, "
                 "and nothing else."
             )
         return stored
 
-    async def check_answer(self, store: RunStore, run: Run, given: AnswersInput) -> None:
-        """Check that an answer is only to questions that are the user's to answer. Nothing of it is kept or repeated.
+    def find_intrusion(self, run: Run, given: AnswersInput, queued: Sequence[Answer]) -> UpcallError | None:
+        """Find why an answer is not the user's to give. Nothing of it is kept or repeated.
 
-        Raises:
-            NotAllowed: a question is somebody else's to answer.
-            AlreadyAnswered: somebody else answered it. Whether with the same words is not for this user to find out.
+        A question that they do not see is unknown to them. Where somebody else answered theirs, whether with the same
+        words is not for them to find out.
         """
         if self.unlimited:
-            return
+            return None
         named = _named(given)
-        seen = run.questions if not named else run.open_questions
+        seen = run.open_questions if named else run.questions
         others = [question for question in seen if not self.may_answer(run, question)]
         if named:
             others = [question for question in others if _names(named, question.id)]
         elif len(others) < len(seen):
             others = []
         if self.whole(run):
-            if others:
-                await self._refused(store, run.id, "answer")
-                raise NotAllowed(
-                    f"Question {others[0].id} is assigned to {others[0].assignee}, so it is theirs to answer. Assign "
-                    f"it to somebody else with: upcall assign {run.id} {others[0].id} WHO"
-                )
-            return
-        if named and others:
-            await self._refused(store, run.id, "answer")  # To this user there is no such question.
-        if taken := self._taken(run, await store.queued_answers(run.id), named):
-            await self._refused(store, run.id, "answer")
-            raise AlreadyAnswered(f"Question {taken} has an answer already; that one stands.")
+            if not others:
+                return None
+            return NotAllowed(
+                f"Question {others[0].id} is assigned to {others[0].assignee}, so it is theirs to answer. Assign it to "
+                f"somebody else with: upcall assign {run.id} {others[0].id} WHO"
+            )
+        known = self.shown(run)
+        own = [*(each.id for each in known.open_questions), *(each.question_id for each in known.answers)]
+        for name in named if others else ():
+            if resolve_id(name, own) not in own:
+                return UnknownQuestion(name, [each.id for each in known.open_questions])
+        if taken := self._taken(run, queued, named):
+            return AlreadyAnswered(f"Question {taken} has an answer already; that one stands.")
+        return None
 
     async def enqueue(self, store: RunStore, run: Run, answers: Sequence[Answer]) -> bool:
         """Leave answers for the team at work on a run; see `RunStore.enqueue_answers`.
 
-        The check is made once more in that write: between `check_answer` and it, somebody else may have answered.
+        Who may answer is looked at once more in that write: since it was accepted, somebody else may have answered.
 
         Raises:
             AlreadyAnswered: somebody else answered one of the questions.
@@ -277,7 +286,7 @@ class Authorization:
             return await store.enqueue_answers(run.id, answers, owned=not self.whole(run))
         except AlreadyAnswered:
             if not self.whole(run):
-                await self._refused(store, run.id, "answer")
+                await self.record_refusal(store, run.id, "answer")
             raise
 
     def _taken(self, run: Run, mail: Sequence[Answer], named: Sequence[str]) -> str | None:
@@ -291,7 +300,7 @@ class Authorization:
             return next((each for each in closed if _names(named, each)), None)
         return closed[-1] if closed and not own and set(closed) >= {each.id for each in self.answerable(run)} else None
 
-    async def _refused(self, store: RunStore, run_id: str, action: str) -> None:
+    async def record_refusal(self, store: RunStore, run_id: str, action: str) -> None:
         """Record a refusal: who, what for, which run (none where there is no such run), nothing of what was said."""
         try:
             await store.note(run_id, "refused", self.user, action=action)
@@ -300,7 +309,7 @@ class Authorization:
 
     # -- what else depends on the user --------------------------------------------------------------------------------
 
-    async def told(self, run: Run, items: AsyncGenerator[Event | Run, None]) -> AsyncGenerator[Event | Run, None]:
+    async def tell(self, run: Run, items: AsyncGenerator[Event | Run, None]) -> AsyncGenerator[Event | Run, None]:
         """A stream about a run as the user may hear it: events where it is theirs, and the run as they see it."""
         whole = self.whole(run)
         async with aclosing(items):

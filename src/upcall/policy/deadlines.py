@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
@@ -67,10 +68,10 @@ def expired_answers(run: Run, now: datetime | None = None) -> list[Answer]:
     return [answer_by_default(question, explain_expiry(question)) for question in run.list_overdue(now)]
 
 
-def add_expired(run: Run, answers: Sequence[Answer]) -> list[Answer]:
+def add_expired(run: Run, answers: Sequence[Answer], now: datetime | None = None) -> list[Answer]:
     """The answers, and what the other questions come to whose time is over."""
     given = {answer.question_id for answer in answers}
-    return [*answers, *(each for each in expired_answers(run) if each.question_id not in given)]
+    return [*answers, *(each for each in expired_answers(run, now) if each.question_id not in given)]
 
 
 def explain_end(run: Run) -> str:
@@ -100,6 +101,43 @@ def explain_lapsed(run: Run) -> list[str]:
     return lines
 
 
+@dataclass(frozen=True)
+class LateAnswer:
+    """An answer that came too late: how it is refused, and the run to be stored before that, where it changes."""
+
+    refusal: QuestionExpired | RunNotWaiting
+    run: Run | None = None
+
+
+def refuse_late(run: Run, answers: Sequence[Answer], seen: Run, now: datetime) -> LateAnswer | None:
+    """Refuse answers to questions whose time is over; where the run ends with its question, it ends now.
+
+    `seen` is the run as who answers sees it: no other question of it is named to them.
+    """
+    if not is_due(run, now):
+        return None
+    given, how = {answer.question_id for answer in answers}, run.config.on_expiry
+    ends = run.waiting and how in ("cancel", "fail")
+    shown = {question.id for question in seen.open_questions}
+    late = next((each for each in run.list_overdue(now) if each.id in (shown if ends else given)), None)
+    if ends:
+        ended = _end_run(run, now)
+        if late is None:
+            return LateAnswer(RunNotWaiting(f"Run {run.id} is {ended.status} and waits for no answer."), ended)
+        return LateAnswer(QuestionExpired(f"{_refused(late)} Run {run.id} is {ended.status}."), ended)
+    if late is None:
+        return None
+    record, noted = run.records[late.id], None
+    if run.waiting and not record.noted_overdue:
+        noted = run.model_copy(
+            update={"records": run.records.replace([record.model_copy(update={"noted_overdue": True})])}
+        )
+    instead = _assumed(late) if how == "assume" else f"The run ends ({how}) as soon as its team pauses."
+    resumable = seen is run and not run.working  # Who sees only some of its questions cannot resume it.
+    go_on = f" Go on with: upcall resume {run.id}" if resumable else ""
+    return LateAnswer(QuestionExpired(f"{_refused(late)} {instead}{go_on}"), noted)
+
+
 def _refused(question: Question) -> str:
     return f"Question {question.id} expired; the answer is refused. {explain_expiry(question)}"
 
@@ -109,7 +147,7 @@ def _assumed(question: Question) -> str:
     return f"What is assumed instead: {answer.text}." if answer.outcome is Outcome.ASSUMED else "Nothing is assumed."
 
 
-def _ended(run: Run, now: datetime | None) -> Run:
+def _end_run(run: Run, now: datetime | None) -> Run:
     """The run that ends because nobody answered in time: cancelled, or expired with an error that says what did."""
     lapsed = {question.id: question for question in run.list_overdue(now)}
     failed = run.config.on_expiry == "fail"
@@ -217,41 +255,10 @@ class DeadlineWatcher:
                 async for item in items:
                     yield item
             return
-        ended = (await self._store.save(stored, _ended(run, now))).run
+        ended = (await self._store.save(stored, _end_run(run, now))).run
         for event in _expired_events(run, ended.answers[len(run.answers) :]):
             yield event
         yield ended
-
-    async def refuse_late(self, stored: StoredRun, answers: Sequence[Answer], seen: Run) -> None:
-        """Refuse answers to questions whose time is over, and note that it is. `seen` is the run as who answers sees
-        it: no other question of it is named to them.
-
-        Raises:
-            QuestionExpired: one of them is late. Where the run ends with its question, it has ended now.
-            RunNotWaiting: the run has ended now, with a question that they do not see.
-        """
-        run = stored.run
-        if not is_due(run):
-            return
-        given, how = {answer.question_id for answer in answers}, run.config.on_expiry
-        ends = run.waiting and how in ("cancel", "fail")
-        shown = {question.id for question in seen.open_questions}
-        late = next((each for each in run.list_overdue() if each.id in (shown if ends else given)), None)
-        if ends:
-            ended = (await self._store.save(stored, _ended(run, None))).run
-            if late is None:
-                raise RunNotWaiting(f"Run {run.id} is {ended.status} and waits for no answer.")
-            raise QuestionExpired(f"{_refused(late)} Run {run.id} is {ended.status}.")
-        if late is None:
-            return
-        record = run.records[late.id]
-        if run.waiting and not record.noted_overdue:
-            noted = run.records.replace([record.model_copy(update={"noted_overdue": True})])
-            await self._store.save(stored, run.model_copy(update={"records": noted}))
-        instead = _assumed(late) if how == "assume" else f"The run ends ({how}) as soon as its team rests."
-        resumable = seen is run and not run.working  # Who sees only some of its questions cannot resume it.
-        go_on = f" Go on with: upcall resume {run.id}" if resumable else ""
-        raise QuestionExpired(f"{_refused(late)} {instead}{go_on}")
 
     async def _note(self, stored: StoredRun, now: datetime) -> AsyncGenerator[Event, None]:
         noted, events = _noted(stored.run, now)

@@ -1,0 +1,202 @@
+"""The driver: claim a run, let its team work, store what that came to, until nothing is left to do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from typing import TypeAlias
+
+from autogen_agentchat.messages import UserInputRequestedEvent
+
+from upcall import identity
+from upcall.autogen.journal import find_in_doubt
+from upcall.autogen.messages import RUN, Event, asked_event
+from upcall.errors import RunNotWaiting
+from upcall.execution.compatibility import adapt_checkpoint
+from upcall.execution.reducer import take_answers
+from upcall.execution.run_result import RunResult
+from upcall.execution.segment import RunSegment
+from upcall.execution.team_factory import BuiltTeam, TeamFactory
+from upcall.policy.acceptance import accept
+from upcall.policy.authorization import Authorization
+from upcall.policy.deadlines import DeadlineWatcher, add_expired, is_due
+from upcall.policy.resolver import AnswerResolver
+from upcall.questions.answer import Answer
+from upcall.questions.matching import AnswersInput
+from upcall.runs.call_timings import Timings
+from upcall.runs.run import Run, record_act
+from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
+from upcall.settings import Settings
+from upcall.storage.leases import hold_lease
+from upcall.storage.store import AnswersQueued, RunStore, StoredRun
+
+Stream: TypeAlias = AsyncGenerator[Event | Run, None]
+"""Events, and the `Run` last."""
+
+
+class Driver:
+    """Takes runs from one pause to the next. What it gives are streams; nobody has to listen to all of one.
+
+    Args:
+        store: where the runs are.
+        teams: builds a team for each segment.
+        settings: those of the program.
+    """
+
+    def __init__(self, store: RunStore, teams: TeamFactory, settings: Settings) -> None:
+        self.store, self._teams, self._settings = store, teams, settings
+        self.deadlines = DeadlineWatcher(store, lambda *given: stream(self.take(*given)))
+        self.active: dict[str, Timings] = {}
+        """The times of the calls that are made now, by run."""
+
+    # -- next: what a run needs, claimed ------------------------------------------------------------------------------
+
+    async def answer(self, run_id: str, given: AnswersInput, access: Authorization) -> Stream:
+        """Store what somebody answers, and take the run on where nobody else does."""
+        stored = await access.load(self.store, run_id, "answer")
+        run, answers = stored.run, await self._accept(stored, given, access)
+        if not answers:
+            return access.tell(run, _only(run))
+        if run.waiting:
+            return access.tell(run, await self.take(stored, answers))
+        if not await access.enqueue(self.store, run, answers):
+            return await self.answer(run.id, given, access)  # Its team has paused in the meantime.
+        if await self.store.at_work(stored) is not None:
+            return access.tell(run, _only(run.record_answers(run.status, answers)))
+        return access.tell(run, await self.resume(await self.store.load(run.id), access.user))
+
+    async def _accept(self, stored: StoredRun, given: AnswersInput, access: Authorization) -> Sequence[Answer]:
+        queued = () if access.whole(stored.run) else await self.store.queued_answers(stored.run.id)
+        accepted = accept(stored.run, given, identity.now(), access=access, queued=queued)
+        if accepted.is_intrusion:
+            await access.record_refusal(self.store, stored.run.id, "answer")
+        if accepted.ended is not None:
+            await self.store.save(stored, accepted.ended)
+        if accepted.refusal is not None:
+            raise accepted.refusal
+        return accepted.answers
+
+    async def take(self, stored: StoredRun, answers: Sequence[Answer], told: Sequence[Event] = ()) -> Stream:
+        """Give a waiting run the answers to its questions; `told` is told as soon as they are stored."""
+        stored, built = await self.load_team(stored)
+        async with built.close_on_error():
+            run, checkpoint, records = take_answers(
+                stored, answers, self._teams.phase_reached(stored.run), self._teams.phase
+            )
+            claim = await self.store.claim(stored, run, checkpoint, records)
+        return self.advance(claim, built, claim.records, told)
+
+    async def resume(self, stored: StoredRun, user: str | None) -> Stream:
+        """Take on a run that failed, was interrupted or killed, or whose questions are overdue."""
+        run = stored.run
+        if run.waiting and is_due(run):
+            expired = self.deadlines.act(stored)
+            with record_act("resumed", user):  # Its one write is made before the first item.
+                return _chain([await anext(expired)], expired)
+        if run.waiting:
+            ids = ", ".join(question.id for question in run.questions)
+            raise RunNotWaiting(f"Run {run.id} waits for an answer to {ids}. Answer it with: upcall answer {run.id}")
+        if run.is_final:
+            raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to resume.")
+        stored, built = await self.load_team(stored)
+        claim: StoredRun | None = None
+        async with built.close_on_error():
+            in_doubt = find_in_doubt(stored.records)
+            while claim is None:
+                with suppress(AnswersQueued), record_act("resumed", user):
+                    queued = await self.store.queued_answers(run.id)
+                    answers = [each for each in queued if each.question_id in {one.id for one in run.open_questions}]
+                    reached = self._teams.phase_reached(run)
+                    again = replace(stored, run=run.move_to(reached, error=None))
+                    going_on, checkpoint, _ = take_answers(again, add_expired(run, answers), reached, self._teams.phase)
+                    claim = await self.store.claim(stored, ask_about_unknown_outcomes(going_on, in_doubt), checkpoint)
+        asked = claim.run.questions if claim.run.waiting else ()
+        told = [asked_event(question, source=question.asker) for question in asked]
+        return self.advance(claim, built, claim.records, told)
+
+    async def load_team(self, stored: StoredRun) -> tuple[StoredRun, BuiltTeam]:
+        """Give the run as its team can go on with it, and the team, which has loaded it.
+
+        Raises:
+            TeamMismatch: it cannot go on with this team.
+        """
+        built = await self._teams.build(stored.run)
+        async with built.close_on_error():
+            checkpoint = await adapt_checkpoint(built.team, stored.run.id, stored.checkpoint, stored.records)
+        return replace(stored, checkpoint=checkpoint), replace(built, loaded=True)
+
+    # -- do and store -------------------------------------------------------------------------------------------------
+
+    async def advance(
+        self, stored: StoredRun, built: BuiltTeam, records: Mapping[str, str], told: Iterable[Event] = ()
+    ) -> Stream:
+        """Take a claimed run to its next pause: a team works, what it came to is stored, and where the human is not
+        needed for what comes next, a new team goes on with that."""
+        run_id = stored.run.id
+        try:
+            for event in told:
+                yield _name_run(event, run_id)
+            with hold_lease(stored.worker):
+                while stored.run.working:
+                    segment = self._begin_segment(stored, built, records)
+                    async with aclosing(segment.work(built.team, loaded=built.loaded)) as events:
+                        async for event in events:
+                            yield _name_run(event, run_id)
+                    await built.close()
+                    stored, records = segment.stored, {}
+                    if stored.run.working:
+                        built = await self._teams.build(stored.run)
+        finally:
+            self.active.pop(run_id, None)
+            await built.close()
+        yield RunResult.of(stored.run)
+
+    def _begin_segment(self, stored: StoredRun, built: BuiltTeam, records: Mapping[str, str]) -> RunSegment:
+        run, settings = stored.run, self._settings
+        segment = RunSegment(
+            stored,
+            self.store,
+            self._teams.phase,
+            resolver=AnswerResolver(run.config, run.records, run.config.facts, built.matcher),
+            records=records,
+            traced=settings.tracing,
+            timed=settings.timings,
+            keep_transcript=settings.transcripts,
+        )
+        self.active[run.id] = segment.timings
+        return segment
+
+
+async def stream(begin: Awaitable[Stream]) -> Stream:
+    """Give the stream of what is begun when somebody listens."""
+    async with aclosing(await begin) as items:
+        async for item in items:
+            yield item
+
+
+async def last(items: Stream) -> Run:
+    """Listen to a stream to its end; its run."""
+    async for item in items:
+        if isinstance(item, Run):
+            return item
+    raise AssertionError("a stream ends with its run")
+
+
+async def _only(run: Run) -> Stream:
+    yield RunResult.of(run)
+
+
+async def _chain(first: Iterable[Event | Run], then: Stream) -> Stream:
+    async with aclosing(then) as items:
+        for item in first:
+            yield item
+        async for item in items:
+            yield item
+
+
+def _name_run(event: Event, run_id: str) -> Event:
+    """Give the event; where it tells of a question, with the id of the run to which the answer belongs."""
+    if not isinstance(event, UserInputRequestedEvent):
+        return event
+    return event.model_copy(update={"metadata": {**event.metadata, RUN: run_id}})

@@ -1,0 +1,80 @@
+"""Whether a run takes what somebody answers, and as which answers: decided at once, from values alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from upcall.errors import RunNotWaiting, UpcallError
+from upcall.policy.authorization import Authorization
+from upcall.policy.deadlines import add_expired, explain_end, refuse_late
+from upcall.policy.duplicates import answer_duplicates
+from upcall.questions.answer import Answer, AnsweredBy
+from upcall.questions.matching import AnswersInput, match_answers
+from upcall.runs.run import Run, RunStatus
+
+_ANYBODY = Authorization()
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """What a run makes of what was given.
+
+    Attributes:
+        answers: the new answers, with those to questions that share them and what expired beside them; none where all
+            of it was said before.
+        refusal: why nothing is taken.
+        is_intrusion: whether the refusal is one to be recorded: the question is not theirs who answered.
+        ended: the run as it is to be stored before the refusal is told, where time has changed it.
+    """
+
+    answers: tuple[Answer, ...] = ()
+    refusal: UpcallError | None = None
+    is_intrusion: bool = False
+    ended: Run | None = None
+
+
+def accept(
+    run: Run,
+    given: AnswersInput,
+    now: datetime,
+    *,
+    access: Authorization = _ANYBODY,
+    queued: Sequence[Answer] = (),
+) -> Acceptance:
+    """Accept what was given as answers to open questions of a run, all of it or nothing.
+
+    Args:
+        run: as it is stored.
+        given: one value, or one for each question id.
+        now: the time, for questions that have a deadline.
+        access: who answers.
+        queued: the answers that wait for the run's team.
+
+    Raises:
+        RunNotWaiting, UnknownQuestion, AnswerRefused, AlreadyAnswered: it is refused; nothing is to be stored.
+    """
+    if (intrusion := access.find_intrusion(run, given, queued)) is not None:
+        return Acceptance(refusal=intrusion, is_intrusion=True)
+    seen = access.shown(run)
+    if run.status in (RunStatus.CANCELLED, RunStatus.EXPIRED) or not (seen.questions or seen.answers):
+        raise RunNotWaiting(f"Run {run.id} is {run.status} and waits for no answer.{explain_end(seen)}")
+    answers = _match(seen, given, access)
+    if not answers:
+        return Acceptance()
+    if (late := refuse_late(run, answers, seen, now)) is not None:
+        return Acceptance(refusal=late.refusal, ended=late.run)
+    if not (run.waiting or run.working):
+        raise RunNotWaiting(f"Run {run.id} is {run.status}; resume it first, then answer: upcall resume {run.id}")
+    answers = answer_duplicates(answers, run.records)
+    return Acceptance(tuple(add_expired(run, answers, now) if run.waiting else answers))
+
+
+def _match(seen: Run, given: AnswersInput, access: Authorization) -> list[Answer]:
+    if not seen.questions and not isinstance(given, Mapping):
+        humans = [each for each in seen.answers if each.by is AnsweredBy.HUMAN]
+        given = {(humans or seen.answers)[-1].question_id: given}
+    named = isinstance(given, Mapping) or (isinstance(given, Answer) and given.question_id)
+    waiting = seen.open_questions if named else access.answerable(seen)
+    return match_answers(given, waiting, seen.answers, access.user, seen.answered_questions)
