@@ -218,9 +218,9 @@ class RunSegment:
                 if self._untold:
                     await run_to_completion(self._save_and_tell())
                 if self._resolver.records.open:
-                    await run_to_completion(self._take_mail())
+                    await run_to_completion(self._take_queued())
 
-    async def _take_mail(self) -> None:
+    async def _take_queued(self) -> None:
         came = await self._store.queued_answers(self._stored.run.id)
         records = self._resolver.records
         answers = [each for each in came if (record := records.get(each.question_id)) and not record.is_closed]
@@ -258,14 +258,14 @@ class RunSegment:
     async def _pause(self, team: Team) -> Run:
         """Store the run at its pause: completed, or waiting for answers."""
         team_state = dict(await team.save_state())
-        return await self._with_mail(lambda: self._store_pause(team_state))
+        return await self._with_queued(lambda: self._store_pause(team_state))
 
-    async def _with_mail(self, store: Callable[[], Coroutine[Any, Any, Run]]) -> Run:
+    async def _with_queued(self, store: Callable[[], Coroutine[Any, Any, Run]]) -> Run:
         while True:
             try:
                 return await store()
             except AnswersQueued:
-                await self._take_mail()
+                await self._take_queued()
 
     async def _store_pause(self, team_state: dict[str, Any]) -> Run:
         self._tell()  # Nobody is left who would hear of it before it is stored.
@@ -305,7 +305,7 @@ class RunSegment:
         """Store the run as failed. It goes on from its last pause, with the journal of what was done since."""
         cause = next((each for each in self._interruptions if isinstance(each, UpcallError)), error)
         message = str(cause) if isinstance(cause, UpcallError) else first_line(cause)
-        return await self._with_mail(lambda: self._save(self._current().move_to(RunStatus.FAILED, error=message)))
+        return await self._with_queued(lambda: self._save(self._current().move_to(RunStatus.FAILED, error=message)))
 
     async def _interrupt(self, team: Team) -> None:
         """Give the run back where the segment is cut off: its journal says what was done. Where the team has come to
