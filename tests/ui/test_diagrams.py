@@ -20,6 +20,7 @@ from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupCh
 from autogen_agentchat.tools import AgentTool, TeamTool
 from autogen_core.tools import FunctionTool
 from IPython.core.formatters import DisplayFormatter
+from places import ROOT
 from scenario import TASK, upcall
 from shapes import World
 
@@ -29,8 +30,9 @@ from upcall.questions.record import QuestionRecords
 from upcall.runs.call_timings import MAX_CALLS, TimedCall, Timings, WorkPeriod, parse_work_period
 from upcall.runs.run import Usage
 from upcall.testing import Call, Fail, Reply, ScriptedModelClient
-from upcall.ui.diagrams import team_mermaid, team_svg, timeline, tree
+from upcall.ui.diagrams import team_mermaid, team_svg, timeline, tree, tree_lines
 from upcall.ui.diagrams.svg import BLUE, FAINT, INK, PAPER, RED, clean_text, fit_text, length, width_of
+from upcall.ui.diagrams.team import read_team
 
 SVG = "{http://www.w3.org/2000/svg}"
 START = datetime(2026, 11, 22, 8, tzinfo=UTC)
@@ -392,7 +394,7 @@ def test_the_command_line_draws_runs_and_the_team() -> None:
     assert done.status == 0, done.err
     assert "Which" in " ".join(each.what for each in texts(assert_neat(Path("run.svg").read_text())))
     assert_neat(upcall("show", run_id, "--svg", "-", "--tree").out)
-    assert "--svg FILE" in upcall("show", run_id, "--tree").error
+    assert "lead" in upcall("show", run_id, "--tree").out
     assert "cannot be written" in upcall("show", run_id, "--svg", "no/folder/run.svg").error
     assert upcall("team").out.startswith("flowchart TB\n")
     assert upcall("team", "--svg", "team.svg").status == 0
@@ -537,3 +539,28 @@ def test_large_and_deep_teams_are_neat(size: int) -> None:
 def test_a_run_with_nothing_in_it_is_drawn() -> None:
     assert_neat(timeline(Run(task="")))
     assert_neat(tree(Run(task="")))
+
+
+def test_the_root_team_has_each_agent_once_and_no_class_of_ours() -> None:
+    root = read_team(Upcall(store="x.db", settings=Settings(model="demo", executor="none")).team())
+    names = [each.name for each in root.inside]
+    assert names == ["classifier", "clarifier", "planner", "lead", "coder", "researcher", "user"]
+    lead = root.inside[names.index("lead")]
+    assert (lead.calls, lead.inside) == (("coder", "researcher"), ())
+    assert {each.kind for each in root.inside} == {"", "you"}
+
+
+def test_a_tree_as_text_has_agents_below_those_they_work_for_and_what_they_asked() -> None:
+    question = Question(id="q1", question="Which?", path=("lead", "coder"))
+    records = QuestionRecords.build([], [(question, Answer(question_id="q1", text="This", user="ada"))])
+    run = Run(id="r", task="T", records=records, usage={"lead": Usage(prompt_tokens=9, completion_tokens=1)})
+    lines = tree_lines(run)
+    assert [lines[0], lines[2].strip()] == ["Run r: initializing", "coder"]
+    assert lines[1].startswith("  lead  (")
+    assert lines[3] == "      ? 1. Which?"
+    assert lines[4].strip().startswith("answered by ada")
+
+
+def test_the_readme_has_the_picture_of_the_team() -> None:
+    team = Upcall(store="x.db", settings=Settings(model="demo", executor="none")).team()
+    assert f"```mermaid\n{team_mermaid(team)}```" in (ROOT / "README.md").read_text()

@@ -105,7 +105,8 @@ def export() -> None:
             provider.add_span_processor(BatchSpanProcessor(exporter))
     except ImportError as error:
         raise ConfigurationError(
-            f"tracing is true, but {error.name} is not installed. Say: pip install 'upcall[otel]', or leave it out."
+            f"tracing is true, but {error.name} is not installed. Say: pip install '.[otel]' in"
+            " a checkout of upcall, or leave it out."
         ) from error
     trace.set_tracer_provider(provider)
 

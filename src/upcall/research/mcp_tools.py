@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mcp import ClientSession
     from mcp.types import CallToolResult, Tool
 
-INSTALL = "needs: pip install 'upcall[mcp]'"
+INSTALL = "needs: pip install '.[mcp]' in a checkout of upcall"
 SECONDS_TO_STOP = 5.0
 MAX_DESCRIPTION_CHARS = 1_000
 MAX_NAME_CHARS = 64

@@ -51,7 +51,8 @@ class PostgreSQL:
         self._parameters = parameters
         if importlib.util.find_spec("psycopg") is None:
             raise ConfigurationError(
-                f"The store {self._name} needs the driver psycopg. Install it: pip install 'upcall[postgres]'"
+                f"The store {self._name} needs the driver psycopg. "
+                "Install it: pip install '.[postgres]' in a checkout of upcall"
             )
         self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pool[_Connection]]
         self._pools = weakref.WeakKeyDictionary()
@@ -145,7 +146,8 @@ class PostgreSQL:
             import psycopg
         except ImportError as error:
             raise ConfigurationError(
-                f"The driver psycopg cannot be loaded ({first_line(error)}). Install it: pip install 'upcall[postgres]'"
+                f"The driver psycopg cannot be loaded ({first_line(error)}). "
+                "Install it: pip install '.[postgres]' in a checkout of upcall"
             ) from error
         return _Connection(psycopg.connect(autocommit=True, **{"connect_timeout": 10, **self._parameters}))
 

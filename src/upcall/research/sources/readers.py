@@ -28,7 +28,7 @@ MAX_UNPACKED_BYTES = 300_000_000
 """What a DOCX file may unpack to."""
 
 MAX_SUMMARY_CHARS = 120
-INSTALL = "needs: pip install 'upcall[research]'"
+INSTALL = "needs: pip install '.[research]' in a checkout of upcall"
 
 _WORDS = re.compile(r"\w{2,}")
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")

@@ -9,6 +9,6 @@ from __future__ import annotations
 from upcall.ui.diagrams.diagram import Picture
 from upcall.ui.diagrams.team import team_mermaid, team_svg
 from upcall.ui.diagrams.timeline import timeline
-from upcall.ui.diagrams.tree import tree
+from upcall.ui.diagrams.tree import tree, tree_lines
 
-__all__ = ["Picture", "team_mermaid", "team_svg", "timeline", "tree"]
+__all__ = ["Picture", "team_mermaid", "team_svg", "timeline", "tree", "tree_lines"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Literal
 
@@ -48,13 +48,25 @@ MAX_ARROWS = 30
 
 @dataclass(frozen=True)
 class Member:
-    """A team, an agent or the user proxy, and what is in it. ``kind`` is its class, ``hands_to`` names its peers."""
+    """A team, an agent or the user proxy, and what is in it.
+
+    Attributes:
+        name: its name.
+        kind: its class where that is AutoGen's or the caller's own; ``you`` for the human.
+        role: what it is.
+        tools: the names of its tools.
+        hands_to: the members that it hands its turn to.
+        calls: the members that it calls like tools as well; they are not `inside` then.
+        asks: whether it may ask the human.
+        inside: what is nested in it.
+    """
 
     name: str
     kind: str
     role: Role = "agent"
     tools: tuple[str, ...] = ()
     hands_to: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
     asks: bool = False
     inside: tuple[Member, ...] = ()
 
@@ -75,23 +87,29 @@ def _team(team: Team, above: frozenset[int]) -> Member:
     read = [_part(each, above | {id(team)}) for each in here.values()]
     if graph is not None:
         edges = {node: tuple(edge.target for edge in each.edges) for node, each in graph.nodes.items()}
-        read = [
-            Member(each.name, each.kind, each.role, each.tools, edges.get(each.name, ()), each.asks, each.inside)
-            for each in read
-        ]
-    return Member(name or kind, kind, "team", inside=tuple(read))
+        read = [replace(each, hands_to=edges.get(each.name, ())) for each in read]
+    return Member(name or kind, kind, "team", inside=tuple(_draw_once(read)))
+
+
+def _draw_once(read: Sequence[Member]) -> Iterator[Member]:
+    """An agent that takes turns, and that another member calls with the same tools, is one agent to a reader."""
+    there = {(each.name, each.tools) for each in read if each.role == "agent"}
+    for member in read:
+        both = [each for each in member.inside if (each.name, each.tools) in there and member.role == "agent"]
+        inside = tuple(each for each in member.inside if each not in both)
+        yield replace(member, inside=inside, calls=tuple(each.name for each in both))
 
 
 def _part(part: ChatAgent | Team, above: frozenset[int]) -> Member:
     if isinstance(part, Team):
         return _team(part, above)
     part = part.stock if isinstance(part, StockAgent) else part
-    kind = type(part).__name__
+    kind = "" if type(part).__module__.startswith("upcall.") else type(part).__name__
     if id(part) in above:
         return Member(part.name, kind)
     above |= {id(part)}
     if isinstance(part, UserProxyAgent):
-        return Member(part.name, kind, "human")
+        return Member(part.name, "you", "human")
     if isinstance(part, NestedTeam):
         return Member(part.name, kind, inside=(_team(part.team, above),))
     if isinstance(part, AssistantAgent):
@@ -107,7 +125,7 @@ def _part(part: ChatAgent | Team, above: frozenset[int]) -> Member:
         hands_to = [*(each.target for each in toolset.handoffs.values()), *_targets(part)]
         inside = tuple(_part(each, above) for each in toolset.nested.values())
         asks = toolset.ask_user or isinstance(part, Clarifier)
-        return Member(part.name, kind, "agent", tuple(names), tuple(dict.fromkeys(hands_to)), asks, inside)
+        return Member(part.name, kind, "agent", tuple(names), tuple(dict.fromkeys(hands_to)), (), asks, inside)
     inside = tuple(_part(each, above) for each in parts_of(part) if isinstance(each, ChatAgent | Team))
     return Member(part.name, kind, hands_to=_targets(part), asks=isinstance(part, Planner), inside=inside)
 
@@ -163,10 +181,12 @@ class _Flowchart:
             for target in each.hands_to:
                 if target in ids:
                     yield f"{indent}  {ids[each.name]} -.-> {ids[target]}"
+            for called in each.calls:
+                yield f"{indent}  {ids[each.name]} --> {ids[called]}"
         yield f"{indent}end"
 
     def _member(self, member: Member, node: str, indent: str) -> Iterator[str]:
-        label = f"{_quoted(member.name)}<br/>{_quoted(member.kind)}"
+        label = "<br/>".join(_quoted(each) for each in (member.name, member.kind) if each)
         if member.role == "team":
             yield from self.team(member, indent, node)
             return
@@ -302,6 +322,8 @@ def _rows(member: Member, width: float, *, named: bool) -> Iterator[str]:
         yield from _wrapped("tools: ", _some(member.tools), width)
     if member.hands_to:
         yield from _wrapped("hands over to: ", _some(member.hands_to), width)
+    if member.calls:
+        yield from _wrapped("calls like tools: ", _some(member.calls), width)
     if member.asks:
         yield "asks you"
     if named and member.inside:
@@ -326,13 +348,12 @@ def _some(names: Sequence[str]) -> list[str]:
 
 
 def _named(member: Member) -> str:
-    return member.name if member.name == member.kind else f"{member.name} ({member.kind})"
+    return member.name if member.kind in ("", member.name) else f"{member.name} ({member.kind})"
 
 
 def _sentence(member: Member) -> str:
-    if not member.inside:
-        return ""
-    return f"{member.name} has {', '.join(each.name for each in member.inside)}."
+    named = [*(each.name for each in member.inside), *member.calls]
+    return f"{member.name} has {', '.join(named)}." if named else ""
 
 
 def _all(member: Member) -> Iterable[Member]:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from upcall.runs.run import Run, Usage
+from upcall.text import one_line
+from upcall.ui.columns import LINE_CHARS
 from upcall.ui.diagrams.diagram import Picture
 from upcall.ui.diagrams.labels import AgentPath, Asked, agents_of, list_asked, summary
 from upcall.ui.diagrams.svg import FAINT, LINE, MARGIN, WIDTH, Drawing, count_phrase, width_of
@@ -50,6 +52,17 @@ def tree(run: Run) -> Picture:
         drawing.text(MARGIN, y + 14, f"and {len(nodes) - MAX_NODES:,} more", colour=FAINT)
         y += 20
     return drawing.done(y + MARGIN)
+
+
+def tree_lines(run: Run) -> list[str]:
+    """Return the same tree as text: agents below those that they work for, what each asked and spent."""
+    lines = [f"Run {run.id}: {run.status}"]
+    for node in _nodes(run, agents_of(run), list_asked(run)):
+        indent = "  " * min(node.depth, MAX_DEPTH)
+        detail = f"  ({node.detail})" if node.detail else ""
+        lines.append(f"{indent}{'? ' if node.asked else ''}{one_line(node.name, LINE_CHARS)}{detail}")
+        lines += [f"{indent}  {one_line(node.below, LINE_CHARS)}"] if node.below else []
+    return lines
 
 
 def _nodes(run: Run, agents: list[AgentPath], asked: list[Asked]) -> Iterator[_Node]:

@@ -43,7 +43,9 @@ try:
     import ipywidgets as widgets
     from IPython.display import DisplayHandle, display
 except ImportError as missing:
-    raise ConfigurationError("A form needs ipywidgets. Install it: pip install 'upcall[notebook]'") from missing
+    raise ConfigurationError(
+        "A form needs ipywidgets. Install it: pip install '.[notebook]' in a checkout of upcall"
+    ) from missing
 
 if TYPE_CHECKING:
     from upcall.app import Upcall

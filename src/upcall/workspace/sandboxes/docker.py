@@ -119,7 +119,7 @@ def _executor(image: str, folder: Path, limits: Limits) -> Any:
     try:
         from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
     except (ImportError, RuntimeError) as error:  # Its own word for a missing package is a RuntimeError.
-        raise ExecutorUnavailable("a package is missing: pip install 'upcall[docker]'") from error
+        raise ExecutorUnavailable("a package is missing: pip install '.[docker]' in a checkout of upcall") from error
     longest = limits.max_seconds + _GRACE
     return DockerCommandLineCodeExecutor(image=image, work_dir=folder, timeout=longest, delete_tmp_files=True)
 

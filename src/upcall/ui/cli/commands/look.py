@@ -71,17 +71,21 @@ def show(
     svg: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw its timeline into this file; - is standard output.")
     ] = None,
-    tree: Annotated[bool, typer.Option("--tree", help="With --svg: draw its agents and questions as a tree.")] = False,
+    tree: Annotated[
+        bool, typer.Option("--tree", help="Its agents and questions as a tree; with --svg as a picture.")
+    ] = False,
 ) -> None:
     """Show a run: plan, answers, timeline, cost, open questions, result; or draw it."""
     with command:
         found = signals.run(command.app.get(run_id))
-        if tree and svg is None:
-            raise CallerError(f"--tree says what is drawn. Say where: upcall show {found.id} --svg FILE --tree")
         if svg is not None:
             _write_picture(command, _draw_run(command, found, tree=tree), svg)
         elif command.as_json:
             command.print_json(found.as_json())
+        elif tree:
+            from upcall.ui.diagrams import tree_lines
+
+            command.screen.result("\n".join(tree_lines(found)))
         else:
             _print_report(command, found)
 
