@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -66,7 +67,7 @@ def row(*members: ChatAgent | Team, turns: int | None = None) -> Team:
 
 def rows() -> list[Any]:
     """All that is stored."""
-    with sqlite3.connect(STORE) as connection:
+    with closing(sqlite3.connect(STORE)) as connection, connection:
         tables = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
         return [(table, connection.execute(f"select * from {table}").fetchall()) for table in sorted(tables)]
 

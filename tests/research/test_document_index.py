@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,7 @@ def test_what_no_file_holds_any_more_leaves_the_index(folder: Path) -> None:
     index = index_of(folder)
     index.refresh(sorted(folder.iterdir()))
     index.refresh([])
-    with sqlite3.connect(index.file) as db:
+    with closing(sqlite3.connect(index.file)) as db, db:
         for table in ("files", "contents", "passages"):
             assert db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
 
@@ -146,7 +147,7 @@ async def test_an_index_that_is_damaged_in_the_middle_is_made_anew(folder: Path)
 async def test_an_index_of_another_version_is_made_anew(folder: Path) -> None:
     documents = Documents([folder])
     await documents.search("wind")
-    with sqlite3.connect(documents._index.file) as db:
+    with closing(sqlite3.connect(documents._index.file)) as db, db:
         db.execute("PRAGMA user_version = 99")
     assert await found(documents, "Norway") == ["wind.md"]
 
@@ -199,7 +200,7 @@ async def test_two_processes_index_the_same_folder_at_once(folder: Path) -> None
         process.communicate()
     index = index_of(folder)
     assert index.refresh(sorted(folder.iterdir())) == 0
-    with sqlite3.connect(index.file) as db:
+    with closing(sqlite3.connect(index.file)) as db, db:
         assert db.execute("SELECT count(*), count(DISTINCT content) FROM files").fetchone() == (303, 303)
         assert db.execute("SELECT count(*) FROM contents").fetchone() == (303,)
         db.execute("INSERT INTO passages(passages) VALUES ('integrity-check')")
@@ -218,7 +219,7 @@ async def test_a_kill_in_the_middle_leaves_an_index_that_is_gone_on_with(folder:
     done = len(index.known())
     assert 0 < done < 2_003
     assert index.refresh(sorted(folder.iterdir())) == 2_003 - done
-    with sqlite3.connect(index.file) as db:
+    with closing(sqlite3.connect(index.file)) as db, db:
         db.execute("INSERT INTO passages(passages) VALUES ('integrity-check')")
 
 

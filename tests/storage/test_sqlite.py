@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stores import FIRST
@@ -85,7 +86,7 @@ async def test_a_database_that_is_locked_is_said(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("upcall.storage.sqlite.BUSY_SECONDS", 0.05)
     store = RunStore("runs.db")
     first = await store.create(Run(task="do it"), FIRST)
-    with sqlite3.connect("runs.db") as other:
+    with contextlib.closing(sqlite3.connect("runs.db")) as other, other:
         other.execute("begin immediate")
         with pytest.raises(StoreUnavailable, match="database is locked"):
             await store.save(first, first.run.move_to(RunStatus.PLANNING))
@@ -116,9 +117,8 @@ async def test_a_file_that_cannot_have_a_log_is_written_when_its_readers_are_don
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A file system without shared memory leaves it in SQLite's older mode, where a commit waits for all readers."""
-    monkeypatch.setattr(
-        SQLite, "_connect", lambda self: sqlite3.connect(self.path, 30, 0, None, False, sqlite._Connection)
-    )
+    options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "factory": sqlite._Connection}
+    monkeypatch.setattr(SQLite, "_connect", lambda self: sqlite3.connect(self.path, **options))
     store = RunStore("runs.db")
     stored = await store.create(Run(task="do it"), FIRST)
     await store.record(stored, {"call": "begun"})

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -433,7 +434,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone() -> None:
 
 @pytest.mark.slow
 def test_a_database_of_another_program_is_refused() -> None:
-    with sqlite3.connect("other.db") as connection:
+    with closing(sqlite3.connect("other.db")) as connection, connection:
         connection.execute("create table music (title text)")
     assert "database of another program" in upcall("run", TASK, "--store", "other.db").error
 
@@ -441,7 +442,7 @@ def test_a_database_of_another_program_is_refused() -> None:
 @pytest.mark.slow
 def test_another_schema_version_is_refused_with_what_to_do() -> None:
     upcall("run", "What is CUDA?")
-    with sqlite3.connect("upcall.db") as connection:
+    with closing(sqlite3.connect("upcall.db")) as connection, connection:
         connection.execute("update upcall_meta set value = '0'")
     ended = upcall("list")
     assert ended.status == 1

@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,8 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    with sqlite3.connect(folder / "data.db") as database:
+    with closing(sqlite3.connect(folder / "data.db")) as database, database:
         database.execute("CREATE TABLE t (x)")
-    database.close()
     (folder / "ro.txt").chmod(0o444)
     (folder / "tool.sh").chmod(0o755)
     (folder / "empty").mkdir()

@@ -196,6 +196,11 @@ class _Connection(sqlite3.Connection):
 
     dialect = "sqlite"
 
+    def __del__(self) -> None:
+        """Close it where its store was left to the collector before its event loop ended."""
+        with contextlib.suppress(sqlite3.Error):  # It may never have been opened.
+            self.close()
+
 
 class _Busy(Exception):
     """A write cannot be made without waiting."""
