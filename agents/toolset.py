@@ -25,7 +25,7 @@ from upcall.autogen.scope import current_scope
 from upcall.autogen.tool_calls import check_start_time, is_idempotent
 from upcall.errors import AgentFailed, ConfigurationError, UserInputRequired
 from upcall.policy.resolver import resolve_question
-from upcall.questions.secrets import NO_KEY, can_seal
+from upcall.questions.secrets import require_key
 from upcall.questions.tool_context import name_question, question_fields, redact_secrets, tool_context
 from upcall.research.sources_workbench import SourcesWorkbench
 from upcall.runs.journal_records import ToolOutcome
@@ -181,9 +181,8 @@ class Toolset:
     def ask_for(self, frame: Frame, asked: Mapping[str, Any]) -> None:
         """Let a call wait for what its tool asks; a question that cannot be put is an error's text."""
         own = {name: asked[name] for name in ("id", "secret", "tool", "options") if name in asked}
-        if "secret" in own and not can_seal():
-            frame.finish(f"Error: {NO_KEY}", is_error=True)
-            return
+        if "secret" in own:
+            require_key(f"Tool {frame.call.name!r} of agent {self._agent!r} asks for a secret")
         try:
             question = parse_question(dict(asked), agent=self._agent, call_id=frame.call.id, **own)
         except InvalidQuestion as refusal:

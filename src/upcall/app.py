@@ -32,6 +32,7 @@ from upcall.execution.forks import (
     fork_run,
     plan_fork,
 )
+from upcall.execution.secret_tools import refuse_without_key
 from upcall.execution.start_options import StartOptions, Task, as_history, check_options, read_task
 from upcall.execution.team_factory import MakeTeam, TeamFactory
 from upcall.policy.authorization import Authorization, OpenQuestions
@@ -158,6 +159,8 @@ class Upcall:
             config = config.model_copy(update={"traceparent": tracing.start(run_id)})
         run = Run(id=run_id, task=text, status=self._teams.first_status, user=owner, config=config)
         built = await self._teams.build(run)
+        async with built.close_on_error():
+            refuse_without_key(built.team)
         inbox = (*map(as_history, chosen.get("history", ())), *messages)
         stored = await self.store.create(run, Checkpoint(inbox=inbox, progress=run.progress(0)))
         return self._driver.advance(stored, built, {})

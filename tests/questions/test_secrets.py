@@ -18,7 +18,7 @@ import yaml
 from autogen_agentchat.agents import BaseChatAgent, UserProxyAgent
 from autogen_agentchat.base import Response, Team
 from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
-from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage, UserInputRequestedEvent
+from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 from autogen_core import CancellationToken
 from conversation import run as run_team
@@ -341,16 +341,30 @@ async def test_a_live_team_of_ones_own_script_keeps_a_secret_too() -> None:
 # -- the key ----------------------------------------------------------------------------------------------------------
 
 
-async def test_without_a_key_a_secret_question_is_refused_and_the_model_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_key_no_model_is_called_for_a_tool_that_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEY)
+    app, model = app_with(Server().deploy, DEPLOY, "Done.")
+    with pytest.raises(ConfigurationError, match=rf"Tool 'deploy' of agent 'solo' asks for a secret, and {KEY} is not"):
+        await app.start("Deploy it")
+    assert (model.requests, await app.list()) == ([], [])
+
+
+async def test_a_tool_that_asks_out_of_sight_fails_its_run_until_there_is_a_key(
+    monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
     monkeypatch.delenv(KEY)
     server = Server()
-    app, model = app_with(server.deploy, DEPLOY, "I could not deploy it.")
-    told = [item async for item in app.start_stream("Deploy it")]
-    done = told[-1]
-    assert isinstance(done, Run)
-    assert (done.result, done.answers) == ("I could not deploy it.", ())
-    assert results(model) == [f"Error: {NO_KEY}"]
-    assert not [item for item in told if isinstance(item, UserInputRequestedEvent)]
+
+    async def deploy(host: str) -> str:
+        """Deploy to a host."""
+        return await server.deploy(host)
+
+    app, _ = app_with(deploy, DEPLOY, "Done.")
+    failed = await app.start("Deploy it")
+    monkeypatch.setenv(KEY, key)
+    asked = await app.resume(failed.id)
+    assert (failed.status, f"{KEY} is not set" in str(failed.error)) == (RunStatus.FAILED, True)
+    assert [each.question for each in asked.questions] == [ASKED]
 
 
 async def test_without_a_key_the_question_of_any_other_agent_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,19 +377,15 @@ async def test_without_a_key_the_question_of_any_other_agent_is_refused_too(monk
 @pytest.mark.parametrize("wrong", ["swordfish", "x" * 44, "{new},swordfish"])
 async def test_a_malformed_key_is_told_in_one_line_without_it(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY, wrong.format(new=new_key()))
-    server = Server()
-    app, _ = app_with(server.deploy, DEPLOY, "Done.")
-    failed = await app.start("Deploy it")
-    assert failed.status is RunStatus.FAILED
-    error = failed.error or ""
+    app, _ = app_with(Server().deploy, DEPLOY, "Done.")
+    with pytest.raises(ConfigurationError) as refused:
+        await app.start("Deploy it")
+    error = str(refused.value)
     assert KEY in error
     assert "is no Fernet key" in error
     assert "\n" not in error
     assert "swordfish" not in error
     assert "xxxx" not in error
-    monkeypatch.setenv(KEY, new_key())
-    asked = await app.resume(failed.id)
-    assert (await app.answer(asked.id, SECRET)).result == "Done."
 
 
 async def test_an_answer_without_a_key_changes_nothing(monkeypatch: pytest.MonkeyPatch, key: str) -> None:

@@ -33,6 +33,19 @@ def can_seal() -> bool:
     return bool(_keys()) and _cipher() is not None
 
 
+def require_key(why: str) -> None:
+    """Make sure that there is a key.
+
+    Raises:
+        ConfigurationError: there is none, which begins with `why` one is needed; or it is no Fernet key.
+    """
+    if not can_seal():
+        raise ConfigurationError(
+            f"{why}, and {KEY} is not set, so that the answer could not be stored encrypted. Set it; a new one is made "
+            f"with: {_NEW_KEY}"
+        )
+
+
 def seal(text: str) -> str:
     """The text, encrypted with the first key: a prefix that names the format, then a Fernet token.
 
