@@ -19,7 +19,7 @@ from upcall.agents.tool_loop.ask_user import ASK_USER, InvalidQuestion, ask_user
 from upcall.agents.tool_loop.turn import Frame
 from upcall.autogen.adapters import as_resumable
 from upcall.autogen.concurrency import Emit, cancellable
-from upcall.autogen.internals import agent_of, function_of, in_this_context, static_tools, team_of
+from upcall.autogen.internals import agent_of, function_of, in_this_context, is_static, static_tools, team_of
 from upcall.autogen.messages import Event, answered_event, asked_event
 from upcall.autogen.scope import current_scope
 from upcall.autogen.tool_calls import check_start_time, is_idempotent
@@ -98,6 +98,12 @@ class Toolset:
         schemas += self._own_schemas
         self._refuse_twice([schema["name"] for schema in schemas])
         return schemas
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether there is, or may be, anything to call but `ask_user`."""
+        others = [each for each in self.workbenches if not is_static(each)]
+        return bool(self.tools or self._static or self.agents or self.handoffs or others)
 
     @property
     def source_tools(self) -> frozenset[str]:

@@ -130,7 +130,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         options: see `PausableSettings`.
 
     Raises:
-        ConfigurationError: two tools, agents or hand-offs have the same name.
+        ConfigurationError: two tools, agents or hand-offs have the same name; or there are any, and the model calls no
+            tools. A model that calls none has no `ask_user` either: it asks with ``catch_prose``.
     """
 
     component_config_schema = PausableAgentConfig
@@ -165,6 +166,12 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             ask_user=settings.ask_user,
             user_proxy=settings.user_proxy,
         )
+        self._calls_tools = model_client.model_info.get("function_calling") is not False
+        if not self._calls_tools and self._toolset.has_tools:
+            raise ConfigurationError(
+                f"Agent {name!r}: its model calls no tools (function_calling is false in its model_info), so it "
+                "can have no tools, agents, workbenches or hand-offs. Take another model, or correct the model_info."
+            )
         self._memory, self._model_context = list(memory), model_context
         self._output_type = output_type
         self._report_tool = None if output_type is None else self._choose_report_tool(output_type)
@@ -172,6 +179,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     def _choose_report_tool(self, output_type: type[BaseModel]) -> ToolSchema | None:
         wanted = self._settings.report_tool
         offered = needs_report_tool(output_type, self._model_client) if wanted is None else wanted
+        offered = offered and self._calls_tools
         return report_schema(output_type) if offered else None
 
     @property
@@ -327,7 +335,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return with_system_message(system_text, messages, several=several)
 
     def _system_text(self) -> str:
-        mode = self._settings.ask_mode if self._toolset.ask_user else "none"
+        mode = self._settings.ask_mode if self._toolset.ask_user and self._calls_tools else "none"
         rule = self._prompts.render(AskRuleContext(mode=mode)) if mode != "none" else ""
         return "\n\n".join(part for part in (self._settings.system_message, rule) if part)
 
@@ -345,6 +353,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     async def _offered(self, token: CancellationToken) -> list[ToolSchema]:
         """Return what the model can call."""
+        if not self._calls_tools:
+            return []
         schemas = list(await cancellable(self._toolset.schemas(), token))
         if self._report_tool is None:
             return schemas

@@ -21,6 +21,9 @@ from upcall.text import first_line, one_line
 _RESUME = "The run is stored and can be resumed."
 _MAX_WORDS_CHARS = 300
 
+_CLIENTS = ("openai", "anthropic", "ollama", "azure", "autogen_ext", "upcall")
+"""The packages of model clients that have errors of their own."""
+
 
 class CutShort(Exception):
     """The stream ended before the reply did."""
@@ -33,7 +36,7 @@ def explain(error: Exception, agent: str) -> UpcallError:
     said = first_line(error)[:_MAX_WORDS_CHARS].rstrip(".")
     what = type(error).__name__ + (f": {said}" if str(error).strip() else "")
     failed = AgentFailed(f"Agent {agent!r} failed: {what}. {_RESUME}")
-    return _known(error, agent) or failed
+    return (_known(error, agent) if _is_of_model(error) else None) or failed
 
 
 def explain_call(error: Exception, agent: str) -> ModelError:
@@ -42,10 +45,18 @@ def explain_call(error: Exception, agent: str) -> ModelError:
     if known is not None:
         return known
     who, kind = f"Agent {agent!r}: the model server", type(error).__name__
+    said = first_line(error)[:_MAX_WORDS_CHARS].rstrip(".")
+    if type(error) is ValueError and said:  # The client's own: a call that it cannot make.
+        return ModelError(f"Agent {agent!r}: its model client refused the call: {said}. {_RESUME}")
     if isinstance(error, ValueError | LookupError | TypeError | AttributeError):
         advice = "Check that the base URL is that of an OpenAI-compatible server."
         return ModelReplyInvalid(f"{who} sent a reply that cannot be read ({kind}). {advice} {_RESUME}")
     return ModelError(f"Agent {agent!r}: the model call failed ({kind}). Try again. {_RESUME}")
+
+
+def _is_of_model(error: Exception) -> bool:
+    """Whether an error of an agent comes from a model's client: the agent may well speak to other servers."""
+    return type(error).__module__.split(".")[0] in _CLIENTS
 
 
 def _known(error: Exception, agent: str) -> ModelError | None:
