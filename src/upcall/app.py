@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -20,9 +21,11 @@ from upcall.errors import (
     CallerError,
     RunBusy,
     RunNotWaiting,
+    UnknownRun,
 )
 from upcall.execution.compatibility import Incompatibility, find_incompatibilities
 from upcall.execution.driver import Driver, Stream, last, stream
+from upcall.execution.follow_ups import follow_up_options
 from upcall.execution.forks import (
     ForkPlan,
     ForkPoint,
@@ -157,13 +160,38 @@ class Upcall:
         config = self._teams.pin(run_id, chosen)
         if self.settings.tracing:
             config = config.model_copy(update={"traceparent": tracing.start(run_id)})
-        run = Run(id=run_id, task=text, status=self._teams.first_status, user=owner, config=config)
+        follows = chosen.get("follows")
+        run = Run(id=run_id, task=text, status=self._teams.first_status, user=owner, config=config, follows=follows)
         built = await self._teams.build(run)
         async with built.close_on_error():
             refuse_without_key(built.team)
         inbox = (*map(as_history, chosen.get("history", ())), *messages)
         stored = await self.store.create(run, Checkpoint(inbox=inbox, progress=run.progress(0)))
         return self._driver.advance(stored, built, {})
+
+    async def follow_up(self, run: Run | str, task: Task, **options: Unpack[StartOptions]) -> Run:
+        """Start a run that follows another one. Takes what `follow_up_stream` takes."""
+        return await last(self.follow_up_stream(run, task, **options))
+
+    def follow_up_stream(self, run: Run | str, task: Task, **options: Unpack[StartOptions]) -> Stream:
+        """Start a run as `start_stream` does, with another one, and what that followed, as the conversation before it.
+
+        It works in the same folder, on the same documents and for the same user, unless the options name others.
+
+        Raises:
+            CallerError: the other run has not ended yet.
+            UnknownRun: there is no such run.
+            ConfigurationError, StoreUnavailable: as from `start_stream`.
+        """
+        return stream(self._follow_up(run if isinstance(run, str) else run.id, task, options))
+
+    async def _follow_up(self, run_id: str, task: Task, options: StartOptions) -> Stream:
+        access = self._access(options.get("user"))
+        runs = [(await access.load_whole(self.store, run_id, "follow")).run]
+        with suppress(UnknownRun):  # What was pruned is no longer part of the conversation.
+            while (before := runs[0].follows) is not None:
+                runs.insert(0, (await access.load_whole(self.store, before, "follow")).run)
+        return await self._start(task, follow_up_options(runs, options))
 
     async def answer(self, run_id: str, answer: AnswersInput, *, user: str | None = None) -> Run:
         """Answer one or more open questions and take the run to its next rest.

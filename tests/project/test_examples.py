@@ -81,7 +81,7 @@ def test_a_batch_asks_as_often_as_its_budget_says() -> None:
 
 def test_a_nested_agent_of_an_own_team_asks() -> None:
     out = said_by("own_team.py", "3.12\n")
-    assert "writer: def parse(text): ..." in out
+    assert "writer reports: def parse(text): ...\nlead calls tester(Test the parser)\n" in out
     assert out.endswith("lead > tester: Which Python? Reported: The tests pass on 3.12.\n")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -99,3 +100,33 @@ def test_a_program_asks_its_own_run_on_the_terminal() -> None:
     child.expect("Ctrl-C to answer later")
     child.send("2\r")
     child.expect("RESULT Tested on 3.12")
+
+
+def test_a_chat_asks_for_tasks_that_follow_each_other() -> None:
+    child = pexpect.spawn(
+        sys.executable, ["-m", "upcall", "chat", "--team", "shop:make_team", "--plain"], encoding="utf-8", timeout=60
+    )
+    child.expect("Task")
+    child.sendline("Test it")
+    child.expect("Your answer: ")
+    child.sendline("2")
+    child.expect("Tested on 3.12")
+    child.expect("Task")
+    child.sendline("")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+    assert len(upcall("list", "--json").json) == 1
+
+
+def test_a_chat_without_a_terminal_takes_its_tasks_from_a_pipe() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "upcall", "chat"],
+        input="Hello! What can you do?\nHello! What can you do?\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    runs = upcall("list", "--json").json
+    assert (done.returncode, [each["status"] for each in runs]) == (0, ["completed", "completed"])  # type: ignore[index]

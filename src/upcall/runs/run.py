@@ -149,6 +149,7 @@ class Run(BaseModel):
         user: whose it is; None is everybody's.
         records: all its questions, each with where it stands and what it came to. `questions`, `answers` and the other
             lists of questions are views of them.
+        follows: the run that this one follows, in a conversation.
         forked_from: the run that this one is a branch of.
         forked_at: the question where it left that.
         classification: what the classifier made of the task.
@@ -178,6 +179,7 @@ class Run(BaseModel):
     task: str
     user: str | None = None
     records: QuestionRecords = QuestionRecords()
+    follows: str | None = None
     forked_from: str | None = None
     forked_at: str | None = None
     classification: Classification | None = None

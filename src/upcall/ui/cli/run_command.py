@@ -156,17 +156,21 @@ class RunCommand(Command):
         self.follow(self.app.answer_stream(run_id, answers), run_id)
 
     def follow(self, stream: AsyncGenerator[Event | Run, None], run_id: str, *, is_branch: bool = False) -> None:
-        """Show the events of a run; on a terminal ask its questions, until it stops for another reason.
+        """Take a run as far as it goes, and end with the status that goes with it.
 
         A branch begins behind what it shares with its run, and its plan is ticked from there on.
         """
+        self.finish(self.take_further(stream, run_id, is_branch=is_branch))
+
+    def take_further(self, stream: AsyncGenerator[Event | Run, None], run_id: str, *, is_branch: bool = False) -> Run:
+        """Show the events of a run; on a terminal ask its questions, until it stops for another reason."""
         self.run_id = run_id
         self.screen.show_log(verbose=bool(self.app.settings.verbose))
         run = signals.run(self._consume(stream, is_branch=is_branch))
         while self.is_interactive and run.waiting and (mine := self.select_answerable(run)).questions:
             answers = signals.run(self.screen.ask(mine))
             run = signals.run(self._consume(self.app.answer_stream(run.id, answers)))
-        self.finish(run)
+        return run
 
     async def _consume(self, stream: AsyncGenerator[Event | Run, None], *, is_branch: bool = False) -> Run:
         from autogen_agentchat.messages import ToolCallExecutionEvent
@@ -235,11 +239,12 @@ class RunCommand(Command):
         if self.as_json:
             self.print_json(run.as_json())
         else:
-            self._print_end(run)
+            self.print_end(run)
         if run.error is not None:
             raise typer.Exit(FAILED)
 
-    def _print_end(self, run: Run) -> None:
+    def print_end(self, run: Run) -> None:
+        """Print how a run stands."""
         if run.waiting and run.questions:
             self.print_pending(run)
         elif run.working:

@@ -86,6 +86,28 @@ async def ask_questions(run: Run, asker: Asker) -> Mapping[str, AnswerValue]:
     return answers
 
 
+async def ask_task(screen: Screen) -> str:
+    """Ask for the next task of a conversation; empty where it is to end.
+
+    Raises:
+        KeyboardInterrupt: the user stopped.
+    """
+    prompt = "Task (Enter alone ends): "
+    try:
+        if not screen.live:
+            screen.prompt(prompt)
+            return read_line().strip()
+        from upcall.ui.terminal.list_dialog import ask_line
+
+        screen.settle()
+        task = (await ask_line(prompt) or "").strip()
+    except EOFError:
+        return ""
+    if task:
+        screen.note(f"\n> {task}", "bold")
+    return task
+
+
 def read_line() -> str:
     """Read a line of standard input. Ctrl-C ends it at once, in a coroutine too.
 

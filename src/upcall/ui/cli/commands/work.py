@@ -72,6 +72,36 @@ def run(
 
 @app.command()
 @_options
+def chat(
+    command: RunCommand,
+    run_id: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Go on behind this run, which has ended.")
+    ] = None,
+    workspace: Annotated[Path | None, typer.Option(help="Folder for the coder's files [upcall-work/RUN].")] = None,
+    docs: Annotated[list[Path] | None, typer.Option(help="A document or folder to research; repeatable.")] = None,
+) -> None:
+    """Talk with the team: each line is a task, and a run that knows those before. Enter alone ends."""
+    with command.configure():
+        from upcall.ui.terminal.asking import ask_task
+
+        if command.as_json:
+            raise CallerError("A chat prints lines as things happen and has no --json. Use upcall run for that.")
+        before = command.open_run(run_id) if run_id is not None else None
+        while task := signals.run(ask_task(command.screen)):
+            new = identity.new_id()
+            if before is None:
+                stream = command.app.start_stream(task, workspace=workspace, documents=docs or (), run_id=new)
+            else:
+                stream = command.app.follow_up_stream(before, task, run_id=new)
+            before = command.take_further(stream, new)
+            command.print_end(before)
+            if before.waiting or before.working:
+                break
+            command.run_id = None
+
+
+@app.command()
+@_options
 def answer(
     command: RunCommand,
     run_id: RunId,

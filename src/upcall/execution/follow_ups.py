@@ -1,0 +1,40 @@
+"""A run that follows another one: what was said there is the conversation before its task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from autogen_agentchat.messages import TextMessage
+
+from upcall.autogen.messages import USER
+from upcall.errors import CallerError
+from upcall.execution.start_options import EARLIER, StartOptions
+from upcall.runs.run import Run, RunStatus
+
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def follow_up_options(runs: Sequence[Run], options: StartOptions) -> StartOptions:
+    """Return the options of a run that follows others, the oldest first: their conversation, and the folder, documents
+    and user of the last one unless the options name others.
+
+    Raises:
+        CallerError: the last one has not ended.
+    """
+    last = runs[-1]
+    if not last.is_final and last.status is not RunStatus.FAILED:
+        verb = "answer" if last.waiting else "resume"
+        raise CallerError(f"Run {last.id} is {last.status}; what follows needs its end. First: upcall {verb} {last.id}")
+    history = [message for run in runs for message in _conversation(run)]
+    inherited: dict[str, Any] = {"user": last.user, "follows": last.id}
+    if last.config.team is not None:
+        inherited |= {"workspace": last.config.team.workspace, "documents": last.config.team.documents}
+    given = {name: value for name, value in options.items() if value is not None}
+    return StartOptions(**{**inherited, **given, "history": [*options.get("history", ()), *history]})  # type: ignore[typeddict-item]
+
+
+def _conversation(run: Run) -> list[TextMessage]:
+    ended = run.result or f"(This ended without a result: {run.error or run.status.value})"
+    return [TextMessage(source=USER, content=run.task), TextMessage(source=EARLIER, content=ended)]

@@ -1,0 +1,54 @@
+"""A run that follows another one knows what was said there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from autogen_agentchat.base import Team
+from autogen_agentchat.teams import RoundRobinGroupChat
+
+from upcall import PausableAgent, Settings, Upcall
+from upcall.errors import CallerError
+from upcall.testing import Call, Fail, ScriptedModelClient
+
+
+def make_app(model: ScriptedModelClient) -> Upcall:
+    def make_team() -> Team:
+        return RoundRobinGroupChat([PausableAgent("helper", model, system_message="You help.")], max_turns=1)
+
+    return Upcall(store="runs.db", team=make_team)
+
+
+async def test_a_follow_up_has_the_whole_conversation_before_its_task() -> None:
+    with ScriptedModelClient(["Blue.", "Green.", "Red."]) as model:
+        app = make_app(model)
+        first = await app.start("A colour, please", user="ada")
+        second = await app.follow_up(first, "Another one")
+        third = await app.follow_up(second.id, "And one more")
+        said = [str(each["content"]) for each in model.requests[-1].messages[1:]]
+    places = [next(at for at, text in enumerate(said) if words in text) for words in ("A colour", "Blue", "Green")]
+    assert places == sorted(places)
+    assert "And one more" in said[-1]
+    assert (third.follows, third.user, third.result) == (second.id, "ada", "Red.")
+
+
+async def test_a_follow_up_of_a_failed_run_is_told_that_it_failed() -> None:
+    with ScriptedModelClient([Fail(400), "Blue."]) as model:
+        app = make_app(model)
+        await app.follow_up(await app.start("A colour, please"), "Try again")
+        assert "This ended without a result" in str(model.requests[-1].messages)
+
+
+async def test_a_run_that_waits_has_no_follow_up_yet() -> None:
+    app = make_app(ScriptedModelClient([Call("ask_user", {"question": "Which?"})]))
+    run = await app.start("A colour, please")
+    with pytest.raises(CallerError, match=f"First: upcall answer {run.id}"):
+        await app.follow_up(run, "Another one")
+
+
+async def test_a_follow_up_of_the_root_team_works_in_the_same_folder(tmp_path: Path) -> None:
+    app = Upcall(store="runs.db", settings=Settings.read(None, model="demo", executor="none"))
+    first = await app.start("Hello! What can you do?", workspace=tmp_path / "files")
+    second = await app.follow_up(first, "Hello! What can you do?")
+    assert second.workspace == tmp_path / "files"
