@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
@@ -309,7 +310,15 @@ def by_progress(*parts: Replies) -> ScriptedModelClient:
 
     def respond(request: Request) -> Reply:
         (said,) = (said for system, said in replies.items() if request.system.startswith(system))
-        return said[len([message for message in request.messages if message["role"] == "assistant"])]
+        made = [message for message in request.messages if message["role"] == "assistant"]
+        # A hand-off brings along the calls of the agent that made it, which are not in this one's script.
+        handed_over = [
+            call
+            for message in made
+            for call in message.get("tool_calls", [])
+            if str(json.loads(call["function"]["arguments"])) not in str(said)
+        ]
+        return said[len(made) - len(handed_over)]
 
     return ScriptedModelClient(respond)
 
