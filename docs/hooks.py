@@ -1,12 +1,14 @@
 """What mkdocs does beside writing pages: pictures of a real run, and files that are not in `docs/`.
 
 Pictures: ``<!-- picture: timeline -->`` (or ``tree``, ``team``) in a page becomes that picture of the run that `played`
-makes. Nothing of it is kept: each build draws it anew.
+makes, ``<!-- picture: recording -->`` a terminal session (see `recording.py`).
+Nothing of it is kept: each build draws it anew.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 import time
 from functools import cache
 from pathlib import Path
@@ -49,6 +51,15 @@ def played() -> dict[str, str]:
         }
 
 
+@cache
+def recorded() -> str:
+    """The recording of the main journey."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    from recording import make_recording
+
+    return make_recording()
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """The changelog is a page too."""
     changelog = _root(config) / "CHANGELOG.md"
@@ -80,6 +91,8 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     """The pictures come in last, so that what is written in them is not searched."""
 
     def drawn(found: re.Match[str]) -> str:
+        if found[1] == "recording":
+            return recorded()
         if found[1] not in (pictures := played()):
             raise PluginError(f"{page.file.src_uri}: no picture {found[1]!r}. There are: {', '.join(pictures)}.")
         return pictures[found[1]]
