@@ -76,7 +76,7 @@ Method = Callable[[ChatCompletionClient, str], Awaitable[str | None]]
 
 
 async def with_clarifier(client: ChatCompletionClient, task: str) -> str | None:
-    """The first question of a fresh clarifier."""
+    """Return the first question of a fresh clarifier."""
     message = TextMessage(source="user", content=task)
     agent = Clarifier(client, check_questions=True)
     response = await agent.on_messages([message], CancellationToken())
@@ -85,7 +85,7 @@ async def with_clarifier(client: ChatCompletionClient, task: str) -> str | None:
 
 
 async def with_plain_prompt(client: ChatCompletionClient, task: str) -> str | None:
-    """The baseline's question. A reply that cannot be read, or was cut off, asks nothing."""
+    """Return the baseline's question. A reply that cannot be read, or was cut off, asks nothing."""
     try:
         result = await client.create(
             [SystemMessage(content=PLAIN), UserMessage(content=task, source="user")],
@@ -102,7 +102,7 @@ METHODS: dict[str, Method] = {"clarifier": with_clarifier, "plain prompt": with_
 
 
 def share(hits: Sequence[bool]) -> float:
-    """The share of hits; not a number where nothing was counted."""
+    """Return the share of hits; not a number where nothing was counted."""
     return sum(hits) / len(hits) if hits else float("nan")
 
 
@@ -116,7 +116,7 @@ class Figures:
 
     @classmethod
     def of(cls, results: Sequence[Result]) -> Figures:
-        """The figures over these results."""
+        """Return the figures over these results."""
         missing = [each for each in results if not each.task.clear]
         return cls(
             recall=share([each.question is not None for each in missing]),
@@ -137,7 +137,7 @@ class Figures:
 
 
 def tasks_of(split: str, limit: int | None) -> list[Task]:
-    """The tasks of a split, clear ones and others in turn, so that a limit takes as many of each."""
+    """Return the tasks of a split, clear ones and others in turn, so that a limit takes as many of each."""
     tasks = [TypeAdapter(Task).validate_json(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
     chosen = [task for task in tasks if split in ("all", task.split)]
     kinds = [[task for task in chosen if task.clear is clear] for clear in (False, True)]
@@ -147,7 +147,7 @@ def tasks_of(split: str, limit: int | None) -> list[Task]:
 async def results_of(
     name: str, method: Method, clients: Sequence[ChatCompletionClient], tasks: Sequence[Task]
 ) -> list[Result]:
-    """What one method does with each task, the servers working side by side."""
+    """Return what one method does with each task, the servers working side by side."""
     left, done = list(reversed(tasks)), list[Result]()
 
     async def work(client: ChatCompletionClient) -> None:
@@ -164,12 +164,12 @@ async def results_of(
 
 
 async def measure(clients: Sequence[ChatCompletionClient], tasks: Sequence[Task]) -> dict[str, list[Result]]:
-    """What the methods do with the tasks: one after the other, so that a server keeps the prompt it has read."""
+    """Return what the methods do with the tasks: one after the other, so that a server keeps the prompt it has read."""
     return {name: await results_of(name, method, clients, tasks) for name, method in METHODS.items()}
 
 
 def print_table(results: dict[str, list[Result]]) -> None:
-    """A line a split and method."""
+    """Print a line for each split and method."""
     print(f"\n{'':24} {'tasks':>5} {'recall':>7} {'needless':>9} {'balanced':>9} {'names it':>9}")
     for split in SPLITS:
         for name, each in results.items():
@@ -187,7 +187,8 @@ def good_enough(results: dict[str, list[Result]]) -> bool:
 
 
 def client_for(base_url: str, model: str, temperature: float | None) -> ChatCompletionClient:
-    """The client that upcall makes for a server of one's own; the server's own temperature where none is given."""
+    """Return the client that upcall makes for a server of one's own; the server's own temperature where none is
+    given."""
     quiet_known_warnings()
     chosen: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
     return OpenAIChatCompletionClient(

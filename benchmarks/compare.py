@@ -152,7 +152,7 @@ class Bench:
         return [self._measure(system, "imports")["import"] for _ in range(3)]
 
     def _new_process(self, system: str) -> dict[str, float]:
-        """Runs that one process pauses, and others answer, each a run."""
+        """Pause runs in one process, and answer each in a process of its own."""
         store = self._new_store(system)
         left = self._measure(system, "leave", store=store, count=3)["runs"]
         each = [
@@ -183,7 +183,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _model_server(self) -> Iterator[str]:
-        """The base URL of the model server, which lives as long as its standard input is open."""
+        """Yield the base URL of the model server, which lives as long as its standard input is open."""
         command = [str(self.python), str(SYSTEMS_FOLDER / "model_server.py")]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=_environment()) as process:
@@ -200,7 +200,7 @@ def _environment() -> dict[str, str]:
 
 
 def prepared_environment() -> Path:
-    """The Python of `.bench/`, made or brought up to date where it does not have what this script asks for."""
+    """Return the Python of `.bench/`, made or brought up to date where it does not have what this script asks for."""
     python = ENVIRONMENT / "bin" / "python"
     wanted = "\n".join((*REQUIREMENTS, (ROOT / "pyproject.toml").read_text()))
     stamp = ENVIRONMENT / "installed.txt"
@@ -214,7 +214,7 @@ def prepared_environment() -> Path:
 
 
 def tables(figures: Figures, systems: Sequence[str], scenarios: Sequence[str]) -> str:
-    """The markdown: one table for each metric over all scenarios, then one for what is measured once."""
+    """Return the markdown: one table for each metric over all scenarios, then one for what is measured once."""
     parts = []
     for metric in METRICS:
         title = f"{metric.title} ({metric.unit})" if metric.unit else metric.title
@@ -241,13 +241,13 @@ def _table(rows: Sequence[tuple[str, str, Mapping[str, Sequence[float]]]], syste
 
 
 def _cell(value: float, ours: float | None) -> str:
-    """The figure, with its ratio to ours where both are more than nothing."""
+    """Return the figure, with its ratio to ours where both are more than nothing."""
     figure = f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
     return f"{figure} ({value / ours:.2f})" if ours is not None and min(ours, value) >= 0.05 else figure
 
 
 def about(versions: Mapping[str, str]) -> str:
-    """What was measured, and where."""
+    """Return what was measured, and where."""
     named = ", ".join(f"{name} {version}" for name, version in versions.items())
     return f"Python {platform.python_version()}, {os.cpu_count()} cores; {named}."
 

@@ -76,7 +76,7 @@ class Harness:
         self.jobs, self.more = jobs, more
 
     def job(self, scenario: str, name: str) -> Job:
-        """The job of one trial, in a folder of its own."""
+        """Return the job of one trial, in a folder of its own."""
         folder = self.folder / scenario.replace(" ", "-") / name
         folder.mkdir(parents=True)
         run_id = f"{scenario.replace(' ', '-')}-{name}-{os.getpid()}"
@@ -84,7 +84,8 @@ class Harness:
         return Job(scenario, folder, self.base_url, store, run_id, **self.more)
 
     def undisturbed(self, scenario: str) -> tuple[State, list[Reached]]:
-        """The state and the points of a run that nobody kills; it is run twice, and both must come to the same."""
+        """Return the state and the points of a run that nobody kills; it is run twice, and both must come to the
+        same."""
         warm_up(self.job(scenario, "warm-up"))
         jobs = [self.job(scenario, f"undisturbed-{number}") for number in (1, 2)]
         for job in jobs:
@@ -97,7 +98,7 @@ class Harness:
         return first, reached(jobs[0].folder)
 
     def run(self, scenario: str, trials: Sequence[Sequence[str]], expected: State) -> list[tuple[Path, Verdict]]:
-        """The verdicts of all trials."""
+        """Return the verdicts of all trials."""
         prepared = [Trial(self.job(scenario, f"{number:04}"), kills) for number, kills in enumerate(trials)]
 
         def do(trial: Trial) -> None:
@@ -131,7 +132,7 @@ def schedule(points: Sequence[Reached], wanted: int | None, twice: int, seed: st
 
 
 def figures(scenario: str, points: Sequence[Reached], verdicts: Sequence[Verdict], seconds: float) -> Figures:
-    """The verdicts of a scenario, counted."""
+    """Return the verdicts of a scenario, counted."""
     faults = [fault for each in verdicts for fault in each.faults]
 
     def count(*beginnings: str) -> int:
@@ -158,7 +159,7 @@ def figures(scenario: str, points: Sequence[Reached], verdicts: Sequence[Verdict
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """Return what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenario", action="append", choices=list(SCENARIOS), help="one of them, or several; all")
     parser.add_argument("--points", type=int, help="so many points a scenario, of all kinds alike; all")

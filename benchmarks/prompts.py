@@ -118,7 +118,8 @@ class Outcome:
 
 
 async def turn(agent: ChatAgent, task: str) -> tuple[BaseChatMessage, int]:
-    """The message that ends the agent's turn, and how many model calls it took, without second looks at questions."""
+    """Return the message that ends the agent's turn, and how many model calls it took, without second looks at
+    questions."""
     ended: BaseChatMessage | None = None
     calls = 0
     async for item in agent.on_messages_stream([TextMessage(source="user", content=task)], CancellationToken()):

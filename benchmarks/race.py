@@ -128,7 +128,7 @@ def _answers(race: str, job: Job, number: int) -> dict[str, str]:
 
 
 def _twice(race: str, job: Job) -> list[str]:
-    """What was done more than once, but for the calls in flight at the kill before the race."""
+    """Return what was done more than once, but for the calls in flight at the kill before the race."""
     in_flight, recorded = calls_again(reached(job.folder), SCENARIOS[job.scenario])
     twice = recorded if race == "resume" else [*recorded, *in_flight]
     if race == "resume":
@@ -156,7 +156,7 @@ def _wrongly_told(race: str, job: Job, outcomes: Sequence[Outcome]) -> list[str]
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """Return what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--race", action="append", choices=RACES, help="one of them, or several; all")
     parser.add_argument("--processes", type=int, default=8)

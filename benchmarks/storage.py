@@ -81,12 +81,12 @@ def nested() -> Team:
 
 
 def app_with(team: Callable[[], Team], location: str) -> Upcall:
-    """A driver that asks as often as its agents like."""
+    """Return a driver that asks as often as its agents like."""
     return Upcall(team=team, store=location, settings=Settings.read(None, max_questions_run=10_000, ledger=False))
 
 
 async def one_pause(location: str) -> None:
-    """The bytes at the pause of one nested asker."""
+    """Print the bytes at the pause of one nested asker."""
     app = app_with(nested, location)
     run = await app.start(TASK)
     assert run.status is RunStatus.AWAITING_CLARIFICATION, run.error
@@ -98,7 +98,7 @@ async def one_pause(location: str) -> None:
 
 
 async def many_pauses(location: str, pauses: int, characters: int) -> None:
-    """The bytes of a team of four over many pauses, beside what was said."""
+    """Print the bytes of a team of four over many pauses, beside what was said."""
     app = app_with(four(characters), location)
     run = await app.start(TASK)
     print(f"Four agents, {pauses} pauses, {characters} characters a report")
@@ -123,7 +123,7 @@ async def many_pauses(location: str, pauses: int, characters: int) -> None:
 
 
 async def long_history(location: str) -> None:
-    """What one more pause costs after a long history: its bytes, and the CPU of the commit."""
+    """Print what one more pause costs after a long history: its bytes, and the CPU of the commit."""
     print("One more pause, of three messages, after a history of messages of 600 characters")
     print(f"  {'history':>7} {'state as JSON':>14} {'bytes':>8} {'commit, CPU ms':>15} {'load, CPU ms':>13}")
     store = RunStore(location)
@@ -151,7 +151,7 @@ def said(kind: int, number: int) -> dict[str, Any]:
 
 
 def state(kind: int, length: int) -> Checkpoint:
-    """The state of a team of two after so many messages, in the thread and in the contexts of both."""
+    """Return the state of a team of two after so many messages, in the thread and in the contexts of both."""
     thread = [said(kind, number) for number in range(length)]
     context = [{"content": each["content"], "source": each["source"], "type": "UserMessage"} for each in thread]
     own = {"version": 1, "messages": context}

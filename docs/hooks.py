@@ -34,7 +34,8 @@ _SECONDS = 2.0
 
 @cache
 def played() -> dict[str, str]:
-    """The pictures of a run of the demo, by name: it is started and answered in a folder that is then removed."""
+    """Return the pictures of a run of the demo, by name: it is started and answered in a folder that is then
+    removed."""
     with TemporaryDirectory() as folder:
         files = Path(folder, "files")
         settings = Settings(model="demo", executor="none", workspace=files)
@@ -61,7 +62,7 @@ def recorded() -> str:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """The changelog is a page too."""
+    """Return the changelog is a page too."""
     changelog = _root(config) / "CHANGELOG.md"
     files.append(File.generated(config, "changelog.md", abs_src_path=str(changelog)))
     return files
@@ -88,7 +89,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """The pictures come in last, so that what is written in them is not searched."""
+    """Return the pictures come in last, so that what is written in them is not searched."""
 
     def drawn(found: re.Match[str]) -> str:
         if found[1] == "recording":

@@ -21,7 +21,7 @@ def order_meal(to: str) -> str:
 
 
 def reply(request: Request) -> Reply:
-    """What a real model would say."""
+    """Return what a real model would say."""
     calls = [Call("book_train", {"to": "Oslo"}), Call("order_meal", {"to": "Oslo"})]
     done = list(request.tool_results.values())
     return calls[len(done)] if len(done) < len(calls) else f"Done. {done[0]} Meal: {done[1]}."

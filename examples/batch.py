@@ -13,7 +13,7 @@ TASKS = ["a parser", "a web server", "a game", "a calendar"]
 
 
 def reply(request: Request) -> Reply:
-    """What a real model would say."""
+    """Return what a real model would say."""
     licence = Call("ask_user", {"question": "Which licence?", "options": ["MIT", "GPL"]})
     language = Call("ask_user", {"question": "Which language?", "options": ["Python", "Rust"], "default": "Python"})
     replies: list[Reply] = [licence, language, "Written."]

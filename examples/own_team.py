@@ -9,7 +9,7 @@ from upcall.testing import Call, Reply, Request, ScriptedModelClient
 
 
 def reply(request: Request) -> Reply:
-    """What a real model would say."""
+    """Return what a real model would say."""
     done = list(request.tool_results.values())
     if "You write" in request.system:
         return "def parse(text): ..."

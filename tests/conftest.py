@@ -70,7 +70,7 @@ def _no_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def _postgres() -> Iterator[Server | str]:
-    """A private PostgreSQL, started when the first test needs it; or why there is none."""
+    """Yield a private PostgreSQL, started when the first test needs it; or why there is none."""
     try:
         with running() as server:
             yield server
@@ -80,7 +80,7 @@ def _postgres() -> Iterator[Server | str]:
 
 @pytest.fixture
 def postgres(_postgres: Server | str) -> Server:
-    """The PostgreSQL server of the tests."""
+    """Return the PostgreSQL server of the tests."""
     if isinstance(_postgres, str):
         pytest.skip(f"no PostgreSQL: {_postgres}")
     return _postgres

@@ -39,8 +39,8 @@ def asker(body: dict[str, Any]) -> str:
 
 
 def token_of(body: dict[str, Any]) -> str:
-    """The token of the reply that a request asks for: ``left:2`` is the second reply of ``left``. An agent that merges
-    what was said into its prompt has no replies to count; its number stands for the whole request."""
+    """Return the token of the reply that a request asks for: ``left:2`` is the second reply of ``left``. An agent
+    that merges what was said into its prompt has no replies to count; its number stands for the whole request."""
     who = asker(body)
     if who in TOLD_BY_REQUEST:
         return f"{who}:{crc32(json.dumps(body['messages']).encode())}"
@@ -49,7 +49,7 @@ def token_of(body: dict[str, Any]) -> str:
 
 
 def held_by(body: dict[str, Any]) -> list[str]:
-    """The tokens that whoever sends this request has got."""
+    """Return the tokens that whoever sends this request has got."""
     return sorted(set(TOKEN.findall(json.dumps(body["messages"]))))
 
 
@@ -80,7 +80,7 @@ def _serve(base_url: Path) -> None:
 
 @contextmanager
 def model_server(folder: Path) -> Iterator[str]:
-    """The address of a model server in a process of its own."""
+    """Yield the address of a model server in a process of its own."""
     address, output = folder / "address", folder / "server.txt"
     child = fork(lambda: _serve(address), output)
     try:

@@ -64,7 +64,7 @@ class Points:
             os.kill(os.getpid(), self._signal)
 
     def effect(self, tool: str, token: str) -> None:
-        """A side effect: one line, which a second call would write a second time."""
+        """Have a side effect: one line, which a second call would write a second time."""
         append(self.folder / EFFECTS, f"{tool} {token}")
 
     def has(self, effect: str) -> bool:
@@ -72,7 +72,7 @@ class Points:
         return effect in lines(self.folder / EFFECTS)
 
     def effect_of(self, token: str) -> str | None:
-        """The line that this call left, if it did."""
+        """Return the line that this call left, if it did."""
         return next((line for line in lines(self.folder / EFFECTS) if line.split()[1] == token), None)
 
 
@@ -97,5 +97,5 @@ def append(file: Path, line: str) -> None:
 
 
 def lines(file: Path) -> list[str]:
-    """The lines of a file, none if it is not there."""
+    """Return the lines of a file, none if it is not there."""
     return file.read_text().splitlines() if file.exists() else []

@@ -39,12 +39,12 @@ TOOLS = (*IDEMPOTENT, "note", "stamp", "stumble", "sign")
 
 
 def call(name: str, **arguments: Any) -> Call:
-    """A call; a tool of `World` gets its token as its argument when the reply is sent."""
+    """Return a call; a tool of `World` gets its token as its argument when the reply is sent."""
     return Call(name, arguments)
 
 
 def ask(question: str) -> list[Call]:
-    """A question to the user."""
+    """Return a question to the user."""
     return [call("ask_user", question=question)]
 
 
@@ -104,7 +104,7 @@ class World:
         self.points.reach(f"tool {text} middle")
 
     def tools(self) -> list[Callable[..., Any]]:
-        """The tools that an agent of any kind can use."""
+        """Return the tools that an agent of any kind can use."""
         return [self.note, self.stamp, self.stumble, self.look, self.book]
 
     def agent(self, name: str, *nested: ChatAgent | Team, **options: Any) -> PausableAgent:
@@ -142,7 +142,7 @@ class Scenario:
     task: str = "Build it"
 
     def answer_to(self, question: str) -> str | None:
-        """What the human says, None to a question that is not of the scenario (about a call in doubt)."""
+        """Return what the human says, None to a question that is not of the scenario (about a call in doubt)."""
         return next((said for words, said in self.answers.items() if words in question), None)
 
     def idempotent(self, token: str) -> bool:
@@ -153,7 +153,7 @@ class Scenario:
         return not isinstance(batch, str) and batch[int(place) - 1].name in IDEMPOTENT
 
     def reply(self, token: str, request: Request) -> Reply:
-        """The reply that `token` names."""
+        """Return the reply that `token` names."""
         if self.root_reply is not None:
             return _with_tokens(token, self.root_reply(token, request))
         agent, number = token.split(":")
@@ -162,7 +162,7 @@ class Scenario:
 
 
 def _with_tokens(token: str, reply: Reply) -> Reply:
-    """The reply with its token in its text or in the ids of its calls."""
+    """Return the reply with its token in its text or in the ids of its calls."""
     if isinstance(reply, str):
         return f"{reply} {token}"
     if isinstance(reply, Call):
@@ -189,7 +189,8 @@ STOCK = ("opener", "checker", "closer")
 
 
 def result_of(effect: str, agent: str) -> str:
-    """What a call came to, by the line that it left and the agent that made it, as the agent's model reads it."""
+    """Return what a call came to, by the line that it left and the agent that made it, as the agent's model reads
+    it."""
     tool, token = effect.split()[:2]
     return f"Error: R={token}" if tool == "stumble" and agent not in STOCK else f"R={token}"
 
@@ -200,7 +201,7 @@ LOOK, BOOK, NOTE, STAMP, STUMBLE, SIGN = map(call, TOOLS)
 
 
 def nested(world: World) -> Team:
-    """A lead with a coder that it calls twice at once, and a desk with a clerk in it."""
+    """Return a lead with a coder that it calls twice at once, and a desk with a clerk in it."""
     desk = world.agent("desk", world.agent("clerk"))
     return RoundRobinGroupChat([world.agent("lead", world.agent("coder"), desk)], max_turns=1)
 
@@ -217,13 +218,13 @@ def round_robin(world: World) -> Team:
 
 
 def swarm(world: World) -> Team:
-    """A stock agent hands over to one of ours, which hands back."""
+    """Make a stock agent that hands over to one of ours, which hands back."""
     members: list[ChatAgent] = [world.stock("opener", handoffs=["coder"]), world.agent("coder", handoffs=["opener"])]
     return Swarm(members, termination_condition=TextMessageTermination("opener"))
 
 
 def graph(world: World) -> Team:
-    """A fan-out to one of ours and a stock agent, joined by another of ours."""
+    """Return a fan-out to one of ours and a stock agent, joined by another of ours."""
     start, coder = world.stock("opener"), world.agent("coder")
     checker, end = world.stock("checker"), world.agent("closer")
     builder = DiGraphBuilder().add_node(start).add_node(coder).add_node(checker).add_node(end)
@@ -232,7 +233,7 @@ def graph(world: World) -> Team:
 
 
 def team_in_agent(world: World) -> Team:
-    """A lead with a coder and a whole team at once; the team has one of ours and a stock agent."""
+    """Return a lead with a coder and a whole team at once; the team has one of ours and a stock agent."""
     crew = RoundRobinGroupChat([world.agent("writer"), world.stock("checker")], max_turns=2)
     agents: list[ChatAgent] = [world.agent("coder"), NestedTeam(crew, name="crew")]
     return RoundRobinGroupChat([world.agent("lead", *agents)], max_turns=1)
@@ -297,7 +298,7 @@ def _root_asks(token: str, request: Request) -> Reply:
 
 
 def _demo(token: str, request: Request) -> Reply:
-    """The demo of the library, its reports with their tokens."""
+    """Return the demo of the library, its reports with their tokens."""
     reply = demo_reply(request)
     if isinstance(reply, Say) and re.match("(lead|coder)", token):
         assert isinstance(reply.content, Report)

@@ -147,7 +147,8 @@ def judge(verdict: Verdict, job: Job, expected: State) -> None:
 
 
 def calls_again(log: Sequence[Reached], scenario: Scenario) -> tuple[list[str], list[str]]:
-    """The model calls that were made again: those that were in flight at a kill, and those whose reply was recorded."""
+    """Return the model calls that were made again: those that were in flight at a kill, and those whose reply was
+    recorded."""
     in_flight: list[str] = []
     recorded: list[str] = []
     for position, each in _repeated(log, "held"):
@@ -164,7 +165,7 @@ class State:
 
 
 def state(job: Job) -> State:
-    """The state in which a run ended."""
+    """Return the state in which a run ended."""
     final = json.loads((job.folder / FINAL).read_text())
     kept = ("status", "result", "error", "classification", "clarifier_log", "plan", "execution_path", "usage")
     run = {name: final.get(name) for name in kept}
@@ -190,7 +191,7 @@ def _asked_and_said(question: dict[str, Any], answer: dict[str, Any]) -> list[st
 
 
 def _doubts(log: Sequence[Reached], choice: str) -> set[str]:
-    """The calls in doubt of which the human chose this."""
+    """Return the calls in doubt of which the human chose this."""
     return {each.subject for each in log if each.kind == "doubt" and each.label.endswith(choice)}
 
 
@@ -209,7 +210,7 @@ def _differences(expected: State, found: State, again: set[str], skipped: set[st
 
 
 def _repeated(log: Sequence[Reached], kind: str) -> Iterator[tuple[int, Reached]]:
-    """The second and later beginnings of the same model call or tool call, with their places in the log."""
+    """Yield the second and later beginnings of the same model call or tool call, with their places in the log."""
     seen: set[str] = set()
     for position, each in enumerate(log):
         if each.kind != kind or (kind == "tool" and not each.label.endswith("before")):
@@ -220,15 +221,15 @@ def _repeated(log: Sequence[Reached], kind: str) -> Iterator[tuple[int, Reached]
 
 
 def _parted(log: Sequence[Reached]) -> tuple[Sequence[Reached], Sequence[Reached]]:
-    """The points before, and those after a worker that stood still goes on. It learns that it has lost the run when it
-    writes next, so that each of its agents may still make one model call, and begin what the
+    """Return the points before, and those after a worker that stood still goes on. It learns that it has lost the run
+    when it writes next, so that each of its agents may still make one model call, and begin what the
     human was asked about."""
     place = next((place for place, each in enumerate(log) if each.kind == CONTINUED), len(log))
     return log[:place], log[place + 1 :]
 
 
 def _held(log: Sequence[Reached]) -> set[str]:
-    """The tokens that were held by anybody."""
+    """Return the tokens that were held by anybody."""
     return {token for each in log for token in each.holds}
 
 

@@ -109,7 +109,7 @@ async def _recorded(job: Job) -> Sequence[str]:
 
 
 def answer_early(job: Job) -> None:
-    """The human who answers as soon as something is asked; ends never."""
+    """Answer, as the human, as soon as something is asked; this never ends."""
     asyncio.run(_answer_early(job))
 
 
@@ -153,7 +153,7 @@ async def _start(app: Upcall, job: Job) -> Run:
 
 
 def app_for(job: Job, points: Points | None) -> Upcall:
-    """The program that works on the run; without points it can only look at it."""
+    """Return the program that works on the run; without points it can only look at it."""
     store = RunStore(job.store, lease_seconds=job.lease_seconds)
     scenario, settings = job.what, Settings.read(check_questions=False, **job.what.settings)
     if points is None:
@@ -187,7 +187,8 @@ def _client(job: Job, points: Points) -> ChatCompletionClient:
 
 
 def _said(job: Job, points: Points, question: Question) -> str:
-    """What the human answers: what the scenario says, or to a call in doubt what the human sees of its side effect."""
+    """Return what the human answers: what the scenario says, or to a call in doubt what the human sees of its side
+    effect."""
     known = job.what.answer_to(question.question)
     if known is not None:
         points.reach(f"human answer {question.question}")
@@ -203,7 +204,7 @@ def _said(job: Job, points: Points, question: Question) -> str:
 
 
 def _watch_commits(points: Points) -> None:
-    """A point before and after each commit of this process, of whatever connection."""
+    """Make a point before and after each commit of this process, of whatever connection."""
     count = 0
 
     def watched(connection: Connection) -> None:

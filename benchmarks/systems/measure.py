@@ -55,7 +55,7 @@ class Bench:
         return rest, stretch
 
     def check(self, run: str, rest: Any) -> None:
-        """The result has every answer that was given."""
+        """Fail where the result lacks an answer that was given."""
         expected = self.scenario.pauses
         if rest.result is None or rest.result.count("ANSWER<") < expected:
             raise AssertionError(f"{run} came to {rest!r} instead of a result with {expected} answers")

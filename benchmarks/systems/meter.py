@@ -90,7 +90,7 @@ class Stretch:
 
 
 async def timed(meter: Meter, work: Any) -> tuple[Rest, Stretch]:
-    """What `work` comes to, and its stretch."""
+    """Return what `work` comes to, and its stretch."""
     known, begin, cpu = len(meter.calls), time.perf_counter(), time.process_time()
     rest = await work
     spent, end = time.process_time() - cpu, time.perf_counter()
@@ -98,7 +98,7 @@ async def timed(meter: Meter, work: Any) -> tuple[Rest, Stretch]:
 
 
 def payload(store: Path) -> int:
-    """The bytes of all values in all tables of an SQLite file."""
+    """Return the bytes of all values in all tables of an SQLite file."""
     with sqlite3.connect(store) as database:
         total = 0
         names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
@@ -113,7 +113,7 @@ def payload(store: Path) -> int:
 
 
 def file_size(store: Path) -> int:
-    """The bytes of an SQLite file, after what is in its write-ahead log has been put into it."""
+    """Return the bytes of an SQLite file, after what is in its write-ahead log has been put into it."""
     database = sqlite3.connect(store)
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     database.close()
@@ -121,7 +121,7 @@ def file_size(store: Path) -> int:
 
 
 def written() -> int:
-    """The bytes that this process has given to write calls on files and pipes, those on sockets left out."""
+    """Return the bytes that this process has given to write calls on files and pipes, those on sockets left out."""
     lines = Path("/proc/self/io").read_text().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith("wchar")))
 

@@ -22,7 +22,7 @@ TRANSFER = "transfer_to_user"
 
 
 def reply(request: Request) -> Reply:
-    """What the agent that the system message names says next."""
+    """Return what the agent that the system message names says next."""
     return _View(request).reply()
 
 
@@ -95,7 +95,7 @@ def _call(name: str, **arguments: Any) -> Call:
 
 
 def _argument(function: dict[str, Any]) -> str:
-    """The name of the first argument: the task of a nested agent has another name in each system."""
+    """Return the name of the first argument: the task of a nested agent has another name in each system."""
     return next(iter(function.get("parameters", {}).get("properties", {})), "")
 
 

@@ -65,7 +65,8 @@ class System:
 
 
 def _item(role: str, text: str) -> Any:
-    """A message as the SDK's own `to_input_list` has it; a plain assistant message does not survive its state."""
+    """Return a message as the SDK's own `to_input_list` has it; a plain assistant message does not survive its
+    state."""
     if role == "user":
         return {"role": "user", "content": text}
     part = {"type": "output_text", "text": text, "annotations": []}

@@ -66,7 +66,7 @@ class System:
         return Tool(call, takes_ctx=True, name=name, description=DESCRIPTIONS[name])
 
     async def _run(self, name: str, task: str | None = None, **given: Any) -> AgentRunResult[Any] | Json:
-        """The result of an agent, or what is to be stored while it waits."""
+        """Return the result of an agent, or what is to be stored while it waits."""
         result = await self._agents[name].run(task, usage_limits=NO_LIMITS, **given)
         if isinstance(result.output, str):
             return result
@@ -114,6 +114,6 @@ def _plain(result: AgentRunResult[Any]) -> Any:
 
 
 def _open(stored: Json) -> list[str]:
-    """The ids of the calls that wait for the user, nested ones included."""
+    """Return the ids of the calls that wait for the user, nested ones included."""
     own = [call for call in stored["calls"] if call not in stored["nested"]]
     return own + [each for nested in stored["nested"].values() for each in _open(nested)]

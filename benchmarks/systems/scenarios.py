@@ -54,13 +54,13 @@ class Scenario:
         return self.questions
 
     def nested(self, name: str) -> list[str]:
-        """The agents that one agent can call."""
+        """Return the agents that one agent can call."""
         if name == "lead":
             return ["asker", "other"] if self.parallel else ["middle"] if self.depth == 3 else ["asker"]
         return ["asker"] if name == "middle" else []
 
     def task(self, run: str) -> str:
-        """The task of a run; the mark tells the model what to play."""
+        """Return the task of a run; the mark tells the model what to play."""
         mark = f"[run={run} depth={self.depth} questions={self.questions} parallel={int(self.parallel)}]"
         return f"Plan the delivery of the week. {mark}"
 
@@ -78,20 +78,21 @@ SCENARIOS = {
 
 
 def conversation(run: str, length: int) -> list[tuple[str, str]]:
-    """What was said before the task: pairs of role and text, other words in each run, about 200 bytes each."""
+    """Return what was said before the task: pairs of role and text, other words in each run, about 200 bytes each."""
     words = random.Random(run)
     return [("assistant" if i % 2 else "user", " ".join(words.choices(WORDS, k=40))) for i in range(length)]
 
 
 def question(run: str, agent: str, number: int) -> tuple[str, list[str]]:
-    """The question an agent asks next, with its options. Each is another one, so that no system may reuse an answer."""
+    """Return the question an agent asks next, with its options. Each is another one, so that no system may reuse an
+    answer."""
     words = random.Random(f"{run} {agent} {number}")
     about = " ".join(words.sample(WORDS, 4))
     return f"Which colour for the {words.choice(PARTS)} {number} ({about}, {agent})?", words.sample(COLOURS, 3)
 
 
 def answer(run: str, number: int) -> str:
-    """What the human says. The model echoes it, so that a lost answer is noticed."""
+    """Return what the human says. The model echoes it, so that a lost answer is noticed."""
     words = random.Random(f"{run} {number}")
     return f"ANSWER<{words.choice(COLOURS)} number {number} of {run}>"
 

@@ -59,7 +59,7 @@ def test_our_side_of_the_comparison_runs(tmp_path: Path) -> None:
 
 
 def _module(name: str):  # type: ignore[no-untyped-def]
-    """A benchmark is a script, so that it is loaded by its file."""
+    """Load a benchmark, which is a script, by its file."""
     spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

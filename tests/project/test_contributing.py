@@ -22,7 +22,7 @@ DECISIONS = ROOT / "docs" / "decisions"
 
 
 def words_in(text: str) -> set[str]:
-    """The words of the Makefile that a text says."""
+    """Return the words of the Makefile that a text says."""
     return set(re.findall(r"\bmake ([a-z-]+)", text))
 
 

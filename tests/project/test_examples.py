@@ -29,7 +29,7 @@ MOST_LINES = 40
 
 @contextmanager
 def started(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """The process of an example, in the folder of the test. It is gone afterwards."""
+    """Yield the process of an example, in the folder of the test. It is gone afterwards."""
     process = subprocess.Popen(
         [sys.executable, str(FOLDER / name), *arguments],
         stdin=subprocess.PIPE,
@@ -46,7 +46,7 @@ def started(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def said_by(name: str, typed: str) -> str:
-    """What an example prints where this is typed."""
+    """Return what an example prints where this is typed."""
     with started(name) as process:
         out, error = process.communicate(typed, timeout=SECONDS)
     assert (process.returncode, error) == (0, "")
@@ -120,7 +120,7 @@ class Receiver(BaseHTTPRequestHandler):
 
 @contextmanager
 def receiver() -> Iterator[tuple[str, Queue[dict[str, Any]]]]:
-    """A server on loopback: its URL, and what is posted to it."""
+    """Yield a server on loopback: its URL, and what is posted to it."""
     with HTTPServer(("127.0.0.1", 0), Receiver) as server:
         told: Queue[dict[str, Any]] = Queue()
         server.told = told  # type: ignore[attr-defined]

@@ -31,7 +31,7 @@ _NO_INDEX = re.compile(
 
 
 def environment(library: str) -> Path:
-    """The Python of an environment that has the library; made once for a set of requirements."""
+    """Return the Python of an environment that has the library; made once for a set of requirements."""
     folder = ENVIRONMENTS / library
     python, stamp = folder / "bin" / "python", folder / "installed.txt"
     wanted = "\n".join(REQUIREMENTS[library])
@@ -47,7 +47,7 @@ def environment(library: str) -> Path:
 
 
 def only(library: str, page: Path) -> str:
-    """The page with the blocks of the library alone, as those that run, on the lines where they stand."""
+    """Return the page with the blocks of the library alone, as those that run, on the lines where they stand."""
     lines = [""] * page.read_text().count("\n")
     for block in blocks_of(page):
         if library in block.words:

@@ -41,7 +41,7 @@ print([name for name in ("upcall", "agents", "teams", "prompts", "tests") if fin
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    """The standard output of a process that must end well, run with nothing of this process's settings."""
+    """Return the standard output of a process that must end well, run with nothing of this process's settings."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
     process = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
     assert process.returncode == 0, f"{command}\n{process.stdout}\n{process.stderr}"
@@ -49,7 +49,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 
 def environment_with(folder: Path, packages: Sequence[str | Path], *options: str) -> Path:
-    """The folder of the programs of a new virtual environment that has these packages."""
+    """Return the folder of the programs of a new virtual environment that has these packages."""
     run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder.parent)
     programs = folder / "bin"
     pip = [sys.executable, "-m", "pip", "--python", str(programs / "python"), "install", "-qq"]
@@ -64,7 +64,7 @@ def _no_certificates() -> None:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the sdist and the wheel made from it."""
+    """Return a folder with the sdist and the wheel made from it."""
     folder = tmp_path_factory.mktemp("built")
     run(sys.executable, "-m", "build", "--outdir", folder, ROOT, cwd=folder)
     return folder
@@ -77,7 +77,7 @@ def wheel(built: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment that has openai-agents and the wheel."""
+    """Return an environment that has openai-agents and the wheel."""
     return environment_with(tmp_path_factory.mktemp("beside") / "env", ["openai-agents", wheel])
 
 
@@ -131,7 +131,7 @@ def test_no_file_of_openai_agents_is_changed(programs: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """The digest of a file as a RECORD writes it."""
+    """Return the digest of a file as a RECORD writes it."""
     digest = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest())
     return "sha256=" + digest.decode().rstrip("=")
 

@@ -33,7 +33,7 @@ test names the items in its docstring or in the id of a parameter. Written by
 
 
 def claims_of(text: str) -> Iterator[str]:
-    """The ids in a text, with all that stand in a range; a range that makes no sense is given as it is."""
+    """Yield the ids in a text, with all that stand in a range; a range that makes no sense is given as it is."""
     for found in CLAIM.finditer(text):
         document, first, other, last = found.groups()
         if last and document == other and (first + last).isdigit() and int(first) < int(last):
@@ -60,7 +60,7 @@ def with_constants(node: ast.AST, constants: Mapping[str, ast.AST]) -> Iterator[
 
 
 def words_of(test: Function, constants: Mapping[str, ast.AST]) -> Iterator[str]:
-    """The docstring of a test and the ids of its parameters."""
+    """Yield the docstring of a test and the ids of its parameters."""
     yield ast.get_docstring(test) or ""
     for decorator in test.decorator_list:
         for node in with_constants(decorator, constants):
@@ -71,7 +71,7 @@ def words_of(test: Function, constants: Mapping[str, ast.AST]) -> Iterator[str]:
 
 
 def shown_in(source: str, name: str) -> dict[str, list[str]]:
-    """The tests of one file by the items that they name."""
+    """Return the tests of one file by the items that they name."""
     module, shown = ast.parse(source), dict[str, list[str]]()
     constants = {
         target.id: node.value

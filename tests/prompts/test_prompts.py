@@ -107,7 +107,7 @@ RENDERED: dict[str, Context] = {
 
 
 def variables(template: str) -> set[str]:
-    """The variables that a template reads."""
+    """Return the variables that a template reads."""
     source = (FOLDER / template).read_text(encoding="utf-8")
     return meta.find_undeclared_variables(PROMPTS.environment.parse(source))
 

@@ -420,7 +420,7 @@ SECOND = [READ_AGENCY, said("From 1974 [1].", FOUNDED)]
 
 
 async def sections(docs: Path, *reports: str) -> tuple[Rest, ScriptedModelClient]:
-    """The lead's report on two sections, whose researchers work one after the other in the script."""
+    """Return the lead's report on two sections, whose researchers work one after the other in the script."""
 
     def reply(request: Any) -> Reply:
         if request.system.startswith("You are the lead "):

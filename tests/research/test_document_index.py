@@ -26,7 +26,7 @@ LONG_AGO = time.time() - 3_600
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with three texts that were written long ago."""
+    """Return a folder with three texts that were written long ago."""
     (tmp_path / "docs").mkdir()
     for name, text in (("wind", "Wind grew in Norway."), ("sun", "Sun grew in Spain."), ("coal", "Coal fell.")):
         write(tmp_path / "docs" / f"{name}.md", text)

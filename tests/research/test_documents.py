@@ -20,7 +20,7 @@ from upcall.research.sources_workbench import MAX_HITS
 
 @pytest.fixture
 def docs(tmp_path: Path) -> Path:
-    """A folder with two documents, and a secret beside it."""
+    """Return a folder with two documents, and a secret beside it."""
     folder = tmp_path / "docs"
     (folder / "energy").mkdir(parents=True)
     (folder / "readme.md").write_text("# Energy in Europe\n\nGermany and Japan differ.\n")
@@ -41,7 +41,7 @@ async def text(paths: list[Path], tool: str, **arguments: Any) -> str:
 
 
 async def shown(paths: list[Path], tool: str, **arguments: Any) -> list[tuple[str, str, str]]:
-    """What a call shows: name, place and text of each passage."""
+    """Return what a call shows: name, place and text of each passage."""
     return [(each.ref, each.place, each.text) for each in parse_fenced(await text(paths, tool, **arguments))]
 
 

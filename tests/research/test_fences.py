@@ -39,7 +39,7 @@ INJECTIONS = [
 
 
 def outside(result: str) -> str:
-    """What of a result stands outside its fences."""
+    """Return what of a result stands outside its fences."""
     for shown in parse_fenced(result):
         result = result.replace(shown.text, "")
     return result

@@ -27,7 +27,7 @@ from upcall.storage.store import RunStore
 
 
 def text_of(error: BaseException) -> str:
-    """What a user reads: one line that is ours."""
+    """Return what a user reads: one line that is ours."""
     assert isinstance(error, UpcallError)
     assert "\n" not in str(error)
     return str(error)
@@ -38,7 +38,7 @@ def text_of(error: BaseException) -> str:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of one megabyte."""
+    """Yield a disk of one megabyte."""
     folder = tmp_path / "small"
     folder.mkdir()
     mounted = subprocess.run(
@@ -116,7 +116,7 @@ def test_a_store_that_is_read_only_can_be_read_and_says_so_on_a_write(what: str)
 
 
 def pages(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The file with one page after another overwritten in its middle."""
+    """Yield the file with one page after another overwritten in its middle."""
     whole = path.read_bytes()
     size = int.from_bytes(whole[16:18], "big")
     for number in range(1, len(whole) // size):
@@ -219,7 +219,7 @@ async def test_a_writer_that_is_killed_leaves_all_of_a_write_or_nothing(writes: 
 
 @pytest.fixture(scope="module")
 def own_server() -> Iterator[Server]:
-    """A PostgreSQL that may be killed."""
+    """Yield a PostgreSQL that may be killed."""
     try:
         with running() as server:
             yield server

@@ -26,7 +26,7 @@ GARBAGE = b"\xa5" * 40
 
 
 async def add(store: RunStore, status: RunStatus, checkpoints: int = 3, days: int = 0, start: int = 0) -> StoredRun:
-    """A run with a few checkpoints that was last changed so many days ago."""
+    """Return a run with a few checkpoints that was last changed so many days ago."""
     stored = await store.create(Run(task=f"{status} {start}"), history(start + 1))
     for length in range(start + 2, start + checkpoints + 1):
         stored = await store.save(stored, stored.run, history(length))
@@ -35,7 +35,7 @@ async def add(store: RunStore, status: RunStatus, checkpoints: int = 3, days: in
 
 
 async def add_everything(store: RunStore) -> StoredRun:
-    """A run at work with all that can belong to one."""
+    """Return a run at work with all that can belong to one."""
     question = Question(question="Which framework?", path=("lead", "coder"))
     run = Run(task="do \x00 \u2028 it", status=RunStatus.EXECUTING, user="alice")
     stored = await store.create(run, history(30))

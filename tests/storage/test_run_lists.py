@@ -25,14 +25,14 @@ ALICE = Viewer("alice", frozenset({"alice", "role:reviewer"}))
 
 
 async def add(store: RunStore, name: str, age: int = 0, **fields: object) -> StoredRun:
-    """A run that was created so many seconds ago."""
+    """Return a run that was created so many seconds ago."""
     at = NOW - timedelta(seconds=age)
     run = Run(id=name, task=name, created_at=at, updated_at=at).model_copy(update=fields)
     return await store.create(run, FIRST)
 
 
 def asking(age: int = 0, **fields: object) -> dict[str, object]:
-    """The fields of a run with a question of so many seconds ago."""
+    """Return the fields of a run with a question of so many seconds ago."""
     question = Question(question="Which framework?", path=("lead",), asked_at=NOW - timedelta(seconds=age))
     return {"status": WAITING, "records": QuestionRecords.build([question.model_copy(update=fields)])}
 
@@ -149,7 +149,7 @@ async def test_trail_is_read_by_kind_and_page(location: str) -> None:
 
 
 async def damage(location: str) -> RunStore:
-    """A store of three runs that wait; the record of one of them is not what was written."""
+    """Return a store of three runs that wait; the record of one of them is not what was written."""
     store = RunStore(location)
     for number, name in enumerate(("newest", "damaged-one", "oldest")):
         await add(store, name, age=number, **asking(age=number, expires_at=NOW))

@@ -32,7 +32,7 @@ POINTS = [*CALLS, "run", *STEPS, "made"]
 
 
 def app_of(folder: Path, store: str) -> Upcall:
-    """A driver of the agent, whose command needs no word."""
+    """Return a driver of the agent, whose command needs no word."""
 
     def make() -> Team:
         call = Call("run_command", {"command": COMMAND})

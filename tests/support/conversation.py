@@ -47,7 +47,7 @@ class Rest:
         return self.message.to_model_text()
 
     def told(self, kind: type[Event]) -> list[Event]:
-        """The events of one type."""
+        """Return the events of one type."""
         return [event for event in self.events if type(event) is kind]
 
     def paths(self, kind: type[Event]) -> list[str]:
@@ -62,7 +62,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def soon(work: Awaitable[T]) -> T:
-    """What `work` gives; the guard only keeps a broken test from hanging."""
+    """Return what `work` gives; the guard only keeps a broken test from hanging."""
     return await asyncio.wait_for(work, HANG_GUARD)
 
 
@@ -107,7 +107,7 @@ async def carried(source: ResumableAgent[Any], target: AgentT) -> AgentT:
 
 
 def answers(rest: Rest, *given: str | Answer | None) -> HandoffMessage:
-    """The message that answers the open questions in their order; None leaves one open."""
+    """Return the message that answers the open questions in their order; None leaves one open."""
     said = [
         value if isinstance(value, Answer) else Answer(question_id=question.id, text=value)
         for question, value in zip(rest.questions, given, strict=False)

@@ -59,7 +59,7 @@ class Block:
 
 
 def blocks_of(page: Path) -> Iterator[Block]:
-    """The fenced blocks of a page, in order."""
+    """Yield the fenced blocks of a page, in order."""
     text = page.read_text()
     for found in _FENCE.finditer(text):
         info = found["info"]
@@ -80,7 +80,7 @@ class Session:
         self._printed = ""
 
     def do(self, block: Block) -> None:
-        """What is to be done with a block; raises where it is wrong."""
+        """Do what is to be done with a block; raise where it is wrong."""
         if block.title:
             Path(block.title).parent.mkdir(parents=True, exist_ok=True)
             Path(block.title).write_text(block.source)
@@ -128,7 +128,7 @@ class Session:
             raise ValueError(f"status {done.returncode} of\n{script}\n{done.stdout}")
 
     def _run_named(self, name: str) -> str:
-        """The run that an id of the page stands for."""
+        """Return the run that an id of the page stands for."""
         if name not in self._run_ids:
             listed = subprocess.run(
                 ["upcall", "list", "--json"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True

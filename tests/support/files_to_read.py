@@ -12,7 +12,7 @@ from reportlab.pdfgen.canvas import Canvas
 
 
 def pdf(path: Path, pages: Sequence[str], *, title: str = "", password: str = "") -> Path:
-    """A PDF of real text, a text a page."""
+    """Return a PDF of real text, a text a page."""
     canvas = Canvas(str(path))
     canvas.setTitle(title)
     for page in pages:
@@ -28,7 +28,7 @@ def pdf(path: Path, pages: Sequence[str], *, title: str = "", password: str = ""
 
 
 def word(path: Path, paragraphs: Sequence[str], rows: Sequence[Sequence[str]] = (), *, title: str = "") -> Path:
-    """A DOCX with paragraphs and, behind them, a table."""
+    """Return a DOCX with paragraphs and, behind them, a table."""
     document = docx.Document()
     document.core_properties.title = title
     for each in paragraphs:
@@ -43,7 +43,7 @@ def word(path: Path, paragraphs: Sequence[str], rows: Sequence[Sequence[str]] = 
 
 
 def zip_bomb(path: Path) -> Path:
-    """A small DOCX that unpacks to 310 MB."""
+    """Return a small DOCX that unpacks to 310 MB."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as packed:
         packed.writestr("[Content_Types].xml", "<Types/>")
         with packed.open("word/document.xml", "w") as part:

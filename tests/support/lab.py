@@ -56,7 +56,7 @@ class Lab:
 
 @contextmanager
 def serving(home: Path, environment: Mapping[str, str], *, theme: str = "JupyterLab Light") -> Iterator[Lab]:
-    """A server whose configuration and kernels are all in `home`; its notebooks are in ``home/notebooks``."""
+    """Yield a server whose configuration and kernels are all in `home`; its notebooks are in ``home/notebooks``."""
     folder, runtime, token = home / "notebooks", home / "runtime", secrets.token_hex()
     folder.mkdir(parents=True)
     _write(
@@ -115,7 +115,7 @@ def _url_of(server: subprocess.Popen[bytes], runtime: Path, log: Path) -> str:
 
 @asynccontextmanager
 async def chromium() -> AsyncIterator[Browser]:
-    """The browser, without a window. It finds no host but this machine."""
+    """Yield the browser, without a window. It finds no host but this machine."""
     options = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--force-color-profile=srgb"]
     options += ["--no-sandbox"] if os.geteuid() == 0 else []
     async with async_playwright() as playwright:
@@ -128,7 +128,7 @@ async def chromium() -> AsyncIterator[Browser]:
 
 @asynccontextmanager
 async def looking(browser: Browser, *, width: int = 1280, height: int = 900) -> AsyncIterator[tuple[Page, list[str]]]:
-    """A page of its own, and the addresses beyond this machine that it asked for: none of them is reached."""
+    """Yield a page of its own, and the addresses beyond this machine that it asked for: none of them is reached."""
     elsewhere: list[str] = []
     context: BrowserContext = await browser.new_context(viewport={"width": width, "height": height})
     context.set_default_timeout(SECONDS * 1000)
@@ -174,11 +174,11 @@ class Notebook:
         await expect(self.page.locator('.jp-NotebookPanel [data-status="idle"]').first).to_be_visible()
 
     def cell(self, at: int) -> Any:
-        """The cell at a place, the first is 0."""
+        """Return the cell at a place, the first is 0."""
         return self.page.locator(".jp-Notebook .jp-CodeCell").nth(at)
 
     def output(self, at: int) -> Any:
-        """What a cell shows."""
+        """Return what a cell shows."""
         return self.cell(at).locator(".jp-OutputArea").first
 
     async def run(self, at: int) -> None:

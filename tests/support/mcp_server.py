@@ -23,7 +23,7 @@ def whoami() -> str:
 
 @server.tool()
 def endless() -> str:
-    """A very long text."""
+    """Return a very long text."""
     return "x" * 1_000_000
 
 
@@ -42,7 +42,7 @@ async def slow() -> str:
 
 @server.tool()
 def leave() -> str:
-    """Ends the server."""
+    """End the server."""
     os._exit(1)
 
 

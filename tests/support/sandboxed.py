@@ -23,7 +23,7 @@ def skip_without_overlay(name: str, folder: Path) -> None:
 
 
 def alive(word: str) -> list[int]:
-    """The processes on this machine, zombies aside, that have `word` among their arguments."""
+    """Return the processes on this machine, zombies aside, that have `word` among their arguments."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:

@@ -21,7 +21,7 @@ WRITE = Call("write_file", {"path": "auth.js", "content": "// Express\n"})
 
 
 def script(**changed: Sequence[Reply]) -> dict[str, list[Reply]]:
-    """The replies of each agent; `changed` replaces those of single agents."""
+    """Return the replies of each agent; `changed` replaces those of single agents."""
     replies: dict[str, Sequence[Reply]] = {
         "classifier": [DEEP_CODING],
         "clarifier": [CLEAR],

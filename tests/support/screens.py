@@ -37,7 +37,7 @@ _CHANGING = [
 
 
 def same_each_time(text: str) -> str:
-    """The text without what differs from run to run."""
+    """Return the text without what differs from run to run."""
     for pattern, same in _CHANGING:
         text = pattern.sub(same, text)
     return text.rstrip() + "\n"
@@ -70,7 +70,7 @@ class Screen:
         return same_each_time("\n".join(line.rstrip() for line in self._drawn.display).rstrip())
 
     def wait_for(self, text: str, seconds: float = 60) -> str:
-        """The screen once this stands on it and nothing more is drawn."""
+        """Return the screen once this stands on it and nothing more is drawn."""
         end = time.monotonic() + seconds
         while self._read() or text not in self.text:
             assert time.monotonic() < end, f"{text!r} does not come:\n{self.text}"
@@ -90,7 +90,7 @@ class Screen:
             pass
 
     def end(self) -> int:
-        """The exit status, once the program has ended."""
+        """Return the exit status, once the program has ended."""
         while self._read(1.0) or self.child.isalive():
             pass
         self.child.close()
@@ -134,7 +134,7 @@ def desk() -> Iterator[Desk]:
 
 
 def same_as_golden(name: str, text: str) -> None:
-    """The screen is the one that is kept. Set UPCALL_UPDATE_GOLDEN=1 to keep what there is now, and look at it."""
+    """Compare the screen with the one that is kept; UPCALL_UPDATE_GOLDEN=1 keeps what there is now."""
     kept = GOLDEN / f"{name}.txt"
     if os.environ.get("UPCALL_UPDATE_GOLDEN"):
         kept.parent.mkdir(parents=True, exist_ok=True)

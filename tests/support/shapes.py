@@ -35,7 +35,7 @@ class World:
     notes: Path = field(default_factory=lambda: Path("notes.txt"))
 
     def noted(self) -> list[str]:
-        """The side effects so far."""
+        """Return the side effects so far."""
         return self.notes.read_text().split() if self.notes.exists() else []
 
     async def note(self, text: str) -> str:
@@ -52,7 +52,7 @@ class World:
         )
 
     def coder(self, **options: Any) -> PausableAgent:
-        """The one that asks, itself or through the agents nested in it."""
+        """Return the one that asks, itself or through the agents nested in it."""
         helper = self.agent("helper", self.agent("clerk"))
         return self.agent("coder", self.agent("left"), self.agent("right"), helper, **options)
 
@@ -61,17 +61,17 @@ Make = Callable[[World], Team]
 
 
 def said_to(name: str) -> str:
-    """The system message that tells the agents of a script apart."""
+    """Return the system message that tells the agents of a script apart."""
     return f"You are the {name}."
 
 
 def ask(question: str, **more: Any) -> Call:
-    """A question to the user."""
+    """Return a question to the user."""
     return Call("ask_user", {"question": question, **more})
 
 
 def note(text: str) -> Call:
-    """A side effect."""
+    """Return a side effect."""
     return Call("note", {"text": text})
 
 
@@ -81,7 +81,8 @@ def task(name: str) -> Call:
 
 
 def script(*parts: Replies) -> ScriptedModelClient:
-    """A model with a list of replies for each agent. The selecting models have no system message: their name is ""."""
+    """Return a model with a list of replies for each agent. The selecting models have no system message: their name
+    is ""."""
     replies = {name: said for part in parts for name, said in part.items()}
     named: dict[str, Sequence[Reply]] = {said_to(name): said for name, said in replies.items() if name}
     return ScriptedModelClient({**named, **({"": replies[""]} if "" in replies else {})})
@@ -99,7 +100,7 @@ def round_robin(world: World) -> Team:
 
 
 def round_robin_by_condition(world: World) -> Team:
-    """The condition counts task, coder and tester, and neither question nor answer, in whatever process."""
+    """Return the condition counts task, coder and tester, and neither question nor answer, in whatever process."""
     members: list[ChatAgent | Team] = [world.coder(), world.agent("tester")]
     return RoundRobinGroupChat(members, name="crew", termination_condition=MaxMessageTermination(3))
 
@@ -116,7 +117,7 @@ def swarm(world: World) -> Team:
 
 
 def graph(world: World) -> Team:
-    """A fan-out to coder and painter, joined by the tester."""
+    """Return a fan-out to coder and painter, joined by the tester."""
     starter, painter, tester = (world.agent(name) for name in ("starter", "painter", "tester"))
     coder = world.coder()
     builder = DiGraphBuilder().add_node(starter).add_node(coder).add_node(painter).add_node(tester)
@@ -129,7 +130,7 @@ def magentic(world: World) -> Team:
 
 
 def ledger(speaker: str, done: bool) -> str:
-    """What the orchestrator of `magentic` decides."""
+    """Return what the orchestrator of `magentic` decides."""
     said: dict[str, bool | str] = {"is_request_satisfied": done, "is_progress_being_made": True, "is_in_loop": False}
     said |= {"instruction_or_question": "Go on.", "next_speaker": speaker}
     return json.dumps({name: {"reason": "so", "answer": answer} for name, answer in said.items()})
@@ -290,6 +291,6 @@ SCENARIOS: Mapping[str, Scenario] = {
 
 
 def some_slow(places: Iterable[str]) -> list[Any]:
-    """The places as parameters of a test; all but two are marked slow."""
+    """Return the places as parameters of a test; all but two are marked slow."""
     fast = ("at the root", "as a tool")
     return [pytest.param(place, marks=[] if place in fast else [pytest.mark.slow]) for place in places]

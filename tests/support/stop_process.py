@@ -59,7 +59,7 @@ CALLS = {"tool": Call("hang"), "team as a tool": Call("crew", {"task": "Build it
 
 
 def make(kind: str) -> Team:
-    """A team that hangs in a place of this kind."""
+    """Return a team that hangs in a place of this kind."""
 
     def reply(request: Request) -> Reply:
         if request.system == "boss":

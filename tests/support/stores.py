@@ -17,7 +17,7 @@ FIRST = Checkpoint(inbox=(TextMessage(source="user", content="do it"),))
 
 
 def execute(location: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-    """The rows of a statement with ``?`` for each value."""
+    """Return the rows of a statement with ``?`` for each value."""
     if "://" not in location:
         connection = sqlite3.connect(location)
         with connection:
@@ -50,7 +50,7 @@ async def change_checkpoint(location: str, run_id: str, change: Callable[[Any], 
 
 
 def message(number: int, text: str = "and so on ") -> dict[str, Any]:
-    """A message as a group chat's state holds it."""
+    """Return a message as a group chat's state holds it."""
     return {
         "id": f"{number:08x}-0000-4000-8000-{number * 7919 % 10**12:012d}",
         "source": f"agent{number % 4}",
@@ -63,7 +63,7 @@ def message(number: int, text: str = "and so on ") -> dict[str, Any]:
 
 
 def history(length: int) -> Checkpoint:
-    """A checkpoint with a thread of so many messages, which an agent has in its context too."""
+    """Return a checkpoint with a thread of so many messages, which an agent has in its context too."""
     thread = [message(number) for number in range(length)]
     context = [{"content": each["content"], "source": each["source"], "type": "UserMessage"} for each in thread]
     agent = {"type": "ChatAgentContainerState", "agent_state": {"messages": context}, "message_buffer": []}

@@ -44,7 +44,7 @@ def terminal() -> Iterator[Terminal]:
 
 
 def ended(child: Any) -> tuple[int, str]:
-    """The exit status, and what was printed since the last prompt."""
+    """Return the exit status, and what was printed since the last prompt."""
     child.expect(pexpect.EOF)
     child.close()
     return child.exitstatus, child.before

@@ -50,7 +50,7 @@ class Server:
 
 @contextmanager
 def serving(answers: Mapping[str, Answer] | Answer) -> Iterator[Server]:
-    """A server with an answer for each path (404 for others), or one for all."""
+    """Yield a server with an answer for each path (404 for others), or one for all."""
     closing = Event()
 
     class Handler(BaseHTTPRequestHandler):

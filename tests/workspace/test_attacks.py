@@ -28,7 +28,7 @@ GIT = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org"]
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with all kinds of files in it, which its own tests never change."""
+    """Return a repository with all kinds of files in it, which its own tests never change."""
     folder = tmp_path_factory.mktemp("pristine")
     for name, text in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -47,14 +47,14 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def work(pristine: Path, tmp_path: Path) -> Path:
-    """A copy of it, beside something that is not to be touched."""
+    """Return a copy of it, beside something that is not to be touched."""
     folder = shutil.copytree(pristine, tmp_path / "beside" / "work", symlinks=True)
     (folder.parent / "outside.txt").write_text("outside")
     return folder
 
 
 async def attack(line: str, work: Path) -> str:
-    """What became of a line: the question that it led to, or what the model was told."""
+    """Return what became of a line: the question that it led to, or what the model was told."""
     for name, path in (("outside", work.parent / "outside.txt"), ("canary", work.parent / "canary")):
         line = line.replace(f"{{{name}}}", str(path))
     before = read_tree(work.parent)

@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def app_of(folder: Path, commands: Sequence[str], *, store: str = "runs.db", overlay: ViewName = "auto") -> Upcall:
-    """A driver, as a new process would make it, of one agent that runs these commands one after the other."""
+    """Return a driver, as a new process would make it, of one agent that runs these commands one after the other."""
     calls = [Call("run_command", {"command": each}) for each in commands]
 
     def make() -> Team:

@@ -42,13 +42,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def agent_of(model: ScriptedModelClient, folder: Path, *allowed: str, name: str = "solo") -> PausableAgent:
-    """An agent without a sandbox, where each command is asked about before it runs."""
+    """Return an agent without a sandbox, where each command is asked about before it runs."""
     bench = ExecutionWorkbench(folder, Local(), consent=Consent(allow_commands=allowed))
     return PausableAgent(name, model, workbench=bench, system_message=f"<{name}>")
 
 
 def app_of(model: ScriptedModelClient, folder: Path, *allowed: str, **settings: Any) -> Upcall:
-    """A new driver on the same store, as another process would make it: two agents that run commands under a lead."""
+    """Return a new driver on the same store, as another process would make it: two agents that run commands under a
+    lead."""
 
     def make() -> Team:
         workers = [agent_of(model, folder, *allowed, name=name) for name in ("one", "two")]

@@ -75,7 +75,7 @@ LIMITS = {
 
 @pytest.fixture
 def victim() -> Iterator[subprocess.Popen[bytes]]:
-    """A process of the user, outside."""
+    """Yield a process of the user, outside."""
     with subprocess.Popen(["sleep", "300"]) as process:
         yield process
         process.kill()
@@ -83,7 +83,7 @@ def victim() -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A workspace that is a git repository, with secrets around it."""
+    """Return a workspace that is a git repository, with secrets around it."""
     home = tmp_path / "home"
     folder = tmp_path / "beside" / "workspace"
     for each in (home, folder, folder / ".git" / "hooks"):

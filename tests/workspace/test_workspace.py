@@ -22,7 +22,7 @@ SECRET = "do not read me"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A workspace ``work`` with two files, beside a folder and a file that are none of the coder's business."""
+    """Return a workspace ``work`` with two files, beside a folder and a file that are none of the coder's business."""
     folder = tmp_path / "work"
     (folder / "src").mkdir(parents=True)
     (folder / "README.md").write_text("# Hello\n")

@@ -224,7 +224,7 @@ class Citation(Reply):
     @field_validator("number", mode="before")
     @classmethod
     def _any_number(cls, value: object) -> object:
-        """What is none is left out: by default a citation has the number of its place in the list."""
+        """Return what is none is left out: by default a citation has the number of its place in the list."""
         digits = re.search(r"\d{1,4}", str(value))
         return int(digits[0]) if digits else None
 
@@ -241,7 +241,7 @@ class ResearchReport(Report):
     @model_validator(mode="before")
     @classmethod
     def _sources_are_citations(cls, value: Any) -> Any:
-        """A list of names, under the name that models like best, and one entry where a list should be."""
+        """Return a list of names, under the name that models like best, and one entry where a list should be."""
         if not isinstance(value, dict):
             return value
         named = value.get("citations") or value.get("sources") or value.get("references") or ()

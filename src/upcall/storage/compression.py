@@ -101,6 +101,6 @@ def _reader() -> zstandard.ZstdDecompressor:
 
 @cache
 def _dictionary() -> zstandard.ZstdCompressionDict:
-    """What states look like. It is part of the schema: what was written with one cannot be read with another."""
+    """Return what states look like. It is part of the schema: what was written with one cannot be read with another."""
     text = files("upcall.storage").joinpath("dictionary.txt").read_bytes()
     return zstandard.ZstdCompressionDict(text, dict_type=zstandard.DICT_TYPE_RAWCONTENT)

@@ -47,6 +47,6 @@ Work: TypeAlias = Callable[[Connection], T]
 
 
 def database_errors() -> tuple[type[Exception], ...]:
-    """The errors of the databases' drivers, as far as they are loaded."""
+    """Return the errors of the databases' drivers, as far as they are loaded."""
     psycopg = sys.modules.get("psycopg")
     return (sqlite3.Error,) if psycopg is None else (sqlite3.Error, psycopg.Error)
