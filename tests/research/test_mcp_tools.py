@@ -7,10 +7,13 @@ import sys
 from collections.abc import AsyncIterator
 
 import pytest
-from autogen_core.tools import Workbench
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.base import Team
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core.tools import FunctionTool, StaticWorkbench, Workbench
 from places import SUPPORT
 
-from upcall import RunStatus, Settings, Upcall
+from upcall import PausableAgent, RunStatus, Settings, Upcall, ask, with_questions
 from upcall.errors import ConfigurationError
 from upcall.research.mcp_server import McpServer
 from upcall.research.mcp_tools import McpTools
@@ -105,6 +108,15 @@ async def test_a_server_that_cannot_be_reached_is_left_out_with_a_warning(
     assert record.getMessage().startswith("MCP server notes cannot be used: ")
 
 
+async def test_all_pages_of_tools_are_listed_under_names_of_their_own(notes: McpTools) -> None:
+    schemas = {schema["name"]: schema for schema in await notes.list_tools()}
+    assert len(schemas) == 9
+    assert schemas["notes_travel"]["parameters"]["$defs"]["Place"]["type"] == "object"  # type: ignore[typeddict-item]
+    long = [name for name in schemas if name.startswith("notes_very")]
+    said = [(await notes.call_tool(name)).to_text() for name in long]
+    assert ["first" in said[0], "second" in said[1]] == [True, True]
+
+
 @pytest.mark.slow
 async def test_it_can_be_used_again_after_it_was_stopped(notes: McpTools) -> None:
     for _ in range(2):
@@ -138,6 +150,39 @@ async def test_the_researcher_of_a_run_has_its_tools() -> None:
     client, result = await researched()
     assert "- notes: Tools of the MCP server notes." in client.requests[0].system
     assert parse_fenced(result)[0].text.startswith("Notes on wind")
+
+
+@pytest.mark.parametrize("stock", [False, True])
+async def test_a_server_is_stopped_by_the_run_that_started_it(stock: bool) -> None:
+    client = ScriptedModelClient([Call("notes_whoami"), Call("wait"), "Done."])
+    made: list[McpTools] = []
+
+    def wait() -> str:
+        """Ask."""
+        return ask("Go on?").text
+
+    def make() -> Team:
+        made.append(McpTools("notes", server()))
+        workbenches = [StaticWorkbench([FunctionTool(wait, "Ask.")]), made[-1]]
+        agent = AssistantAgent("clerk", client, workbench=workbenches, max_tool_iterations=5)
+        return RoundRobinGroupChat([agent if stock else with_questions(agent)], max_turns=1)
+
+    app = Upcall(team=make, store="runs.db")
+    run = await app.start("Look")
+    assert [each.is_running for each in made] == [False]
+    run = await app.answer(run.id, "yes")
+    assert (run.result, {each.is_running for each in made}) == ("Done.", {False})
+
+
+async def test_a_server_that_ran_before_goes_on(notes: McpTools) -> None:
+    await notes.list_tools()
+    client = ScriptedModelClient([Call("notes_whoami"), "Done."])
+
+    def make() -> Team:
+        return RoundRobinGroupChat([PausableAgent("clerk", client, workbench=notes)], max_turns=1)
+
+    await Upcall(team=make, store="runs.db").start("Look")
+    assert notes.is_running
 
 
 async def test_data_sources_name_a_server() -> None:

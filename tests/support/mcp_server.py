@@ -5,6 +5,8 @@ import os
 import sys
 
 from mcp.server.fastmcp import FastMCP
+from mcp.types import ListToolsRequest, ListToolsResult, ServerResult
+from pydantic import BaseModel
 
 server = FastMCP("notes")
 
@@ -44,6 +46,43 @@ async def slow() -> str:
 def leave() -> str:
     """End the server."""
     os._exit(1)
+
+
+class Place(BaseModel):
+    """Where something is."""
+
+    city: str
+
+
+@server.tool()
+def travel(to: Place) -> str:
+    """Travel."""
+    return to.city
+
+
+@server.tool(name="very_" * 15 + "long")
+def first() -> str:
+    """The first of two."""
+    return "first"
+
+
+@server.tool(name="very_" * 15 + "longer")
+def second() -> str:
+    """The second of two."""
+    return "second"
+
+
+async def list_page(request: ListToolsRequest | None) -> ServerResult:
+    """A page has three tools; the server itself asks for all."""
+    tools = await server.list_tools()
+    if request is None:
+        return ServerResult(ListToolsResult(tools=tools))
+    start = int(request.params.cursor or 0) if request.params else 0
+    more = str(start + 3) if start + 3 < len(tools) else None
+    return ServerResult(ListToolsResult(tools=tools[start : start + 3], nextCursor=more))
+
+
+server._mcp_server.request_handlers[ListToolsRequest] = list_page  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

@@ -95,6 +95,12 @@ def is_static(workbench: Workbench) -> bool:
     return type(workbench) in (StaticWorkbench, StaticStreamWorkbench)
 
 
+def is_running(workbench: Workbench) -> bool:
+    """Whether a workbench has started a server: `McpTools` says so, AutoGen's `McpWorkbench` has it in a private field
+    (autogen-ext 0.7.5)."""
+    return bool(getattr(workbench, "is_running", False) or getattr(workbench, "_actor", None))
+
+
 def in_this_context(tool: BaseTool[Any, Any], begin: Callable[[], None]) -> BaseTool[Any, Any]:
     """The same tool, its function called with the present context variables and `begin` right before it: a
     `FunctionTool` runs a plain function in a thread, when there is one, that has none of them (autogen-core 0.7.5)."""

@@ -6,16 +6,17 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from autogen_agentchat.base import ChatAgent, Team
 from autogen_core.models import ChatCompletionClient
-from autogen_core.tools import BaseTool
+from autogen_core.tools import BaseTool, Workbench
 
 from upcall import identity
 from upcall.agents.coder import Execution
+from upcall.agents.servers import find_stopped, stop_started
 from upcall.agents.structured.same_question import same_question_matcher
 from upcall.agents.toolset import Tool, as_tool
 from upcall.autogen import tracing
@@ -42,15 +43,17 @@ MakeTeam: TypeAlias = Callable[[], Team]
 @dataclass(frozen=True)
 class BuiltTeam:
     """A team, and the model clients that were made for it; a caller's own clients stay the caller's. ``loaded``: it has
-    the state of its run."""
+    the state of its run. ``stopped``: the workbenches whose servers did not run when it was built."""
 
     team: Team
     clients: ModelClients | None = None
     matcher: Matcher | None = None
     loaded: bool = False
+    stopped: Sequence[Workbench] = ()
 
     async def close(self) -> None:
-        """Close the clients that were made for it."""
+        """Close the clients that were made for it, and stop the servers that it started."""
+        await stop_started(self.stopped)
         if self.clients is not None:
             await self.clients.close()
 
@@ -198,8 +201,10 @@ class TeamFactory:
             ConfigurationError: it cannot be built.
         """
         if not self.is_own and run.config.team is not None and run.config.team.documents:
-            return await asyncio.to_thread(self._build, run)
-        return self._build(run)
+            built = await asyncio.to_thread(self._build, run)
+        else:
+            built = self._build(run)
+        return replace(built, stopped=find_stopped(built.team))
 
     @tracing.unseen
     def _build(self, run: Run) -> BuiltTeam:

@@ -12,9 +12,10 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -73,6 +74,11 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
     def description(self) -> str:
         """What is said of it where its tools are not known yet."""
         return self._server.description or f"Tools of the MCP server {self.name}."
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its server was started, and not stopped since."""
+        return self._serving is not None
 
     def problem(self) -> str | None:
         """Say which package is missing, if one is."""
@@ -151,10 +157,10 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
         try:
             async with _connect(self._server) as session:
                 await session.initialize()
-                tools = (await session.list_tools()).tools
+                tools = await _list_all(session)
                 self._session = session
                 if not ready.done():
-                    ready.set_result({_name(self.name, tool): tool for tool in tools})
+                    ready.set_result(_names(self.name, tools))
                 await self._closing.wait()
         except Exception as error:  # noqa: BLE001  (whoever waits for it is told)
             if not ready.done():
@@ -194,21 +200,43 @@ async def _over_http(server: McpServer, headers: dict[str, str]) -> AsyncIterato
         yield read, write
 
 
-def _name(server: str, tool: Tool) -> str:
-    return _ODD.sub("_", f"{server}_{tool.name}")[:MAX_NAME_CHARS]
+async def _list_all(session: ClientSession) -> list[Tool]:
+    """List the tools of all pages; a server that names the same next page twice has no more."""
+    tools: list[Tool] = []
+    cursors: list[str | None] = [None]
+    while True:
+        page = await session.list_tools(cursors[-1])
+        tools += page.tools
+        if page.nextCursor is None or page.nextCursor in cursors:
+            return tools
+        cursors.append(page.nextCursor)
+
+
+def _names(server: str, tools: Sequence[Tool]) -> dict[str, Tool]:
+    """Return the tools by the names that a model has for them; one that is too long, or taken, ends with a digest."""
+    named: dict[str, Tool] = {}
+    for tool in tools:
+        name = _ODD.sub("_", f"{server}_{tool.name}")
+        if len(name) > MAX_NAME_CHARS or name in named:
+            digest = blake2b(tool.name.encode(), digest_size=4).hexdigest()
+            name = f"{name[: MAX_NAME_CHARS - 9]}_{digest}"
+        named[name] = tool
+    return named
 
 
 def _schema(name: str, tool: Tool) -> ToolSchema:
     given = tool.inputSchema
+    parameters = ParametersSchema(
+        type="object",
+        properties=given.get("properties", {}),
+        required=given.get("required", []),
+        additionalProperties=bool(given.get("additionalProperties", False)),
+    )
+    shared: Any = {key: given[key] for key in ("$defs", "definitions") if key in given}  # What properties refer to.
     return ToolSchema(
         name=name,
         description=shorten(tool.description or "", MAX_DESCRIPTION_CHARS, CUT),
-        parameters=ParametersSchema(
-            type="object",
-            properties=given.get("properties", {}),
-            required=given.get("required", []),
-            additionalProperties=bool(given.get("additionalProperties", False)),
-        ),
+        parameters={**parameters, **shared},
     )
 
 
