@@ -120,7 +120,7 @@ def test_without_the_package_the_remedy_is_said(
     tmp_path: Path, name: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(NotReadable, match=r"needs: pip install 'upcall\[research\]'"):
+    with pytest.raises(NotReadable, match=r"needs: pip install '\.\[research\]'"):
         read_file(written(tmp_path / name, b"x"))
 
 

@@ -17,6 +17,7 @@ import pytest
 from autogen_agentchat.agents import UserProxyAgent
 from autogen_agentchat.base import Team
 from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
+from autogen_agentchat.messages import ModelClientStreamingChunkEvent, TextMessage
 from autogen_agentchat.teams import Swarm
 from cryptography.fernet import Fernet
 from IPython.core.formatters import DisplayFormatter
@@ -26,7 +27,7 @@ from IPython.utils.capture import capture_output
 from ipywidgets import HTML, Button, Checkbox, Password, RadioButtons, Text, Textarea, Widget
 
 from upcall import Answer, Outcome, PausableAgent, Question, Run, RunStatus, Upcall, ask_secret
-from upcall.autogen.messages import Event
+from upcall.autogen.messages import PATH, Event
 from upcall.errors import ConfigurationError
 from upcall.policy.authorization import InboxEntry, OpenQuestions
 from upcall.questions.record import QuestionRecords
@@ -34,6 +35,7 @@ from upcall.research.citations import CitedSource, Quotation
 from upcall.research.reports import CheckedReport
 from upcall.runs.plan import PlanStep, ReviewedPlan
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
+from upcall.ui.notebook import forms
 from upcall.ui.notebook.bundles import markdown_html, run_html, run_text
 from upcall.ui.notebook.forms import Form
 
@@ -415,6 +417,20 @@ def look() -> str:
     return "It is <b>empty</b>."
 
 
+async def test_a_form_shows_tokens_until_the_whole_text_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forms, "SECONDS_BETWEEN_TOKENS", -1.0)
+    events = forms._Events()
+
+    def chunk(text: str, path: str = "lead/coder") -> ModelClientStreamingChunkEvent:
+        return ModelClientStreamingChunkEvent(source="coder", content=text, metadata={PATH: path})
+
+    assert all(events.tell(chunk(text)) for text in ("Express ", "it is"))
+    assert events.tell(chunk('{"title": 1', path="planner"))
+    assert events.list_shown() == ["lead > coder  Express it is", "planner  writes 11 characters"]
+    events.tell(TextMessage(source="coder", content="Express it is.", metadata={PATH: "lead/coder"}))
+    assert events.list_shown()[:2] == ["lead > coder  reports: Express it is.", "planner  writes 11 characters"]
+
+
 async def test_what_the_events_say_is_no_markup() -> None:
     app, _ = app_with(Calls([Call("look", {})]), ASK, tools=[look])
     form = app.form(app.start_stream("Build it"))
@@ -459,7 +475,7 @@ def test_without_ipywidgets_a_run_says_how_to_answer_and_a_form_what_to_install(
     page = html.unescape(run_html(waiting_for(asking())))
     assert "await app.answer('run1', '...')" in page
     assert "app.form" not in page
-    with pytest.raises(ConfigurationError, match=r"pip install 'upcall\[notebook\]'"):
+    with pytest.raises(ConfigurationError, match=r"pip install '\.\[notebook\]'"):
         app_with()[0].form("run1")
 
 

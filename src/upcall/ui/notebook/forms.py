@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import io
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from autogen_agentchat.messages import HandoffMessage, UserInputRequestedEvent
+from autogen_agentchat.messages import HandoffMessage, ModelClientStreamingChunkEvent, UserInputRequestedEvent
 from rich.console import Console
 
-from upcall.autogen.messages import ANSWERS, RUN, Event
+from upcall.autogen.messages import ANSWERS, RUN, Event, event_path
 from upcall.errors import AnswerRefused, ConfigurationError, UpcallError
 from upcall.progress import PROGRESS
 from upcall.questions.answer import Answer, Outcome
@@ -38,6 +39,7 @@ from upcall.ui.notebook.bundles import (
     question_html,
     run_bundle,
 )
+from upcall.ui.terminal.live_region import is_for_programs
 
 try:
     import ipywidgets as widgets
@@ -274,7 +276,7 @@ class Form:
         self._show_log()
 
     def _show_log(self) -> None:
-        self._log.value = log_html(self._events.lines, folded=not self._following)
+        self._log.value = log_html(self._events.list_shown(), folded=not self._following)
 
     async def _draw(self, run: Run) -> None:
         """Show the pictures of a run at rest. Who sees only questions of it has none."""
@@ -379,6 +381,18 @@ class _Field:
         return [] if at is None or at == len(options) else [options[at].label]
 
 
+SECONDS_BETWEEN_TOKENS = 0.15
+"""How often tokens are sent to the page at most."""
+
+WRITING_CHARS = 600
+"""How much is shown of what an agent is writing: its end."""
+
+
+def describe_writing(text: str) -> str:
+    """Return the end of what an agent is writing, as far as it is for a reader."""
+    return f"writes {len(text):,} characters" if is_for_programs(text) else text[-WRITING_CHARS:].strip()
+
+
 class _Events:
     """The last events of a run in lines: who, what, what it took."""
 
@@ -389,14 +403,28 @@ class _Events:
         console = Console(file=self._out, soft_wrap=True, highlight=False, color_system=None, force_jupyter=False)
         self._tree = EventTree(console)
         self._progress = False
+        self._writing: dict[tuple[str, ...], str] = {}
+        self._drawn_at = 0.0
 
     def begin(self, run: Run | None) -> None:
         """Know what was done before."""
         if run is not None:
             self._tree.begin(run)
 
+    def list_shown(self) -> list[str]:
+        """Return the lines, and below them the end of what each agent is writing."""
+        return [*self.lines, *(f"{' > '.join(path)}  {describe_writing(text)}" for path, text in self._writing.items())]
+
     def tell(self, event: Event) -> bool:
-        """Add an event; whether it says anything. Progress takes the place of the progress before."""
+        """Add an event; whether there is anything new to be shown. Progress takes the place of the progress before, and
+        tokens change the last lines, a few times a second."""
+        path = event_path(event)
+        if isinstance(event, ModelClientStreamingChunkEvent):
+            self._writing[path] = self._writing.get(path, "") + event.content
+            due = time.monotonic() > self._drawn_at + SECONDS_BETWEEN_TOKENS
+            self._drawn_at = time.monotonic() if due else self._drawn_at
+            return due
+        self._writing.pop(path, None)
         self._tree.show(event)
         said = self._out.getvalue().splitlines()
         self._out.seek(0)

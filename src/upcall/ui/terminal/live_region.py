@@ -28,6 +28,11 @@ MAX_CALLS = 4
 _HINT = "Ctrl-C stops; what is done stays stored"
 
 
+def is_for_programs(text: str) -> bool:
+    """Whether an agent writes JSON for the program that waits for it, and nothing for a reader."""
+    return text.lstrip().startswith(("{", "[", "`"))
+
+
 class LiveRegion:
     """What is under way, below all that was printed.
 
@@ -97,7 +102,7 @@ class LiveRegion:
         drawn = []
         for path, text in texts:
             drawn.append(Text(cut_to_width(" > ".join(path), width), style="cyan"))
-            if text.lstrip().startswith(("{", "[", "`")):  # JSON for the program that waits for it.
+            if is_for_programs(text):
                 drawn.append(Text(f"  writes {len(text):,} characters", style="dim"))
                 continue
             for line in wrap_lines(escape_controls(text[-width * room :].strip("\n")), width, "  ")[-room:]:
