@@ -29,6 +29,7 @@ from upcall.questions.secrets import require_key
 from upcall.questions.tool_context import name_question, question_fields, redact_secrets, tool_context
 from upcall.research.sources_workbench import SourcesWorkbench
 from upcall.runs.journal_records import ToolOutcome
+from upcall.text import first_line
 
 Tool: TypeAlias = BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaitable[Any]]
 
@@ -60,6 +61,7 @@ class Toolset:
         user_proxy: str = "user",
     ) -> None:
         self._agent = agent
+        _refuse_single(agent, tools=tools, agents=agents, handoffs=handoffs)
         made = [as_tool(tool) for tool in tools]
         peers = [each if isinstance(each, Handoff) else Handoff(target=each) for each in handoffs]
         self.tools = {tool.name: tool for tool in made}
@@ -270,7 +272,26 @@ def as_tool(tool: Tool) -> BaseTool[Any, Any]:
 
 
 def _made_of(function: Callable[..., Any]) -> FunctionTool:
-    return FunctionTool(function, description=(function.__doc__ or "").strip())
+    try:
+        return FunctionTool(function, description=(function.__doc__ or "").strip())
+    except (TypeError, ValueError, NameError, LookupError) as error:  # The last where a parameter has no type.
+        name = getattr(function, "__name__", type(function).__name__)
+        raise ConfigurationError(
+            f"The tool {name!r} cannot be described to a model: {first_line(error).rstrip('.')}. Give each of its "
+            "parameters a type."
+        ) from error
+
+
+def _refuse_single(agent: str, **given: object) -> None:
+    """Refuse what stands alone where there must be several.
+
+    Raises:
+        ConfigurationError: it names the option.
+    """
+    for option, value in given.items():
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            kind = type(value).__name__
+            raise ConfigurationError(f"Agent {agent!r}: {option} must be a list, not {kind}: {option}=[...].")
 
 
 def _look_of(function: FunctionType) -> tuple[Any, ...]:

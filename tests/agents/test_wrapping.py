@@ -352,8 +352,8 @@ async def test_what_an_agent_in_a_tool_has_finished_is_not_done_again_after_an_e
 
 
 async def test_without_a_task_the_call_is_an_error_under_the_name_it_was_called_by() -> None:
-    bench = StaticWorkbench([AgentTool(ours("coder", None))], {"coder": ToolOverride(name="write_code")})  # type: ignore[arg-type]
     with script(lead=[Call("write_code"), "I see."]) as client:
+        bench = StaticWorkbench([AgentTool(ours("coder", client))], {"coder": ToolOverride(name="write_code")})
         await say(PausableAgent("lead", client, system_message="I am lead.", workbench=bench), "Build it")
     assert client.requests[-1].tool_results == {"call_1_1": "Error: call write_code with its task, a non-empty text."}
 

@@ -21,7 +21,7 @@ def idempotent(tool: ToolT) -> ToolT:
     repeated when the run is resumed; for any other the human is asked. Returns the same object; it can be used as a
     decorator.
     """
-    setattr(tool, _IDEMPOTENT, True)
+    setattr(getattr(tool, "__func__", tool), _IDEMPOTENT, True)  # A bound method takes no attributes.
     return tool
 
 
