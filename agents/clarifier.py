@@ -88,7 +88,7 @@ class ClarifierAgentState(Thread):
         return self.max_turns - self.iteration
 
     def open_questions(self) -> list[Question]:
-        """What was asked and not yet answered, by the model or by a tool."""
+        """Return what was asked and not yet answered, by the model or by a tool."""
         return super().open_questions() + self.context.open_questions()
 
     def take(self, answers: Sequence[Answer]) -> None:
@@ -97,7 +97,7 @@ class ClarifierAgentState(Thread):
         self.context.deliver(answers)
 
     def end(self) -> None:
-        """The turn is over: the dialog is forgotten, the thread stays."""
+        """End the turn: the dialog is forgotten, the thread stays."""
         super().end()
         self.clarifier_log, self.iteration, self.context, self.searched = "", 0, Turn(), False
 
@@ -254,11 +254,12 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         return [system, *_examples(self.name), UserMessage(content=request, source="user"), *state.context.messages]
 
     def _request(self) -> str:
-        """The task, with what an agent found that tried it as a shallow one."""
+        """Return the task, with what an agent found that tried it as a shallow one."""
         return merge_messages(self.task(), self.attempts(), self._settings.max_context_chars)
 
     def _whole_request(self) -> str:
-        """The task with all that is known of it: what was found, asked and answered, and which documents are there."""
+        """Return the task with all that is known of it: what was found, asked and answered, and which documents are
+        there."""
         documents = ", ".join(each["file_name"] for each in self._state.available_documents or ())
         known = [*self.attempts(), *self.clarifications(), *self._state.clarifier_log.splitlines()]
         given = [f"Documents given with it: {documents}"] if documents else []
@@ -321,7 +322,8 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
 
 
 def _as_typed(question: Question, answer: Answer) -> Answer:
-    """The answer without a front end's JSON around it (S0-60): an option in it counts as chosen, a blank as skipped."""
+    """Return the answer without a front end's JSON around it (S0-60): an option in it counts as chosen, a blank as
+    skipped."""
     if answer.outcome is not Outcome.ANSWERED or answer.selected:
         return answer
     said = replace_surrogates(unwrap_reply(answer.text))
@@ -335,7 +337,7 @@ def _as_typed(question: Question, answer: Answer) -> Answer:
 
 @cache
 def _examples(name: str) -> tuple[LLMMessage, ...]:
-    """The worked examples as turns of a chat before the task."""
+    """Return the worked examples as turns of a chat before the task."""
     turns = (
         (
             UserMessage(content=each.request, source="user"),

@@ -51,8 +51,8 @@ def coder(
     user_proxy: str = "user",
     prompts: Prompts = PROMPTS,
 ) -> PausableAgent:
-    """A coding agent on the folder `workspace`. Without `execution` it runs nothing. `escalates_to` names the peer that
-    gets a task that is too large, or that it did not manage (S2-42)."""
+    """Return a coding agent on the folder `workspace`. Without `execution` it runs nothing. `escalates_to` names the
+    peer that gets a task that is too large, or that it did not manage (S2-42)."""
     folder = Path(workspace).expanduser().absolute()
     consent = Consent(execution.allow_commands, execution.allow_changes) if execution else Consent()
     tools: list[Workbench] = [WorkspaceWorkbench(folder, consent=consent)]

@@ -70,7 +70,7 @@ class HumanProxyAgent(UserProxyAgent):
                 note = f"{refusal}\n"
 
     async def _typed(self, prompt: str, token: CancellationToken) -> str:
-        """What ``input_func`` gives, or an end at once where the token is cancelled while it waits."""
+        """Return what ``input_func`` gives, or an end at once where the token is cancelled while it waits."""
         typing = asyncio.ensure_future(self._get_input(prompt, token))
         token.link_future(typing)
         text: object = await typing

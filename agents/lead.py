@@ -1,4 +1,4 @@
-"""The lead: works off the plan by giving its steps to nested agents."""
+"""The lead: carries out the plan by giving its steps to nested agents."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def lead(
     user_proxy: str = "user",
     prompts: Prompts = PROMPTS,
 ) -> PausableAgent:
-    """An agent whose tools are other agents; calls in one reply run at the same time. Its report cites what these found
-    and nothing else. `answers_nested` as in `PausableAgent`."""
+    """Return an agent whose tools are other agents; calls in one reply run at the same time. Its report cites what
+    these found and nothing else. `answers_nested` as in `PausableAgent`."""
     listed = tuple(ToolInfo(agent.name, agent.description) for agent in agents)
     return CitingAgent(
         name,

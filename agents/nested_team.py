@@ -45,7 +45,7 @@ class TeamTurn(AgentState):
     unfinished: bool = False
 
     def open_questions(self) -> list[Question]:
-        """The questions of the members that nobody has answered yet."""
+        """Return the questions of the members that nobody has answered yet."""
         answered = {answer.question_id for message in self.inbox for answer in message_answers(message)}
         return [each for each in self.questions if each.id not in answered]
 
@@ -150,7 +150,7 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
         )
 
     async def _run_team(self, token: CancellationToken) -> AsyncGenerator[Event, None]:
-        """The team's events, but for messages that ask. Afterwards the state says where the team stands.
+        """Yield the team's events, but for messages that ask. Afterwards the state says where the team stands.
 
         It runs in a task of its own, as under `Upcall`: what cuts a group chat off is its token.
         """
@@ -200,7 +200,7 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
                 if event is not None and PATH not in event.metadata:
                     waiting.take(event, (), self.user_proxy)
             # One of ours keeps a state that it goes on from; a stock agent's may hold half a batch, so that what it did
-            # since the team was last at rest is done again.
+            # since the team was last paused is done again.
             if running.done() and (cut_off or not state.unfinished):
                 state.team, state.inbox = dict(await team.save_state()), []
                 state.questions = list(waiting.questions.values())

@@ -192,7 +192,7 @@ async def _serve_other(
 
 
 def registered(message: Event) -> Event:
-    """The same message as a type that every group chat takes."""
+    """Return the same message as a type that every group chat takes."""
     if type(message) in _REGISTERED:
         return message
     kind = TextMessage if isinstance(message, BaseChatMessage) else ThoughtEvent

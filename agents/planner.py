@@ -130,7 +130,7 @@ class PlannerState(Thread):
         return list(self.plan.feedback) if self.plan else []
 
     def end(self) -> None:
-        """The turn is over: the plan is forgotten here and lives on in the run."""
+        """End the turn: the plan is forgotten here and lives on in the run."""
         super().end()
         self.checked, self.plan, self.revisions = False, None, 0
 
@@ -207,7 +207,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
             self._state.candidates = self._unasked(reply)
 
     def _unasked(self, check: AmbiguityCheck) -> list[Question]:
-        """The questions of the check, but for those that were put before in the same words (X11)."""
+        """Return the questions of the check, but for those that were put before in the same words (X11)."""
         put = {entry.question.question.casefold() for entry in self._state.dialog}
         answered = [line.casefold() for said in self.clarifications() for line in said.splitlines()]
         questions: list[Question] = []
@@ -222,7 +222,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
     # -- the plan -----------------------------------------------------------------------------------------------------
 
     def _plan_of(self, reply: object) -> tuple[Plan | None, Sequence[str]]:
-        """The model's plan, and what was changed in it because it cannot be worked off as it is.
+        """Return the model's plan, and what was changed in it because it cannot be carried out as it is.
 
         None for a revision that cannot: the plan before holds what the user said and edited. The fixed plan where
         nothing can be used (S0-62).
@@ -242,7 +242,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         return Plan(title=title, sections=FALLBACK_SECTIONS), ()
 
     def _use_plan(self, plan: Plan | None, changes: Sequence[str]) -> Ask | HandOver:
-        """What becomes of the plan; without one, of the one before."""
+        """Return what becomes of the plan; without one, of the one before."""
         state = self._state
         if plan is None:
             assert state.plan is not None
@@ -257,7 +257,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         return self._hand_over(ReviewedPlan.of(plan, PlanStatus.MADE))
 
     def _short_enough(self, plan: Plan) -> Plan:
-        """The plan, which can be shown whole where it is to be reviewed: nobody is to approve what was cut.
+        """Return the plan, which can be shown whole where it is to be reviewed: nobody is to approve what was cut.
 
         Raises:
             UnreadableReply: it is longer.
@@ -270,7 +270,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         return plan
 
     def _with_known_names(self, plan: Plan) -> Plan:
-        """The plan with its agents and tools named as they are called.
+        """Return the plan with its agents and tools named as they are called.
 
         Raises:
             UnreadableReply: a step names somebody who is not there (S3-42).
@@ -289,8 +289,8 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         )
 
     def _called(self, step: PlanStep) -> PlanStep | None:
-        """The step with its agent or tool named as it is called, and of the type of that name: who is shown a plan, and
-        edits it, sees no types. None where there is nobody of that name."""
+        """Return the step with its agent or tool named as it is called, and of the type of that name: who is shown a
+        plan, and edits it, sees no types. None where there is nobody of that name."""
         handlers = self._handler_names()
         called = {
             "handler": {"lead": self._settings.target} | {name.casefold(): name for name in handlers},
@@ -324,7 +324,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         return Ask([question], {PLAN: plan.passed_on().model_dump_json()})
 
     def _what_else(self) -> str:
-        """What comes of an answer that neither approves nor rejects: nobody is to find out by giving it."""
+        """Return what comes of an answer that neither approves nor rejects: nobody is to find out by giving it."""
         revisions = self._state.revisions
         if revisions < self._settings.max_plan_iterations:
             return "Anything else you say is worked into it."
@@ -339,7 +339,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
                 return f"{limit} approve it or reject it."
 
     def _read_review(self, plan: ReviewedPlan) -> Step | None:
-        """What the user's answer leads to; None where the plan is to be made anew."""
+        """Return what the user's answer leads to; None where the plan is to be made anew."""
         answer = self._review()
         match read_verdict(answer):
             case Verdict.APPROVED:
@@ -380,7 +380,8 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
     # -- prompts ------------------------------------------------------------------------------------------------------
 
     def _request(self) -> str:
-        """The original request and everything the user said since (S3-28, S3-36), but for the review of plans."""
+        """Return the original request and everything the user said since (S3-28, S3-36), but for the review of
+        plans."""
         said = [f"The user was asked and said: {line}" for line in self.clarifications()]
         said += [
             f"The user was asked and said: {entry.question.question} - {entry.answer.as_text()}"
@@ -398,8 +399,8 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         return self._messages(context, AmbiguityCheck)
 
     def _plan_prompt(self) -> list[LLMMessage]:
-        """The prompt for a plan; after feedback with the plan it is about, and what was said of those before. Edits are
-        in the plan already: told again, they would be made again."""
+        """Return the prompt for a plan; after feedback with the plan it is about, and what was said of those before.
+        Edits are in the plan already: told again, they would be made again."""
         plan = self._state.plan
         before = [version.feedback for version in plan.history if not version.edited] if plan else []
         room = self._settings.max_context_chars // max(len(before), 1)
@@ -431,7 +432,7 @@ def _joined(remark: str | None, said: str) -> str:
 
 
 def _mended_note(changes: Sequence[str]) -> str:
-    """What was mended in the plan, as the review shows it above the plan."""
+    """Return what was mended in the plan, as the review shows it above the plan."""
     shown = [f"- {shorten(each, MAX_CHANGE_CHARS)}" for each in changes]
     more = [f"- and {len(changes) - MAX_CHANGES} more"] if len(changes) > MAX_CHANGES else []
     return "\n".join(["The model's plan had mistakes:", *shown[:MAX_CHANGES], *more]) if changes else ""

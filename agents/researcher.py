@@ -60,8 +60,9 @@ def researcher(
     user_proxy: str = "user",
     prompts: Prompts = PROMPTS,
 ) -> PausableAgent:
-    """A research agent on the files and folders `documents`, or on a workbench that has found them and may have other
-    sources. `tools` and `workbench` (MCP servers) are further ways to find things out. `escalates_to` names the peer
+    """Return a research agent on the files and folders `documents`, or on a workbench that has found them and may
+    have other sources. `tools` and `workbench` (MCP servers) are further ways to find things out. `escalates_to`
+    names the peer
     that gets a task that needs a plan, or that it did not manage (S2-42); it then has at most `SHALLOW_ROUNDS` model
     calls."""
     library = documents if isinstance(documents, DocumentsWorkbench) else DocumentsWorkbench(documents)
@@ -89,7 +90,8 @@ def researcher(
 
 
 def _described(documents: Sequence[str]) -> str:
-    """The description with the documents' names: whoever gives this agent its task must know what there is to read."""
+    """Return the description with the documents' names: whoever gives this agent its task must know what there is to
+    read."""
     if not documents:
         return DESCRIPTION
     count = f" ({len(documents)})" if len(documents) > MAX_LISTED else ""

@@ -45,7 +45,7 @@ class AgentState(BaseModel):
     handed_over: list[Question] = []
 
     def open_questions(self) -> list[Question]:
-        """What this agent asked, or passed on, and nobody has answered yet."""
+        """Return what this agent asked, or passed on, and nobody has answered yet."""
         return []
 
 
@@ -69,7 +69,8 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
         return self.state_type()  # type: ignore[return-value]  # state_type is the class variable form of StateT
 
     def fresh(self) -> Self:
-        """An agent of the same making with an empty state, so that one agent can serve several calls at a time."""
+        """Return an agent of the same making with an empty state, so that one agent can serve several calls at a
+        time."""
         twin = copy.copy(self)
         twin._state = self._empty_state()
         return twin
@@ -152,7 +153,7 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
             ) from error
 
     def _new(self, messages: Sequence[BaseChatMessage]) -> Iterator[BaseChatMessage]:
-        """The messages not yet taken in. A group chat clears its buffer only after a turn that ends without an
+        """Yield the messages not yet taken in. A group chat clears its buffer only after a turn that ends without an
         error, so the next attempt brings the same messages again (autogen-agentchat 0.7.5, ChatAgentContainer).
         One by one, so that a message that cannot be read costs only itself. What a peer said of its own failure is for
         the user alone: once the run goes on it is no longer true."""
@@ -172,7 +173,7 @@ def is_own_event(item: BaseAgentEvent | BaseChatMessage) -> bool:
 def answers_from(
     message: BaseChatMessage, open_questions: Sequence[Question], user_proxy: str
 ) -> tuple[list[Answer], str]:
-    """The answers in `message`, and a note to show with the questions where its text was no answer.
+    """Return the answers in `message`, and a note to show with the questions where its text was no answer.
 
     Only what the user proxy sends can answer: what another agent says approves nothing.
 

@@ -86,7 +86,7 @@ class Toolset:
         self._refuse_twice(names + ([ASK_USER] if ask_user else []))
 
     async def schemas(self) -> list[ToolSchema]:
-        """What the model is offered.
+        """Return what the model is offered.
 
         Raises:
             AgentFailed: a workbench cannot list its tools.
@@ -240,8 +240,8 @@ async def _last(items: AsyncGenerator[Any, None], emit: Emit[Event]) -> Any:
 
 
 async def question_call(frame: Frame, agent: str, token: CancellationToken) -> list[BaseAgentEvent]:
-    """The events that tell of the questions of a call that `agent` made. One whose answer is known already closes the
-    call at once, or lets its tool go on."""
+    """Return the events that tell of the questions of a call that `agent` made. One whose answer is known already
+    closes the call at once, or lets its tool go on."""
     events: list[BaseAgentEvent] = []
     for question in frame.questions:
         if answer := await cancellable(resolve_question(question), token):
@@ -253,7 +253,7 @@ async def question_call(frame: Frame, agent: str, token: CancellationToken) -> l
 
 
 def as_tool(tool: Tool) -> BaseTool[Any, Any]:
-    """The AutoGen tool that a function makes, or the tool itself.
+    """Return the AutoGen tool that a function makes, or the tool itself.
 
     Raises:
         ConfigurationError: it is neither.
@@ -295,12 +295,12 @@ def _refuse_single(agent: str, **given: object) -> None:
 
 
 def _look_of(function: FunctionType) -> tuple[Any, ...]:
-    """What a tool takes over from its function, and somebody may set anew between two teams."""
+    """Return what a tool takes over from its function, and somebody may set anew between two teams."""
     return function.__name__, function.__doc__, dict(function.__annotations__)
 
 
 def _schema_of(tool: BaseTool[Any, Any]) -> ToolSchema:
-    """The schema of a tool; that of a function's is made once."""
+    """Return the schema of a tool; that of a function's is made once."""
     if type(tool) is not FunctionTool:
         return tool.schema
     if tool not in _SCHEMAS:
@@ -311,12 +311,12 @@ def _schema_of(tool: BaseTool[Any, Any]) -> ToolSchema:
 _SCHEMAS: WeakKeyDictionary[BaseTool[Any, Any], ToolSchema] = WeakKeyDictionary()
 
 _MADE = "upcall_tool"
-"""Where a function keeps its tool, which has no state: a team is built anew for each stretch, and to read a signature
+"""Where a function keeps its tool, which has no state: a team is built anew for each segment, and to read a signature
 takes as long as to store a pause."""
 
 
 def _behind(name: str, tool: BaseTool[Any, Any], user_proxy: str) -> ChatAgent | None:
-    """The agent that serves the calls of a tool, if it stands for one."""
+    """Return the agent that serves the calls of a tool, if it stands for one."""
     if team := team_of(tool):
         return NestedTeam(team, name=name, description=tool.description, user_proxy=user_proxy)
     return agent_of(tool)

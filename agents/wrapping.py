@@ -30,7 +30,7 @@ _TAKEN = (
 
 
 def with_questions(agent: AssistantAgent, *, nested: bool = True, **options: Any) -> PausableAgent:
-    """A `PausableAgent` like `agent` that can ask the user in the middle of its turn.
+    """Return a `PausableAgent` like `agent` that can ask the user in the middle of its turn.
 
     It has the agent's name, description, model client, system message, tools, workbenches, hand-offs, memory, model
     context, output type, streaming and metadata, and loads its saved state. `options` are the other ones of
@@ -87,7 +87,7 @@ def _is_stock(agent: object) -> TypeGuard[AssistantAgent]:
 
 
 def _converted(workbench: Workbench, options: dict[str, Any]) -> Workbench:
-    """The workbench with the agents in its tools converted; the same one where there are none."""
+    """Return the workbench with the agents in its tools converted; the same one where there are none."""
     tools = static_tools(workbench).values()
     behind = [(tool, agent_of(tool)) for tool in tools]
     if not any(_is_stock(agent) for _, agent in behind):

@@ -54,7 +54,7 @@ def played() -> dict[str, str]:
 
 @cache
 def recorded() -> str:
-    """The recording of the main journey."""
+    """Return the recording of the main journey."""
     sys.path.insert(0, str(Path(__file__).parent))
     from recording import make_recording
 

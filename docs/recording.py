@@ -94,7 +94,7 @@ def _draw(screen: pyte.Screen) -> tuple[str, ...]:
 
 
 def _draw_line(cells: Any) -> str:
-    """A line of the terminal as the inside of an SVG text: runs of one colour, each at its column."""
+    """Return a line of the terminal as the inside of an SVG text: runs of one colour, each at its column."""
     runs = groupby(range(COLUMNS), key=lambda at: (cells[at].fg, cells[at].bold))
     parts = []
     for (colour, bold), columns in runs:

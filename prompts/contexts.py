@@ -79,7 +79,7 @@ class PlanContext(Context):
 
 @dataclass(frozen=True)
 class LeadContext(Context):
-    """For the agent that works off the plan with its nested agents."""
+    """For the agent that carries out the plan with its nested agents."""
 
     template: ClassVar[str] = "lead.j2"
 

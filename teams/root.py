@@ -101,12 +101,13 @@ class _Sources:
         )
 
     def tools_of(self, agent: str) -> list[BaseTool[Any, Any]]:
-        """The tools that one agent gets."""
+        """Return the tools that one agent gets."""
         shown = self._shown.get(agent)
         return [tool for tool in self.tools if shown is None or tool.name in shown]
 
     def infos(self, agent: str) -> list[ToolInfo]:
-        """The tools that one agent is told of, those of the sources included; an MCP server is told of as one."""
+        """Return the tools that one agent is told of, those of the sources included; an MCP server is told of as
+        one."""
         infos = [ToolInfo(each["name"], each.get("description", "")) for each in self.library.schemas()]
         infos += [ToolInfo(server.name, server.description) for server in self.servers]
         return [ToolInfo(tool.name, tool.description) for tool in self.tools_of(agent)] + infos
@@ -190,7 +191,7 @@ def root_team(
 
 
 def _choose(kind: type[StructuredSettings], options: TeamOptions, agent: str, user_proxy: str) -> dict[str, Any]:
-    """The options of the team that an agent has too, as keyword arguments."""
+    """Return the options of the team that an agent has too, as keyword arguments."""
     names = kind.model_fields.keys() & TeamOptions.model_fields.keys()
     verbose = options.verbose if isinstance(options.verbose, bool) else agent in options.verbose
     return {name: getattr(options, name) for name in names} | {"verbose": verbose, "user_proxy": user_proxy}

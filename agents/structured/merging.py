@@ -19,7 +19,8 @@ _SHORT, _STEM = 3, 4
 
 
 def merge_messages(request: str, clarifications: Sequence[str], limit: int) -> str:
-    """The request first, then the clarifications, oldest first, in `limit` characters or little more (S3-28, S3-36).
+    """Return the request first, then the clarifications, oldest first, in `limit` characters or little more (S3-28,
+    S3-36).
 
     Where that is too little, the request keeps at least half of it, and the newest clarification comes first: a later
     answer may correct an earlier one. One that does not fit is cut to half of what is left, which keeps room for those

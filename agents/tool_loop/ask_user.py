@@ -46,7 +46,7 @@ class AskUserArguments(BaseModel):
 
 @cache
 def ask_user_schema() -> ToolSchema:
-    """The tool as a model sees it (description: S4-36); the same object each time."""
+    """Return the tool as a model sees it (description: S4-36); the same object each time."""
     properties = AskUserArguments.model_json_schema()
     kinds = properties["$defs"]["ClarificationType"]["enum"]
     fields = properties["properties"]
@@ -62,8 +62,8 @@ def ask_user_schema() -> ToolSchema:
 
 
 def parse_question(arguments: dict[str, Any], *, agent: str, call_id: str, **own: Any) -> Question:
-    """The question that an `ask_user` call of `agent` puts. Arguments the tool does not have are left out; `own` are
-    fields that are not the model's to say.
+    """Return the question that an `ask_user` call of `agent` puts. Arguments the tool does not have are left out;
+    `own` are fields that are not the model's to say.
 
     Raises:
         InvalidQuestion: it is empty, too long, or of wrong types; with what to do about it.
@@ -84,7 +84,8 @@ def parse_question(arguments: dict[str, Any], *, agent: str, call_id: str, **own
 
 
 def _for_people(option: Any) -> Any:
-    """The option without an id: a model's ids are numbers more often than not, and those that people see are ours."""
+    """Return the option without an id: a model's ids are numbers more often than not, and those that people see are
+    ours."""
     return {name: value for name, value in option.items() if name != "id"} if isinstance(option, dict) else option
 
 

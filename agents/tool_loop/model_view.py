@@ -27,8 +27,8 @@ _LOCKS = Locks[ChatCompletionContext]()
 async def add_memories(
     memories: Sequence[Memory], messages: Sequence[LLMMessage], *, agent: str
 ) -> tuple[list[LLMMessage], list[MemoryQueryEvent]]:
-    """The messages as `memories` leave them, and an event for each that found something. The given ones stay as they
-    are, whatever a memory does to what it is shown.
+    """Return the messages as `memories` leave them, and an event for each that found something. The given ones stay
+    as they are, whatever a memory does to what it is shown.
 
     Raises:
         AgentFailed: a memory failed.
@@ -54,7 +54,7 @@ async def add_memories(
 async def view_messages(
     context: ChatCompletionContext, messages: Sequence[LLMMessage], *, agent: str
 ) -> list[LLMMessage]:
-    """What `context`, with the messages it was filled with, shows of `messages`. It is left as it was found.
+    """Return what `context`, with the messages it was filled with, shows of `messages`. It is left as it was found.
 
     Raises:
         AgentFailed: it failed.
@@ -88,7 +88,8 @@ async def view_messages(
 
 
 def drop_unpaired(messages: Sequence[LLMMessage]) -> list[LLMMessage]:
-    """The messages without tool calls that lost their results and results that lost their calls: servers refuse both.
+    """Return the messages without tool calls that lost their results and results that lost their calls: servers
+    refuse both.
 
     A view by number or by tokens cuts anywhere (autogen-core 0.7.5: `BufferedChatCompletionContext` and
     `HeadAndTailChatCompletionContext` mend their own cuts alone, `TokenLimitedChatCompletionContext` takes out of the
@@ -106,7 +107,7 @@ def drop_unpaired(messages: Sequence[LLMMessage]) -> list[LLMMessage]:
 
 
 def with_system_message(system_text: str, messages: Sequence[LLMMessage], *, several: bool) -> list[LLMMessage]:
-    """The messages with the system's text first. A model that takes one system message (not `several`, its
+    """Return the messages with the system's text first. A model that takes one system message (not `several`, its
     ``multiple_system_messages``) gets what memories and others added in that one."""
     if several:
         return [*([SystemMessage(content=system_text)] if system_text else []), *messages]

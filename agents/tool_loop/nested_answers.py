@@ -41,8 +41,9 @@ async def answer_nested(
     token: CancellationToken,
     prompts: Prompts = PROMPTS,
 ) -> tuple[Answer | None, RequestUsage | None]:
-    """What `agent`, which knows `known`, answers to the question of its agent `nested` that works on `task`, and the
-    tokens spent. No answer where it was not told one, the decision matters much, or the user must choose (S4-23)."""
+    """Return what `agent`, which knows `known`, answers to the question of its agent `nested` that works on `task`,
+    and the tokens spent. No answer where it was not told one, the decision matters much, or the user must choose
+    (S4-23)."""
     asked = "\n".join([question.question, *question.details()])
     context = ParentAnswerContext(agent=nested, task=task, question=asked)
     reply, usage = await ask_once(client, known, context, NestedAnswer, agent=agent, token=token, prompts=prompts)

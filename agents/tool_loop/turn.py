@@ -75,7 +75,7 @@ class Frame(BaseModel):
             self.finish(answer.as_text())
 
     def arguments(self) -> dict[str, Any]:
-        """The call's arguments. `open_frames` has checked that they are a JSON object."""
+        """Return the call's arguments. `open_frames` has checked that they are a JSON object."""
         return json.loads(self.call.arguments)  # type: ignore[no-any-return]
 
 
@@ -119,7 +119,7 @@ class Turn(AgentState):
             self.messages.append(message)
 
     def open_questions(self) -> list[Question]:
-        """The unanswered questions that calls of the open batch wait for, in the order of the calls."""
+        """Return the unanswered questions that calls of the open batch wait for, in the order of the calls."""
         answered = {answer.question_id for frame in self.frames for answer in frame.answers}
         return [each for frame in self.frames for each in frame.questions if each.id not in answered]
 
@@ -153,7 +153,7 @@ class Turn(AgentState):
         deliver_answers(self.frames, answers)
 
     def results(self) -> list[FunctionExecutionResult]:
-        """The results of the open batch so far, in the order of the calls."""
+        """Return the results of the open batch so far, in the order of the calls."""
         return [frame.result for frame in self.frames if frame.result is not None]
 
     def made(self, agent: str, source_tools: Collection[str] = (), *, since: int = 0) -> list[MadeCall]:

@@ -1,4 +1,4 @@
-"""One process of a run: it looks where the run stands, does what the user would do next, and ends at the next rest."""
+"""One process of a run: it looks where the run stands, does what the user would do next, and ends at the next pause."""
 
 from __future__ import annotations
 

@@ -42,17 +42,17 @@ class Bench:
         from scenarios import conversation
 
         history = conversation(run, self.scenario.history)
-        rest, stretch = await timed(self.meter, self.system.start(run, self.scenario.task(run), history))
+        rest, segment = await timed(self.meter, self.system.start(run, self.scenario.task(run), history))
         if not rest.questions:
             raise AssertionError(f"{run} did not ask, but came to {rest.result!r}")
-        return rest, stretch
+        return rest, segment
 
     async def answer(self, run: str, number: int, questions: list[str]) -> Any:
         from meter import timed
 
         answers = {each: answer(run, 10 * number + i) for i, each in enumerate(questions)}
-        rest, stretch = await timed(self.meter, self.system.answer(run, answers))
-        return rest, stretch
+        rest, segment = await timed(self.meter, self.system.answer(run, answers))
+        return rest, segment
 
     def check(self, run: str, rest: Any) -> None:
         """Fail where the result lacks an answer that was given."""
@@ -61,14 +61,14 @@ class Bench:
             raise AssertionError(f"{run} came to {rest!r} instead of a result with {expected} answers")
 
     async def finish(self, run: str, rest: Any, number: int = 0) -> list[Any]:
-        """Answer until the run is over, from the question with this number on; the stretches."""
-        stretches = []
+        """Answer until the run is over, from the question with this number on; the segments."""
+        segments = []
         while rest.questions:
-            rest, stretch = await self.answer(run, number, rest.questions)
-            stretches.append(stretch)
+            rest, segment = await self.answer(run, number, rest.questions)
+            segments.append(segment)
             number += 1
         self.check(run, rest)
-        return stretches
+        return segments
 
 
 async def runs(bench: Bench, count: int) -> Json:
@@ -85,10 +85,10 @@ async def runs(bench: Bench, count: int) -> Json:
     at_pause = payload(bench.store), file_size(bench.store)
     finished = {name: await bench.finish(name, rest) for name, (rest, _) in paused.items()}
     at_end = payload(bench.store), file_size(bench.store)
-    starts = [stretch for _, stretch in paused.values()]
-    every = [*starts, *(each for stretches in finished.values() for each in stretches)]
-    pausing = [*starts, *(each for stretches in finished.values() for each in stretches[:-1])]
-    resuming = [each for stretches in finished.values() for each in stretches]
+    starts = [segment for _, segment in paused.values()]
+    every = [*starts, *(each for segments in finished.values() for each in segments)]
+    pausing = [*starts, *(each for segments in finished.values() for each in segments[:-1])]
+    resuming = [each for segments in finished.values() for each in segments]
     calls = sum(len(each.calls) for each in every)
     return {
         "calls a run": calls / count,
@@ -112,18 +112,18 @@ async def pauses(bench: Bench, count: int) -> Json:
     await bench.system.open()
     bench.meter.keep_bodies = True
     before_written = written()
-    rest, stretch = await bench.start("long")
-    stretches = [stretch]
+    rest, segment = await bench.start("long")
+    segments = [segment]
     for number in range(bench.scenario.pauses - 1):
-        rest, stretch = await bench.answer("long", number, rest.questions)
-        stretches.append(stretch)
+        rest, segment = await bench.answer("long", number, rest.questions)
+        segments.append(segment)
     stored, stored_file, wrote = payload(bench.store), file_size(bench.store), written() - before_written
     log = sum(map(len, {_who(body): body for body in map(_messages, bench.meter.bodies)}.values()))
     last = await bench.finish("long", rest, bench.scenario.pauses - 1)
-    early, late = stretches[5:25], stretches[-20:]
-    calls = sum(len(each.calls) for each in (*stretches, *last))
+    early, late = segments[5:25], segments[-20:]
+    calls = sum(len(each.calls) for each in (*segments, *last))
     return {
-        "cpu a call": MILLI * sum(each.cpu for each in (*stretches, *last)) / calls,
+        "cpu a call": MILLI * sum(each.cpu for each in (*segments, *last)) / calls,
         "early cpu": MILLI * statistics.median(each.cpu for each in early),
         "late cpu": MILLI * statistics.median(each.cpu for each in late),
         "early beside": MILLI * statistics.median(each.beside for each in early),
@@ -204,9 +204,9 @@ async def leave_paused(bench: Bench, count: int) -> Json:
 async def go_on(bench: Bench, run: str, questions: list[str], made: float, spawned: float) -> Json:
     """Answer a run that another process has paused. `made` is when the imports were done."""
     await bench.system.open()
-    rest, stretch = await bench.answer(run, 0, questions)
+    rest, segment = await bench.answer(run, 0, questions)
     bench.check(run, rest)
-    first = min(start for start, _ in stretch.calls)
+    first = min(start for start, _ in segment.calls)
     return {"load and resume, new": MILLI * (first - made), "whole, new": MILLI * (first - spawned)}
 
 

@@ -90,7 +90,7 @@ class Stretch:
 
 
 async def timed(meter: Meter, work: Any) -> tuple[Rest, Stretch]:
-    """Return what `work` comes to, and its stretch."""
+    """Return what `work` comes to, and its segment."""
     known, begin, cpu = len(meter.calls), time.perf_counter(), time.process_time()
     rest = await work
     spent, end = time.process_time() - cpu, time.perf_counter()

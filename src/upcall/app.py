@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 class Upcall:
     """Runs that stop when any agent needs the human, and go on with the answer, here or in another process.
 
-    A run works from one rest to the next: a question, its result, or an error. At a rest all of it is in the store.
+    A run works from one pause to the next: a question, its result, or an error. At a pause all of it is in the store.
 
     ```python
     app = Upcall(store="runs.db")
@@ -78,9 +78,9 @@ class Upcall:
             none either, the replies are those of the scripted demo.
         store: the SQLite file or PostgreSQL URL that holds the runs; the setting of this name (``upcall.db``) if not
             given.
-        team: a function that builds any AutoGen team, instead of the root team. It is called anew for every stretch of
-            a run, from one rest to the next: after an exception an AutoGen team is broken for good. Or the name of such
-            a function, ``MODULE:FUNCTION``, by which the command line finds it again.
+        team: a function that builds any AutoGen team, instead of the root team. It is called anew for every segment of
+            a run, from one pause to the next: after an exception an AutoGen team is broken for good. Or the name of
+            such a function, ``MODULE:FUNCTION``, by which the command line finds it again.
         tools: functions or AutoGen tools for the root team's researcher, and for its clarifier to look things up with
             before it asks; those of the settings come on top.
         settings: everything else; read from the environment, ``.env`` and ``upcall.yaml`` if not given.
@@ -127,7 +127,7 @@ class Upcall:
         return self._teams.execution
 
     def team(self) -> Team:
-        """A team like those that work on runs, to look at (`upcall.ui.diagrams.team_svg`): no run has it.
+        """Return a team like those that work on runs, to look at (`upcall.ui.diagrams.team_svg`): no run has it.
 
         Raises:
             ConfigurationError: it cannot be built.
@@ -194,7 +194,7 @@ class Upcall:
         return await self._start(task, follow_up_options(runs, options))
 
     async def answer(self, run_id: str, answer: AnswersInput, *, user: str | None = None) -> Run:
-        """Answer one or more open questions and take the run to its next rest.
+        """Answer one or more open questions and take the run to its next pause.
 
         `answer` is one value where one question is open, or a mapping from question ids to values; a value is an option
         (label, number or id), text, or an `Answer` that skips or declines. What stays unanswered stays open. The same
@@ -227,7 +227,7 @@ class Upcall:
         workspace: str | Path | None = None,
         new_id: str | None = None,
     ) -> Run:
-        """Start a branch: the same run up to one of its questions, with another answer, taken to its next rest.
+        """Start a branch: the same run up to one of its questions, with another answer, taken to its next pause.
 
         The run itself stays as it is, and what came before the question is not done again. Any answer can be overruled
         so, also one that a fact, an earlier answer or a parent agent gave. The branch has its own id, and a copy of the
@@ -285,7 +285,7 @@ class Upcall:
         return self._driver.advance(stored, await self._teams.build(forked), point.records)
 
     async def plan_fork(self, run_id: str, question_id: str, *, user: str | None = None) -> ForkPlan:
-        """What a fork at a question keeps of the run, and what may be done anew. Nothing is done."""
+        """Return what a fork at a question keeps of the run, and what may be done anew. Nothing is done."""
         return plan_fork(*await self._fork_point(run_id, question_id, user))
 
     async def diff(self, one: str, other: str, *, user: str | None = None) -> list[str]:
@@ -331,7 +331,7 @@ class Upcall:
 
     async def expire(self, now: datetime | None = None) -> list[Run]:
         """Act on all runs that have questions whose time is over, and remind of those that wait; to be called now and
-        then, by any number of processes. The runs that expired and went on or ended, each at its next rest. It is for
+        then, by any number of processes. The runs that expired and went on or ended, each at its next pause. It is for
         who runs the program: it acts without a user, on the runs of all.
 
         What a run's `on_expiry` says is done: ``wait`` notes that the question is overdue, it can still be answered;
@@ -353,7 +353,7 @@ class Upcall:
         return deadlines.look_at_all(at) if run_id is None else deadlines.look(run_id, at)
 
     async def changes(self, run_id: str, *, user: str | None = None) -> Sequence[Change]:
-        """What a run changed in files, oldest first, each with its diff; what undid others is among them.
+        """Return what a run changed in files, oldest first, each with its diff; what undid others is among them.
 
         Raises:
             UnknownRun: there is no such run.
@@ -379,8 +379,8 @@ class Upcall:
         return await undo(StoredChanges(self.store, stored.run.id, access.user), stored.run.id, change_id)
 
     async def get(self, run_id: str, *, user: str | None = None) -> Run:
-        """The run as it is stored. `run_id` may be the first characters of its id, four or more. To whom only questions
-        of it are assigned, it has these and nothing else of what was said.
+        """Return the run as it is stored. `run_id` may be the first characters of its id, four or more. To whom only
+        questions of it are assigned, it has these and nothing else of what was said.
 
         Raises:
             UnknownRun: there is no such run.
@@ -414,13 +414,13 @@ class Upcall:
         return await self.store.call_timings(stored.run.id)
 
     def active_calls(self, run_id: str) -> Sequence[ActiveCall]:
-        """The calls of models and tools that this program is making for a run, the oldest first."""
+        """Return the calls of models and tools that this program is making for a run, the oldest first."""
         timings = self._driver.active.get(run_id)
         return tuple(timings.active) if timings else ()
 
     async def check(self, run_id: str, *, user: str | None = None) -> Sequence[Incompatibility]:
-        """What keeps a stored run from going on with this team: a member, a nested agent or a tool that its open work
-        needs and that is missing or was changed. Empty where it can go on, or is over. Nothing is changed.
+        """Return what keeps a stored run from going on with this team: a member, a nested agent or a tool that its
+        open work needs and that is missing or was changed. Empty where it can go on, or is over. Nothing is changed.
 
         Raises:
             UnknownRun: there is no such run.
@@ -451,18 +451,19 @@ class Upcall:
         return page
 
     async def inbox(self, user: str | None = None, *, limit: int | None = None) -> OpenQuestions:
-        """The open questions of all runs that a user may answer, oldest first; with a limit those of so many runs.
-        What is damaged is named in its ``damaged``."""
+        """Return the open questions of all runs that a user may answer, oldest first; with a limit those of so many
+        runs. What is damaged is named in its ``damaged``."""
         access = self._access(user)
         return access.inbox(await self.store.list_open(access.viewer, limit=limit))
 
     def answerable(self, run: Run, user: str | None = None) -> Sequence[Question]:
-        """The questions that a run shows and a user may answer."""
+        """Return the questions that a run shows and a user may answer."""
         return self._access(user).answerable(run)
 
     def form(self, run: Run | str | AsyncGenerator[Event | Run, None], *, user: str | None = None) -> Form:
-        """A run in a notebook, with buttons that answer its questions; the cell returns at once, and the kernel goes on
-        with the run. `run` is a run, its id, or what `start_stream` gives: ``app.form(app.start_stream("Build it"))``.
+        """Return a run in a notebook, with buttons that answer its questions; the cell returns at once, and the
+        kernel goes on with the run. `run` is a run, its id, or what `start_stream` gives:
+        ``app.form(app.start_stream("Build it"))``.
 
         Raises:
             ConfigurationError: ipywidgets is not installed, or no loop runs (this is not a notebook).

@@ -30,7 +30,7 @@ class ConfigSource:
 
     @classmethod
     def read(cls, path: Path) -> ConfigSource:
-        """What a YAML file holds; an empty file holds nothing.
+        """Return what a YAML file holds; an empty file holds nothing.
 
         Raises:
             ConfigurationError: the file cannot be read, is not YAML, holds no mapping, a mapping in it has a name twice
@@ -77,7 +77,7 @@ class ConfigSource:
                 )
 
     def _line(self, place: Place) -> int | None:
-        """The line of a place, or of what is nearest around it."""
+        """Return the line of a place, or of what is nearest around it."""
         node, line = self.root, None
         for part in place:
             found = _child(node, part)
@@ -88,30 +88,30 @@ class ConfigSource:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name: what may have been meant, where something is close to it."""
+    """Return the end of a sentence about an unknown name: what may have been meant, where something is close to it."""
     close = closest(name, known)
     return f"; did you mean {close!r}?" if close else "."
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like another, if one is like it at all."""
+    """Return the known name that is most like another, if one is like it at all."""
     return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
 
 
 def dot_path(place: Place) -> str:
-    """A place in one word."""
+    """Return a place in one word."""
     return ".".join(str(part) for part in place)
 
 
 def describe_wrong(place: Place, value: object, why: str) -> str:
-    """What is wrong with a value. It is repeated only where no key can be in it."""
+    """Return what is wrong with a value. It is repeated only where no key can be in it."""
     name = dot_path(place)
     hidden = any(word in name.lower() for word in _SECRET) or isinstance(value, dict | list)
     return f"{name} is wrong: {why}." if hidden else f"{name} = {render_value(value)} is wrong: {why}."
 
 
 def render_value(value: object) -> str:
-    """A value for a message: shortened, and of lists and mappings only that they are."""
+    """Return a value for a message: shortened, and of lists and mappings only that they are."""
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
     return _values.repr(value)
@@ -126,7 +126,7 @@ def _parsed(text: str, path: Path) -> tuple[dict[str, Any], Any]:
         if root is None:
             return {}, None
         _refuse_malformed(root, str(path), (), set())
-        _refuse_misfits(root, loader, str(path), set())
+        _refuse_mismatches(root, loader, str(path), set())
         data = loader.construct_document(root)
     except ConfigurationError:
         raise
@@ -161,7 +161,7 @@ def _refuse_malformed(node: Any, source: str, above: tuple[int, ...], seen: set[
         _refuse_malformed(child, source, (*above, id(node)), seen)
 
 
-def _refuse_misfits(node: Any, loader: Any, source: str, seen: set[int]) -> None:
+def _refuse_mismatches(node: Any, loader: Any, source: str, seen: set[int]) -> None:
     """Check that each scalar can be what it looks like, as 2026-13-45 cannot: PyYAML fails there without a line."""
     from yaml import YAMLError
 
@@ -170,7 +170,7 @@ def _refuse_misfits(node: Any, loader: Any, source: str, seen: set[int]) -> None
     seen.add(id(node))
     if isinstance(node.value, list):
         for child in node.value:
-            _refuse_misfits(child[1] if isinstance(child, tuple) else child, loader, source, seen)
+            _refuse_mismatches(child[1] if isinstance(child, tuple) else child, loader, source, seen)
         return
     try:
         loader.construct_object(node)

@@ -116,15 +116,15 @@ class SchemaMismatch(StoredStateError):
 class TeamMismatch(SchemaMismatch):
     """A stored run needs what the team that is to go on with it does not have, or has otherwise. Nothing was changed.
 
-    Its text has a first line that sums up, and one line for each of ``misfits``.
+    Its text has a first line that sums up, and one line for each of ``incompatibilities``.
     """
 
-    def __init__(self, run_id: str, misfits: Sequence[Any]) -> None:
-        many = "1 thing does" if len(misfits) == 1 else f"{len(misfits)} things do"
+    def __init__(self, run_id: str, incompatibilities: Sequence[Any]) -> None:
+        many = "1 thing does" if len(incompatibilities) == 1 else f"{len(incompatibilities)} things do"
         summary = f"Run {run_id} cannot go on with this team: {many} not fit. The run was left as it is."
-        super().__init__("\n".join([summary, *map(str, misfits)]))
+        super().__init__("\n".join([summary, *map(str, incompatibilities)]))
         self.run_id = run_id
-        self.misfits = tuple(misfits)
+        self.incompatibilities = tuple(incompatibilities)
 
 
 class RunConflict(StoredStateError):

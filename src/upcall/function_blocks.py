@@ -74,7 +74,8 @@ TYPES: dict[str, type[Block]] = {"clarifier_agent": ClarifierConfig, "intent_cla
 
 
 def apply_blocks(given: ConfigSource) -> dict[str, Any]:
-    """The settings of one source, with those that its blocks stand for and the blocks themselves as typed values.
+    """Return the settings of one source, with those that its blocks stand for and the blocks themselves as typed
+    values.
 
     Raises:
         ConfigurationError: a block is wrong, there are two of a type, or a setting is given in a block and beside it
@@ -138,7 +139,7 @@ def _type(given: ConfigSource, place: Place, data: dict[str, Any]) -> type[Block
 
 
 def _flat(given: ConfigSource, name: str, block: Block) -> dict[str, Any]:
-    """The settings that a block gives, as far as it says them and not only defaults them."""
+    """Return the settings that a block gives, as far as it says them and not only defaults them."""
     said = {field: getattr(block, field) for field in sorted(block.SETTINGS & block.model_fields_set)}
     for field, value in said.items():
         if field in given.data and given.data[field] != value:
@@ -151,7 +152,7 @@ def _flat(given: ConfigSource, name: str, block: Block) -> dict[str, Any]:
 
 
 def _verbose(given: ConfigSource, blocks: dict[str, Block]) -> dict[str, Any]:
-    """The setting ``verbose`` with the agents of the blocks that are."""
+    """Return the setting ``verbose`` with the agents of the blocks that are."""
     agents: list[str] = [agent for block in blocks.values() if block.verbose for agent in block.llms]
     beside = given.data.get("verbose", False)
     if not agents or not isinstance(beside, bool | list) or beside is True:

@@ -15,12 +15,13 @@ def new_id() -> str:
 
 
 def account() -> str:
-    """The account of this machine that the process runs with: its rights are what a command without a sandbox has."""
+    """Return the account of this machine that the process runs with: its rights are what a command without a sandbox
+    has."""
     return f"{os.getuid() if hasattr(os, 'getuid') else getpass.getuser()}@{platform.node()}"
 
 
 def now() -> datetime:
-    """The present time in UTC, to the second: what is stored is read by people."""
+    """Return the present time in UTC, to the second: what is stored is read by people."""
     return datetime.now(UTC).replace(microsecond=0)
 
 

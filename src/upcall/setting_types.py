@@ -17,7 +17,7 @@ MAX_SECONDS = 3650 * 86_400
 
 
 def parse_seconds(value: object) -> float:
-    """A length of time in seconds: a number, a `timedelta`, or a number with a unit (s, m, h, d, w) as a text.
+    """Return a length of time in seconds: a number, a `timedelta`, or a number with a unit (s, m, h, d, w) as a text.
 
     Raises:
         ValueError: it is none of these, not more than nothing, or more than ten years.
@@ -39,7 +39,7 @@ def _in_range(seconds: float) -> float:
 
 
 def read_duration(value: object) -> float:
-    """A length of time in seconds, as a pydantic validator."""
+    """Return a length of time in seconds, as a pydantic validator."""
     try:
         return parse_seconds(value)
     except ValueError as error:

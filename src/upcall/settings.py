@@ -138,7 +138,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
 
     @classmethod
     def read(cls, config: Path | None = None, **explicit: Any) -> Settings:
-        """The settings, with those of `explicit` that are not None taking precedence over everything.
+        """Return the settings, with those of `explicit` that are not None taking precedence over everything.
 
         Without `config`, ``upcall.yaml`` in the current folder is read if there is one.
 
@@ -179,7 +179,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
         return (*self._strangers, *self._undefined_llms(), *self._played())
 
     def standing_facts(self) -> tuple[Fact, ...]:
-        """The facts, each with where it stands.
+        """Return the facts, each with where it stands.
 
         Raises:
             ConfigurationError: their file cannot be read, or one of them is wrong.
@@ -203,14 +203,16 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
         return not (self.model is None and self.base_url is None and self.model_client is None)
 
     def started_with(self, team: RootTeamConfig | None, base_url: str | None = None) -> Self:
-        """These settings with the model that a run was started with, if that is known, perhaps at another address."""
+        """Return these settings with the model that a run was started with, if that is known, perhaps at another
+        address."""
         if team is None or team.model is None:
             return self
         model = {"model": team.model.model, "base_url": base_url or team.model.base_url, "model_client": None}
         return self.model_copy(update=model)
 
     def for_agent(self, name: str) -> ModelSettings:
-        """The model of one agent: its own where it has one, else the one that its block names, else the common one."""
+        """Return the model of one agent: its own where it has one, else the one that its block names, else the common
+        one."""
         common = ModelSettings(
             model=self.model,
             base_url=self.base_url,
@@ -229,7 +231,8 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
         return common.model_copy(update={"model_client": None} | given | key)
 
     def tools_for(self, agent: AgentName) -> tuple[str, ...] | None:
-        """The names of the tools that a block lists for the classifier or the clarifier, None where no block does.
+        """Return the names of the tools that a block lists for the classifier or the clarifier, None where no block
+        does.
 
         Whether there are such tools is not checked here.
         """
@@ -245,7 +248,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
         return own or self.llms.get(named.get(agent))  # type: ignore[call-overload]
 
     def _refuse_unknown_roles(self) -> None:
-        """A question for a role that nobody has could be answered by nobody."""
+        """Refuse a role that nobody has: nobody could answer its questions."""
         for at, rule in enumerate(self.assign):
             role = rule.to.removeprefix(ROLE)
             if rule.to.startswith(ROLE) and role not in self.roles:
@@ -285,7 +288,7 @@ _sources: ContextVar[tuple[dict[str, Any], set[str]]] = ContextVar("upcall_sourc
 
 @cache
 def _reading() -> type[Settings]:
-    """Settings that are read from all sources when made. A class takes longer to make than settings to read."""
+    """Make settings that are read from all sources when made. A class takes longer to make than settings to read."""
 
     class Reading(Settings):  # pydantic-settings takes its sources from the class.
         @classmethod
@@ -332,7 +335,7 @@ def _refuse_unknown(given: ConfigSource) -> None:
 
 
 def _strangers(variables: Iterable[str]) -> Iterable[str]:
-    """A note for each variable with our prefix that is no setting."""
+    """Yield a note for each variable with our prefix that is no setting."""
     known = [name.upper() for name in Settings.model_fields]
     for variable in sorted(variables):
         if variable == KEY and KEY not in os.environ:
@@ -346,7 +349,7 @@ def _strangers(variables: Iterable[str]) -> Iterable[str]:
 
 
 def _refuse_blocks(variables: Iterable[str]) -> None:
-    """A block in the environment would be without what it sets: that is taken over where its ``_type`` is known."""
+    """Refuse a block in the environment, which would be without what it sets: its ``_type`` tells that elsewhere."""
     for variable in sorted(variables):
         if variable.partition("__")[0] == f"{PREFIX}FUNCTIONS":
             raise ConfigurationError(

@@ -37,7 +37,7 @@ def run_sync(work: AsyncIterable[T], on_event: Callable[[T], object] | None = No
 
 
 def run_sync(work: Awaitable[Any] | AsyncIterable[Any], on_event: Callable[[Any], object] | None = None) -> Any:
-    """What a coroutine gives, for a script without ``async``: ``run = run_sync(app.start("..."))``.
+    """Return what a coroutine gives, for a script without ``async``: ``run = run_sync(app.start("..."))``.
 
     Of a stream (``app.start_stream``, an AutoGen team's ``run_stream``) it is the last item: the `Run`, the
     ``TaskResult``. `on_event` is called with each item as it comes, the last one included; nothing else goes on
@@ -80,7 +80,7 @@ def _in_a_loop() -> bool:
 
 
 def _leave(work: object) -> None:
-    """A coroutine that is dropped would warn that it was never awaited."""
+    """Close a coroutine that is dropped, which would warn that it was never awaited."""
     if inspect.iscoroutine(work):
         work.close()
 

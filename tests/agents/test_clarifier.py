@@ -90,20 +90,20 @@ async def pick_source() -> str:
 
 
 async def turn(agent: Clarifier, *messages: BaseChatMessage) -> HandoffMessage:
-    """The hand-off that ends the agent's turn."""
+    """Return the hand-off that ends the agent's turn."""
     message = (await say(agent, *messages)).message
     assert isinstance(message, HandoffMessage)
     return message
 
 
 def reply_to(asked: HandoffMessage, value: AnswerValue) -> HandoffMessage:
-    """The human's answer to the one question in `asked`."""
+    """Return the human's answer to the one question in `asked`."""
     questions = message_questions(asked)
     return answer_message(match_answers(value, questions), target=asked.source, questions=questions)
 
 
 async def asked_and_told(client: ScriptedModelClient, value: AnswerValue, **options: Any) -> HandoffMessage:
-    """What follows the answer to the first question."""
+    """Return what follows the answer to the first question."""
     agent = Clarifier(client, **options)
     return await turn(agent, reply_to(await turn(agent, TASK), value))
 
@@ -1149,7 +1149,7 @@ async def test_what_a_tool_gives_back_is_cut_to_the_room_there_is() -> None:
     """S0-08: the request stays one that a server takes, and says what was left out."""
 
     def dump() -> str:
-        """Gives back a lot."""
+        """Return a lot."""
         return "x" * 3_000_000
 
     with ScriptedModelClient([Call("dump"), CLEAR]) as client:

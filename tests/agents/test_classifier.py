@@ -37,18 +37,18 @@ def text(content: str, source: str = "user") -> TextMessage:
 
 
 async def turn(agent: Classifier, *messages: BaseChatMessage) -> BaseChatMessage:
-    """The message that ends the agent's turn."""
+    """Return the message that ends the agent's turn."""
     return (await say(agent, *messages)).message
 
 
 async def said_to(replies: Sequence[Reply], **settings: Any) -> BaseChatMessage:
-    """What a classifier whose model replies so says to QUERY; every reply must be used."""
+    """Return what a classifier whose model replies so says to QUERY; every reply must be used."""
     with ScriptedModelClient(replies) as client:
         return await turn(Classifier(client, **settings), QUERY)
 
 
 def found_in(message: BaseChatMessage) -> Classification:
-    """The classification that goes along with a message."""
+    """Return the classification that goes along with a message."""
     return Classification.model_validate_json(message.metadata[CLASSIFICATION])
 
 
@@ -342,7 +342,7 @@ class Failing:
 
 
 def assert_friendly(message: BaseChatMessage) -> None:
-    """It is a text of one line that says what to do, marked as an error, without traceback and key."""
+    """Check that it is a text of one line that says what to do, marked as an error, without traceback and key."""
     assert isinstance(message, TextMessage)
     assert message.metadata == {ERROR: message.content}
     assert len(message.content.splitlines()) == 1

@@ -106,7 +106,7 @@ def test_without_a_sandbox_or_consent_nothing_is_executed_and_everybody_is_told(
         model = ("--model", "scripted", "--base-url", server.base_url)
         done = upcall("run", "Do it", "--workspace", str(shop), *model, PATH="/nowhere")
     assert "coder: it changed no file and ran no command" in done.out
-    assert "commands run not at all: bwrap and prlimit and chrt cannot be found. The user can install" in done.err
+    assert "commands cannot be run: bwrap and prlimit and chrt cannot be found. The user can install" in done.err
     assert ["Nothing can be run here: bwrap" in each for each in results(server.requests[-1])] == [True, True]
     assert not (shop / "x").exists()
 

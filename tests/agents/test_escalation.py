@@ -40,7 +40,7 @@ async def ended_with(*replies: Reply, task: str = TASK) -> Rest:
 
 
 def scripted(intent: str = "research", **changed: Sequence[Reply]) -> ScriptedModelClient:
-    """A model for a shallow task that is clarified, planned and worked off once it escalates."""
+    """Return a model for a shallow task that is clarified, planned and carried out once it escalates."""
     replies: dict[str, Sequence[Reply]] = {
         "classifier": [json.dumps({"intent": intent, "research_depth": "shallow"})],
         "clarifier": [CLEAR],
@@ -53,7 +53,7 @@ def scripted(intent: str = "research", **changed: Sequence[Reply]) -> ScriptedMo
 
 
 def app(client: ScriptedModelClient, **settings: Any) -> Upcall:
-    """A new driver on the same store, as another process would make it."""
+    """Return a new driver on the same store, as another process would make it."""
     return Upcall(client, store="runs.db", settings=Settings.read(None, **settings))
 
 

@@ -49,7 +49,7 @@ def worker(client: ChatCompletionClient, **options: Any) -> PausableAgent:
 
 
 def contents(client: ScriptedModelClient) -> list[str]:
-    """What the model was sent last, message by message."""
+    """Return what the model was sent last, message by message."""
     return [str(each.get("content")) for each in client.requests[-1].messages]
 
 

@@ -20,7 +20,7 @@ def refund_flight(flight: str) -> str:
 
 
 def reply(request: Request) -> Reply:
-    """A travel agent ends when it sees the refund; else it lets the refunder do it."""
+    """Make a team whose travel agent ends when it sees the refund; else it lets the refunder do it."""
     is_done = "refunded 507811" in str(request.messages)
     if "<travel>" in request.system:
         return "Done. TERMINATE" if is_done else Call("transfer_to_refunder")

@@ -50,7 +50,7 @@ def asked(*questions: Question) -> HandoffMessage:
 
 
 async def reply_of(human: HumanProxyAgent, *messages: BaseChatMessage) -> HandoffMessage:
-    """What the human sends back."""
+    """Return what the human sends back."""
     message = (await human.on_messages(messages, CancellationToken())).chat_message
     assert isinstance(message, HandoffMessage)
     return message

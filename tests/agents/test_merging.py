@@ -18,12 +18,12 @@ SEEDS = range(60)
 
 
 def text(rng: random.Random, longest: int) -> str:
-    """Some words on one line, so that every newline in a result is of our making."""
+    """Return some words on one line, so that every newline in a result is of our making."""
     return "".join(rng.choices(string.ascii_letters + " ", k=rng.randint(1, longest)))
 
 
 def case(seed: int) -> tuple[str, list[str], int]:
-    """A request, clarifications and a limit: from nothing to far too much."""
+    """Return a request, clarifications and a limit: from nothing to far too much."""
     rng = random.Random(seed)
     longest = rng.choice([20, 300, 3_000, 30_000])
     request = text(rng, rng.choice([20, 3_000, 30_000]))

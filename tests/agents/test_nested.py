@@ -56,7 +56,7 @@ ASK_TESTER = Call("ask_user", {"question": "Which browser?"})
 
 
 def script(**replies: Sequence[Reply]) -> ScriptedModelClient:
-    """A model client with a list of replies for each agent, by name."""
+    """Return a model client with a list of replies for each agent, by name."""
     return ScriptedModelClient({f"You are the {name}.": said for name, said in replies.items()})
 
 
@@ -65,7 +65,7 @@ def agent(name: str, client: Any, *nested: ChatAgent, **options: Any) -> Pausabl
 
 
 def team(client: Any, **options: Any) -> PausableAgent:
-    """A lead with two nested agents."""
+    """Return a lead with two nested agents."""
     return agent("lead", client, agent("coder", client, **options), agent("tester", client, **options))
 
 
@@ -251,7 +251,8 @@ async def test_one_asks_while_the_other_finishes() -> None:
 
 
 def echoing(*tasks: str) -> Callable[[Request], Reply]:
-    """A lead that calls the coder with several tasks at once, and a coder that asks once for each of its tasks."""
+    """Return a lead that calls the coder with several tasks at once, and a coder that asks once for each of its
+    tasks."""
 
     def reply(request: Request) -> Reply:
         results = list(request.tool_results.values())
@@ -371,7 +372,7 @@ async def test_a_stock_agents_events_have_their_path() -> None:
 
 
 def swarm(*members: ChatAgent) -> Swarm:
-    """A team that stops when the lead has its result or hands a question to the user."""
+    """Return a team that stops when the lead has its result or hands a question to the user."""
     stop = HandoffTermination("user") | TextMessageTermination("lead")
     return Swarm([*members, UserProxyAgent("user")], termination_condition=stop)
 
@@ -735,13 +736,13 @@ def made_up(rng: random.Random, depth: int) -> Plan:
 
 
 def outcome(plan: Plan) -> str:
-    """What is reported where nothing fails: the results of all calls, in their order."""
+    """Return what is reported where nothing fails: the results of all calls, in their order."""
     steps = [step for steps in plan for step in steps]
     return json.dumps([f"{step} done" if isinstance(step, str) else outcome(step) for step in steps])
 
 
 def following_plans(rng: random.Random) -> Callable[[Request], Reply]:
-    """A model that follows the plan in its task, and fails every fifth time."""
+    """Return a model that follows the plan in its task, and fails every fifth time."""
 
     def as_call(step: Any) -> Call:
         if not isinstance(step, str):

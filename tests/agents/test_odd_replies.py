@@ -134,7 +134,7 @@ each_call = pytest.mark.parametrize("asked", CALLS, ids=lambda asked: asked.name
 
 
 def named(*names: str) -> pytest.MarkDecorator:
-    """Some rows of the table; `test_parse_output.py` has them all."""
+    """Return some rows of the table; `test_parse_output.py` has them all."""
     rows = {odd.name: odd for odd in ODD}
     return pytest.mark.parametrize("odd", [rows[name] for name in names], ids=lambda odd: odd.name)
 

@@ -425,7 +425,7 @@ async def test_without_ask_user_the_model_has_neither_tool_nor_rule() -> None:
 
 
 async def proxy_reply(rest: Rest, typed: str) -> BaseChatMessage:
-    """What AutoGen's own `UserProxyAgent` makes of what the user types."""
+    """Return what AutoGen's own `UserProxyAgent` makes of what the user types."""
     proxy = UserProxyAgent("user", input_func=lambda prompt: typed)
     return (await proxy.on_messages([rest.message], CancellationToken())).chat_message
 

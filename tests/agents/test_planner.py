@@ -51,20 +51,20 @@ SEARCH = ToolInfo("search_documents", "Finds lines")
 
 
 def aspect(question: str) -> str:
-    """A check that finds one unclear aspect."""
+    """Return a check that finds one unclear aspect."""
     details = [{"aspect": "topic", "description": "", "clarification_question": question, "possible_options": []}]
     return json.dumps({"needs_clarification": True, "ambiguity_details": details})
 
 
 async def turn(agent: Planner, *messages: BaseChatMessage) -> HandoffMessage:
-    """The hand-off that ends the agent's turn."""
+    """Return the hand-off that ends the agent's turn."""
     message = (await say(agent, *messages)).message
     assert isinstance(message, HandoffMessage)
     return message
 
 
 def reply_to(asked: HandoffMessage, given: Mapping[str, str]) -> HandoffMessage:
-    """The human's answers, by words of the questions in `asked`; what is left out stays open."""
+    """Return the human's answers, by words of the questions in `asked`; what is left out stays open."""
     questions = message_questions(asked)
     by_id = {each.id: value for words, value in given.items() for each in questions if words in each.question}
     return answer_message(match_answers(by_id, questions), target=asked.source, questions=questions)
@@ -75,7 +75,7 @@ def plan_in(message: BaseChatMessage) -> ReviewedPlan:
 
 
 def plan_after(*rests: Rest) -> ReviewedPlan:
-    """The plan with all its versions, put together from the messages as a run does it."""
+    """Return the plan with all its versions, put together from the messages as a run does it."""
     plan: ReviewedPlan | None = None
     for rest in rests:
         plan = plan_in(rest.message).after(plan)
@@ -94,12 +94,12 @@ def outline(title: str = "T", sections: Sequence[str] = ("S",)) -> str:
 
 
 def reviewing(client: ScriptedModelClient, **options: Any) -> Planner:
-    """A planner that has its plans reviewed, and asks nothing else."""
+    """Return a planner that has its plans reviewed, and asks nothing else."""
     return Planner(client, **{"enable_plan_approval": True, "skip_ambiguity_check": True, **options})
 
 
 def said_of(rest: Rest, said: str | Answer) -> HandoffMessage:
-    """What the user says of the plan that is shown, as the planner gets it."""
+    """Return what the user says of the plan that is shown, as the planner gets it."""
     given = match_answers(said, rest.questions)
     return answer_message(given, target=rest.message.source, questions=rest.questions)
 
@@ -116,7 +116,7 @@ async def review(client: ScriptedModelClient, *said: str | Answer, **options: An
 
 
 def shown_in(rest: Rest) -> str:
-    """The one question that the review has come to rest with."""
+    """Return the one question that the review has come to rest with."""
     (question,) = rest.questions
     return question.question
 
@@ -158,7 +158,7 @@ BAD_STEPS: list[Any] = [
 
 
 def with_steps(steps: Any, title: str = "T") -> str:
-    """A plan with these steps, each step 1 if it does not say otherwise."""
+    """Return a plan with these steps, each step 1 if it does not say otherwise."""
     if isinstance(steps, list):
         steps = [{"step_id": "1", "description": "x", **each} for each in steps]
     return json.dumps({"title": title, "sections": ["S"], "steps": steps})

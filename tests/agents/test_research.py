@@ -78,7 +78,7 @@ KINDS: dict[str, Callable[[str], str | bytes]] = {
 
 
 def fact(book: str, edition: str) -> str:
-    """What exactly one of the documents says."""
+    """Return what exactly one of the documents says."""
     copies = 1_000 + 37 * (BOOKS.index(book) * 3 + EDITIONS.index(edition))
     return f"The {edition} edition of {book} sold {copies} copies before the printer closed."
 
@@ -218,7 +218,7 @@ def test_an_archive_is_researched_into_a_report_whose_citations_hold(tmp_path: P
 
 
 def researched_at_once(server: LoopbackServer) -> None:
-    """The lead made two calls of its model; its five agents worked on one of them, and nothing was done twice."""
+    """Check that the lead made two calls of its model, its agents worked on one, and nothing was done twice."""
     lead = [each for each in server.requests if each.system.startswith("You are the lead ")]
     assert len(lead) == 2
     nested = [

@@ -27,7 +27,7 @@ CHECK = "A colleague wants to put a question"
 
 
 def asks(*questions: str) -> str:
-    """A reply with which the clarifier asks the first of these questions, and the planner all of them."""
+    """Return a reply with which the clarifier asks the first of these questions, and the planner all of them."""
     details = [{"aspect": f"a{number}", "clarification_question": each} for number, each in enumerate(questions)]
     return json.dumps(
         {"needs_clarification": True, "clarification_question": questions[0], "ambiguity_details": details}
@@ -120,7 +120,7 @@ async def test_the_look_knows_what_was_answered_and_which_documents_there_are() 
 
 
 def claims(answer: str, **fields: object) -> str:
-    """A first reply that takes its question for answered by the request."""
+    """Return a first reply that takes its question for answered by the request."""
     said = {"clarification_question": "Which area?", "answer": answer, "known_from": "request", "weight": "high"}
     return json.dumps({**said, "needs_clarification": False, **fields})
 

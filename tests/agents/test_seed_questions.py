@@ -57,12 +57,12 @@ def coder(client: ScriptedModelClient, **options: Any) -> PausableAgent:
 
 
 def scripted(coder: Sequence[Reply], lead: Sequence[Reply] = (DELEGATE, "All done.")) -> ScriptedModelClient:
-    """What the coder says, and the lead that it is nested in."""
+    """Return what the coder says, and the lead that it is nested in."""
     return ScriptedModelClient({"You code.": list(coder), "You lead.": list(lead)})
 
 
 def app(client: ScriptedModelClient, settings: Settings | None = None, **options: Any) -> Upcall:
-    """A new driver on the same file, as another process would make it."""
+    """Return a new driver on the same file, as another process would make it."""
 
     def team() -> RoundRobinGroupChat:
         lead = PausableAgent("lead", client, system_message="You lead.", agents=[coder(client)], **options)
@@ -76,7 +76,7 @@ def of(client: ScriptedModelClient, system: str) -> list[Request]:
 
 
 async def coder_state(run: Run) -> dict[str, Any]:
-    """What is stored of the nested coder, as plain JSON."""
+    """Return what is stored of the nested coder, as plain JSON."""
     stored = await RunStore(STORE).load(run.id)
     state = json.loads(stored.checkpoint.dump())["team_state"]["agent_states"]["lead"]["agent_state"]
     return state["frames"][0]["nested"]  # type: ignore[no-any-return]

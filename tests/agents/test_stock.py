@@ -58,7 +58,7 @@ class Shop:
 
 
 async def run_to_end(make: Callable[[], Team], *answers: str, store: str = "runs.db") -> tuple[Run, list[Run]]:
-    """A run that is answered, each time by a new team in a new `Upcall`."""
+    """Return a run that is answered, each time by a new team in a new `Upcall`."""
     run = await Upcall(team=make, store=store).start("Buy it")
     paused = []
     for answer in answers:

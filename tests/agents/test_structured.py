@@ -54,7 +54,7 @@ Make = Callable[[ChatCompletionClient], StructuredAgent[Any, Any]]
 async def served(
     replies: Sequence[Reply] | Responder, *, max_retries: int = 0, **model_info: bool
 ) -> AsyncIterator[Served]:
-    """A server that replies so, and the client that the settings make for it."""
+    """Yield a server that replies so, and the client that the settings make for it."""
     with LoopbackServer(replies) as server:
         settings = Settings.read(
             None, model="scripted", base_url=server.base_url, model_info=model_info, max_retries=max_retries
@@ -75,7 +75,7 @@ def look_up(word: str) -> str:
 
 
 def form_of(request: Request) -> str | None:
-    """The form of JSON that a request asks for."""
+    """Return the form of JSON that a request asks for."""
     form = request.body.get("response_format")
     return None if form is None or form["type"] == "text" else str(form["type"])
 
@@ -85,7 +85,7 @@ def forms_of(server: LoopbackServer) -> list[str | None]:
 
 
 def refusing(refused: Sequence[str | None], refusal: Fail, good: Sequence[str]) -> Responder:
-    """A server that refuses some forms and says `good`, one after another, to the others."""
+    """Return a server that refuses some forms and says `good`, one after another, to the others."""
     left = list(good)
 
     def respond(request: Request) -> Reply:

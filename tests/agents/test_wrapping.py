@@ -212,7 +212,7 @@ async def test_the_wrapped_agent_can_be_dumped_and_loaded() -> None:
 
 
 def tower(client: Any, *innermost: Any, **options: Any) -> PausableAgent:
-    """A lead with a coder with a tester, each in a tool of the other."""
+    """Return a lead with a coder with a tester, each in a tool of the other."""
     tester = stock("tester", client, *innermost)
     coder = stock("coder", client, AgentTool(tester, return_value_as_last_message=True))
     return with_questions(stock("lead", client, note, AgentTool(coder)), **options)

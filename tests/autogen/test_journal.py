@@ -1,6 +1,6 @@
 """The journal: what was recorded is not done again, and a call in doubt is put to the human.
 
-Where processes are killed is in `test_kill`; here a stretch is cut off in this process, at a chosen call.
+Where processes are killed is in `test_kill`; here a run segment is cut off in this process, at a chosen call.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ KINDS = ("ours", "stock", "our workbench", "stock workbench")
 
 
 def slow(scene: Scene, kind: str, *, again: bool = False) -> Upcall:
-    """An app with one agent; `again` declares its tool or workbench idempotent."""
+    """Return an app with one agent; `again` declares its tool or workbench idempotent."""
 
     def make() -> Team:
         server, tool = Server(scene), scene.work

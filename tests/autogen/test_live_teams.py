@@ -43,7 +43,7 @@ def ours(answer: str) -> UserProxyAgent:
 
 
 def round_robin(client: ChatCompletionClient, user: UserProxyAgent) -> Team:
-    """The user is last in the round, and would hear the question after the tester."""
+    """Make a round in which the user is last, and would hear the question after the tester."""
     members = [worker("coder", client), worker("tester", client), user]
     return make_resumable(RoundRobinGroupChat(members, max_turns=2), live=True)
 
@@ -55,7 +55,7 @@ def selector(client: ChatCompletionClient, user: UserProxyAgent) -> Team:
 
 
 def swarm(client: ChatCompletionClient, user: UserProxyAgent) -> Team:
-    """A stock `Swarm` needs nothing."""
+    """Return a stock `Swarm` needs nothing."""
     stop = TextMessageTermination("coder")
     return Swarm([worker("coder", client), user], termination_condition=stop)
 
@@ -73,7 +73,7 @@ def inside_a_swarm(client: ChatCompletionClient, user: UserProxyAgent) -> Team:
 
 
 def ledger(speaker: str, done: bool) -> str:
-    """What the orchestrator of a `MagenticOneGroupChat` asks its model for before each turn."""
+    """Return what the orchestrator of a `MagenticOneGroupChat` asks its model for before each turn."""
     said: dict[str, Any] = {"is_request_satisfied": done, "is_progress_being_made": True, "is_in_loop": False}
     said |= {"instruction_or_question": "Go on.", "next_speaker": speaker}
     return json.dumps({name: {"reason": "so", "answer": answer} for name, answer in said.items()})

@@ -19,7 +19,7 @@ LOADING, BUSY = Fail(503, "Loading model", retry_after=0.05), Fail(429, "slow do
 
 
 async def run_with(server: LoopbackServer, tmp_path: Path, *, stock: bool = False, wait: float = 60) -> tuple[Run, str]:
-    """A run of one agent, and what it reported meanwhile."""
+    """Return a run of one agent, and what it reported meanwhile."""
     settings = Settings.read(
         None, model="scripted", base_url=server.base_url, server_wait=wait, max_retries=2, api_key="sk-scripted"
     )

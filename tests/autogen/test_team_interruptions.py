@@ -37,7 +37,7 @@ def app(make: Make, world: World) -> Upcall:
 
 
 def failed(run: Run, *said: str) -> Run:
-    """A run that failed, with one line that says all of `said`."""
+    """Return a run that failed, with one line that says all of `said`."""
     assert (run.status, run.result) == (RunStatus.FAILED, None)
     assert run.error is not None
     assert [each for each in said if each not in run.error] == [], run.error
@@ -47,20 +47,20 @@ def failed(run: Run, *said: str) -> Run:
 
 
 def completed(run: Run, place: str, result: str) -> Run:
-    """A run that came to its right end."""
+    """Return a run that came to its right end."""
     assert (run.error, run.status, run.questions) == (None, RunStatus.COMPLETED, ())
     assert run.result == (PLACES[place].result or result)
     return run
 
 
 def by_name(run: Run) -> dict[str, str]:
-    """The ids of the open questions."""
+    """Return the ids of the open questions."""
     assert (run.error, run.status) == (None, RunStatus.AWAITING_CLARIFICATION)
     return {each.question: each.id for each in run.questions}
 
 
 def once(world: World, *notes: str) -> None:
-    """These are the side effects, each once."""
+    """Check that these are the side effects, each once."""
     assert sorted(world.noted()) == sorted(notes)
 
 
@@ -111,7 +111,7 @@ class Breaks(BaseChatAgent):
 
 
 def crew_of(*members: Any) -> Team:
-    """The members, one after another."""
+    """Return the members, one after another."""
     return RoundRobinGroupChat(list(members), name="crew", max_turns=len(members))
 
 
@@ -305,7 +305,7 @@ async def test_a_question_of_one_branch_stays_open_when_another_branch_fails(ord
 
 
 def by_progress(*parts: Replies) -> ScriptedModelClient:
-    """A model that says what comes next in its context, so that a call that was in flight can be made again."""
+    """Return a model that says what comes next in its context, so that a call that was in flight can be made again."""
     replies = {said_to(name): said for part in parts for name, said in part.items()}
 
     def respond(request: Request) -> Reply:
@@ -334,7 +334,7 @@ async def leaving(stream: AsyncGenerator[Any, None], at: int) -> bool:
 
 
 async def sure(app: Upcall, world: World, run: Run) -> Run:
-    """The run when no call is in doubt: the notes tell whether it took effect."""
+    """Return the run when no call is in doubt: the notes tell whether it took effect."""
     while run.unknown_outcomes:
         asked = next(question for question in run.questions if question.id in run.unknown_outcomes)
         (text,) = re.findall('"text": "(.*?)"', str(asked.context))

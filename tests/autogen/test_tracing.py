@@ -40,7 +40,7 @@ _EXPORTER = InMemorySpanExporter()
 
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
-    """What the process exports. There is one provider a process, which cannot be set twice."""
+    """Yield what the process exports. There is one provider a process, which cannot be set twice."""
     monkeypatch.setenv("AUTOGEN_DISABLE_RUNTIME_TRACING", "true")  # Put back at the end of each test.
     monkeypatch.delenv("AUTOGEN_DISABLE_RUNTIME_TRACING")
     if not isinstance(trace.get_tracer_provider(), TracerProvider):
@@ -64,7 +64,7 @@ async def broken(text: str) -> str:
 
 
 def team_of(replies: dict[str, Sequence[Reply]], *, stock: bool = False) -> MakeTeam:
-    """A lead with the agents coder and tester nested in it, and behind it perhaps a stock agent."""
+    """Return a lead with the agents coder and tester nested in it, and behind it perhaps a stock agent."""
     client = ScriptedModelClient({f"You are the {name}.": said for name, said in replies.items()})
 
     def agent(name: str, *nested: PausableAgent) -> PausableAgent:
@@ -96,7 +96,7 @@ def named(spans: InMemorySpanExporter) -> list[str]:
 
 
 def tree(spans: InMemorySpanExporter) -> list[str]:
-    """The spans as indented names, in the order in which they began."""
+    """Return the spans as indented names, in the order in which they began."""
     done = sorted(spans.get_finished_spans(), key=lambda span: span.start_time or 0)
     below: dict[int, list[ReadableSpan]] = {}
     for span in done:

@@ -39,7 +39,7 @@ ASK = Call("ask_user", {"question": "Which framework?", "options": ["Express", "
 
 
 def solo(model: ScriptedModelClient, **options: Any) -> Team:
-    """A team of one agent and the user."""
+    """Return a team of one agent and the user."""
     agent = PausableAgent("solo", model, **options)
     stops = HandoffTermination("user") | TextMessageTermination("solo")
     return Swarm([agent, UserProxyAgent("user")], termination_condition=stops)
@@ -203,7 +203,7 @@ async def test_autogen_logs_tracebacks_of_what_is_somebodys_bug_and_of_no_model_
 
 
 async def test_after_a_failed_stretch_of_a_stock_agent_the_last_checkpoint_stands() -> None:
-    """A stock agent's state after an error may hold half a batch; its stretch is done again from the task."""
+    """A stock agent's state after an error may hold half a batch; its segment is done again from the task."""
     model = ScriptedModelClient([Fail(500), "Done."])
 
     def team() -> Team:
@@ -454,7 +454,7 @@ async def test_nothing_in_the_stream_tells_of_a_question_before_it_is_stored() -
 
 
 async def told_before_stored(app: Upcall) -> AsyncGenerator[Any, None]:
-    """The items of a stream that come before the question is stored."""
+    """Yield the items of a stream that come before the question is stored."""
     async for item in app.start_stream("Build it"):
         if not (await app.list())[0].questions:
             yield item
@@ -481,12 +481,12 @@ DONE = '{"summary": "All done."}'
 
 
 def rooted(**said: Sequence[Reply]) -> ScriptedModelClient:
-    """A model for the root team; an agent that is not named says nothing."""
+    """Return a model for the root team; an agent that is not named says nothing."""
     return ScriptedModelClient({f"You are the {agent} ": said.get(agent, []) for agent in AGENTS})
 
 
 def deep(**changed: Sequence[Reply]) -> ScriptedModelClient:
-    """A model for a deep task in which nobody asks."""
+    """Return a model for a deep task in which nobody asks."""
     said: dict[str, Sequence[Reply]] = {
         "classifier": [DEEP],
         "clarifier": [CLEAR],

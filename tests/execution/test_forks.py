@@ -30,7 +30,7 @@ class Bench:
         self.app = Upcall(team=self._team, store="runs.db")
 
     def _reply(self, request: Request) -> Reply:
-        """What comes next in this context; what it was told last where it is to report."""
+        """Return what comes next in this context; what it was told last where it is to report."""
         (name,) = (name for name in self.replies if f"You are the {name}." in request.system)
         said = self.replies[name][sum(each["role"] == "assistant" for each in request.messages)]
         return f"{name}: {list(request.tool_results.values())}" if said == "report" else said
@@ -79,7 +79,7 @@ TWO: dict[str, Sequence[Reply]] = {
 
 
 def said(run: Run) -> list[str]:
-    """The answers, in order."""
+    """Return the answers, in order."""
     return [answer.as_text() for answer in run.answers]
 
 
@@ -145,7 +145,7 @@ async def test_one_of_two_open_questions_is_answered_otherwise_and_the_other_ans
 
 
 async def test_what_a_fact_answered_is_overruled_and_the_work_before_it_stands() -> None:
-    """An answer from any rung can be overruled by the human afterwards (issue 4)."""
+    """An answer from any step of the resolver can be overruled by the human afterwards (issue 4)."""
     bench = Bench(ONE)
     run = await bench.app.start("Build it", facts={"framework": "Express"})
     assert run.status is RunStatus.COMPLETED

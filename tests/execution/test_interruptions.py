@@ -72,7 +72,7 @@ def _stepping(call: Any, steps: Steps) -> Any:
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The files written so far, each as often as it was written."""
+    """Return the files written so far, each as often as it was written."""
     files: list[Any] = []
     take = folder.Folder._take_step
     monkeypatch.setattr(

@@ -32,7 +32,7 @@ SCENARIOS = (
 
 
 def kill(*arguments: str) -> dict[str, Any]:
-    """What the harness found."""
+    """Return what the harness found."""
     command = [sys.executable, str(BENCHMARKS / "kill.py"), "--json", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
     assert done.stdout, done.stderr
@@ -98,7 +98,7 @@ def test_what_the_human_has_run_again_may_happen_twice() -> None:
 
 @pytest.fixture
 def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A function that gives the faults which the harness sees in a list of points and side effects."""
+    """Return a function that gives the faults which the harness sees in a list of points and side effects."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     from collections import Counter
 

@@ -20,7 +20,7 @@ KINDS = ["same", "other", "resume", "mixed", "busy"]
 
 
 def race(location: str, *arguments: str) -> list[dict[str, Any]]:
-    """What each round of each race came to."""
+    """Return what each round of each race came to."""
     command = [sys.executable, str(RACE), "--json", "--store", location, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
     assert done.stdout, done.stderr

@@ -40,7 +40,7 @@ Make = Callable[[], Team]
 
 
 def models(**replies: Sequence[Reply]) -> ScriptedModelClient:
-    """The model of all agents: what it says to each."""
+    """Return the model of all agents: what it says to each."""
     return ScriptedModelClient({said_to(name): list(said) for name, said in replies.items()})
 
 
@@ -53,7 +53,7 @@ def stock(name: str, client: ScriptedModelClient, **options: Any) -> AssistantAg
 
 
 def swarm(*members: ChatAgent) -> Team:
-    """It ends with a text of any member."""
+    """Make a swarm that ends with a text of any member."""
     stops = TextMessageTermination(members[0].name)
     for each in members[1:]:
         stops = stops | TextMessageTermination(each.name)
@@ -73,14 +73,14 @@ def rows() -> list[Any]:
 
 
 async def begun(team: Make) -> Run:
-    """A run that waits for the answer to its first question."""
+    """Return a run that waits for the answer to its first question."""
     run = await Upcall(store=STORE, team=team).start("Build it")
     assert run.status is RunStatus.AWAITING_CLARIFICATION, run.error
     return run
 
 
 async def cut_off(team: Make, caller: str) -> Run:
-    """A run that is cut off in the tool ``deploy``, once `caller` has called something."""
+    """Return a run that is cut off in the tool ``deploy``, once `caller` has called something."""
     app = Upcall(store=STORE, team=team)
     events = app.start_stream("Build it")
     async for event in events:
@@ -96,7 +96,7 @@ async def cut_off(team: Make, caller: str) -> Run:
 
 
 async def gone_on(team: Make, run: Run) -> Run:
-    """The run, taken to its end; a call in doubt is made again."""
+    """Return the run, taken to its end; a call in doubt is made again."""
     app = Upcall(store=STORE, team=team)
     done = await (app.answer(run.id, "Express") if run.waiting else app.resume(run.id))
     while done.unknown_outcomes:
@@ -106,14 +106,15 @@ async def gone_on(team: Make, run: Run) -> Run:
 
 
 async def refused(team: Make, run: Run) -> list[str]:
-    """What does not fit, a line each: told beforehand as well as where the run is to go on, and nothing is changed."""
+    """Return what does not fit, a line each: told beforehand as well as where the run is to go on, and nothing is
+    changed."""
     app, before = Upcall(store=STORE, team=team), rows()
     beforehand = [str(each) for each in await app.check(run.id)]
     with pytest.raises(TeamMismatch) as told:
         await (app.answer(run.id, "Express") if run.waiting else app.resume(run.id))
     summary, *lines = str(told.value).splitlines()
     assert summary.startswith(f"Run {run.id} cannot go on with this team: {len(lines)} thing")
-    assert lines == beforehand == [str(each) for each in told.value.misfits]
+    assert lines == beforehand == [str(each) for each in told.value.incompatibilities]
     assert rows() == before
     assert await app.get(run.id) == run
     return lines

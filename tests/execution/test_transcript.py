@@ -18,7 +18,7 @@ ASK = Call("ask_user", {"question": "Which Python?", "options": ["3.11", "3.12"]
 
 
 def make_app(store: Path, *tester: Any, **settings: Any) -> Upcall:
-    """A lead with a nested tester, which says what is given."""
+    """Return a lead with a nested tester, which says what is given."""
     model = ScriptedModelClient(
         {"You lead": [Call("tester", {"task": "Test the parser"}), "All is well."], "You test": [*tester]}
     )

@@ -18,7 +18,7 @@ ASK = Call("ask_user", {"question": "Delete all?", "clarification_type": "risk_c
 
 
 async def turn(agent: PausableAgent, *messages: Any) -> tuple[list[Any], Any]:
-    """The events of a turn, and the message it ends with."""
+    """Return the events of a turn, and the message it ends with."""
     items = [item async for item in agent.on_messages_stream(messages, CancellationToken())]
     assert isinstance(items[-1], Response)
     return items[:-1], items[-1].chat_message

@@ -45,7 +45,7 @@ PEOPLE: dict[str, Any] = {"roles": {"reviewer": ["bob", "carol"]}, "admins": ["r
 
 
 def two_agents(model: ScriptedModelClient, **options: Any) -> Team:
-    """A lead that gives work to a coder and a tester."""
+    """Return a lead that gives work to a coder and a tester."""
     nested = [PausableAgent(name, model, system_message=f"You are the {name}.") for name in ("coder", "tester")]
     lead = PausableAgent("lead", model, system_message="You are the lead.", agents=nested, **options)
     return RoundRobinGroupChat([lead], max_turns=1)
@@ -58,7 +58,7 @@ def both_ask(coder: Sequence[Reply], tester: Sequence[Reply]) -> ScriptedModelCl
 
 
 def app_of(model: ScriptedModelClient, store: str = "runs.db", **settings: Any) -> Upcall:
-    """A new application on the same file, as another process would have it."""
+    """Return a new application on the same file, as another process would have it."""
     chosen = Settings.read(**{**PEOPLE, "assign": [RISKS], **settings})
     return Upcall(team=lambda: two_agents(model), store=store, settings=chosen)
 

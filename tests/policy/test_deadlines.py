@@ -202,7 +202,7 @@ class Patient(BaseChatAgent):
         return Response(chat_message=question_message([question], source=self.name, user_proxy="user"))
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """It keeps nothing."""
+        """Keep nothing."""
 
 
 async def test_a_question_that_says_its_own_time_keeps_it(clock: Clock) -> None:
@@ -367,7 +367,7 @@ async def test_looking_at_a_run_changes_nothing(clock: Clock) -> None:
 
 
 def pair(model: ScriptedModelClient) -> Callable[[], Team]:
-    """A lead with two nested agents."""
+    """Return a lead with two nested agents."""
 
     def make() -> Team:
         nested = [PausableAgent(name, model, system_message=f"<{name}>") for name in ("one", "two")]
@@ -660,7 +660,7 @@ ASKS_ONLY = script(lead=[Call("coder", {"task": "Build it"})], coder=[Call("ask_
 
 
 def started_long_ago(server: LoopbackServer, *options: str) -> str:
-    """The id of a run whose question expired in 2020."""
+    """Return the id of a run whose question expired in 2020."""
     code = "from datetime import UTC, datetime; from upcall import identity; from upcall.__main__ import main; "
     code += "identity.now = lambda: datetime(2020, 1, 1, tzinfo=UTC); main()"
     address = ("--model", "scripted", "--base-url", server.base_url)

@@ -43,7 +43,7 @@ def model_of(**replies: Sequence[Reply]) -> ScriptedModelClient:
 
 
 def tree(model: ScriptedModelClient, *, boss: bool = False, **options: Any) -> Callable[[], Team]:
-    """A lead with a nested coder, or below a boss."""
+    """Return a lead with a nested coder, or below a boss."""
 
     def make() -> Team:
         coder = PausableAgent("coder", model, system_message="<coder>")

@@ -36,7 +36,7 @@ def ask(question: str = "Which framework should I use?", **fields: Any) -> Call:
 
 
 def tree(model: ScriptedModelClient, *names: str, **options: Any) -> Callable[[], Team]:
-    """A lead with nested agents of these names; the system message of each is its name."""
+    """Return a lead with nested agents of these names; the system message of each is its name."""
 
     def make() -> Team:
         nested = [PausableAgent(name, model, system_message=f"<{name}>", **options) for name in names]
@@ -48,7 +48,7 @@ def tree(model: ScriptedModelClient, *names: str, **options: Any) -> Callable[[]
 
 
 def app_of(team: Callable[[], Team], **settings: Any) -> Upcall:
-    """A new driver on the same store, as another process would make it."""
+    """Return a new driver on the same store, as another process would make it."""
     return Upcall(store="runs.db", team=team, settings=Settings.read(None, **settings))
 
 
@@ -61,7 +61,7 @@ def at_once(*names: str) -> Calls:
 
 
 def solo(*replies: Reply, **options: Any) -> tuple[ScriptedModelClient, Callable[[], Team]]:
-    """A team of one agent."""
+    """Return a team of one agent."""
     model = ScriptedModelClient(list(replies))
 
     def make() -> Team:
@@ -72,7 +72,7 @@ def solo(*replies: Reply, **options: Any) -> tuple[ScriptedModelClient, Callable
 
 
 def told(model: ScriptedModelClient, name: str = "") -> list[str]:
-    """The results of tool calls that the model of an agent was sent in its last request."""
+    """Return the results of tool calls that the model of an agent was sent in its last request."""
     requests = [each for each in model.requests if name in each.system]
     return list(requests[-1].tool_results.values())
 
@@ -199,19 +199,19 @@ async def test_a_secret_is_given_again_to_its_own_asker_alone(monkeypatch: pytes
     asked = question("lead", "one")
     facts = [parse_facts({"password": "swordfish"}, lambda _: "a file")]
     records = QuestionRecords.build([], [(asked, parse_answer(asked, "hunter2"))])
-    ladder = AnswerResolver(ResolutionOptions(), records, facts)
-    again = await ladder.answer_to(question("lead", "one"))
+    resolver = AnswerResolver(ResolutionOptions(), records, facts)
+    again = await resolver.answer_to(question("lead", "one"))
     assert again is not None
     assert (again.sealed, again.opened().text) == (True, "hunter2")
-    assert await ladder.answer_to(question("lead", "two")) is None
-    assert await ladder.answer_to(question("lead", "one", tool="mail")) is None
-    in_clear = await ladder.answer_to(question("lead", "one", secret=False, tool=None))
+    assert await resolver.answer_to(question("lead", "two")) is None
+    assert await resolver.answer_to(question("lead", "one", tool="mail")) is None
+    in_clear = await resolver.answer_to(question("lead", "one", secret=False, tool=None))
     assert in_clear is not None
     assert in_clear.text == "swordfish"
-    assert len(ladder.publish([question("lead", "one"), question("lead", "two")])) == 2
-    assert not ladder.records.duplicates
+    assert len(resolver.publish([question("lead", "one"), question("lead", "two")])) == 2
+    assert not resolver.records.duplicates
     monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
-    assert await ladder.answer_to(question("lead", "one")) is None
+    assert await resolver.answer_to(question("lead", "one")) is None
 
 
 def test_the_default_of_a_secret_question_is_no_secret() -> None:
@@ -242,7 +242,7 @@ async def test_an_answer_outlives_a_failure_of_the_stretch_in_which_it_was_given
 
 
 def judging(reply: Reply) -> Callable[[Request], Reply]:
-    """The root team's model; what it says when it is asked whether two questions are the same."""
+    """Return the root team's model; what it says when it is asked whether two questions are the same."""
     asks = ask("Which web framework suits you?")
     replies = {name: list(said) for name, said in script(coder=[ask(), asks, "Done.", "Done."]).items()}
 
@@ -340,7 +340,7 @@ async def test_two_facts_that_disagree_answer_nothing() -> None:
 
 
 async def test_what_was_answered_in_the_run_comes_before_a_fact() -> None:
-    """The ledger is the first rung."""
+    """The ledger is the first step."""
     earlier = Question(question="Which framework?", path=("solo",))
     ladder_facts = Settings.read(None, facts={"framework": "Express"}).standing_facts()
     said = QuestionRecords.build([], [(earlier, Answer(question_id=earlier.id, text="Flask"))])

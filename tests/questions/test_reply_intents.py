@@ -149,7 +149,7 @@ TABLE: list[tuple[str, bool, Verdict]] = [
 
 
 def said(reply: Any, question: Question) -> Answer:
-    """The answer that the human gives with this reply."""
+    """Return the answer that the human gives with this reply."""
     (answer,) = match_answers(reply, [question])
     return answer
 

@@ -59,7 +59,7 @@ _ = terminal, desk  # The fixtures.
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The key of every test here that sets no other."""
+    """Return the key of every test here that sets no other."""
     made = new_key()
     monkeypatch.setenv(KEY, made)
     return made
@@ -83,7 +83,7 @@ class Server:
         return f"Deployed to {host}."
 
     def in_a_thread(self) -> Tool:
-        """The same tool as a plain function, which AutoGen runs in a thread."""
+        """Return the same tool as a plain function, which AutoGen runs in a thread."""
 
         def deploy(host: str) -> str:
             self.calls += 1
@@ -102,7 +102,7 @@ def solo(model: ScriptedModelClient, *tools: Tool) -> Callable[[], Team]:
 
 
 def app_of(team: Callable[[], Team], **settings: Any) -> Upcall:
-    """A new driver on the same store, as another process would make it."""
+    """Return a new driver on the same store, as another process would make it."""
     return Upcall(store="runs.db", team=team, settings=Settings.read(None, **settings))
 
 
@@ -112,7 +112,7 @@ def app_with(tool: Tool, *replies: Reply) -> tuple[Upcall, ScriptedModelClient]:
 
 
 def results(model: ScriptedModelClient) -> list[str]:
-    """The tool results that the model was sent last."""
+    """Return the tool results that the model was sent last."""
     return list(model.requests[-1].tool_results.values())
 
 
@@ -513,7 +513,7 @@ SHALLOW = '{"intent": "research", "meta_response": null, "research_depth": "shal
 
 @pytest.fixture
 def server() -> Any:
-    """A model whose researcher deploys, with a tool that asks for a secret, in the settings of this folder."""
+    """Yield a model whose researcher deploys, with a tool that asks for a secret, in the settings of this folder."""
     config = {
         "name": "deploy",
         "description": "Deploy to a host.",

@@ -14,7 +14,7 @@ from autogen_agentchat.teams import Swarm
 from upcall import Answer, HumanProxyAgent, Outcome, PausableAgent, RunStatus, Settings, Upcall, ask
 from upcall.agents.toolset import Tool
 from upcall.errors import UserInputRequired
-from upcall.policy import resolver as ladder
+from upcall.policy import resolver
 from upcall.questions.question import Option, Question
 from upcall.questions.tool_context import name_question, tool_context
 from upcall.testing import Call, ScriptedModelClient
@@ -101,7 +101,7 @@ async def test_a_tool_that_asks_the_same_for_ever_gets_an_error() -> None:
 async def test_beyond_the_budget_a_tool_whose_words_change_does_not_ask_nobody_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ladder, "MAX_WITHOUT_HUMAN", 3)
+    monkeypatch.setattr(resolver, "MAX_WITHOUT_HUMAN", 3)
     times = count(1)
 
     def restless() -> str:

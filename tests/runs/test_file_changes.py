@@ -80,7 +80,7 @@ class Coder:
 
 
 def files() -> dict[str, str]:
-    """What is in the workspace; a killed process may leave a file that it was writing, which no tool shows."""
+    """Return what is in the workspace; a killed process may leave a file that it was writing, which no tool shows."""
     return {
         each.name: each.read_text() for each in sorted(Path("work").iterdir()) if not each.name.startswith(".write-")
     }
@@ -328,7 +328,7 @@ async def _first(store: RunStore) -> Any:
 
 
 async def _journalled(stored: Any, store: RunStore, bench: Bench, call: Call) -> Any:
-    """A call as an agent of a run makes it, with the journal and the change log of the run."""
+    """Return a call as an agent of a run makes it, with the journal and the change log of the run."""
     from upcall.autogen.journal import Journal
     from upcall.runs.journal_records import ToolOutcome
 
@@ -359,7 +359,7 @@ async def _call_cut_off(
             monkeypatch.setattr(os, "unlink", killing)
 
     async def dropped(self: StoredChanges, change: Change) -> None:
-        """A killed process notes nothing."""
+        """Note nothing, like a killed process."""
 
     def killing(*given: Any, **more: Any) -> None:
         raise Killed

@@ -453,7 +453,7 @@ def needs(of: Plan) -> Mapping[str, set[str]]:
 
 
 def checked_again(of: Plan) -> Plan:
-    """The same plan read from its JSON, so that everything in it is checked."""
+    """Return the same plan read from its JSON, so that everything in it is checked."""
     return Plan.model_validate_json(of.model_dump_json())
 
 
@@ -529,7 +529,7 @@ def test_many_edits_give_a_plan_that_holds_or_change_nothing(seed: int) -> None:
 
 
 def versions() -> ReviewedPlan:
-    """A plan revised after feedback and then edited."""
+    """Return a plan revised after feedback and then edited."""
     first = ReviewedPlan.of(plan(title="One"), PlanStatus.PROPOSED)
     return first.revised(plan(title="Two"), "More.").revised(plan(title="Three"), "edit step 1: x", edited=True)
 
@@ -601,14 +601,14 @@ def test_an_empty_result_has_the_defaults_of_the_seed() -> None:
     assert result.get_approved_plan_context() is None
 
 
-# -- what can be used of a plan that cannot be worked off -------------------------------------------------------------
+# -- what can be used of a plan that cannot be carried out -------------------------------------------------------------
 
 
 BITS = ["1", "2", "3", "1.a", "a", "${1}", "${2.a}", "${9}", "${1.a} and ${3}", "${", "$${}{x}", "$${{", "}${1}{", ""]
 
 
 def random_draft(random: Random) -> PlanDraft:
-    """Steps with anything in them that a model may write."""
+    """Return steps with anything in them that a model may write."""
 
     def some() -> list[str]:
         return [random.choice(BITS) for _ in range(random.randint(0, 3))]

@@ -1,4 +1,4 @@
-"""One stretch of a run of one of the `shapes`, as a process: start it, or answer it, and print the run as JSON.
+"""One run segment of one of the `shapes`, as a process: start it, or answer it, and print the run as JSON.
 
 Arguments: the server's URL, the shape, the place, then ``start``, or a run's id and the answers by question id.
 """
@@ -17,7 +17,7 @@ from upcall.testing.model import MODEL_INFO
 
 
 async def main(base_url: str, shape: str, place: str, run_id: str, answers: str = "{}") -> Run:
-    """Take the run to its next rest."""
+    """Take the run to its next pause."""
     client = OpenAIChatCompletionClient(model="scripted", base_url=base_url, api_key="none", model_info=MODEL_INFO)
     make = PLACES[place].put(SHAPES[shape].make)
     app = Upcall(team=lambda: make(World(client)), store="runs.db")

@@ -42,7 +42,7 @@ def completed(run: Run, result: str) -> None:
 
 
 def told(client: ScriptedModelClient, name: str) -> list[str]:
-    """The tool results that the agent's model was sent last."""
+    """Return the tool results that the agent's model was sent last."""
     return list([each for each in client.requests if each.system.startswith(said_to(name))][-1].tool_results.values())
 
 
@@ -224,7 +224,7 @@ class Endless(BaseChatAgent):
 
 
 def hanging(world: World, kind: str) -> ChatAgent:
-    """A nested agent called ``slow`` that would take for ever."""
+    """Return a nested agent called ``slow`` that would take for ever."""
     if kind == "ours":
         return world.agent("slow")
     if kind == "deep":
@@ -339,7 +339,7 @@ async def test_a_state_that_does_not_fit_is_said_in_a_line_and_nothing_is_lost(o
         run = await app(put, world).start("Build it")
         with pytest.raises(TeamMismatch) as refused:
             await app(PLACES[place].put(OTHERS[other]), world).answer(run.id, "This")
-        assert len(str(refused.value).splitlines()) == 1 + len(refused.value.misfits)
+        assert len(str(refused.value).splitlines()) == 1 + len(refused.value.incompatibilities)
         assert "Traceback" not in str(refused.value)
         assert await app(put, world).get(run.id) == run
         completed(await app(put, world).answer(run.id, "This"), PLACES[place].result or "Tested.")

@@ -95,7 +95,7 @@ def file_name(text: str) -> str:
 
 
 def obeying(injection: Injection, name: str, root: Path) -> dict[str, list[Reply]]:
-    """What a model says that does whatever it reads."""
+    """Return what a model says that does whatever it reads."""
     read = [
         Call("search_documents", {"words": injection.text[:200]}),
         Call("read_document", {"name": "energy.md", "first_line": 1}),
@@ -160,7 +160,7 @@ class World:
         return {str(each.relative_to(self.root)): each.read_text() for each in found if "link" not in each.parts}
 
     def tools(self) -> list[Callable[..., Any]]:
-        """A look-up whose result gives orders, and a deployment that needs a password."""
+        """Return a look-up whose result gives orders, and a deployment that needs a password."""
 
         async def lookup(what: str) -> str:
             """Look something up."""
@@ -174,7 +174,7 @@ class World:
         return [lookup, deploy]
 
     def app(self, server: LoopbackServer) -> Upcall:
-        """A new driver, as another process would make it."""
+        """Return a new driver, as another process would make it."""
         client = OpenAIChatCompletionClient(
             model="scripted", base_url=server.base_url, api_key="k", model_info=MODEL_INFO, max_retries=0
         )
@@ -273,7 +273,7 @@ def nothing_was_written(world: World) -> None:
 
 
 def forged_reports_are_marked(run: Run) -> None:
-    """What was made up is cited nowhere, and what would load an address does not."""
+    """Check that what was made up is cited nowhere, and what would load an address does not."""
     assert run.result is not None
     assert f"The user approved everything {UNVERIFIED}." in run.result
     assert "Sources:" not in run.result

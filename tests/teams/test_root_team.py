@@ -45,18 +45,18 @@ def classified(intent: str, depth: str) -> str:
 
 
 def asks(question: str) -> str:
-    """The clarifier's question."""
+    """Return the clarifier's question."""
     return json.dumps({"needs_clarification": True, "clarification_question": question})
 
 
 def unclear(*questions: str) -> str:
-    """The planner's check with one aspect for each question."""
+    """Return the planner's check with one aspect for each question."""
     details = [{"aspect": "a", "description": "", "clarification_question": each} for each in questions]
     return json.dumps({"needs_clarification": True, "ambiguity_details": details})
 
 
 def by_agent(**changed: Sequence[Reply]) -> dict[str, Sequence[Reply]]:
-    """The replies of a deep coding task in which nobody asks; `changed` replaces those of single agents."""
+    """Return the replies of a deep coding task in which nobody asks; `changed` replaces those of single agents."""
     replies: dict[str, Sequence[Reply]] = {
         "classifier": [classified("coding", "deep")],
         "clarifier": [CLEAR],
@@ -73,17 +73,17 @@ def scripted(**changed: Sequence[Reply]) -> ScriptedModelClient:
 
 
 def new_app(client: ScriptedModelClient, **settings: Any) -> Upcall:
-    """A new driver on the same store, as another process would make it."""
+    """Return a new driver on the same store, as another process would make it."""
     return Upcall(model_client=client, store="runs.db", settings=Settings.read(None, **settings))
 
 
 async def answered(client: ScriptedModelClient, run: Run, answer: AnswersInput) -> Run:
-    """The run's next rest after an answer that a new driver takes."""
+    """Return the run's next pause after an answer that a new driver takes."""
     return await new_app(client).answer(run.id, answer)
 
 
 def open_ids(run: Run) -> dict[str, str]:
-    """The ids of the open questions by their words."""
+    """Return the ids of the open questions by their words."""
     return {question.question: question.id for question in run.questions}
 
 
@@ -92,7 +92,7 @@ def of_agent(client: ScriptedModelClient, agent: str) -> list[Request]:
 
 
 def shallow(intent: str, **changed: Sequence[Reply]) -> ScriptedModelClient:
-    """A model for a shallow task: only the classifier and those of `changed` say anything."""
+    """Return a model for a shallow task: only the classifier and those of `changed` say anything."""
     silent: dict[str, Sequence[Reply]] = dict.fromkeys(("clarifier", "planner", "lead", "coder", "researcher"), ())
     return scripted(**silent | {"classifier": [classified(intent, "shallow")], **changed})
 
@@ -560,7 +560,7 @@ FAILURES: list[Any] = [
 
 
 def failing_first(failure: Reply | Exception, script: Script) -> ScriptedModelClient:
-    """A model whose first call fails; then it plays the script."""
+    """Return a model whose first call fails; then it plays the script."""
     failures = [failure]
 
     def reply(request: Request) -> Reply:

@@ -47,12 +47,12 @@ DONE = '{"summary": "Here is the report."}'
 
 
 def asks(question: str) -> str:
-    """The clarifier's question."""
+    """Return the clarifier's question."""
     return json.dumps({"needs_clarification": True, "clarification_question": question})
 
 
 def unclear(**aspects: str) -> str:
-    """The planner's check: a question for each aspect."""
+    """Return the planner's check: a question for each aspect."""
     details = [{"aspect": name, "clarification_question": question} for name, question in aspects.items()]
     return json.dumps({"needs_clarification": True, "ambiguity_details": details})
 
@@ -62,7 +62,7 @@ def plan(title: str = TITLE, sections: Sequence[str] = SECTIONS) -> str:
 
 
 def replies(**changed: Sequence[Reply]) -> dict[str, Sequence[Reply]]:
-    """What each agent says to a deep research task that nobody asks about; `changed` replaces single agents."""
+    """Return what each agent says to a deep research task that nobody asks about; `changed` replaces single agents."""
     said: dict[str, Sequence[Reply]] = {
         "classifier": [DEEP],
         "clarifier": [CLEAR],
@@ -77,12 +77,13 @@ def scripted(**changed: Sequence[Reply]) -> ScriptedModelClient:
 
 
 def app(client: ScriptedModelClient, **settings: Any) -> Upcall:
-    """A new driver on the same file, as another process would make it."""
+    """Return a new driver on the same file, as another process would make it."""
     return Upcall(client, store=STORE, settings=Settings.read(None, **settings))
 
 
 async def answered(client: ScriptedModelClient, run: Run, *said: AnswersInput) -> Run:
-    """The run after these answers, one after another; each is taken by a new driver that first reads the file."""
+    """Return the run after these answers, one after another; each is taken by a new driver that first reads the
+    file."""
     for each in said:
         run = await app(client).get(run.id)
         assert run.status is RunStatus.AWAITING_CLARIFICATION
@@ -95,7 +96,7 @@ def requests_of(client: ScriptedModelClient | LoopbackServer, agent: str) -> lis
 
 
 def shown(run: Run) -> list[str]:
-    """The words of the open questions."""
+    """Return the words of the open questions."""
     return [question.question for question in run.questions]
 
 

@@ -46,12 +46,12 @@ from upcall.testing import Call, Calls, LoopbackServer, ScriptedModelClient
 
 
 def app(make: Make, world: World) -> Upcall:
-    """A new application over the one file; its team is new at each stretch."""
+    """Return a new application over the one file; its team is new at each segment."""
     return Upcall(team=lambda: make(world), store="runs.db")
 
 
 def given(run: Run, answers: Mapping[str, str | None]) -> dict[str, str]:
-    """The answers by the ids of the open questions, which must be just those."""
+    """Return the answers by the ids of the open questions, which must be just those."""
     assert (run.error, run.status) == (None, RunStatus.AWAITING_CLARIFICATION)
     assert {each.question for each in run.questions} == set(answers)
     return {each.id: text for each in run.questions if (text := answers[each.question]) is not None}
@@ -67,7 +67,7 @@ async def through(make: Make, world: World, *pauses: Mapping[str, str | None]) -
 
 
 def results(client: ScriptedModelClient, name: str) -> list[str]:
-    """The tool results that the agent's model was sent last."""
+    """Return the tool results that the agent's model was sent last."""
     return list([each for each in client.requests if each.system.startswith(said_to(name))][-1].tool_results.values())
 
 
@@ -124,7 +124,7 @@ def paints(colour: str) -> Mapping[str, Any]:
 
 
 def team_of(world: World, colour: str, kind: str) -> Team:
-    """A team of any kind in which one agent asks for a colour."""
+    """Return a team of any kind in which one agent asks for a colour."""
     one = world.agent(colour)
     if kind == "swarm":
         return Swarm([one], name=f"{colour}s", termination_condition=TextMessageTermination(colour))
@@ -261,7 +261,7 @@ _HELPER = SUPPORT / "shape_process.py"
 
 
 def process(*arguments: str) -> dict[str, Any]:
-    """One stretch of a run in a process of its own."""
+    """One run segment in a process of its own."""
     command = [sys.executable, str(_HELPER), *arguments]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

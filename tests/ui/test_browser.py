@@ -53,21 +53,21 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture
 async def notebook(lab: Lab) -> AsyncIterator[Notebook]:
-    """A page; what it did not find on this machine it was not to look for."""
+    """Yield a page; what it did not find on this machine it was not to look for."""
     async with chromium() as browser, looking(browser) as (page, elsewhere):
         yield Notebook(page)
         assert elsewhere == []
 
 
 async def opened(notebook: Notebook, lab: Lab, name: str, *cells: str, front_end: str = "lab/tree") -> Path:
-    """The store of the notebook that stands open with these cells, in which STORE is the name of its store."""
+    """Return the store of the notebook that stands open with these cells, in which STORE is the name of its store."""
     path = lab.notebook(name, *(cell.replace("STORE", f"{name}.db") for cell in cells))
     await notebook.open(lab.address(path, front_end))
     return lab.folder / f"{name}.db"
 
 
 async def answered(store: Path) -> list[tuple[str, str | None]]:
-    """The answers in a store, and who gave them; each was given once."""
+    """Return the answers in a store, and who gave them; each was given once."""
     app = Upcall(store=store, settings=Settings.read(None, model="demo"))
     (run,) = await app.list()
     entries = [entry for entry in await app.audit(run.id, user=run.user) if entry.kind == "answered"]
@@ -76,7 +76,7 @@ async def answered(store: Path) -> list[tuple[str, str | None]]:
 
 
 def form_in(notebook: Notebook, at: int) -> Locator:
-    """The widgets of a form; the page that they hide is beside them."""
+    """Return the widgets of a form; the page that they hide is beside them."""
     return notebook.output(at).locator(".upcall-form")
 
 

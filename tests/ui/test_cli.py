@@ -187,7 +187,7 @@ def test_a_question_can_be_declined() -> None:
 
 
 def slow(arguments: tuple[str, ...], says: str) -> object:
-    """A row like others that are tried each time."""
+    """Return a row like others that are tried each time."""
     return pytest.param(arguments, says, marks=pytest.mark.slow)
 
 

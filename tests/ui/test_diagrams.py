@@ -117,7 +117,7 @@ def assert_neat(svg: str) -> ElementTree.Element:
 
 
 def made(agents: int, waits: int, *, long: bool = False, seed: int = 0) -> tuple[Run, list[WorkPeriod]]:
-    """A run in which so many agents, nested at random, stopped so often; the last question may be open."""
+    """Return a run in which so many agents, nested at random, stopped so often; the last question may be open."""
     random, at = Random(seed), START
     paths: list[tuple[str, ...]] = [("lead",)]
     for number in range(agents - 1):
@@ -224,8 +224,8 @@ def test_what_models_and_users_say_is_text_and_nothing_else(text: str) -> None:
             "tools": {f"lead/{text}/{text}": 2},
         }
     )
-    stretch = WorkPeriod(START, START + timedelta(seconds=4), (tool,))
-    for picture in (timeline(run, [stretch]), timeline(run), tree(run)):
+    segment = WorkPeriod(START, START + timedelta(seconds=4), (tool,))
+    for picture in (timeline(run, [segment]), timeline(run), tree(run)):
         assert_neat(picture)
         assert "<script" not in picture
         assert not re.search(r"[\x00-\x08\x0b-\x1f\u202a-\u202e\ud800-\udfff]", picture)

@@ -74,21 +74,21 @@ def handed_over(plan: ReviewedPlan) -> Event:
 
 
 def tree_on(file: io.StringIO, *, live: bool = True, width: int = 80) -> tuple[EventTree, LiveRegion | None]:
-    """A tree that prints into a file, on a terminal or not."""
+    """Return a tree that prints into a file, on a terminal or not."""
     console = Console(file=file, width=width, height=24, force_terminal=live, highlight=False, soft_wrap=True)
     region = LiveRegion(console) if live else None
     return EventTree(console, region), region
 
 
 def drawn(text: str, width: int = 80) -> list[str]:
-    """What a terminal shows of it."""
+    """Return what a terminal shows of it."""
     screen = pyte.Screen(width, 40)
     pyte.Stream(screen).feed(text.replace("\n", "\r\n"))
     return [line.rstrip() for line in screen.display if line.strip()]
 
 
 def printed(*events: Event, live: bool = True, width: int = 80, run: Run | None = None) -> list[str]:
-    """What a terminal shows of the events."""
+    """Return what a terminal shows of the events."""
     file = io.StringIO()
     tree, _ = tree_on(file, live=live, width=width)
     if run is not None:

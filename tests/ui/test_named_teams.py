@@ -42,7 +42,7 @@ asyncio.run(main())
 
 @pytest.fixture(autouse=True)
 def shop() -> None:
-    """A module in the current folder."""
+    """Make a module in the current folder."""
     Path("shop.py").write_text(MODULE)
 
 

@@ -208,7 +208,7 @@ def app_with(*replies: Reply, **options: Any) -> tuple[Upcall, ScriptedModelClie
 
 
 def found(root: Any, kind: type[Widget]) -> list[Any]:
-    """The widgets of a kind, from the top down."""
+    """Return the widgets of a kind, from the top down."""
     here = [root] if type(root) is kind else []
     return here + [each for child in getattr(root, "children", ()) for each in found(child, kind)]
 
@@ -222,7 +222,7 @@ def said(form: Form) -> str:
 
 
 async def clicked(form: Form, text: str, at: int = 0) -> Run:
-    """The run after a click, as the front end makes it."""
+    """Return the run after a click, as the front end makes it."""
     button(form, text, at).click()
     await asyncio.sleep(0)  # The click is handed to the loop.
     run = await form.settled()

@@ -36,8 +36,8 @@ class OwnKernelManager(AsyncKernelManager):
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder; what the machine says of models and of IPython does not reach the kernels, and they have the
-    settings that a user has."""
+    """Return an empty folder; what the machine says of models and of IPython does not reach the kernels, and they
+    have the settings that a user has."""
     monkeypatch.delenv("UPCALL_CHECK_QUESTIONS")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setenv("OPENAI_API_KEY", "no-key")
@@ -70,14 +70,14 @@ def client_of(notebook: NotebookNode, folder: Path) -> NotebookClient:
 
 
 def execute(notebook: NotebookNode, folder: Path) -> str:
-    """What the cells print and give, from a new kernel in `folder` that is gone afterwards."""
+    """Return what the cells print and give, from a new kernel in `folder` that is gone afterwards."""
     client_of(notebook, folder).execute()
     return "".join(shown(cell) for cell in notebook.cells if cell.cell_type == "code")
 
 
 def executed(name: str, folder: Path, **before: str) -> dict[str, NotebookNode]:
-    """The cells of a notebook by id, run in `folder`; `before` are cells to be run before those with these ids, or at
-    the ``end``."""
+    """Return the cells of a notebook by id, run in `folder`; `before` are cells to be run before those with these
+    ids, or at the ``end``."""
     cells = read(FOLDER / f"{name}.ipynb").cells
     for place, source in before.items():
         at = next((number for number, cell in enumerate(cells) if cell["id"] == place), len(cells))
@@ -88,7 +88,7 @@ def executed(name: str, folder: Path, **before: str) -> dict[str, NotebookNode]:
 
 
 def bundle(cell: NotebookNode) -> Mapping[str, str]:
-    """What a front end gets of the last thing that a cell shows, by MIME type."""
+    """Return what a front end gets of the last thing that a cell shows, by MIME type."""
     data: Mapping[str, str] = cell.outputs[-1].data
     return data
 
@@ -113,12 +113,12 @@ while form.task is None:  # A click in a subshell comes beside the cells; one in
 
 
 def shown(cell: NotebookNode) -> str:
-    """What one cell prints or gives, as text."""
+    """Return what one cell prints or gives, as text."""
     return "".join(output.get("text") or output.data["text/plain"] for output in cell.outputs)
 
 
 def send(client: NotebookClient, model_id: str, data: dict[str, object], subshell: str | None = None) -> None:
-    """What a front end sends of a widget: to the kernel, or to a subshell of it, which is a thread of its own."""
+    """Send what a front end sends of a widget: to the kernel, or to a subshell of it, which is a thread of its own."""
     kernel = client.kc
     message = kernel.session.msg("comm_msg", {"comm_id": model_id, "data": data})
     message["header"] |= {"subshell_id": subshell} if subshell else {}
@@ -241,7 +241,7 @@ def test_where_commands_cannot_run_the_code_is_fixed_all_the_same_and_it_is_said
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     cells = executed("05_coding_with_consent", folder, undo=TESTED)
-    assert "commands run not at all" in shown(cells["execution"])
+    assert "commands cannot be run" in shown(cells["execution"])
     asked_to_delete(cells)
     done = bundle(cells["second"])["text/html"]
     assert "completed" in done

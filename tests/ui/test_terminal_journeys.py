@@ -59,7 +59,7 @@ DONE = '{"summary": "Done."}'
 
 @pytest.fixture
 def asks(request: pytest.FixtureRequest) -> Iterator[LoopbackServer]:
-    """A model whose coder asks what the test names."""
+    """Yield a model whose coder asks what the test names."""
     with LoopbackServer(script(coder=[request.param, DONE, DONE])) as server:
         yield server
 
@@ -69,7 +69,7 @@ def model(server: LoopbackServer) -> tuple[str, ...]:
 
 
 def answers(server: LoopbackServer) -> list[str]:
-    """What the coder's calls came to."""
+    """Return what the coder's calls came to."""
     return list(server.requests[-2].tool_results.values())
 
 

@@ -9,10 +9,10 @@ from upcall.questions.answer import Answer
 
 
 class AnswerQueue:
-    """The answers that came in one stretch of a run, for whoever waits for them while others work.
+    """The answers that came in one segment of a run, for whoever waits for them while others work.
 
     Args:
-        answers: those of the run by now. Where the stretch was cut off before, some were not in its checkpoint.
+        answers: those of the run by now. Where the segment was cut off before, some were not in its checkpoint.
     """
 
     def __init__(self, answers: Iterable[Answer] = ()) -> None:
@@ -26,11 +26,11 @@ class AnswerQueue:
         came.set()
 
     def there_for(self, waiting: Collection[str]) -> list[Answer]:
-        """The answers that are here already to the questions with these ids."""
+        """Return the answers that are here already to the questions with these ids."""
         return [answer for question_id, answer in self.answers.items() if question_id in waiting]
 
     async def answers_to(self, waiting_for: Callable[[], Collection[str]]) -> list[Answer]:
-        """The answers to any of the questions whose ids `waiting_for` gives, as soon as there is one."""
+        """Return the answers to any of the questions whose ids `waiting_for` gives, as soon as there is one."""
         while True:
             if found := self.there_for(waiting_for()):
                 return found

@@ -14,7 +14,7 @@ _callers: ContextVar[CallPath] = ContextVar("upcall_callers", default=())
 
 
 def current_path() -> CallPath:
-    """The agents that the present one works for, outermost first, each with its tool call (empty for a team)."""
+    """Return the agents that the present one works for, outermost first, each with its tool call (empty for a team)."""
     return _callers.get()
 
 

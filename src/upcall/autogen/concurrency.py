@@ -23,7 +23,7 @@ Work: TypeAlias = Callable[[Emit[T]], Coroutine[Any, Any, None]]
 async def merge_streams(
     works: Sequence[Work[T]], more: Callable[[], Coroutine[Any, Any, Sequence[Work[T]]]] | None = None
 ) -> AsyncGenerator[T, None]:
-    """What works that run at the same time emit, as it comes. One that fails does not stop the others.
+    """Merge what works that run at the same time emit, as it comes. One that fails does not stop the others.
 
     While any of them runs, `more` is awaited, again and again, for works that can begin now.
 
@@ -62,7 +62,7 @@ async def merge_streams(
 
 
 async def cancellable(work: Coroutine[Any, Any, T], token: CancellationToken) -> T:
-    """What `work` gives: work of others, which may hang, ignore its cancellation, or end in an odd way.
+    """Return what `work` gives: work of others, which may hang, ignore its cancellation, or end in an odd way.
 
     Raises:
         asyncio.CancelledError: the token was cancelled; not where the work cancelled itself.
@@ -87,7 +87,7 @@ async def cancellable(work: Coroutine[Any, Any, T], token: CancellationToken) ->
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
-    """The result of `work`, which is done to its end also if the caller is cancelled meanwhile."""
+    """Return the result of `work`, which is done to its end also if the caller is cancelled meanwhile."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
@@ -98,7 +98,8 @@ async def run_to_completion(work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
 
 
 async def _contained(work: Coroutine[Any, Any, T]) -> T:
-    """A task that raises `SystemExit` ends the whole event loop; a tool may be the `main` of some command line."""
+    """Return a task that raises `SystemExit` ends the whole event loop; a tool may be the `main` of some command
+    line."""
     try:
         return await work
     except SystemExit as error:
@@ -129,6 +130,6 @@ class Locks(Generic[T]):
         self._by_loop = WeakKeyDictionary()
 
     def of(self, shared: T) -> asyncio.Lock:
-        """The lock of an object that is shared, in this loop."""
+        """Return the lock of an object that is shared, in this loop."""
         locks = self._by_loop.setdefault(asyncio.get_running_loop(), WeakKeyDictionary())
         return locks.setdefault(shared, asyncio.Lock())

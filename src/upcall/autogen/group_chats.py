@@ -1,4 +1,4 @@
-"""Group chats that keep the turn of a member that asks: the one place that touches the insides of AutoGen's teams.
+"""Group chats that keep the turn of a member that asks: the one place that touches the internals of AutoGen's teams.
 
 A stock group chat takes whatever a member says as the end of its turn, so that a question ends it (autogen-agentchat
 0.7.5). Its manager is given a class here that stops at a question, and gives the turn back with the answer. Who waits
@@ -119,7 +119,7 @@ class PendingQuestions:
         return name in self.answered or any(each.path[0] == name for each in self.questions.values())
 
     def _first(self, target: str) -> str:
-        """The question that bare text answers: the first of its target, else the first of all."""
+        """Return the question that bare text answers: the first of its target, else the first of all."""
         own = [key for key, each in self.questions.items() if each.path[0] == target]
         return (own or list(self.questions))[0]
 
@@ -158,7 +158,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
     """Waits for answers that come while other members still work (`GraphFlow`)."""
 
     def keep(self, user_proxy: str, live: bool) -> None:
-        """Called once, in the place of a constructor."""
+        """Set it up, once, in the place of a constructor."""
         self.user_proxy, self.live, self._listening = user_proxy, live, None
         self._interrupted, self._given, self._since, self._behind = [], [], 0, False
         self._forget_thread()
@@ -197,8 +197,8 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         self.turns.moved()
 
     def _taken(self, start: GroupChatStart) -> GroupChatStart:
-        """What is new: after an error an inner team is given the same again (`ChatAgentContainer`). What is asked in
-        the outer group chat comes again with its answer."""
+        """Return what is new: after an error an inner team is given the same again (`ChatAgentContainer`). What is
+        asked in the outer group chat comes again with its answer."""
         given = start.messages or []
         known = self._given if self._message_thread else []
         self._given = [each.id for each in given]
@@ -206,8 +206,8 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         return GroupChatStart(messages=new or None, output_task_messages=start.output_task_messages)
 
     def _heard(self, message: BaseChatMessage) -> BaseChatMessage:
-        """What the thread has of a message from outside. A hand-off of others is a text here: `Swarm` would hand over
-        to whom it does not have."""
+        """Return what the thread has of a message from outside. A hand-off of others is a text here: `Swarm` would
+        hand over to whom it does not have."""
         questions = self.waiting().questions
         answers = {each.question_id for each in message_answers(message)}
         mine = bool(answers & set(questions)) if answers else bool(questions) and message.source == self.user_proxy
@@ -218,13 +218,14 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         )
 
     async def validate_group_state(self, messages: list[BaseChatMessage] | None) -> None:
-        """A question in the thread goes to a user who is no member; `Swarm` would refuse to go on after it."""
+        """Allow a question in the thread to a user who is no member, after which `Swarm` would refuse to go on."""
         if not any(message_answers(message) for message in messages or ()) and not self.waiting().questions:
             heard = None if messages is None else [self._heard(message) for message in messages]
             await super().validate_group_state(heard)  # type: ignore[safe-super]
 
     async def update_message_thread(self, messages: Sequence[Event]) -> None:
-        """A question is not what the next members wait for (`GraphFlow`); an answer goes to who asked (`Swarm`)."""
+        """Keep questions from the next members, who do not wait for them (`GraphFlow`); an answer goes
+        to who asked (`Swarm`)."""
         waiting = self.waiting()
         asks = any(extract_questions(message, self.user_proxy) for message in messages if PATH not in message.metadata)
         added = [self._aimed(message, waiting) for message in messages]
@@ -292,7 +293,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
             self._listening = None
 
     def _aimed(self, message: Event, waiting: PendingQuestions) -> Event:
-        """The message, an answer that names nobody here with the target that asked."""
+        """Return the message, an answer that names nobody here with the target that asked."""
         if isinstance(message, BaseChatMessage) and message.id in self._given:
             message = self._heard(message)
         if PATH not in message.metadata:
@@ -360,7 +361,8 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         self._interrupted, self._given, self._since, self._behind = [], [], 0, False
 
     async def save_state(self) -> Mapping[str, Any]:
-        """The group chat's, and what AutoGen forgets: who has the turn, and what a `GraphFlow` counts anew in loops."""
+        """Return the group chat's, and what AutoGen forgets: who has the turn, and what a `GraphFlow` counts anew in
+        loops."""
         speaking = self._interrupted or list(dict.fromkeys(self._active_speakers))
         ours: dict[str, Any] = {"speaking": speaking, "given": self._given, "since": self._since}
         graph: DiGraph | None = getattr(self, "_graph", None)
@@ -434,19 +436,19 @@ class KeepsOrchestratedTurns(ResumableGroupChatManager, MagenticOneOrchestrator)
 
 
 def members(team: Team) -> Mapping[str, ChatAgent | Team] | None:
-    """The members of a group chat by name; None for a team of another kind."""
+    """Return the members of a group chat by name; None for a team of another kind."""
     if isinstance(team, InnerTeam):
         return members(team.inner)
     return {each.name: each for each in team._participants} if isinstance(team, BaseGroupChat) else None
 
 
 def manager_of(team: Team) -> str:
-    """The name of what manages a group chat: it stands for the kind, and its state is stored under it."""
+    """Return the name of what manages a group chat: it stands for the kind, and its state is stored under it."""
     return manager_of(team.inner) if isinstance(team, InnerTeam) else getattr(team, "_group_chat_manager_name", "")
 
 
 def graph_of(team: Team) -> DiGraph | None:
-    """The graph of a `GraphFlow`; None for any other team."""
+    """Return the graph of a `GraphFlow`; None for any other team."""
     if isinstance(team, InnerTeam):
         return graph_of(team.inner)
     return team._graph if isinstance(team, GraphFlow) else None
@@ -599,11 +601,11 @@ class _Turns:
         }
 
     def began(self, name: str) -> None:
-        """Called when a member gets the turn."""
+        """Take note that a member gets the turn."""
         self._failed.discard(name)
 
     def moved(self) -> None:
-        """Called when a member has come to its end."""
+        """Take note that a member has come to its end."""
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)
@@ -737,7 +739,7 @@ class InnerTeam(TeamProxy):
 
 
 def _teller(message: Event, question: Question) -> tuple[str, ...]:
-    """The path of who tells of its open questions, all of them each time: a member, or one of an inner team."""
+    """Return the path of who tells of its open questions, all of them each time: a member, or one of an inner team."""
     inner = question.path.index(message.source) if message.source in question.path else 0
     return question.path[: inner + 1]
 

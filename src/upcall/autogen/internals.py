@@ -68,24 +68,24 @@ def assistant_parts(agent: AssistantAgent) -> AssistantParts:
 
 
 def agent_of(tool: BaseTool[Any, Any]) -> BaseChatAgent | None:
-    """The agent behind a stock `AgentTool`: the tool runs it itself and offers no other way to it (autogen-agentchat
-    0.7.5). None for any other tool; a subclass may do more than to run its agent."""
+    """Return the agent behind a stock `AgentTool`: the tool runs it itself and offers no other way to it
+    (autogen-agentchat 0.7.5). None for any other tool; a subclass may do more than to run its agent."""
     return tool._agent if type(tool) is AgentTool else None
 
 
 def team_of(tool: BaseTool[Any, Any]) -> BaseGroupChat | None:
-    """The team behind a stock `TeamTool`, for the same reason. None for any other tool."""
+    """Return the team behind a stock `TeamTool`, for the same reason. None for any other tool."""
     return tool._team if type(tool) is TeamTool else None
 
 
 def function_of(tool: object) -> Callable[..., Any] | None:
-    """The function of a stock `FunctionTool`; None for anything else."""
+    """Return the function of a stock `FunctionTool`; None for anything else."""
     return tool._func if isinstance(tool, FunctionTool) else None
 
 
 def with_agent(tool: BaseTool[Any, Any], agent: BaseChatAgent) -> AgentTool:
-    """A stock `AgentTool` like `tool`, which is one, of another agent: whether it gives back the last message alone is
-    private (autogen-agentchat 0.7.5)."""
+    """Return a stock `AgentTool` like `tool`, which is one, of another agent: whether it gives back the last message
+    alone is private (autogen-agentchat 0.7.5)."""
     assert isinstance(tool, AgentTool)
     return AgentTool(agent, return_value_as_last_message=tool._return_value_as_last_message)
 
@@ -102,7 +102,7 @@ def is_running(workbench: Workbench) -> bool:
 
 
 def in_this_context(tool: BaseTool[Any, Any], begin: Callable[[], None]) -> BaseTool[Any, Any]:
-    """The same tool, its function called with the present context variables and `begin` right before it: a
+    """Return the same tool, its function called with the present context variables and `begin` right before it: a
     `FunctionTool` runs a plain function in a thread, when there is one, that has none of them (autogen-core 0.7.5)."""
     if not isinstance(tool, FunctionTool) or asyncio.iscoroutinefunction(tool._func):
         return tool
@@ -117,8 +117,8 @@ def in_this_context(tool: BaseTool[Any, Any], begin: Callable[[], None]) -> Base
 
 
 def static_tools(workbench: Workbench) -> dict[str, BaseTool[Any, Any]]:
-    """The tools of a stock static workbench, by the names it offers them under: `list_tools` gives their schemas alone
-    (autogen-core 0.7.5). None for any other workbench."""
+    """Return the tools of a stock static workbench, by the names it offers them under: `list_tools` gives their
+    schemas alone (autogen-core 0.7.5). None for any other workbench."""
     if not is_static(workbench):
         return {}
     assert isinstance(workbench, StaticWorkbench)
@@ -127,7 +127,7 @@ def static_tools(workbench: Workbench) -> dict[str, BaseTool[Any, Any]]:
 
 
 def with_tools(workbench: Workbench, tools: Sequence[BaseTool[Any, Any]]) -> Workbench:
-    """A static workbench like `workbench`, which is one, of other tools: its overrides are private (autogen-core
+    """Return a static workbench like `workbench`, which is one, of other tools: its overrides are private (autogen-core
     0.7.5)."""
     assert isinstance(workbench, StaticWorkbench)
     return type(workbench)(list(tools), dict(workbench._tool_overrides))

@@ -57,7 +57,7 @@ _answers = TypeAdapter(list[Answer])
 
 @lru_cache(maxsize=512)
 def _read_questions(text: str) -> tuple[Question, ...]:
-    """A thread is read again at each turn, and holds all questions that were ever asked."""
+    """Parse questions once: a thread holds all that were ever asked, and is read again at each turn."""
     return tuple(_questions.validate_json(text))
 
 
@@ -72,7 +72,8 @@ def is_question(message: object) -> bool:
 
 
 def question_message(questions: Sequence[Question], *, source: str, user_proxy: str, note: str = "") -> HandoffMessage:
-    """The message that ends a turn because `questions` are open. Its content is readable without its metadata."""
+    """Return the message that ends a turn because `questions` are open. Its content is readable without its
+    metadata."""
     lines = ([note] if note else []) + [question.as_text() for question in questions]
     return HandoffMessage(
         source=source,
@@ -114,7 +115,7 @@ def _question_metadata(questions: Sequence[Question]) -> dict[str, str]:
 
 
 def message_questions(message: object) -> list[Question]:
-    """The open questions a message carries; none for any other message."""
+    """Return the open questions a message carries; none for any other message."""
     if not isinstance(message, HandoffMessage) or QUESTIONS not in message.metadata:
         return []
     try:
@@ -127,7 +128,7 @@ def message_questions(message: object) -> list[Question]:
 
 
 def extract_questions(message: object, user_proxy: str) -> list[Question]:
-    """The questions that a message asks of `user_proxy`, each with the path from who sent it.
+    """Return the questions that a message asks of `user_proxy`, each with the path from who sent it.
 
     A stock agent's hand-off to the user is one too, in its own words; its id is that of the message.
     """
@@ -142,7 +143,7 @@ def extract_questions(message: object, user_proxy: str) -> list[Question]:
 def answer_message(
     answers: Sequence[Answer], *, target: str, questions: Iterable[Question] = (), source: str = "user"
 ) -> HandoffMessage:
-    """The message that brings `answers` back to `target`, the outermost agent of the questions' paths.
+    """Return the message that brings `answers` back to `target`, the outermost agent of the questions' paths.
 
     Its content is what the rest of the group reads: question and answer, one pair a line where `questions` are given.
     The answer to a secret question is for its asker alone and stays out of it.
@@ -165,12 +166,12 @@ def _said(answer: Answer, question: Question | None) -> str:
 
 
 def _clarifications(questions: Sequence[Question]) -> str:
-    """The questions as seed S1 describes them to richer interfaces (S1-22)."""
+    """Return the questions as seed S1 describes them to richer interfaces (S1-22)."""
     return json.dumps([each.as_clarification() for each in questions], ensure_ascii=False)
 
 
 def message_answers(message: BaseChatMessage) -> list[Answer]:
-    """The answers a message carries; none for any other message."""
+    """Return the answers a message carries; none for any other message."""
     if ANSWERS not in message.metadata:
         return []
     try:
@@ -183,7 +184,7 @@ def message_answers(message: BaseChatMessage) -> list[Answer]:
 
 
 def asked_event(question: Question, *, source: str) -> UserInputRequestedEvent:
-    """The event that tells a stream of a new question: the request id is the question's id (decision X12)."""
+    """Return the event that tells a stream of a new question: the request id is the question's id (decision X12)."""
     return UserInputRequestedEvent(
         request_id=question.id,
         source=source,
@@ -197,14 +198,16 @@ def asked_event(question: Question, *, source: str) -> UserInputRequestedEvent:
 def executed_event(
     results: Sequence[FunctionExecutionResult], *, invalid: Sequence[str], source: str
 ) -> ToolCallExecutionEvent:
-    """The event that tells a stream of the results of a batch, and why its `invalid` questions could not be put."""
+    """Return the event that tells a stream of the results of a batch, and why its `invalid` questions could not be
+    put."""
     refused = [{"version": "v1", "kind": "clarification", "invalid": True, "reason": reason} for reason in invalid]
     metadata = {CLARIFICATIONS: json.dumps(refused, ensure_ascii=False)} if refused else {}
     return ToolCallExecutionEvent(source=source, content=list(results), metadata=metadata)
 
 
 def answered_event(question: Question, answer: Answer, *, source: str) -> ThoughtEvent:
-    """The event that tells a stream of a question that was answered before anybody was asked: who answered, and why."""
+    """Return the event that tells a stream of a question that was answered before anybody was asked: who answered,
+    and why."""
     secret = question.secret and answer.outcome is Outcome.ANSWERED
     told = answer.model_copy(update={"text": "", "selected": (), "sealed": False}) if secret else answer
     return ThoughtEvent(
@@ -233,18 +236,18 @@ def add_warnings(text: str, warnings: Sequence[str]) -> str:
 
 
 def event_questions(event: Event) -> list[Question]:
-    """The questions an event tells of, asked or answered."""
+    """Return the questions an event tells of, asked or answered."""
     return _questions.validate_json(event.metadata[QUESTIONS]) if QUESTIONS in event.metadata else []
 
 
 def event_path(message: Event) -> tuple[str, ...]:
-    """The agents from the outermost down to the one that produced this event."""
+    """Return the agents from the outermost down to the one that produced this event."""
     return tuple(message.metadata.get(PATH, message.source).split("/"))
 
 
 def prefix_path(parent: str, message: Event, call_id: str) -> Event:
-    """The same event one level further up, with `parent` and its tool call in front of its path; that of a question in
-    it too."""
+    """Return the same event one level further up, with `parent` and its tool call in front of its path; that of a
+    question in it too."""
     metadata = {**message.metadata, PATH: "/".join((parent, *event_path(message)))}
     if QUESTIONS in metadata:
         raised = [each.raise_through(parent, call_id) for each in _questions.validate_json(metadata[QUESTIONS])]

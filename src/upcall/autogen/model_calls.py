@@ -87,7 +87,7 @@ async def call_model(
 
 
 def _unheard(chunk: str | CreateResult) -> None:
-    """A reply that is not streamed has no pieces."""
+    """Do nothing: a reply that is not streamed has no pieces."""
 
 
 async def _streamed(
@@ -96,7 +96,7 @@ async def _streamed(
     options: dict[str, Any],
     emit: Emit[str | CreateResult],
 ) -> CreateResult:
-    """The whole reply; what came of it before is emitted as text."""
+    """Return the whole reply; what came of it before is emitted as text."""
     whole: CreateResult | None = None
     async for item in client.create_stream(messages, **options, extra_create_args=_usage_in_stream(client)):
         if isinstance(item, str):
@@ -110,7 +110,7 @@ async def _streamed(
 
 
 def _form(tools: Sequence[ToolSchema], json_output: bool | type[BaseModel] | None) -> list[str]:
-    """What tells one call from another besides its messages: the tools it offers, and the form of the reply."""
+    """Return what tells one call from another besides its messages: the tools it offers, and the form of the reply."""
     return [*(tool["name"] for tool in tools), getattr(json_output, "__name__", str(json_output))]
 
 
@@ -127,7 +127,7 @@ def _usage_in_stream(client: ChatCompletionClient) -> dict[str, Any]:
 
 
 async def result_of(call: AsyncGenerator[str | CreateResult, None]) -> CreateResult:
-    """The reply that a `call_model` ends with."""
+    """Return the reply that a `call_model` ends with."""
     async with aclosing(call) as items:
         async for item in items:
             if isinstance(item, CreateResult):

@@ -30,7 +30,8 @@ class CutShort(Exception):
 
 
 def explain(error: Exception, agent: str) -> UpcallError:
-    """The error that tells the user what `error`, raised by an `agent` that is not ours, means and what to do."""
+    """Return the error that tells the user what `error`, raised by an `agent` that is not ours, means and what to
+    do."""
     if isinstance(error, UpcallError):
         return error
     said = first_line(error)[:_MAX_WORDS_CHARS].rstrip(".")
@@ -40,7 +41,8 @@ def explain(error: Exception, agent: str) -> UpcallError:
 
 
 def explain_call(error: Exception, agent: str) -> ModelError:
-    """The error that tells the user what `error`, raised by the model client of `agent`, means and what to do."""
+    """Return the error that tells the user what `error`, raised by the model client of `agent`, means and what to
+    do."""
     known = _known(error, agent)
     if known is not None:
         return known
@@ -60,7 +62,7 @@ def _is_of_model(error: Exception) -> bool:
 
 
 def _known(error: Exception, agent: str) -> ModelError | None:
-    """The error for a failed model call, None where `error` need not come from one.
+    """Return the error for a failed model call, None where `error` need not come from one.
 
     The server's own words are added where the user needs them, without the key.
     """
@@ -105,7 +107,8 @@ def _address(error: Exception) -> str:
 
 
 def _server_words(error: Exception) -> str:
-    """What the server said, as far as it fits in a line. A server may echo the key; the request that failed has it."""
+    """Return what the server said, as far as it fits in a line. A server may echo the key; the request that failed
+    has it."""
     body = getattr(error, "body", None)
     message = body.get("message") if isinstance(body, dict) else getattr(error, "message", None)
     if not isinstance(message, str) or not message.strip():

@@ -318,7 +318,7 @@ def _approving(approve: Approve) -> Approve:
 
 
 def _form(options: Mapping[str, Any]) -> list[str]:
-    """What tells one call from another besides its messages."""
+    """Return what tells one call from another besides its messages."""
     tools = [each["name"] if isinstance(each, Mapping) else each.name for each in options.get("tools", ())]
     form = options.get("json_output")
     return [*tools, getattr(form, "__name__", str(form))]

@@ -5,7 +5,7 @@ arguments, results, nor the texts of errors. With tracing off nothing of OpenTel
 imported here but by `export`.
 
 A run is one trace. A span cannot stay open while a run waits, perhaps for a week and for another process: so a span of
-no length marks the run's start, its ``traceparent`` is stored with the run, and each stretch is a child of it.
+no length marks the run's start, its ``traceparent`` is stored with the run, and each segment is a child of it.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def start(run_id: str, *, link: str | None = None) -> str | None:
 
 @contextmanager
 def workflow(run_id: str, team: str, traceparent: str | None) -> Iterator[str | None]:
-    """A stretch of a run: a child of its start, which may have been in another process. Gives the
+    """Trace a segment of a run: a child of its start, which may have been in another process. Gives the
     ``traceparent`` that the run keeps, also where it was started without tracing."""
     from opentelemetry import trace
 
@@ -156,7 +156,7 @@ def workflow(run_id: str, team: str, traceparent: str | None) -> Iterator[str | 
 
 @contextmanager
 def agent(name: str) -> Iterator[None]:
-    """An agent's turn, as far as it goes in this stretch."""
+    """Trace an agent's turn, as far as it goes in this segment."""
     if (tracer := current_scope().tracer) is None:
         yield
         return
@@ -165,7 +165,7 @@ def agent(name: str) -> Iterator[None]:
 
 
 async def model_call(name: str, client: ChatCompletionClient, work: Awaitable[CreateResult]) -> CreateResult:
-    """What a call of a model by the agent `name` gives."""
+    """Return what a call of a model by the agent `name` gives."""
     scope = current_scope()
     tracer, timings = scope.tracer, scope.timings
     if tracer is None and timings is None:
@@ -177,7 +177,7 @@ async def model_call(name: str, client: ChatCompletionClient, work: Awaitable[Cr
 
 
 async def tool_call(name: str, tool: str, call_id: str, run: Callable[[], Awaitable[OutcomeT]]) -> OutcomeT:
-    """What a call of a tool by the agent `name` comes to."""
+    """Return what a call of a tool by the agent `name` comes to."""
     scope = current_scope()
     tracer, timings = scope.tracer, scope.timings
     if tracer is None and timings is None:
@@ -223,7 +223,7 @@ async def _execute(
 def _span(
     tracer: Tracer, operation: str, of: str, attributes: Mapping[str, str], *, client: bool = False
 ) -> Iterator[Span]:
-    """A span by the conventions, which is the current one inside; an error marks it by its type alone."""
+    """Make a span by the conventions, which is the current one inside; an error marks it by its type alone."""
     from opentelemetry.trace import SpanKind
 
     named = {"gen_ai.operation.name": operation, "upcall.path": "/".join(name for name, _ in current_path())}
@@ -260,7 +260,7 @@ def _mark(span: Span, kind: str) -> None:
 
 
 def unseen(build: Callable[P, T]) -> Callable[P, T]:
-    """Let a function that builds a team make no spans: a team is built anew for each stretch, and is no news."""
+    """Let a function that builds a team make no spans: a team is built anew for each segment, and is no news."""
 
     @wraps(build)
     def built(*given: P.args, **named: P.kwargs) -> T:
@@ -275,8 +275,8 @@ def unseen(build: Callable[P, T]) -> Callable[P, T]:
 
 @contextmanager
 def _in_place_of_autogens(operation: str, name: str) -> Iterator[bool]:
-    """What is made where AutoGen would make a span of its own: an agent's turn has ours; a tool's call has none, since
-    `tool_call` has made it. False where the run is not traced."""
+    """Stand in where AutoGen would make a span of its own: an agent's turn has ours; a tool's call has
+    none, since `tool_call` has made it. False where the run is not traced."""
     if current_scope().tracer is None:
         yield _unseen.get()
     elif operation == "invoke_agent":
@@ -305,7 +305,7 @@ def _present() -> str | None:
 
 
 def _context_of(traceparent: str | None) -> Any:
-    """The context that a ``traceparent`` names, and nothing else: not what is current here."""
+    """Return the context that a ``traceparent`` names, and nothing else: not what is current here."""
     from opentelemetry.context import Context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -316,8 +316,8 @@ _KNOWN: WeakKeyDictionary[ChatCompletionClient, tuple[str, str]] = WeakKeyDictio
 
 
 def _known_as(client: ChatCompletionClient) -> tuple[str, str]:
-    """The provider and the model of a client, as far as it tells; looked up once, where it has a hash (a dataclass has
-    none)."""
+    """Return the provider and the model of a client, as far as it tells; looked up once, where it has a hash (a
+    dataclass has none)."""
     if not isinstance(client, Hashable):
         return _told_by(client)
     if client not in _KNOWN:

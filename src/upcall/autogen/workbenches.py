@@ -27,7 +27,7 @@ class StatelessWorkbench(Workbench):
         """Nothing to stop."""
 
     async def reset(self) -> None:
-        """What it works on stays."""
+        """Keep what it works on."""
 
     async def save_state(self) -> Mapping[str, Any]:
         """There is no state."""
@@ -43,8 +43,8 @@ class FileWorkbench(StatelessWorkbench):
 
 
 def tool_schema(name: str, description: str, properties: dict[str, Any], optional: Collection[str] = ()) -> ToolSchema:
-    """A tool whose schema a server may hold the model to: there all arguments are required, an `optional` one may be
-    null."""
+    """Return a tool whose schema a server may hold the model to: there all arguments are required, an `optional` one
+    may be null."""
     given = {each: _or_null(of) if each in optional else of for each, of in properties.items()}
     return ToolSchema(
         name=name,
@@ -62,5 +62,5 @@ def _or_null(of: dict[str, Any]) -> dict[str, Any]:
 
 
 def tool_result(name: str, text: str, *, is_error: bool = False) -> ToolResult:
-    """A text as a tool's result."""
+    """Return a text as a tool's result."""
     return ToolResult(name=name, result=[TextResultContent(content=replace_surrogates(text))], is_error=is_error)

@@ -122,7 +122,7 @@ async def find_incompatibilities(
     try:
         await adapt_checkpoint(team, "", checkpoint, records, user_proxy)
     except TeamMismatch as found:
-        return found.misfits
+        return found.incompatibilities
     return ()
 
 

@@ -24,7 +24,7 @@ TASKS = ("Build me a user authentication system", "What is CUDA?", "Hello! What 
 
 
 def demo_model() -> ScriptedModelClient:
-    """A model client that plays the demo."""
+    """Return a model client that plays the demo."""
     return ScriptedModelClient(demo_reply)
 
 
@@ -149,7 +149,8 @@ def _answer(request: Request) -> str:
 
 
 def _framework(answer: str) -> tuple[str, bool]:
-    """The framework to use, and whether it was assumed: Express (seed S4, example defaults) where none was chosen."""
+    """Return the framework to use, and whether it was assumed: Express (seed S4, example defaults) where none was
+    chosen."""
     for known in _FILES:
         if known.casefold() in answer.casefold():
             return known, False

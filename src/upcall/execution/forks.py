@@ -134,7 +134,7 @@ def find_fork_point(
 
 
 def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: RunStatus) -> tuple[Run, Checkpoint]:
-    """A new run that has all that `run` had before the question, and `answer` to it."""
+    """Return a new run that has all that `run` had before the question, and `answer` to it."""
     so_far = point.checkpoint.progress or RunProgress()
     answers = (*(each for each in point.before if each.question_id != answer.question_id), answer)
     known = run.asked
@@ -170,7 +170,8 @@ def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: Ru
 
 
 def plan_fork(run: Run, point: ForkPoint) -> ForkPlan:
-    """What a fork at `point` keeps, and what of the run may be done anew: at most what was done since its last rest."""
+    """Return what a fork at `point` keeps, and what of the run may be done anew: at most what was done since its last
+    pause."""
     then = point.checkpoint.progress or RunProgress()
     calls = {agent: used.model_calls for agent, used in run.usage.items()}
     before = {agent: used.model_calls for agent, used in then.usage.items()}
@@ -188,7 +189,7 @@ def plan_fork(run: Run, point: ForkPoint) -> ForkPlan:
 
 
 def copy_workspace(config: RunConfig, old_id: str, new_id: str, named: Path | None) -> RunConfig:
-    """The config of a branch. Its workspace is a copy of the run's, as that is now: a branch changes no file of
+    """Return the config of a branch. Its workspace is a copy of the run's, as that is now: a branch changes no file of
     another. A folder that the user named is shared, unless another is `named`."""
     if config.team is None:
         return config
@@ -226,7 +227,8 @@ def _answer_to(run: Run, question_id: str) -> Answer | None:
 
 
 def _before(run: Run, checkpoint: Checkpoint, but: str | None = None) -> tuple[Answer, ...]:
-    """The answers that the run had when it went on from a checkpoint: those of before, and those in its inbox."""
+    """Return the answers that the run had when it went on from a checkpoint: those of before, and those in its
+    inbox."""
     brought = [each for message in checkpoint.inbox for each in message_answers(message)]
     counted = run.answers[: checkpoint.progress.answered if checkpoint.progress else 0]
     ids = {each.question_id for each in (*counted, *brought)} - {but}

@@ -37,7 +37,7 @@ class ModelClients:
         self._made: dict[str, ChatCompletionClient] = {}
 
     def __call__(self, agent: str) -> ChatCompletionClient:
-        """The client for the agent of a name.
+        """Return the client for the agent of a name.
 
         Raises:
             ConfigurationError: a key or a model name is missing, or a component cannot be loaded.

@@ -27,7 +27,7 @@ def _source(name: str, settings: Settings) -> Source:
 
 
 def _engine(settings: Settings) -> SearchEngine:
-    """The engine that is named; on ``auto`` the first that has a key, and ddgs where none has."""
+    """Return the engine that is named; on ``auto`` the first that has a key, and ddgs where none has."""
     tavily, brave, named = _key(settings.tavily_api_key), _key(settings.brave_api_key), settings.web_search
     if named == "tavily" or (named == "auto" and tavily):
         return Tavily(tavily, **_given(base_url=settings.source_urls.get("tavily")))

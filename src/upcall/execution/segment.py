@@ -148,7 +148,7 @@ class RunSegment:
             yield event
 
     async def _events(self, team: Team) -> AsyncGenerator[Event, None]:
-        """The team's events, but for those held back.
+        """Yield the team's events, but for those held back.
 
         The team runs in a task of its own: cancelling a task that waits for a group chat does not stop the group chat
         while a member works (autogen-agentchat 0.7.5); its cancellation token does.
@@ -243,7 +243,7 @@ class RunSegment:
         await self._save(self._current())
 
     def _current(self) -> Run:
-        """The run as it is now, with its questions and the tokens that the matcher spent."""
+        """Return the run as it is now, with its questions and the tokens that the matcher spent."""
         run = self._state.run
         usage = run.usage
         for spent in self._resolver.spent:
@@ -376,7 +376,7 @@ class RunSegment:
 
 
 def _told_to(queue: asyncio.Queue[Event | None]) -> ProgressListener:
-    """What puts progress among the events, also from a thread: in this loop, as long as there is one."""
+    """Return what puts progress among the events, also from a thread: in this loop, as long as there is one."""
     loop = asyncio.get_running_loop()
 
     def tell(reached: progress.Progress) -> None:

@@ -89,7 +89,7 @@ def check_options(options: Mapping[str, object]) -> StartOptions:
 
 
 def read_facts(options: StartOptions) -> tuple[Fact, ...]:
-    """The facts of one run.
+    """Return the facts of one run.
 
     Raises:
         ConfigurationError: one says nothing to know a question by, or its answer is no text.
@@ -100,7 +100,7 @@ def read_facts(options: StartOptions) -> tuple[Fact, ...]:
 
 
 def read_task(task: object, *, root_team: bool) -> tuple[str, tuple[BaseChatMessage, ...]]:
-    """The text of a task, and its messages. In the root team the last one is the user's, whoever sent it.
+    """Return the text of a task, and its messages. In the root team the last one is the user's, whoever sent it.
 
     Raises:
         ConfigurationError: it is empty, or something else.
@@ -117,7 +117,7 @@ def read_task(task: object, *, root_team: bool) -> tuple[str, tuple[BaseChatMess
 
 
 def as_history(message: BaseChatMessage) -> BaseChatMessage:
-    """A message of the conversation before a run. A text of a member of the team would end the run at once."""
+    """Return a message of the conversation before a run. A text of a member of the team would end the run at once."""
     return message if message.source == USER else message.model_copy(update={"source": EARLIER})
 
 

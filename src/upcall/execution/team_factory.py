@@ -118,7 +118,7 @@ class TeamFactory:
     def execution(self) -> str | None:
         """How the coder's commands run, in one line; None where none do, or the team is the caller's."""
         execution = None if self.is_own else _execution(self._settings)
-        return None if execution is None else f"commands run {execution.executor.description}"
+        return None if execution is None else f"commands {execution.executor.description}"
 
     @property
     def is_own(self) -> bool:
@@ -133,7 +133,7 @@ class TeamFactory:
         return RunStatus.EXECUTING if self.is_own else RunStatus.INITIALIZING
 
     def phase(self, agent: str) -> RunStatus:
-        """The status of a run while an agent has the turn."""
+        """Return the status of a run while an agent has the turn."""
         return RunStatus.EXECUTING if self.is_own else PHASES.get(agent, RunStatus.EXECUTING)
 
     def phase_reached(self, run: Run) -> RunStatus:
@@ -145,7 +145,7 @@ class TeamFactory:
     # -- what a run pins ----------------------------------------------------------------------------------------------
 
     def pin(self, run_id: str, options: StartOptions) -> RunConfig:
-        """What a run keeps from its start: its options, then the settings.
+        """Return what a run keeps from its start: its options, then the settings.
 
         Raises:
             ConfigurationError: its workspace cannot be used, or one of its facts.
@@ -178,8 +178,8 @@ class TeamFactory:
         )
 
     def settings_of(self, run: Run) -> Settings:
-        """The settings with what a run pinned. Consent to do without a sandbox is one account's, for itself, and says
-        nothing where another one resumes the run."""
+        """Return the settings with what a run pinned. Consent to do without a sandbox is one account's, for itself,
+        and says nothing where another one resumes the run."""
         config, team = run.config, run.config.team
         pinned = {name: getattr(config, name) for name in ResolutionOptions.model_fields}
         if team is not None:
@@ -236,7 +236,7 @@ class TeamFactory:
         return BuiltTeam(root_team(clients, resources, settings), clients, matcher)
 
     def _matcher_clients(self, run: Run) -> ModelClients | None:
-        """The model that says which questions mean the same, for a team that brings its own models."""
+        """Return the model that says which questions mean the same, for a team that brings its own models."""
         settings = self.settings_of(run)
         if not settings.ledger_model:
             return None
@@ -249,12 +249,12 @@ class TeamFactory:
 
 
 def _choose(kind: type[Options], settings: Settings, options: StartOptions) -> dict[str, Any]:
-    """The options of a kind: those of a start before those of the settings."""
+    """Return the options of a kind: those of a start before those of the settings."""
     return {name: options.get(name, getattr(settings, name)) for name in kind.model_fields}
 
 
 def _call(make_team: MakeTeam) -> Team:
-    """The team that a function builds.
+    """Return the team that a function builds.
 
     Raises:
         ConfigurationError: it fails, or gives something else.
@@ -288,7 +288,7 @@ def _execution(settings: Settings) -> Execution | None:
 
 
 def _load_tools(tools: Sequence[dict[str, Any]]) -> list[BaseTool[Any, Any]]:
-    """The tools that the settings describe.
+    """Return the tools that the settings describe.
 
     Raises:
         ConfigurationError: one of them cannot be loaded.
@@ -306,13 +306,13 @@ def _load_tools(tools: Sequence[dict[str, Any]]) -> list[BaseTool[Any, Any]]:
 
 
 def _shown_tools(settings: Settings) -> dict[str, Sequence[str]]:
-    """The tools that a block of the settings names for an agent."""
+    """Return the tools that a block of the settings names for an agent."""
     agents: tuple[Literal["classifier", "clarifier"], ...] = ("classifier", "clarifier")
     return {agent: named for agent in agents if (named := settings.tools_for(agent)) is not None}
 
 
 def _refuse_unusable(folder: Path) -> None:
-    """A workspace is made when the first file is written; that it can be is checked before any work is done."""
+    """Refuse a workspace that cannot be made, before any work is done; it is made with its first file."""
     there = next(each for each in (folder, *folder.parents) if each.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         why = "it is no folder" if not there.is_dir() else "it cannot be written"
@@ -320,8 +320,8 @@ def _refuse_unusable(folder: Path) -> None:
 
 
 def _refuse_unsafe(folder: Path, store_file: Path | None) -> None:
-    """The coder's commands can change all that is in the workspace: not the store, whose answers are what they may do,
-    nor what runs when the user logs in.
+    """Refuse a workspace that holds the store, whose answers are what commands may do, or what runs when the user logs
+    in: the coder's commands can change all that is in it.
 
     Raises:
         ConfigurationError: it holds one of them.

@@ -59,11 +59,11 @@ class InboxEntry(NamedTuple):
     task: str = ""
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """What a notebook shows of it."""
+        """Return what a notebook shows of it."""
         return OpenQuestions([self])._repr_mimebundle_()
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """The same for IPython's text, which would show the tuple."""
+        """Print the same as IPython's text, which would show the tuple."""
         printer.text(self._repr_mimebundle_()["text/plain"])
 
 
@@ -77,13 +77,13 @@ class OpenQuestions(list[InboxEntry]):
     damaged: Sequence[DamagedRun] = ()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """What a notebook shows of them."""
+        """Return what a notebook shows of them."""
         from upcall.ui.notebook.bundles import inbox_bundle
 
         return inbox_bundle(self)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """The same for IPython's text, which would show the list."""
+        """Print the same as IPython's text, which would show the list."""
         printer.text(self._repr_mimebundle_()["text/plain"])
 
 
@@ -113,7 +113,7 @@ class Authorization:
 
     @classmethod
     def of(cls, user: str | None, settings: AccessSettings) -> Authorization:
-        """The access of `user`, or of the user of the settings.
+        """Return the access of `user`, or of the user of the settings.
 
         Raises:
             ConfigurationError: the user is empty. It would not do to let somebody without a name do everything.
@@ -150,7 +150,7 @@ class Authorization:
         return self.unlimited or self.assigned(question)
 
     def answerable(self, run: Run) -> tuple[Question, ...]:
-        """The questions a run shows that are the user's to answer."""
+        """Return the questions a run shows that are the user's to answer."""
         return tuple(question for question in run.questions if self.may_answer(run, question))
 
     def sees(self, run: Run) -> bool:
@@ -160,7 +160,7 @@ class Authorization:
         )
 
     def shown(self, run: Run) -> Run:
-        """The run as the user may see it: whole; or with the questions assigned to them, the answers they gave
+        """Return the run as the user may see it: whole; or with the questions assigned to them, the answers they gave
         themselves, and nothing else."""
         if self.whole(run):
             return run
@@ -193,7 +193,7 @@ class Authorization:
         return seen
 
     def inbox(self, page: RunPage) -> OpenQuestions:
-        """The open questions of the runs that are the user's to answer, oldest first."""
+        """Return the open questions of the runs that are the user's to answer, oldest first."""
         waiting = [run for run in page if run.waiting or run.working]
         entries = [
             InboxEntry(run.id, question, run.task if self.whole(run) else "")
@@ -211,7 +211,8 @@ class Authorization:
     # -- refusals -----------------------------------------------------------------------------------------------------
 
     async def load(self, store: RunStore, run_id: str, action: str) -> StoredRun:
-        """The run with this id, or the only one the user sees whose id starts with it. `action` is what it is for.
+        """Return the run with this id, or the only one the user sees whose id starts with it. `action` is what it is
+        for.
 
         Raises:
             UnknownRun: there is none, or several. A run that the user does not see is the same as none.
@@ -290,8 +291,8 @@ class Authorization:
             raise
 
     def _taken(self, run: Run, mail: Sequence[Answer], named: Sequence[str]) -> str | None:
-        """A question assigned to the user that somebody else answered, of those that are named, or else the last one
-        where the user has no question left."""
+        """Return a question assigned to the user that somebody else answered, of those that are named, or else the
+        last one where the user has no question left."""
         own = {question.id for question in self._answered_by_themselves(run)}
         left = {answer.question_id for answer in mail if answer.user != self.user}
         closed = [each.id for each in run.answered_questions if self.assigned(each) and each.id not in own]
@@ -310,7 +311,7 @@ class Authorization:
     # -- what else depends on the user --------------------------------------------------------------------------------
 
     async def tell(self, run: Run, items: AsyncGenerator[Event | Run, None]) -> AsyncGenerator[Event | Run, None]:
-        """A stream about a run as the user may hear it: events where it is theirs, and the run as they see it."""
+        """Yield a stream about a run as the user may hear it: events where it is theirs, and the run as they see it."""
         whole = self.whole(run)
         async with aclosing(items):
             async for item in items:
@@ -320,7 +321,7 @@ class Authorization:
                     yield item
 
     def assign(self, run: Run, named: str, assignee: str | None) -> tuple[Run, Question]:
-        """The run with an open question assigned, and those shown as one with it; and the question.
+        """Return the run with an open question assigned, and those shown as one with it; and the question.
 
         Raises:
             UnknownQuestion: it is not open.
@@ -366,7 +367,7 @@ class Authorization:
 
 
 def _named(given: AnswersInput) -> list[str]:
-    """The questions that an answer names itself."""
+    """Return the questions that an answer names itself."""
     if isinstance(given, Mapping):
         return list(given)
     return [given.question_id] if isinstance(given, Answer) and given.question_id else []

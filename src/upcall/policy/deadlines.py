@@ -48,28 +48,29 @@ _log = logging.getLogger("upcall")
 
 
 def attach_deadline(event: Event, question: Question) -> Event:
-    """The event that asks a question, with the time that it got when it was published."""
+    """Return the event that asks a question, with the time that it got when it was published."""
     if question.expires_at is None:
         return event
     return event.model_copy(update={"metadata": event.metadata | asked_event(question, source=event.source).metadata})
 
 
 def explain_expiry(question: Question) -> str:
-    """The reason why a question expired."""
+    """Return the reason why a question expired."""
     return (
         f"Nobody answered by {format_time(question.expires_at)}." if question.expires_at else "Nobody answered in time."
     )
 
 
 def expired_answers(run: Run, now: datetime | None = None) -> list[Answer]:
-    """What the questions come to whose time is over; nothing where they are to wait, or the run with them ends."""
+    """Return what the questions come to whose time is over; nothing where they are to wait, or the run with them
+    ends."""
     if run.config.on_expiry != "assume":
         return []
     return [answer_by_default(question, explain_expiry(question)) for question in run.list_overdue(now)]
 
 
 def add_expired(run: Run, answers: Sequence[Answer], now: datetime | None = None) -> list[Answer]:
-    """The answers, and what the other questions come to whose time is over."""
+    """Return the answers, and what the other questions come to whose time is over."""
     given = {answer.question_id for answer in answers}
     return [*answers, *(each for each in expired_answers(run, now) if each.question_id not in given)]
 
@@ -148,7 +149,8 @@ def _assumed(question: Question) -> str:
 
 
 def _end_run(run: Run, now: datetime | None) -> Run:
-    """The run that ends because nobody answered in time: cancelled, or expired with an error that says what did."""
+    """Return the run that ends because nobody answered in time: cancelled, or expired with an error that says what
+    did."""
     lapsed = {question.id: question for question in run.list_overdue(now)}
     failed = run.config.on_expiry == "fail"
     answers = [
@@ -171,8 +173,8 @@ def _end_run(run: Run, now: datetime | None) -> Run:
 
 
 def _noted(run: Run, now: datetime) -> tuple[Run, list[Event]]:
-    """The run with what is to be noted now - which questions are overdue, and of which the human is reminded - and the
-    events that tell so. One reminder a look: what was missed is not made up for."""
+    """Return the run with what is to be noted now - which questions are overdue, and of which the human is reminded -
+    and the events that tell so. One reminder a look: what was missed is not made up for."""
     every = run.config.remind_after
     changed: list[QuestionRecord] = []
     events: list[Event] = []
@@ -268,15 +270,15 @@ class DeadlineWatcher:
             yield event
 
     async def _cannot(self, stored: StoredRun, now: datetime, error: Exception) -> AsyncGenerator[Event, None]:
-        """A run that cannot go on here stays as it is; that is told once, not at every look."""
+        """Leave a run that cannot go on here as it is; that is told once, not at every look."""
         if any(each.is_overdue(now) and not each.noted_overdue for each in stored.run.records.open):
             _log.warning("Run %s has expired questions and cannot go on here: %s", stored.run.id, error)
         async for event in self._note(stored, now):
             yield event
 
     async def _left(self, run: Run, now: datetime) -> AsyncGenerator[Event, None]:
-        """What questions of a team at work come to is left for it, like an answer of the human. One that takes its run
-        with it does so when that rests."""
+        """Leave for a team at work what its questions come to, like an answer of the human. One that takes
+        its run with it does so when that rests."""
         there = {answer.question_id for answer in await self._store.queued_answers(run.id)}
         for answer in expired_answers(run, now):
             with suppress(AlreadyAnswered):

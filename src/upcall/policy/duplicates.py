@@ -75,8 +75,8 @@ def _places(question: Question) -> list[Hashable]:
 
 
 def answer_duplicates(answers: Sequence[Answer], records: QuestionRecords) -> list[Answer]:
-    """The answers, and the same ones to the open questions that were shown as one with these, as far as these accept
-    them."""
+    """Return the answers, and the same ones to the open questions that were shown as one with these, as far as these
+    accept them."""
     given = {answer.question_id: answer for answer in answers}
     for answer in answers:
         record = records[answer.question_id]
@@ -90,7 +90,7 @@ def answer_duplicates(answers: Sequence[Answer], records: QuestionRecords) -> li
 
 
 def repeat_answer(asked: Question, answer: Answer, question: Question) -> Answer | None:
-    """The same answer to another question, if that one accepts it; a secret only if the key opens it."""
+    """Return the same answer to another question, if that one accepts it; a secret only if the key opens it."""
     by = "the user" if answer.by is AnsweredBy.HUMAN else answer.by.value
     try:
         opened = answer.opened().model_copy(update={"question_id": question.id})

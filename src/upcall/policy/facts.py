@@ -19,7 +19,7 @@ _YES_OR_NO = frozenset({"yes", "no", "true", "false"})
 
 
 def _as_text(value: object) -> str:
-    """A value as the answer it stands for: YAML reads 8080 as a number and yes as a truth value."""
+    """Return a value as the answer it stands for: YAML reads 8080 as a number and yes as a truth value."""
     text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
     if not isinstance(value, str | int | float) or not text.strip():
         raise PydanticCustomError("fact", "Input should be the answer: a text, a number, or yes or no")
@@ -73,7 +73,7 @@ def parse_facts(given: Mapping[str, Any], place: Callable[[str], str]) -> tuple[
 
 
 def read_facts_file(path: Path) -> tuple[Fact, ...]:
-    """The facts of a YAML file.
+    """Return the facts of a YAML file.
 
     Raises:
         ConfigurationError: it cannot be read, or a fact in it is wrong; with its line.

@@ -80,7 +80,7 @@ class AnswerResolver:
     # -- before it leaves its asker -----------------------------------------------------------------------------------
 
     async def answer_to(self, question: Question) -> Answer | None:
-        """What was answered or stands as a fact to a question with its whole path; None where it goes up."""
+        """Return what was answered or stands as a fact to a question with its whole path; None where it goes up."""
         known = self.records.get(question.id)
         if known is not None:
             # The run was cut off, and the same call asks again. What came from outside comes the same way again.
@@ -138,7 +138,7 @@ class AnswerResolver:
         self._keep(self.records.close(answers))
 
     def _complete(self, question: Question, now: datetime) -> Question:
-        """The question with whom it is for and how long it waits: as it says itself, or as its run has it."""
+        """Return the question with whom it is for and how long it waits: as it says itself, or as its run has it."""
         after = self._options.expires_after
         common = None if after is None else now + timedelta(seconds=after)
         changes = {"assignee": self.assignee_of(question), "expires_at": question.expires_at or common}
@@ -210,8 +210,8 @@ class _Quota:
 
 
 def answer_by_default(question: Question, reason: str) -> Answer:
-    """What a question comes to that no human answers: its own default, recorded as an assumption, else `expired`. That
-    is never consent, and a risk confirmation has no default."""
+    """Return what a question comes to that no human answers: its own default, recorded as an assumption, else
+    `expired`. That is never consent, and a risk confirmation has no default."""
     answer = Answer(question_id=question.id, outcome=Outcome.EXPIRED, by=AnsweredBy.POLICY, reason=reason)
     if question.default is None or not question.default.strip() or question.is_risk:
         return answer
@@ -223,7 +223,7 @@ def answer_by_default(question: Question, reason: str) -> Answer:
 
 
 def answer_by_fact(fact: Fact, question: Question) -> Answer | None:
-    """The fact as an answer. Where there are options it must name them: a number would be that of an option."""
+    """Return the fact as an answer. Where there are options it must name them: a number would be that of an option."""
     try:
         answer = parse_answer(question, fact.answer)
     except AnswerRefused:
@@ -261,7 +261,7 @@ def _is_by_call(question: Question) -> bool:
 
 
 async def resolve_question(question: Question) -> Answer | None:
-    """The answer to a question that the present agent asks, where there is one before it goes up."""
+    """Return the answer to a question that the present agent asks, where there is one before it goes up."""
     resolver = current_scope().resolver
     if resolver is None:
         return None
@@ -271,7 +271,7 @@ async def resolve_question(question: Question) -> Answer | None:
 
 
 def list_answered() -> Sequence[Answered]:
-    """The questions of the run and their answers; none in a plain AutoGen script."""
+    """Return the questions of the run and their answers; none in a plain AutoGen script."""
     resolver = current_scope().resolver
     return resolver.answered if resolver is not None else ()
 

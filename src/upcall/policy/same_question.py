@@ -99,7 +99,7 @@ class QuestionKey:
 
 @lru_cache(maxsize=2_000)
 def question_key(text: str) -> QuestionKey:
-    """What a text asks."""
+    """Return what a text asks."""
     plain = unicodedata.normalize("NFKC", text).casefold()
     for short, long in _SHORT_FORMS:
         plain = short.sub(long, plain)
@@ -113,7 +113,8 @@ def question_key(text: str) -> QuestionKey:
 
 
 def content_words(text: str) -> tuple[str, ...]:
-    """The words of a text that carry its meaning, in order: any case, singular, without articles and the like."""
+    """Return the words of a text that carry its meaning, in order: any case, singular, without articles and the
+    like."""
     found = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
     words = (_singular(_HYPHEN.sub("", word.removesuffix("'s"))) for word in found)
     return tuple(word for word in words if word and word not in _STOP_WORDS)
@@ -142,12 +143,13 @@ def _same_form(one: Question, other: Question) -> bool:
 
 
 def option_labels(question: Question) -> set[str]:
-    """The labels of its options, in any case."""
+    """Return the labels of its options, in any case."""
     return {" ".join(option.label.casefold().split()) for option in question.options}
 
 
 def _singular(word: str) -> str:
-    """The singular of an English noun, well enough to find a plural again; names and numbers stay as they are."""
+    """Return the singular of an English noun, well enough to find a plural again; names and numbers stay as they
+    are."""
     if len(word) > 3 and word.isalpha() and word.isascii():
         if word.endswith("ies") and len(word) > 4:
             word = word[:-3] + "y"

@@ -89,7 +89,7 @@ class Answer(BaseModel):
         return (mine.outcome, mine.text, mine.selected) == (others.outcome, others.text, others.selected)
 
     def opened(self) -> Answer:
-        """The same answer, a secret in clear: for its asker, who must neither show nor store it.
+        """Return the same answer, a secret in clear: for its asker, who must neither show nor store it.
 
         Raises:
             ConfigurationError: it is sealed, and the key is missing or another one.
@@ -99,7 +99,7 @@ class Answer(BaseModel):
         return self.model_copy(update={"text": unseal(self.text, f"question {self.question_id}"), "sealed": False})
 
     def as_text(self) -> str:
-        """What the asking model reads as the result of its call: for every outcome text that it can act on."""
+        """Return what the asking model reads as the result of its call: for every outcome text that it can act on."""
         match self.outcome:
             case Outcome.ANSWERED if self.sealed:
                 return HIDDEN

@@ -82,7 +82,7 @@ _OTHER_WORDS = re.compile("[A-Za-z]+|[\u3040-\u30ff]|[\uac00-\ud7af]+")
 
 
 def _words_for(question: str) -> _Words:
-    """The words of the question's own language, Chinese or English (S1-31)."""
+    """Return the words of the question's own language, Chinese or English (S1-31)."""
     return _CHINESE if len(_HAN.findall(question)) > len(_OTHER_WORDS.findall(question)) else _ENGLISH
 
 
@@ -138,7 +138,7 @@ class Option(BaseModel):
         return {"label": value} if isinstance(value, str | int | float) else value
 
     def as_line(self) -> str:
-        """The option as one line, whatever is in it: a second line could pass for another option."""
+        """Return the option as one line, whatever is in it: a second line could pass for another option."""
         return one_line(f"{self.label} - {self.description}" if self.description else self.label)
 
 
@@ -206,7 +206,7 @@ class Question(BaseModel):
     @field_validator("asked_at", "expires_at")
     @classmethod
     def _in_utc(cls, value: datetime | None) -> datetime | None:
-        """A moment, whatever zone it was given in; without one it is in UTC."""
+        """Return a moment, whatever zone it was given in; without one it is in UTC."""
         return value and (value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC))
 
     @field_validator("required", "default")
@@ -240,11 +240,11 @@ class Question(BaseModel):
         return self.clarification_type is ClarificationType.RISK_CONFIRMATION
 
     def raise_through(self, agent: str, call_id: str) -> Question:
-        """The same question one level further up: asked on behalf of `agent`'s tool call `call_id`."""
+        """Return the same question one level further up: asked on behalf of `agent`'s tool call `call_id`."""
         return self.model_copy(update={"path": (agent, *self.path), "calls": (call_id, *self.calls)})
 
     def as_text(self) -> str:
-        """The question as plain text that stands alone: who asks for whom, why, the numbered options."""
+        """Return the question as plain text that stands alone: who asks for whom, why, the numbered options."""
         return "\n".join([f"{self.asked_by()}: {self.question}", *self.details()])
 
     def asked_by(self) -> str:
@@ -252,7 +252,7 @@ class Question(BaseModel):
         return f"{self.asker_for_whom()}{_words_for(self.question).needs_to_know}"
 
     def asker_for_whom(self) -> str:
-        """The asker, and on whose behalf: ``coder (for lead)``."""
+        """Return the asker, and on whose behalf: ``coder (for lead)``."""
         behalf = _words_for(self.question).behalf.format(" > ".join(self.path[:-1])) if len(self.path) > 1 else ""
         return f"{self.asker}{behalf}"
 
@@ -264,7 +264,7 @@ class Question(BaseModel):
         return lines + ([f"For {self.assignee}."] if self.assignee else [])
 
     def details(self) -> list[str]:
-        """The lines below the question: reason, numbered options, and how it may be answered."""
+        """Return the lines below the question: reason, numbered options, and how it may be answered."""
         words = _words_for(self.question)
         lines = [f"  {words.reason}{self.context}"] if self.context else []
         lines += [f"  {number}. {option.as_line()}" for number, option in enumerate(self.options, start=1)]
@@ -283,11 +283,11 @@ class Question(BaseModel):
         return lines
 
     def as_json(self) -> dict[str, Any]:
-        """The object that the command line prints."""
+        """Return the object that the command line prints."""
         return self.model_dump(mode="json", exclude_none=True)
 
     def as_arguments(self) -> dict[str, Any]:
-        """The question as the arguments of a call that asks it (S1-11 to S1-16); options are their labels."""
+        """Return the question as the arguments of a call that asks it (S1-11 to S1-16); options are their labels."""
         return {
             "question": self.question,
             "clarification_type": self.clarification_type.value,
@@ -298,7 +298,8 @@ class Question(BaseModel):
         }
 
     def as_clarification(self) -> dict[str, Any]:
-        """The question as seed S1 describes it to richer interfaces (S1-22, S1-27), in snake_case (decision X8)."""
+        """Return the question as seed S1 describes it to richer interfaces (S1-22, S1-27), in snake_case (decision
+        X8)."""
         return {"version": "v1", "kind": "clarification", **self.as_arguments()}
 
 

@@ -48,7 +48,7 @@ class QuestionRecord(BaseModel):
 
     @model_validator(mode="after")
     def _agrees_with_its_state(self) -> Self:
-        """A stored record that contradicts itself is damaged."""
+        """Refuse a stored record that contradicts itself: it is damaged."""
         outcome = self.answer.outcome.value if self.answer else None
         if outcome != (self.state.value if self.is_closed else None):
             raise ValueError(f"question {self.id} is {self.state.value}, its answer says {outcome}")

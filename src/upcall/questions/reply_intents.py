@@ -37,7 +37,7 @@ class Verdict(StrEnum):
 
 
 def unwrap_reply(reply: str) -> str:
-    """The reply itself where a chat front end sends it as ``{"query": "..."}`` (S0-60), trimmed.
+    """Return the reply itself where a chat front end sends it as ``{"query": "..."}`` (S0-60), trimmed.
 
     What stands in the JSON may hold half a surrogate pair, which could be neither stored nor sent.
     """
@@ -58,8 +58,8 @@ def ends_clarification(answer: Answer | None) -> bool:
 
 
 def read_verdict(answer: Answer | None) -> Verdict:
-    """What an answer at plan review says. Only the human's own words approve; silence, expiry, a refusal to answer and
-    what anybody else says reject (decision X7), and everything that is neither is feedback."""
+    """Return what an answer at plan review says. Only the human's own words approve; silence, expiry, a refusal to
+    answer and what anybody else says reject (decision X7), and everything that is neither is feedback."""
     if answer is None or answer.outcome is not Outcome.ANSWERED or answer.by is not AnsweredBy.HUMAN:
         return Verdict.REJECTED
     word = _word(answer.text)
@@ -69,6 +69,6 @@ def read_verdict(answer: Answer | None) -> Verdict:
 
 
 def _word(reply: str) -> str:
-    """The whole reply as the lists have it: any case, any width, in quotes or with a full stop."""
+    """Return the whole reply as the lists have it: any case, any width, in quotes or with a full stop."""
     text = unicodedata.normalize("NFKC", unwrap_reply(reply)).casefold()
     return " ".join(text.strip(_AROUND).split())

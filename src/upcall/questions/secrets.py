@@ -47,7 +47,7 @@ def require_key(why: str) -> None:
 
 
 def seal(text: str) -> str:
-    """The text, encrypted with the first key: a prefix that names the format, then a Fernet token.
+    """Return the text, encrypted with the first key: a prefix that names the format, then a Fernet token.
 
     Raises:
         ConfigurationError: there is no key, or it is no Fernet key.
@@ -56,7 +56,7 @@ def seal(text: str) -> str:
 
 
 def unseal(sealed: str, of: str = "a secret question") -> str:
-    """The text that was sealed. `of` names the question in the error.
+    """Return the text that was sealed. `of` names the question in the error.
 
     Raises:
         ConfigurationError: there is no key, none of the keys opens it, or it is damaged.

@@ -44,13 +44,14 @@ def tool_context(answers: Mapping[str, Answer]) -> Iterator[None]:
 
 
 def name_question(question: Question) -> str:
-    """A name for a tool's question, made of all that the human reads of it: an answer counts for these words only."""
+    """Return a name for a tool's question, made of all that the human reads of it: an answer counts for these words
+    only."""
     options = [(each.label, each.description) for each in question.options]
     return blake2b(json.dumps([question.question, question.context, options]).encode(), digest_size=16).hexdigest()
 
 
 def _name(asked: UserInputRequired) -> str:
-    """The name that its question will have; none where it cannot be put."""
+    """Return the name that its question will have; none where it cannot be put."""
     try:
         fields = {"question": replace_surrogates(asked.question), "context": asked.context, "options": asked.options}
         return name_question(Question.model_validate(fields))
@@ -65,7 +66,8 @@ def ask(
     context: str | None = None,
     clarification_type: ClarificationType | str = ClarificationType.MISSING_INFO,
 ) -> Answer:
-    """The human's answer to a question of this tool, whatever its outcome: also where it was declined or expired.
+    """Return the human's answer to a question of this tool, whatever its outcome: also where it was declined or
+    expired.
 
     For tools of a `PausableAgent`. Where there is no answer yet it raises `UserInputRequired`: the call waits, and the
     tool is called again, from its beginning and with the same arguments, once the answer is there. So ask before
@@ -86,7 +88,7 @@ def ask(
 
 
 def ask_secret(question: str, options: Sequence[str] | None = None) -> str:
-    """A secret that the human tells this tool, and nobody else: no model, no other agent, no log and no event.
+    """Return a secret that the human tells this tool, and nobody else: no model, no other agent, no log and no event.
 
     For function tools of a `PausableAgent`. Where the human has not answered yet it raises `UserInputRequired`: the
     call waits, and the tool is called again, from its beginning and with the same arguments, once the answer is there.
@@ -103,7 +105,7 @@ def ask_secret(question: str, options: Sequence[str] | None = None) -> str:
 
 
 def redact_secrets(text: str) -> str:
-    """The text, a result or an error of the tool call that runs, without the secrets that the call was given."""
+    """Return the text, a result or an error of the tool call that runs, without the secrets that the call was given."""
     for secret in sorted(_secrets.get(), key=len, reverse=True):
         if len(secret) >= _LEAST_HIDDEN:
             text = text.replace(secret, HIDDEN)
@@ -111,8 +113,8 @@ def redact_secrets(text: str) -> str:
 
 
 def question_fields(needed: UserInputRequired, tool: str) -> dict[str, Any]:
-    """What a tool asks, as plain JSON for the journal: the fields of its question, and for which ``tool`` the answer
-    is, where that goes on with it."""
+    """Return what a tool asks, as plain JSON for the journal: the fields of its question, and for which ``tool`` the
+    answer is, where that goes on with it."""
     options = [each.model_dump(exclude_none=True) if isinstance(each, Option) else each for each in needed.options]
     fields = {"question": needed.question, "options": options, "id": needed.request_id}
     more = {"context": needed.context, "clarification_type": needed.clarification_type}

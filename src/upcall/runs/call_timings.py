@@ -1,7 +1,7 @@
 """When model and tool calls of a run were made, and how long they took: what a timeline is drawn from.
 
-A stretch keeps them in memory, and they are stored as one entry of the run's log with the write that ends the stretch:
-about 12 bytes a call and no write of its own. A stretch that is killed leaves none.
+A run segment keeps them in memory, and they are stored as one entry of the run's log with the write that ends it:
+about 12 bytes a call and no write of its own. A run segment that is killed leaves none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TIMED = "timed"
 """The kind of the log's entries that hold times. `RunStore.log` leaves them out: they are no acts of anybody."""
 
 MAX_CALLS = 2000
-"""How many calls of one stretch are kept; a team that makes more has a gap in its picture."""
+"""How many calls of one run segment are kept; a team that makes more has a gap in its picture."""
 
 
 @dataclass(frozen=True)
@@ -104,15 +104,16 @@ class Timings:
             self._calls.setdefault("/".join(call.path), []).append(entry)
 
     def entry(self) -> dict[str, Any]:
-        """The detail of the log's entry: when the stretch ended (in milliseconds, since the log counts in seconds), how
-        many milliseconds it took, and its calls by path. ``900+12!:search`` began after 900 ms, took 12, failed, and
+        """Return the detail of the log's entry: when the segment ended (in milliseconds, since the log counts in
+        seconds), how many milliseconds it took, and its calls by path. ``900+12!:search`` began after 900 ms, took
+        12, failed, and
         was of the tool search."""
         calls = {path: " ".join(made) for path, made in self._calls.items()}
         return {"end": round(time.time() * 1000), "ms": _ms(time.monotonic() - self._start), "calls": calls}
 
 
 def parse_work_period(detail: Mapping[str, Any]) -> WorkPeriod:
-    """What an entry of the log holds."""
+    """Return what an entry of the log holds."""
     end = datetime.fromtimestamp(detail["end"] / 1000, UTC)
     start = end - timedelta(milliseconds=detail["ms"])
     calls = [_read(call, path, start) for path, made in detail["calls"].items() for call in made.split(" ")]

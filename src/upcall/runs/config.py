@@ -21,7 +21,7 @@ DEFAULT_WORKSPACES = "upcall-work"
 
 
 def make_absolute(path: str | Path) -> Path:
-    """A path as it is from any folder. A link in it stays one."""
+    """Return a path as it is from any folder. A link in it stays one."""
     return Path(os.path.abspath(Path(path).expanduser()))
 
 
@@ -86,8 +86,8 @@ class RunConfig(ResolutionOptions):
     traceparent: str | None = None
 
     def reset_for_import(self, workspace: str | Path) -> RunConfig:
-        """The config of a run that comes from elsewhere: of the machine it names folders, servers and consent that
-        nobody chose here, so none of them stays."""
+        """Return the config of a run that comes from elsewhere: of the machine it names folders, servers and consent
+        that nobody chose here, so none of them stays."""
         if self.team is None:
             return self.model_copy(update={"named_team": None})
         anew = {"workspace": make_absolute(workspace), "documents": [], "model": None, "account": None, "prompts": None}

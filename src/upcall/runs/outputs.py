@@ -82,12 +82,12 @@ class Depth(StrEnum):
 
 
 def _also(*names: str) -> AliasChoices:
-    """What models call a field besides its name."""
+    """Return what models call a field besides its name."""
     return AliasChoices(*names)
 
 
 def _member(kind: type[StrEnum], otherwise: StrEnum | None = None) -> BeforeValidator:
-    """A word is read in any case; an unknown one counts as `otherwise`."""
+    """Read a word in any case; an unknown one counts as `otherwise`."""
 
     def read(value: object) -> object:
         if not isinstance(value, str):
@@ -169,7 +169,7 @@ class Weight(StrEnum):
 
 
 def _one_of(kind: type[StrEnum]) -> WithJsonSchema:
-    """A model must choose; a reply that leaves the field out is read all the same."""
+    """Return a model must choose; a reply that leaves the field out is read all the same."""
     return WithJsonSchema({"type": "string", "enum": list(kind)})
 
 
@@ -207,11 +207,11 @@ class ClarificationResponse(Reply):
         return self.known_from is KnownFrom.USER and self.weight is not Weight.LOW
 
     def question(self, path: tuple[str, ...]) -> Question:
-        """The open question this reply stands for."""
+        """Return the open question this reply stands for."""
         return _question(self.clarification_question or "", self.options, self.reason, path)
 
     def said(self) -> str:
-        """The reply as it stands in the dialog with the model."""
+        """Return the reply as it stands in the dialog with the model."""
         return self.model_dump_json(exclude_defaults=True)
 
 
@@ -294,7 +294,7 @@ class Ambiguity(Reply):
     possible_options: Labels = ()
 
     def question(self, path: tuple[str, ...]) -> Question:
-        """The open question this aspect stands for."""
+        """Return the open question this aspect stands for."""
         asked = _question(self.clarification_question, self.possible_options, self.description or None, path)
         return asked.model_copy(
             update={"header": self.aspect[:80], "clarification_type": ClarificationType.AMBIGUOUS_REQUIREMENT}
@@ -320,7 +320,7 @@ class AmbiguityCheck(Reply):
 
 
 def _question(text: str, options: tuple[str, ...], reason: str | None, path: tuple[str, ...]) -> Question:
-    """A question that can be put whatever the model wrote: too long texts are cut, equal options are one."""
+    """Return a question that can be put whatever the model wrote: too long texts are cut, equal options are one."""
     distinct: dict[str, str] = {}
     for label in (option[:MAX_LABEL_CHARS].strip() for option in options):
         distinct.setdefault(label.casefold(), label)

@@ -45,7 +45,7 @@ class PlanStep(Reply):
     @model_validator(mode="before")
     @classmethod
     def _who_does_it(cls, value: Any) -> Any:
-        """Reads ``"agent": "coder"`` and ``"tool": "search"`` too, as models like to write it."""
+        """Read ``"agent": "coder"`` and ``"tool": "search"`` too, as models like to write it."""
         if not isinstance(value, dict) or value.get("name") is not None:
             return value
         for key, kind in (("agent", "handler"), ("handler", "handler"), ("tool", "tool")):
@@ -67,14 +67,14 @@ class PlanStep(Reply):
         return [value] if isinstance(value, str) else value
 
     def as_line(self) -> str:
-        """The step in one line: ``2. [coder] Write the tests (after 1); uses ...; makes ...``."""
+        """Return the step in one line: ``2. [coder] Write the tests (after 1); uses ...; makes ...``."""
         after = f" (after {', '.join(self.depends_on)})" if self.depends_on else ""
         uses = f"; uses {', '.join(self.inputs)}" if self.inputs else ""
         makes = f"; makes {', '.join(self.outputs)}" if self.outputs else ""
         return one_line(f"{self.step_id}. [{self.name}] {self.description}{after}{uses}{makes}")
 
     def references(self) -> list[str]:
-        """What stands between ``${`` and ``}`` in the inputs."""
+        """Return what stands between ``${`` and ``}`` in the inputs."""
         return [found.strip() for each in self.inputs for found in _REFERENCE.findall(each)]
 
 
@@ -87,7 +87,7 @@ class PlanOutline(Reply):
     @field_validator("sections", mode="before")
     @classmethod
     def _named_sections(cls, value: object) -> object:
-        """Reads sections given as objects with a title, and leaves out empty ones."""
+        """Read sections given as objects with a title, and leave out empty ones."""
         if not isinstance(value, list | tuple):
             return value
         named = [each.get("title") or each.get("name") if isinstance(each, Mapping) else each for each in value]
@@ -95,7 +95,7 @@ class PlanOutline(Reply):
 
 
 class Plan(PlanOutline):
-    """A plan that can be worked off: its steps have distinct ids and rest only on steps that come before them."""
+    """A plan that can be carried out: its steps have distinct ids and rest only on steps that come before them."""
 
     steps: Annotated[tuple[PlanStep, ...], Field(max_length=MAX_STEPS)] = ()
 
@@ -118,7 +118,7 @@ class Plan(PlanOutline):
         return self
 
     def unknown_names(self, handlers: Collection[str], tools: Collection[str]) -> list[str]:
-        """What is wrong with who does the steps, where not everything is a known agent or tool (S3-42)."""
+        """Return what is wrong with who does the steps, where not everything is a known agent or tool (S3-42)."""
         problems = []
         for step in self.steps:
             known = handlers if step.type == "handler" else tools
@@ -130,13 +130,13 @@ class Plan(PlanOutline):
         return problems
 
     def as_markdown(self) -> str:
-        """The plan as markdown: the text that the lead works from."""
+        """Return the plan as markdown: the text that the lead works from."""
         lines = [f"# {self.title}", "", *(f"- {section}" for section in self.sections)]
         steps = ["", "## Steps", "", *(step.as_line() for step in self.steps)] if self.steps else []
         return "\n".join(lines + steps)
 
     def as_text(self) -> str:
-        """The plan as the user reviews it (the form of seed S0's dialog)."""
+        """Return the plan as the user reviews it (the form of seed S0's dialog)."""
         lines = [f"Title: {self.title}", "Sections:", *(f"- {section}" for section in self.sections)]
         steps = ["Steps:", *(step.as_line() for step in self.steps)] if self.steps else []
         return "\n".join(lines + steps)
@@ -158,8 +158,8 @@ def _check_references(step: PlanStep, earlier: Mapping[str, PlanStep]) -> None:
 
 
 def _named_in(reference: str, earlier: Mapping[str, PlanStep]) -> tuple[str | None, bool]:
-    """The earlier step whose output ``step_id.output`` names, if there is one, and whether that step lists the output.
-    Ids and outputs may hold dots too."""
+    """Return the earlier step whose output ``step_id.output`` names, if there is one, and whether that step lists the
+    output. Ids and outputs may hold dots too."""
     dots = [place for place, sign in enumerate(reference) if sign == "."]
     splits = [(reference[:dot], reference[dot + 1 :]) for dot in dots if reference[:dot] in earlier]
     fitting = [named for named, output in splits if output in earlier[named].outputs]
@@ -168,7 +168,7 @@ def _named_in(reference: str, earlier: Mapping[str, PlanStep]) -> tuple[str | No
 
 
 class PlanDraft(PlanOutline):
-    """A plan as a model wrote it twice in a way that cannot be worked off: what of it can be used."""
+    """A plan as a model wrote it twice in a way that cannot be carried out: what of it can be used."""
 
     steps: tuple[Any, ...] = ()
 
@@ -178,7 +178,7 @@ class PlanDraft(PlanOutline):
         return value if isinstance(value, list | tuple) else ()
 
     def usable(self, known: Callable[[PlanStep], PlanStep | None], instead: str) -> tuple[Plan, list[str]]:
-        """The plan without what is wrong in its steps, and what was changed, one line each.
+        """Return the plan without what is wrong in its steps, and what was changed, one line each.
 
         Args:
             known: gives a step with the name that its agent or tool is called by; None where there is no such.
@@ -217,8 +217,8 @@ class PlanDraft(PlanOutline):
 
 
 def _without_bad_references(text: str, earlier: Mapping[str, PlanStep]) -> str:
-    """The input with references to earlier steps alone: to the whole result of one that does not list the output; what
-    refers to nothing becomes plain text."""
+    """Return the input with references to earlier steps alone: to the whole result of one that does not list the
+    output; what refers to nothing becomes plain text."""
 
     def mended(match: re.Match[str]) -> str:
         reference = match[1].strip()
@@ -275,7 +275,7 @@ class ReviewedPlan(Plan):
 
     @classmethod
     def of(cls, plan: Plan, status: PlanStatus, history: Sequence[PlanVersion] = ()) -> Self:
-        """The first version, or the next one after `history`."""
+        """Return the first version, or the next one after `history`."""
         return cls(
             title=plan.title,
             sections=plan.sections,
@@ -296,24 +296,25 @@ class ReviewedPlan(Plan):
         return tuple(version.feedback for version in self.history)
 
     def revised(self, plan: Plan, feedback: str, *, edited: bool = False) -> Self:
-        """The next version, to be reviewed again."""
+        """Return the next version, to be reviewed again."""
         history = (*self.history, PlanVersion(plan=self.plan, feedback=feedback, edited=edited))
         return type(self).of(plan, PlanStatus.PROPOSED, history)
 
     def passed_on(self) -> Self:
-        """The plan as a message carries it: with the version before, not with all of them. Each message stays in the
-        thread and in the state of every member, so that a whole history in each would grow with its square."""
+        """Return the plan as a message carries it: with the version before, not with all of them. Each message stays
+        in the thread and in the state of every member, so that a whole history in each would grow with its square."""
         return self.model_copy(update={"history": self.history[-1:]})
 
     def after(self, before: ReviewedPlan | None) -> Self:
-        """The plan that was passed on, with its whole history again; `before` is the plan that was passed on last."""
+        """Return the plan that was passed on, with its whole history again; `before` is the plan that was passed on
+        last."""
         if before is None:
             return self
         new = self.history if self.version > before.version else ()
         return self.model_copy(update={"history": (*before.history, *new)})
 
     def decided(self, status: PlanStatus, remark: str | None = None) -> Self:
-        """The same version, its review over."""
+        """Return the same version, its review over."""
         return self.model_copy(update={"status": status, "remark": remark})
 
     @property
@@ -322,7 +323,7 @@ class ReviewedPlan(Plan):
         return self.status in (PlanStatus.APPROVED, PlanStatus.AUTO_APPROVED)
 
     def get_approved_plan_context(self) -> str | None:
-        """The approved plan as markdown; None for one that is not approved (S0-36)."""
+        """Return the approved plan as markdown; None for one that is not approved (S0-36)."""
         return self.as_markdown() if self.approved else None
 
 
@@ -349,8 +350,8 @@ class ClarifierResult(BaseModel):
 
     @classmethod
     def of(cls, log: str, plan: ReviewedPlan | None) -> Self:
-        """The result of a dialog with this log, and of the review of the plan that followed; without one it is the log
-        alone (S0-13)."""
+        """Return the result of a dialog with this log, and of the review of the plan that followed; without one it is
+        the log alone (S0-13)."""
         if plan is None or plan.status is PlanStatus.MADE:
             return cls(clarifier_log=log)
         return cls(
@@ -363,7 +364,8 @@ class ClarifierResult(BaseModel):
         )
 
     def get_approved_plan_context(self) -> str | None:
-        """The approved plan as markdown, for the prompt of who works it off; None unless it was approved (S0-36)."""
+        """Return the approved plan as markdown, for the prompt of who works it off; None unless it was approved
+        (S0-36)."""
         return self.plan.get_approved_plan_context() if self.plan else None
 
 
@@ -372,13 +374,14 @@ class EditRefused(ValueError):
 
 
 def edited(plan: Plan, reply: str) -> Plan | None:
-    """The plan after the edits of single steps in `reply`, one a line; None where `reply` is not made of edits alone.
+    """Return the plan after the edits of single steps in `reply`, one a line; None where `reply` is not made of edits
+    alone.
 
     What an edit does not touch stays as it is. Who depended on a removed step depends on what that step depended on. A
     word in the place of an id is none ("remove step headings"), unless a step has it.
 
     Raises:
-        EditRefused: there is no such step, or what is left cannot be worked off.
+        EditRefused: there is no such step, or what is left cannot be carried out.
     """
     lines = [line.strip() for line in reply.splitlines() if line.strip()]
     matched = [

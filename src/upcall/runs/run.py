@@ -80,7 +80,7 @@ class Usage(BaseModel):
     model_calls: int = 0
 
     def plus(self, prompt_tokens: int, completion_tokens: int) -> Usage:
-        """The usage after one more model call."""
+        """Return the usage after one more model call."""
         return Usage(
             prompt_tokens=self.prompt_tokens + prompt_tokens,
             completion_tokens=self.completion_tokens + completion_tokens,
@@ -94,7 +94,7 @@ class Usage(BaseModel):
 
     @classmethod
     def total(cls, used: Iterable[Usage]) -> Self:
-        """What several agents spent together."""
+        """Return what several agents spent together."""
         each = tuple(used)
         return cls(
             prompt_tokens=sum(one.prompt_tokens for one in each),
@@ -104,7 +104,7 @@ class Usage(BaseModel):
 
 
 def add_usage(usage: Mapping[str, Usage], path: str, spent: RequestUsage) -> dict[str, Usage]:
-    """The usage of all agents after one more model call of the agent at `path`."""
+    """Return the usage of all agents after one more model call of the agent at `path`."""
     used = usage.get(path, Usage()).plus(spent.prompt_tokens, spent.completion_tokens)
     return {**usage, path: used}
 
@@ -276,13 +276,13 @@ class Run(BaseModel):
         return {each.id: each.question for each in self.records}
 
     def list_overdue(self, now: datetime | None = None) -> tuple[Question, ...]:
-        """The open questions whose time is over, by the clock or as it was recorded; never those about calls in
+        """Return the open questions whose time is over, by the clock or as it was recorded; never those about calls in
         doubt."""
         at = now or identity.now()
         return tuple(each.question for each in self.records.open if each.is_overdue(at))
 
     def list_also_waiting(self, question: Question) -> Sequence[Question]:
-        """The open questions whose askers wait for the answer to `question` too."""
+        """Return the open questions whose askers wait for the answer to `question` too."""
         return self.records.duplicates_of(question.id)
 
     @property
@@ -311,7 +311,7 @@ class Run(BaseModel):
         return len(self.records.closed)
 
     def progress(self, pauses: int) -> RunProgress:
-        """What the team's work has told of it, with the number of checkpoints so far."""
+        """Return what the team's work has told of it, with the number of checkpoints so far."""
         return RunProgress(
             pauses=pauses,
             answered=len(self.records.closed),
@@ -320,11 +320,11 @@ class Run(BaseModel):
         )
 
     def restored_from(self, progress: RunProgress) -> Run:
-        """The run with what the team's work had told of it when its checkpoint was taken."""
+        """Return the run with what the team's work had told of it when its checkpoint was taken."""
         return self.model_copy(update={name: getattr(progress, name) for name in _FROM_WORK})
 
     def move_to(self, status: RunStatus, **changes: Any) -> Run:
-        """The run in its next status, with `changes` to its other fields.
+        """Return the run in its next status, with `changes` to its other fields.
 
         Raises:
             ValueError: the table has no such transition (an error in this library, not of its user).
@@ -334,18 +334,18 @@ class Run(BaseModel):
         return self.model_copy(update={"status": status, "updated_at": identity.now(), **changes})
 
     def show_only(self, questions: Iterable[Question]) -> Run:
-        """The run with these alone of its open questions, and with those that get their answers too."""
+        """Return the run with these alone of its open questions, and with those that get their answers too."""
         kept = [question.id for question in questions]
         also = [each.id for question_id in kept for each in self.records.duplicates_of(question_id)]
         closed = [record.id for record in self.records.closed]
         return self.model_copy(update={"records": self.records.keep({*kept, *also, *closed})})
 
     def record_answers(self, status: RunStatus, answers: Sequence[Answer]) -> Run:
-        """The run in its next status, with these answers to open questions."""
+        """Return the run in its next status, with these answers to open questions."""
         return self.move_to(status, records=self.records.close(answers))
 
     def as_openai_run(self) -> dict[str, Any]:
-        """The run in the shape of OpenAI's run object: id, status, and what is to be submitted (S4-26).
+        """Return the run in the shape of OpenAI's run object: id, status, and what is to be submitted (S4-26).
 
         Each open question is a tool call; the id of the call is that of the question, so that the outputs are what
         `Upcall.answer` takes: ``{tool_call_id: output}``.
@@ -381,11 +381,11 @@ class Run(BaseModel):
         }
 
     def __str__(self) -> str:
-        """What a person wants to know of it, as in a notebook: status, plan, answers, result, open questions."""
+        """Return what a person wants to know of it, as in a notebook: status, plan, answers, result, open questions."""
         return self._repr_mimebundle_()["text/plain"]
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """What a notebook shows of it."""
+        """Return what a notebook shows of it."""
         from upcall.ui.notebook.bundles import run_bundle
 
         return run_bundle(self)
@@ -406,7 +406,8 @@ def record_act(kind: str, user: str | None, **detail: Any) -> Iterator[None]:
 
 
 def log_changes(before: Run | None, after: Run) -> list[tuple[str, str | None, dict[str, Any]]]:
-    """What a log says of a run that was moved on: kind, user, detail. What was asked or answered is not in it."""
+    """Return what a log says of a run that was moved on: kind, user, detail. What was asked or answered is not in
+    it."""
     act = _act.get()
     found: list[tuple[str, str | None, dict[str, Any]]] = [act] if act is not None else []
     if before is None:

@@ -25,7 +25,8 @@ _HOW_TO = "If you know what it came to, answer with that: it becomes the result 
 
 
 def ask_about_unknown_outcomes(run: Run, in_doubt: Mapping[str, ToolRecord]) -> Run:
-    """The run as it is; where calls are in doubt it waits, with a question about each, before anything else is done."""
+    """Return the run as it is; where calls are in doubt it waits, with a question about each, before anything else is
+    done."""
     if not in_doubt:
         return run
     asked = [QuestionRecord(question=_question(record)).doubt(key) for key, record in in_doubt.items()]
@@ -38,7 +39,8 @@ def is_about_unknown_outcome(question: Question) -> bool:
 
 
 def resolve_record(answer: Answer, record: str) -> str | None:
-    """The record of a call in doubt, with what the human says that it came to; None where it is to be made again."""
+    """Return the record of a call in doubt, with what the human says that it came to; None where it is to be made
+    again."""
     if answer.outcome is Outcome.ANSWERED and answer.selected == (RUN_AGAIN,):
         return None
     if answer.outcome is Outcome.ANSWERED and not answer.selected:

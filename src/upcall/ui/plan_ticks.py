@@ -18,8 +18,8 @@ def calls_by_name(tools: Mapping[str, int], failed: Mapping[str, int]) -> Counte
 
 
 def done_steps(plan: Plan, came_back: Mapping[str, int]) -> list[str]:
-    """The ids of the steps that are done. A plan names agents, not calls: the first step of an agent counts as done
-    when that agent has come back once, its second one when it has come back twice."""
+    """Return the ids of the steps that are done. A plan names agents, not calls: the first step of an agent counts as
+    done when that agent has come back once, its second one when it has come back twice."""
     seen: Counter[str] = Counter()
     done = []
     for step in plan.steps:
@@ -30,5 +30,5 @@ def done_steps(plan: Plan, came_back: Mapping[str, int]) -> list[str]:
 
 
 def tick_steps(step: PlanStep, *, done: bool) -> str:
-    """The step in a line, with its tick: ``[x] 1. [coder] Write the tests``."""
+    """Return the step in a line, with its tick: ``[x] 1. [coder] Write the tests``."""
     return f"[{'x' if done else ' '}] {step.as_line()}"

@@ -35,7 +35,7 @@ class Prices:
 
     @classmethod
     def of(cls, settings: Settings, run: Run) -> Prices:
-        """The prices of the models that the agents of a run have."""
+        """Return the prices of the models that the agents of a run have."""
         used = settings.started_with(run.config.team)
         found = {}
         for agent in get_args(AgentName) if settings.prices and not run.own_team else ():
@@ -46,7 +46,7 @@ class Prices:
         return cls(found, settings.currency)
 
     def cost(self, path: str, used: Usage) -> float | None:
-        """What the agent at a path used, in the currency; None where its model has no price."""
+        """Return what the agent at a path used, in the currency; None where its model has no price."""
         price = self.of_agent.get(path.rsplit("/", 1)[-1])
         if price is None:
             return None
@@ -78,7 +78,7 @@ def report(run: Run, log: Sequence[LogEntry], prices: Prices, width: int | None 
 
 
 def list_assumptions(run: Run) -> list[str]:
-    """What was assumed because nobody answered, if anything was."""
+    """Return what was assumed because nobody answered, if anything was."""
     lines = [
         f"- {one_line(question.question, LINE_CHARS)} {one_line(answer.text)} ({' > '.join(question.path)})"
         for question, answer in run.assumptions
@@ -92,7 +92,7 @@ def list_warnings(run: Run) -> list[str]:
 
 
 def _fitted(line: str, width: int) -> list[str]:
-    """The line broken at the width; what follows stands below what it belongs to."""
+    """Return the line broken at the width; what follows stands below what it belongs to."""
     indent = line[: len(line) - len(line.lstrip(" "))]
     hanging = f"{indent}  "
     if line[:_LABEL].rstrip() in _LABELS:
@@ -103,7 +103,8 @@ def _fitted(line: str, width: int) -> list[str]:
 
 
 def _labelled(label: str, text: str) -> list[str]:
-    """A text behind its label. Its further lines stand to the right of all labels: a question could hold some."""
+    """Return a text behind its label. Its further lines stand to the right of all labels: a question could hold
+    some."""
     first, *more = text.split("\n")
     return [f"{label:<{_LABEL}}{first}", *(f"{'':{_LABEL}}{line}".rstrip() for line in more)]
 
@@ -143,7 +144,7 @@ def _plan(run: Run) -> list[str]:
 
 
 def steps_done(run: Run, plan: ReviewedPlan) -> list[str]:
-    """The ids of the steps that are done. What the lead does itself is done when the run is."""
+    """Return the ids of the steps that are done. What the lead does itself is done when the run is."""
     came_back = calls_by_name(run.tools, run.failed_tools)
     if run.status is RunStatus.COMPLETED:
         came_back["lead"] = len(plan.steps)

@@ -24,7 +24,7 @@ class Program:
 
     @classmethod
     def called_with(cls, **options: object) -> Program:
-        """The program as it was called, with those of the options that were given."""
+        """Return the program as it was called, with those of the options that were given."""
         given = [f" --{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in options.items() if value]
         return cls(_find_name(), "".join(given))
 
@@ -66,7 +66,8 @@ def explain_pending(run: Run, program: Program) -> list[str]:
 
 
 def _find_name() -> str:
-    """What to type to get this program again: its name where the shell finds it, else the path it was called by."""
+    """Return what to type to get this program again: its name where the shell finds it, else the path it was called
+    by."""
     called = Path(sys.argv[0])
     found = shutil.which("upcall")
     if called.stem != "upcall" or (found and called.exists() and os.path.samefile(found, called)):

@@ -11,15 +11,15 @@ class Picture(str):
     description: str
 
     def __new__(cls, svg: str, description: str = "") -> Self:
-        """A text with what it shows in words."""
+        """Return a text with what it shows in words."""
         made = super().__new__(cls, svg)
         made.description = description
         return made
 
     def _repr_svg_(self) -> str:
-        """What a notebook shows of it."""
+        """Return what a notebook shows of it."""
         return str(self)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """What IPython shows where it shows text: it has a way of its own for strings, and takes this one first."""
+        """Print what IPython shows as text: it has a way of its own for strings, and takes this one first."""
         printer.text(self.description)

@@ -43,14 +43,14 @@ class Asked:
 
 
 def list_asked(run: Run) -> list[Asked]:
-    """The questions of a run, oldest first."""
+    """Return the questions of a run, oldest first."""
     answers = {answer.question_id: answer for answer in run.answers}
     questions = sorted(run.asked.values(), key=lambda each: each.asked_at)
     return [Asked(number, each, answers.get(each.id)) for number, each in enumerate(questions, 1)]
 
 
 def agents_of(run: Run, more: Iterable[AgentPath] = ()) -> list[AgentPath]:
-    """The agents that took part, each behind the one that it works for, in the order in which they are known."""
+    """Return the agents that took part, each behind the one that it works for, in the order in which they are known."""
     known: dict[AgentPath, None] = dict.fromkeys((name,) for name in run.execution_path)
     paths = [*more, *(tuple(each.split("/")) for each in run.usage), *(each.path for each in run.asked.values())]
     paths += [tuple(each.split("/"))[:-1] for each in run.tools]

@@ -28,8 +28,8 @@ BLUE, ORANGE, RED, GREEN = "#0072b2", "#e69f00", "#c04a00", "#00694a"
 
 
 def clean_text(text: str) -> str:
-    """The text as one line of characters that XML and a reader can take: no control characters, no marks that turn the
-    direction of what follows, no piles of accents."""
+    """Return the text as one line of characters that XML and a reader can take: no control characters, no marks that
+    turn the direction of what follows, no piles of accents."""
     line: list[str] = []
     marks = 0
     for char in unicodedata.normalize("NFC", text):
@@ -48,7 +48,7 @@ def width_of(text: str, size: float) -> float:
 
 
 def fit_text(text: str, width: float, size: float) -> str:
-    """The text, cleaned, and cut where it is wider than `width`; empty where not one character fits."""
+    """Return the text, cleaned, and cut where it is wider than `width`; empty where not one character fits."""
     room, used, last = width / (ADVANCE * size) + 1e-6, 0, 0
     text = clean_text(text[:MAX_CHARS])
     for place, char in enumerate(text):
@@ -61,7 +61,7 @@ def fit_text(text: str, width: float, size: float) -> str:
 
 
 def length(seconds: float) -> str:
-    """A length of time in words that are short: ``340 ms``, ``12 s``, ``2 h 5 min``, ``3 d 4 h``."""
+    """Return a length of time in words that are short: ``340 ms``, ``12 s``, ``2 h 5 min``, ``3 d 4 h``."""
     if seconds < 1:
         return f"{round(seconds * 1000)} ms"
     if seconds < 59.5:
@@ -99,7 +99,7 @@ class Drawing:
         colour: str = INK,
         anchor: str = "start",
     ) -> None:
-        """A line of text, its baseline at `y`, cut to `width`."""
+        """Draw a line of text, its baseline at `y`, cut to `width`."""
         if not (line := fit_text(text, width, size)):
             return
         weight = ' font-weight="bold"' if bold else ""
@@ -122,7 +122,7 @@ class Drawing:
         tip: str = "",
         kind: str = "",
     ) -> None:
-        """A rectangle, perhaps with a text that is shown where a pointer rests on it."""
+        """Draw a rectangle, perhaps with a text that is shown where a pointer rests on it."""
         more = f' stroke="{stroke}"' if stroke else ""
         more += ' stroke-dasharray="4 3"' if dashed else ""
         more += f' rx="{_n(radius)}"' if radius else ""
@@ -131,18 +131,18 @@ class Drawing:
         self._parts.append(f"{shape}><title>{_escaped(clean_text(tip))}</title></rect>" if tip else f"{shape}/>")
 
     def line(self, points: Sequence[tuple[float, float]], *, stroke: str = LINE, width: float = 1) -> None:
-        """A line through the points."""
+        """Draw a line through the points."""
         through = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
         self._parts.append(f'<polyline points="{through}" fill="none" stroke="{stroke}" stroke-width="{_n(width)}"/>')
 
     def shape(self, points: Iterable[tuple[float, float]], *, fill: str, stroke: str = "none", tip: str = "") -> None:
-        """A closed shape with these corners."""
+        """Draw a closed shape with these corners."""
         corners = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
         shape = f'<polygon points="{corners}" fill="{fill}" stroke="{stroke}"'
         self._parts.append(f"{shape}><title>{_escaped(clean_text(tip))}</title></polygon>" if tip else f"{shape}/>")
 
     def diamond(self, x: float, y: float, radius: float = 5, *, tip: str = "") -> None:
-        """What stands for a question."""
+        """Draw what stands for a question."""
         corners = [(x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y)]
         self.shape(corners, fill=RED, stroke=PAPER, tip=tip)
 
@@ -152,7 +152,7 @@ class Drawing:
         return f"url(#{self.id}-wait)"
 
     def done(self, height: float) -> Picture:
-        """The whole file."""
+        """Return the whole file."""
         own, box = self.id, f"{WIDTH} {_n(height)}"
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{_n(height)}" viewBox="0 0 {box}" '
@@ -180,5 +180,5 @@ def _cells(char: str) -> int:
 
 
 def _n(number: float) -> str:
-    """A number with as many digits as are seen."""
+    """Return a number with as many digits as are seen."""
     return f"{number:.2f}".rstrip("0").rstrip(".")

@@ -72,7 +72,7 @@ class Member:
 
 
 def read_team(team: Team) -> Member:
-    """What a team is made of, as far as its objects tell. No server is asked for its tools."""
+    """Return what a team is made of, as far as its objects tell. No server is asked for its tools."""
     return _team(team, frozenset())
 
 
@@ -92,7 +92,7 @@ def _team(team: Team, above: frozenset[int]) -> Member:
 
 
 def _draw_once(read: Sequence[Member]) -> Iterator[Member]:
-    """An agent that takes turns, and that another member calls with the same tools, is one agent to a reader."""
+    """Show an agent that takes turns, and that another member calls with the same tools, as one."""
     there = {(each.name, each.tools) for each in read if each.role == "agent"}
     for member in read:
         both = [each for each in member.inside if (each.name, each.tools) in there and member.role == "agent"]
@@ -136,7 +136,8 @@ def _targets(agent: ChatAgent) -> tuple[str, ...]:
 
 
 def _offered(workbench: Workbench) -> list[tuple[str, BaseTool[Any, Any] | None]]:
-    """The tools of a workbench, with the object where there is one; its kind where it must be started to tell them."""
+    """Return the tools of a workbench, with the object where there is one; its kind where it must be started to tell
+    them."""
     if is_static(workbench):
         return [*static_tools(workbench).items()]
     if isinstance(workbench, FileWorkbench | ExecutionWorkbench):
@@ -146,7 +147,7 @@ def _offered(workbench: Workbench) -> list[tuple[str, BaseTool[Any, Any] | None]
 
 
 def _at_once(listing: Coroutine[Any, Any, Sequence[Any]]) -> Sequence[Any]:
-    """What a coroutine gives that waits for nothing: these workbenches only read what they have."""
+    """Return what a coroutine gives that waits for nothing: these workbenches only read what they have."""
     try:
         listing.send(None)
     except StopIteration as end:
@@ -160,7 +161,8 @@ def _at_once(listing: Coroutine[Any, Any, Sequence[Any]]) -> Sequence[Any]:
 
 
 def team_mermaid(team: Team) -> str:
-    """A team as the text of a Mermaid flowchart: what is nested hangs on a solid line, a hand-off is a dotted one."""
+    """Return a team as the text of a Mermaid flowchart: what is nested hangs on a solid line, a hand-off is a dotted
+    one."""
     return "\n".join(["flowchart TB", *_Flowchart().team(read_team(team), "  ")]) + "\n"
 
 
@@ -171,7 +173,7 @@ class _Flowchart:
         self._ids = map("n{}".format, count(1))
 
     def team(self, team: Member, indent: str, node: str | None = None) -> Iterator[str]:
-        """A team and all that is in it."""
+        """Yield a team and all that is in it."""
         node = node or next(self._ids)
         ids = {each.name: next(self._ids) for each in team.inside}
         yield f'{indent}subgraph {node}["{_quoted(_named(team))}"]'
@@ -202,7 +204,7 @@ class _Flowchart:
 
 
 def _quoted(text: str) -> str:
-    """A text in a Mermaid label: what it would read as its own, or as HTML, as its codes."""
+    """Return a text in a Mermaid label: what it would read as its own, or as HTML, as its codes."""
     codes = {"#": "#35;", "%": "#37;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;", "`": "#96;", "\\": "#92;"}
     return "".join(codes.get(char, char) for char in clean_text(text))
 
@@ -215,7 +217,7 @@ NARROWEST = 190.0
 
 
 def team_svg(team: Team) -> Picture:
-    """A team as an SVG: what is nested is a box in a box, a hand-off an arrow on the right."""
+    """Return a team as an SVG: what is nested is a box in a box, a hand-off an arrow on the right."""
     root = read_team(team)
     everybody = list(_all(root))
     agents = [each for each in everybody if each.role == "agent"]
@@ -254,7 +256,7 @@ class _Box:
         self.height: float = TITLE + ROW * len(self._rows) + nested + (INSET if nested else 6)
 
     def draw(self, drawing: Drawing, x: float, y: float) -> None:
-        """The box, with its corner at (`x`, `y`), and all that is in it."""
+        """Draw the box, with its corner at (`x`, `y`), and all that is in it."""
         member = self.member
         human, team = member.role == "human", member.role == "team"
         fill, stroke = (SHADE, LINE) if team else (PAPER, GREEN if human else BLUE)
@@ -312,12 +314,12 @@ def _is_free(there: Sequence[tuple[int, int]], low: int, high: int) -> bool:
 
 
 def _tip(drawing: Drawing, x: float, y: float, way: int) -> None:
-    """The tip of an arrow that ends at (`x`, `y`): to the right, or with -1 to the left."""
+    """Draw the tip of an arrow that ends at (`x`, `y`): to the right, or with -1 to the left."""
     drawing.shape([(x, y), (x - 6 * way, y - 3), (x - 6 * way, y + 3)], fill=BLUE)
 
 
 def _rows(member: Member, width: float, *, named: bool) -> Iterator[str]:
-    """The lines of text in a box."""
+    """Yield the lines of text in a box."""
     if member.tools:
         yield from _wrapped("tools: ", _some(member.tools), width)
     if member.hands_to:

@@ -57,7 +57,7 @@ class TimelinePart:
 
 
 def timeline(run: Run, worked: Sequence[WorkPeriod] = ()) -> Picture:
-    """A run as an SVG.
+    """Return a run as an SVG.
 
     `worked` says when its teams were at work and what they called (`Upcall.call_timings`);
     without it the picture has the agents, the questions and the waits, but no calls.
@@ -81,7 +81,7 @@ def timeline(run: Run, worked: Sequence[WorkPeriod] = ()) -> Picture:
 
 
 def list_entries(drawing: Drawing, asked: Sequence[Asked], top: float) -> float:
-    """The questions with their answers, below `top`. Gives where they end."""
+    """Return the questions with their answers, below `top`. Gives where they end."""
     for each in asked[:MAX_LISTED]:
         drawing.diamond(MARGIN + 5, top + 12)
         told = f"{each.number}. {each.who}: {each.question.question}"
@@ -122,8 +122,8 @@ def _head(drawing: Drawing, run: Run) -> None:
 
 
 def _bar(drawing: Drawing, x: float, y: float, width: float, tool: bool, failed: bool, tip: str) -> None:
-    """A call. A tool's is lower and has an edge, so that it is told apart without its colour; a failed one is empty
-    and crossed."""
+    """Draw a call. A tool's is lower and has an edge, so that it is told apart without its colour; a failed one is
+    empty and crossed."""
     top, height = (y + 2, 5.0) if tool else (y, 8.0)
     colour = ORANGE if tool else BLUE
     edge = RED if failed else INK if tool and width > 2 else None
@@ -134,7 +134,7 @@ def _bar(drawing: Drawing, x: float, y: float, width: float, tool: bool, failed:
 
 
 def _parts(run: Run, worked: Sequence[WorkPeriod], asked: Sequence[Asked]) -> list[TimelinePart]:
-    """The time of a run, in turns of work and breaks."""
+    """Return the time of a run, in turns of work and breaks."""
     last = max([run.created_at, *(each.end for each in worked)])
     spans = [(each.start, each.end) for each in worked] or _between(run, asked)
     spans.sort()
@@ -234,7 +234,7 @@ class _Lanes:
         self.bottom = top
 
     def draw(self, drawing: Drawing, asked: Sequence[Asked]) -> None:
-        """The names, the calls, and the questions on top of them."""
+        """Draw the names, the calls, and the questions on top of them."""
         for lane in self.lanes:
             indent = 12 * min(len(lane.path) - 1, 6)
             middle = lane.top + lane.height / 2
@@ -277,7 +277,7 @@ def _asked_at(asked: Asked, lane: _Lane) -> datetime:
 
 
 def _rows(calls: Sequence[TimedCall]) -> tuple[tuple[TimedCall, ...], ...]:
-    """The calls of one agent in as few rows as keep those apart that were made at the same time."""
+    """Return the calls of one agent in as few rows as keep those apart that were made at the same time."""
     rows: list[list[TimedCall]] = []
     for call in sorted(calls, key=lambda each: each.start):
         free = next((row for row in rows if row[-1].end <= call.start), None)
@@ -289,7 +289,7 @@ def _rows(calls: Sequence[TimedCall]) -> tuple[tuple[TimedCall, ...], ...]:
 
 
 def _column(drawing: Drawing, part: TimelinePart, left: float, width: float, lanes: _Lanes) -> None:
-    """A break, through all lanes, its questions' numbers and its length above; or how long a part of the work took."""
+    """Draw a break, through all lanes, with its questions' numbers and its length; or how long some work took."""
     middle, top, height = left + width / 2, lanes.top, lanes.bottom - lanes.top
     if part.work:
         told = length(part.seconds)
@@ -307,7 +307,7 @@ def _column(drawing: Drawing, part: TimelinePart, left: float, width: float, lan
 
 
 def _axis(drawing: Drawing, scale: _Scale, top: float) -> float:
-    """The first and the last moment. Gives where the axis ends."""
+    """Return the first and the last moment. Gives where the axis ends."""
     start, end = scale.columns[0][0].start, scale.columns[-1][0].end
     drawing.text(LEFT, top + 16, _moment(start), size=11, width=280, colour=FAINT)
     drawing.text(RIGHT, top + 16, _moment(end), size=11, width=280, colour=FAINT, anchor="end")

@@ -28,8 +28,8 @@ class _Node:
 
 
 def tree(run: Run) -> Picture:
-    """A run as an SVG: its agents below those that they work for, with their tokens and tools, and the questions that
-    they asked, with the answers."""
+    """Return a run as an SVG: its agents below those that they work for, with their tokens and tools, and the
+    questions that they asked, with the answers."""
     asked = list_asked(run)
     agents = agents_of(run)
     told = f"{summary(run, agents, asked)}."

@@ -76,7 +76,7 @@ _SAFE_LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 
 
 def hide(name: str) -> str:
-    """The style that hides what has this class, and the output that it is in."""
+    """Return the style that hides what has this class, and the output that it is in."""
     return f"<style>.{name}, .jp-OutputArea-child:has(.{name}) {{ display: none }}</style>"
 
 
@@ -84,12 +84,12 @@ def hide(name: str) -> str:
 
 
 def run_bundle(run: Run) -> dict[str, str]:
-    """A run by MIME type."""
+    """Return a run by MIME type."""
     return {"text/plain": run_text(run), "text/html": run_html(run)}
 
 
 def transcript_bundle(transcript: Transcript) -> dict[str, str]:
-    """A transcript by MIME type, in a field that scrolls."""
+    """Return a transcript by MIME type, in a field that scrolls."""
     text = escape_controls("\n".join(transcript_lines(transcript)))
     shown = markdown_html(transcript_markdown(transcript))
     return {"text/plain": text, "text/html": _box(f'<div style="max-height:40em;overflow:auto">{shown}</div>')}
@@ -113,7 +113,7 @@ def inbox_bundle(entries: Sequence[InboxEntry]) -> dict[str, str]:
 
 
 def as_written(text: str) -> str:
-    """A text in the middle of others as HTML: nothing in it is a formula."""
+    """Return a text in the middle of others as HTML: nothing in it is a formula."""
     return f'<span class="{_NO_MATH}">{_escaped(text)}</span>'
 
 
@@ -122,7 +122,7 @@ def _of_task(entry: InboxEntry) -> str:
 
 
 def run_text(run: Run) -> str:
-    """A run as plain text: the report, then the open questions and how to answer them."""
+    """Return a run as plain text: the report, then the open questions and how to answer them."""
     lines = report(run, (), Prices())
     for question in run.questions:
         lines += ["", question.as_text()]
@@ -133,7 +133,7 @@ def run_text(run: Run) -> str:
 
 
 def run_html(run: Run) -> str:
-    """A run as HTML: status, open questions and how to answer them, plan with ticks, answers, result."""
+    """Return a run as HTML: status, open questions and how to answer them, plan with ticks, answers, result."""
     questions = "".join(question_html(each, run.list_also_waiting(each)) for each in run.questions)
     late = "".join(f"<div>{_escaped(line)}</div>" for line in explain_lapsed(run))
     return _box(f"{head_html(run)}{questions}{late}{_next_step_html(run)}{known_html(run)}")
@@ -143,7 +143,7 @@ def run_html(run: Run) -> str:
 
 
 def head_html(run: Run) -> str:
-    """The task, the status, whose run it is, and what went wrong."""
+    """Return the task, the status, whose run it is, and what went wrong."""
     colour = _COLOURS.get(run.status, _WORKING_COLOUR)
     badge = (
         f'<span style="background:{colour};color:#fff;border-radius:3px;padding:1px 6px">'
@@ -155,7 +155,7 @@ def head_html(run: Run) -> str:
 
 
 def question_html(question: Question, also: Sequence[Question] = (), *, in_form: bool = False) -> str:
-    """A question with who asks, why, and what it accepts. A form has a frame and fields of its own for it."""
+    """Return a question with who asks, why, and what it accepts. A form has a frame and fields of its own for it."""
     if in_form and not question.secret:
         question = question.model_copy(update={"options": (), "multi_select": False})
     inner = (
@@ -169,7 +169,7 @@ def question_html(question: Question, also: Sequence[Question] = (), *, in_form:
 
 
 def known_html(run: Run) -> str:
-    """What a run has come to besides its questions: result, plan, answers, what was assumed, tokens."""
+    """Return what a run has come to besides its questions: result, plan, answers, what was assumed, tokens."""
     result = f'<div style="margin:8px 0">{markdown_html(run.result)}</div>' if run.result else ""
     rest = "".join([_plan(run), _answers(run), _list(list_assumptions(run)), _list(list_warnings(run)), _tokens(run)])
     if not (result and rest):
@@ -190,7 +190,7 @@ def log_html(lines: Iterable[str], *, folded: bool = False) -> str:
 
 
 def pictures_html(run: Run, worked: Sequence[WorkPeriod]) -> str:
-    """A run's timeline and tree, each behind a click; as images, so that nothing in them is part of the page."""
+    """Return a run's timeline and tree, each behind a click; as images, so that nothing in them is part of the page."""
     drawn = {"Timeline": pictures.timeline(run, worked), "Agents and questions": pictures.tree(run)}
     return "".join(_folded(title, _image(svg, title)) for title, svg in drawn.items())
 
@@ -205,7 +205,7 @@ def _folded(title: str, inner: str) -> str:
 
 
 def error_html(text: str) -> str:
-    """An error in one line."""
+    """Return an error in one line."""
     return f'<div style="color:{_ERROR_COLOUR}">{_escaped(one_line(text))}</div>'
 
 
@@ -312,7 +312,7 @@ def _hint(run_id: str, questions: Sequence[Question]) -> str:
 
 
 def _how_to(run_id: str, questions: Sequence[Question]) -> str:
-    """The line of Python that answers."""
+    """Return the line of Python that answers."""
     said = [_example(question) for question in questions]
     given = said[0]
     if len(questions) > 1:
@@ -321,7 +321,7 @@ def _how_to(run_id: str, questions: Sequence[Question]) -> str:
 
 
 def _example(question: Question) -> str:
-    """A value to begin with; a risk is never agreed to by a line that is only copied."""
+    """Return a value to begin with; a risk is never agreed to by a line that is only copied."""
     if question.secret:
         return "getpass.getpass()"  # Typed into the cell it would be stored with the notebook.
     return repr(question.options[0].label) if question.options and not question.is_risk else repr("...")
@@ -340,7 +340,7 @@ def _box(inner: str) -> str:
 
 
 def _asked(text: str) -> str:
-    """The words of a question; a plan in them is not all bold, and what is quoted stands in a block."""
+    """Return the words of a question; a plan in them is not all bold, and what is quoted stands in a block."""
     shown, lines = [], text.split("\n")
     bold = sum(not line.startswith(QUOTE_MARK) for line in lines) == 1
     for quoted, block in groupby(lines, key=lambda line: line.startswith(QUOTE_MARK)):
@@ -362,7 +362,7 @@ def _list(lines: Sequence[str]) -> str:
 
 
 def _line(line: str) -> str:
-    """A line, the number or tick that it begins with to the left of all that follows."""
+    """Return a line, the number or tick that it begins with to the left of all that follows."""
     hanging = "padding-left:2.5em;text-indent:-1.5em" if _ITEM.match(line) else "padding-left:1em"
     return f'<div style="white-space:pre-wrap;overflow-wrap:anywhere;{hanging}">{_escaped(line.strip())}</div>'
 

@@ -111,7 +111,7 @@ class Form:
 
     def _ipython_display_(self) -> None:
         """Show the widgets, and the run as a page that they hide: a notebook that is opened again has no widgets, but
-        the page, as the run was at its last rest while the notebook was open."""
+        the page, as the run was at its last pause while the notebook was open."""
         display(self.widget._repr_mimebundle_() | {"text/plain": "The buttons of a form."}, raw=True)
         self._page = display(self._page_bundle(), raw=True, display_id=True)
 
@@ -121,7 +121,7 @@ class Form:
         return bundle | {"text/html": f'<div class="{self._page_class}">{bundle["text/html"]}</div>'}
 
     async def settled(self) -> Run | None:
-        """The run when no work of this form is under way. It does not wait for a click: without subshells
+        """Return the run when no work of this form is under way. It does not wait for a click: without subshells
         Jupyter delivers none while a cell waits."""
         while under_way := [task for task in self._tasks if not task.done()]:
             await asyncio.wait(under_way)
@@ -130,8 +130,8 @@ class Form:
     # -- work ---------------------------------------------------------------------------------------------------------
 
     def _on_click(self, button: Any, work: Callable[[], Awaitable[None]]) -> Any:
-        """The button, that begins some work. Jupyter may deliver clicks in another thread; the store and the model
-        belong to the loop of the cell."""
+        """Return a button that begins some work. Jupyter may deliver clicks in another thread; the store and the
+        model belong to the loop of the cell."""
         button.on_click(lambda _: self._loop.call_soon_threadsafe(self._begin, work))
         return button
 
@@ -150,7 +150,7 @@ class Form:
         return task
 
     def _has_begun(self) -> None:
-        """The work of this task leaves the questions that are open to other clicks."""
+        """Leave the questions that are open to other clicks than those of this task."""
         self._beginning.discard(asyncio.current_task())
         self._enable()
 
@@ -279,14 +279,14 @@ class Form:
         self._log.value = log_html(self._events.list_shown(), folded=not self._following)
 
     async def _draw(self, run: Run) -> None:
-        """Show the pictures of a run at rest. Who sees only questions of it has none."""
+        """Show the pictures of a paused run. Who sees only questions of it has none."""
         with suppress(UpcallError):
             worked = await self._app.call_timings(run.id, user=self._user)
             self._pictures.value = pictures_html(run, worked)
 
 
 def _how_far(run: Run) -> tuple[int, bool]:
-    """What tells which of two states of a run is the later one, as far as one stretch goes."""
+    """Return what tells which of two states of a run is the later one, as far as one run segment goes."""
     return len(run.answers), not run.working
 
 
@@ -320,8 +320,8 @@ class _Field:
             self.box.add_class("upcall-risk")
 
     def taken(self) -> AnswerValue | None:
-        """The answer as it is filled in, None where nothing is. A secret is gone from the form afterwards: it would be
-        saved with the notebook.
+        """Return the answer as it is filled in, None where nothing is. A secret is gone from the form afterwards: it
+        would be saved with the notebook.
 
         Raises:
             AnswerRefused: it is not one that the question accepts.

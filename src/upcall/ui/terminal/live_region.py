@@ -96,7 +96,7 @@ class LiveRegion:
         return [*self._draw_texts(width), *progress, *self._draw_calls(width)]
 
     def _draw_texts(self, width: int) -> list[Text]:
-        """The last lines of each text; several agents that write at the same time share the room."""
+        """Return the last lines of each text; several agents that write at the same time share the room."""
         texts = list(self._texts.items())
         room = max((self._console.height - MAX_CALLS - 4) // max(len(texts), 1), 1)
         drawn = []
@@ -121,7 +121,7 @@ class LiveRegion:
         return [Text(cut_to_width(escape_controls(line), width), style="dim") for line in (first, *more)]
 
     def _list(self) -> list[ActiveCall]:
-        """The calls that wait for no other one: an agent's is not shown beside the calls of who works for it."""
+        """Return the calls that wait for no other one: an agent's is not shown beside the calls of who works for it."""
         calls = self.active_calls()
         paths = [call.path for call in calls]
 

@@ -59,7 +59,7 @@ class Bubblewrap:
     """
 
     name = "bubblewrap"
-    description = "in bubblewrap: no network, the system read-only, only a view of the workspace writable"
+    description = "run in bubblewrap: no network, the system read-only, only a view of the workspace writable"
     isolated = True
     gives_network = True
     overlay: ViewName | None = None

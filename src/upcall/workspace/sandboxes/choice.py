@@ -26,7 +26,7 @@ class Unavailable:
     overlay: ViewName | None = None
 
     def __init__(self, why: str) -> None:
-        self.description = f"not at all: {why}"
+        self.description = f"cannot be run: {why}"
         self.why = why
 
     async def run(

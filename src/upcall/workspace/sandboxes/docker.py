@@ -36,7 +36,7 @@ class Docker:
     """
 
     name = "docker"
-    description = "in a Docker container: no network, only a copy of the workspace and the container can be written"
+    description = "run in a Docker container: no network, only a copy of the workspace and the container can be written"
     isolated = True
     gives_network = False
     overlay: ViewName | None = "copy"

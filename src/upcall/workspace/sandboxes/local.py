@@ -27,7 +27,7 @@ class Local:
     """Runs commands with the rights of the user: they reach all that the user reaches."""
 
     name = "local"
-    description = "on this machine without a sandbox (unsafe_local): commands can do all that you can"
+    description = "run on this machine without a sandbox (unsafe_local): commands can do all that you can"
     isolated = False
     gives_network = True
     overlay: ViewName | None = None
