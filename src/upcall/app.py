@@ -17,12 +17,7 @@ from upcall.agents.toolset import Tool
 from upcall.autogen import tracing
 from upcall.autogen.journal import find_in_doubt
 from upcall.autogen.messages import Event
-from upcall.errors import (
-    CallerError,
-    RunBusy,
-    RunNotWaiting,
-    UnknownRun,
-)
+from upcall.errors import CallerError, ConfigurationError, RunBusy, RunNotWaiting, UnknownRun
 from upcall.execution.compatibility import Incompatibility, find_incompatibilities
 from upcall.execution.driver import Driver, Stream, last, stream
 from upcall.execution.follow_ups import follow_up_options
@@ -98,6 +93,7 @@ class Upcall:
         tools: Sequence[Tool] = (),
         settings: Settings | None = None,
     ) -> None:
+        _check_types(model_client, store, tools, settings)
         self.settings = settings or Settings.read()
         if not isinstance(store, RunStore):
             store = RunStore(
@@ -445,6 +441,7 @@ class Upcall:
             UnknownRun: there is no run `before`.
         """
         access = self._access(user)
+        _check_limit(limit)
         page = access.all_seen(await self.store.list(access.viewer, limit=limit, before=before))
         left = await self.store.find_interrupted(page)
         page[:] = [run.model_copy(update={"interrupted": True}) if run.id in left else run for run in page]
@@ -454,6 +451,7 @@ class Upcall:
         """Return the open questions of all runs that a user may answer, oldest first; with a limit those of so many
         runs. What is damaged is named in its ``damaged``."""
         access = self._access(user)
+        _check_limit(limit)
         return access.inbox(await self.store.list_open(access.viewer, limit=limit))
 
     def answerable(self, run: Run, user: str | None = None) -> Sequence[Question]:
@@ -549,3 +547,25 @@ class Upcall:
     def settings_of(self, run: Run) -> Settings:
         """Return the settings with what a run pinned at its start."""
         return self._teams.settings_of(run)
+
+
+def _check_types(model_client: object, store: object, tools: object, settings: object) -> None:
+    """Refuse arguments of other types, which would fail later and far from here."""
+    wanted: dict[str, tuple[object, tuple[type, ...], str]] = {
+        "model_client": (
+            model_client,
+            (ChatCompletionClient,),
+            "an AutoGen model client; a model's name goes into settings=Settings.read(model=NAME)",
+        ),
+        "store": (store, (str, Path, RunStore), "a file name, a database URL or a RunStore"),
+        "tools": (tools, (list, tuple), "a list of functions or AutoGen tools"),
+        "settings": (settings, (Settings,), "Settings; Settings.read(None, NAME=VALUE) makes some"),
+    }
+    for name, (value, kinds, what) in wanted.items():
+        if value is not None and not isinstance(value, kinds):
+            raise ConfigurationError(f"{name} is {type(value).__name__}; it must be {what}.")
+
+
+def _check_limit(limit: object) -> None:
+    if limit is not None and not (isinstance(limit, int) and limit > 0):
+        raise CallerError(f"limit = {limit!r} is wrong: it must be a whole number, 1 or more.")

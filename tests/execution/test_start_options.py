@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from autogen_core import Image
 from PIL import Image as Picture
 
 from upcall import Settings, Upcall
-from upcall.errors import ConfigurationError
+from upcall.errors import CallerError, ConfigurationError
 from upcall.execution.start_options import check_options, read_task
 from upcall.storage.export import export_run, import_run
 from upcall.storage.store import RunStore
@@ -38,10 +39,36 @@ def test_a_wrong_option_is_told_in_one_line(options: dict[str, Any], problem: st
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("root_team", [True, False])
 @pytest.mark.parametrize("task", [None, 3, [None], {"task": "x"}])
-def test_what_is_no_task_is_refused(task: object) -> None:
+def test_what_is_no_task_is_refused(task: object, root_team: bool) -> None:
     with pytest.raises(ConfigurationError, match=r"^The task is \w+; it must be text, an AutoGen message"):
-        read_task(task, root_team=True)
+        read_task(task, root_team=root_team)
+
+
+WRONG_TYPES: list[tuple[Callable[[], object], str]] = [
+    (lambda: Upcall("gpt-4o"), "model_client is str; it must be an AutoGen model client"),  # type: ignore[arg-type]
+    (lambda: Upcall(store=5), "store is int; it must be a file name"),  # type: ignore[arg-type]
+    (lambda: Upcall(tools=len), "tools is builtin_function_or_method; it must be a list"),  # type: ignore[arg-type]
+    (lambda: Upcall(settings={}), "settings is dict; it must be Settings"),  # type: ignore[arg-type]
+]
+]
+
+
+@pytest.mark.parametrize(("make", "problem"), WRONG_TYPES, ids=[each for _, each in WRONG_TYPES])
+def test_an_argument_of_another_type_is_told_in_one_line(make: Callable[[], object], problem: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        make()
+    assert problem in str(refused.value)
+
+
+async def test_a_run_is_named_by_its_id_alone() -> None:
+    app = Upcall(store="runs.db", settings=Settings.read(None, model="demo"))
+    run = await app.start("What is CUDA?")
+    with pytest.raises(CallerError, match="by its id, a text, not by RunResult"):
+        await app.get(run)  # type: ignore[arg-type]
+    with pytest.raises(CallerError, match="limit = 0 is wrong"):
+        await app.list(limit=0)
 
 
 @pytest.mark.parametrize("task", ["", "  ", [], TextMessage(source="user", content=" ")])

@@ -31,6 +31,9 @@ EARLIER = "earlier_assistant"
 THIS_RUN = "this run"
 """Where a fact stands that was given with a run."""
 
+_MESSAGES: tuple[type[BaseChatMessage], ...] = get_args(get_args(ChatMessage)[0])
+"""The kinds of messages that a team takes, out of AutoGen's annotated union."""
+
 NO_TEXT = "The task, its history, user_info or facts hold bytes that are no text in UTF-8. Say it in plain text."
 
 
@@ -105,7 +108,7 @@ def read_task(task: object, *, root_team: bool) -> tuple[str, tuple[BaseChatMess
     Raises:
         ConfigurationError: it is empty, or something else.
     """
-    messages = _as_messages(task, (TextMessage, MultiModalMessage) if root_team else get_args(ChatMessage))
+    messages = _as_messages(task, (TextMessage, MultiModalMessage) if root_team else _MESSAGES)
     if root_team and messages:
         messages = [*map(as_history, messages[:-1]), messages[-1].model_copy(update={"source": USER})]
     latest = list(takewhile(lambda each: each.source == messages[-1].source, reversed(messages)))

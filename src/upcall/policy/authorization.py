@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from upcall.autogen.messages import Event
 from upcall.errors import (
     AlreadyAnswered,
+    CallerError,
     ConfigurationError,
     NotAllowed,
     StoreUnavailable,
@@ -118,8 +119,8 @@ class Authorization:
         Raises:
             ConfigurationError: the user is empty. It would not do to let somebody without a name do everything.
         """
-        if user is not None and not user.strip():
-            raise ConfigurationError("The user is empty. Give a name, or no user at all for runs of your own.")
+        if user is not None and not (isinstance(user, str) and user.strip()):
+            raise ConfigurationError(f"The user is {user!r}. Give a name, or no user at all for runs of your own.")
         return cls(user or settings.user or None, settings.roles, settings.admins)
 
     @property
@@ -217,6 +218,8 @@ class Authorization:
         Raises:
             UnknownRun: there is none, or several. A run that the user does not see is the same as none.
         """
+        if not isinstance(run_id, str):
+            raise CallerError(f"A run is named by its id, a text, not by {type(run_id).__name__}. Give run.id.")
         if self.user is None:
             return await store.load(run_id)
         found = await store.find(run_id, self.viewer)
