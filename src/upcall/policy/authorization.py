@@ -120,7 +120,8 @@ class Authorization:
             ConfigurationError: the user is empty. It would not do to let somebody without a name do everything.
         """
         if user is not None and not (isinstance(user, str) and user.strip()):
-            raise ConfigurationError(f"The user is {user!r}. Give a name, or no user at all for runs of your own.")
+            problem = "empty" if isinstance(user, str) else f"{user!r}, which is no text"
+            raise ConfigurationError(f"The user is {problem}. Give a name, or no user at all for runs of your own.")
         return cls(user or settings.user or None, settings.roles, settings.admins)
 
     @property
