@@ -52,7 +52,6 @@ WRONG_TYPES: list[tuple[Callable[[], object], str]] = [
     (lambda: Upcall(tools=len), "tools is builtin_function_or_method; it must be a list"),  # type: ignore[arg-type]
     (lambda: Upcall(settings={}), "settings is dict; it must be Settings"),  # type: ignore[arg-type]
 ]
-]
 
 
 @pytest.mark.parametrize(("make", "problem"), WRONG_TYPES, ids=[each for _, each in WRONG_TYPES])

@@ -62,18 +62,18 @@ def travel(to: Place) -> str:
 
 @server.tool(name="very_" * 15 + "long")
 def first() -> str:
-    """The first of two."""
+    """Return the first of two."""
     return "first"
 
 
 @server.tool(name="very_" * 15 + "longer")
 def second() -> str:
-    """The second of two."""
+    """Return the second of two."""
     return "second"
 
 
 async def list_page(request: ListToolsRequest | None) -> ServerResult:
-    """A page has three tools; the server itself asks for all."""
+    """List a page of three tools; the server itself asks for all."""
     tools = await server.list_tools()
     if request is None:
         return ServerResult(ListToolsResult(tools=tools))
