@@ -33,7 +33,7 @@ def mypy_errors(name: str, cache: Path) -> set[int]:
 
 
 def pyright_errors(name: str) -> set[int]:
-    """Return the lines with an error, where the package has its program with it and node is there: nothing is fetched."""
+    """Return the lines with an error, by a pyright that has its program with it: nothing is fetched."""
     pyright = pytest.importorskip("pyright", reason="pyright is not installed; it is in the extra 'dev'")
     program = Path(str(pyright.__file__)).parent / "dist" / "index.js"
     if not program.is_file() or shutil.which("node") is None:
