@@ -44,8 +44,10 @@ def token_of(body: dict[str, Any]) -> str:
     who = asker(body)
     if who in TOLD_BY_REQUEST:
         return f"{who}:{crc32(json.dumps(body['messages']).encode())}"
-    said = sum(each["role"] == "assistant" for each in body["messages"])
-    return f"{who}:{said + 1}"
+    # A hand-off brings along the calls of the agent that made it; this one's are those with its own tokens.
+    said = json.dumps([each for each in body["messages"] if each["role"] == "assistant"])
+    numbers = re.findall(rf"\b{who}:(\d+)", said)
+    return f"{who}:{max(map(int, numbers), default=0) + 1}"
 
 
 def held_by(body: dict[str, Any]) -> list[str]:
