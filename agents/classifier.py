@@ -54,7 +54,7 @@ class ClassifierSettings(StructuredSettings, ClassificationOptions, ClassifierLi
     @field_validator("user_info")
     @classmethod
     def _one_line_each(cls, given: dict[str, str]) -> dict[str, str]:
-        """Return a name must not pass for a part of the prompt."""
+        """Refuse a name that would pass for a part of the prompt."""
         return {name: " ".join(value.split())[:200] for name, value in given.items()}
 
 

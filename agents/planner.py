@@ -207,7 +207,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
             self._state.candidates = self._unasked(reply)
 
     def _unasked(self, check: AmbiguityCheck) -> list[Question]:
-        """Return the questions of the check, but for those that were put before in the same words (X11)."""
+        """Return the questions of the check, but for those that were asked before in the same words (X11)."""
         put = {entry.question.question.casefold() for entry in self._state.dialog}
         answered = [line.casefold() for said in self.clarifications() for line in said.splitlines()]
         questions: list[Question] = []

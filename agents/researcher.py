@@ -60,11 +60,10 @@ def researcher(
     user_proxy: str = "user",
     prompts: Prompts = PROMPTS,
 ) -> PausableAgent:
-    """Return a research agent on the files and folders `documents`, or on a workbench that has found them and may
-    have other sources. `tools` and `workbench` (MCP servers) are further ways to find things out. `escalates_to`
-    names the peer
-    that gets a task that needs a plan, or that it did not manage (S2-42); it then has at most `SHALLOW_ROUNDS` model
-    calls."""
+    """Make a research agent on the files and folders `documents`, or on a workbench that has found them and may have
+    other sources. `tools` and `workbench` (MCP servers) are further ways to find things out. `escalates_to` names the
+    peer that gets a task that needs a plan, or that it did not manage (S2-42); it then has at most `SHALLOW_ROUNDS`
+    model calls."""
     library = documents if isinstance(documents, DocumentsWorkbench) else DocumentsWorkbench(documents)
     context = ResearcherContext(
         available_documents=library.available,

@@ -30,7 +30,7 @@ _TAKEN = (
 
 
 def with_questions(agent: AssistantAgent, *, nested: bool = True, **options: Any) -> PausableAgent:
-    """Return a `PausableAgent` like `agent` that can ask the user in the middle of its turn.
+    """Make a `PausableAgent` like `agent` that can ask the user in the middle of its turn.
 
     It has the agent's name, description, model client, system message, tools, workbenches, hand-offs, memory, model
     context, output type, streaming and metadata, and loads its saved state. `options` are the other ones of

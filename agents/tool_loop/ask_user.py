@@ -1,4 +1,4 @@
-"""The `ask_user` tool: how a model puts a question, and the hint it gets when the question cannot be put."""
+"""The `ask_user` tool: how a model asks, and the hint it gets when what it asks is not valid."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HINT = "Call ask_user again with a valid question: a non-empty text, and options
 
 
 class InvalidQuestion(ValueError):
-    """The model's question cannot be put. The text is for the model, ``reason`` for interfaces."""
+    """The question of a model is not valid. The text is for the model, ``reason`` for interfaces."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"Invalid ask_user call: {reason}. {HINT}")
@@ -62,8 +62,8 @@ def ask_user_schema() -> ToolSchema:
 
 
 def parse_question(arguments: dict[str, Any], *, agent: str, call_id: str, **own: Any) -> Question:
-    """Return the question that an `ask_user` call of `agent` puts. Arguments the tool does not have are left out;
-    `own` are fields that are not the model's to say.
+    """Return the question that an `ask_user` call of `agent` puts. Arguments the tool does not have are left out; `own`
+    are fields that are not the model's to say.
 
     Raises:
         InvalidQuestion: it is empty, too long, or of wrong types; with what to do about it.

@@ -23,7 +23,7 @@ Work: TypeAlias = Callable[[Emit[T]], Coroutine[Any, Any, None]]
 async def merge_streams(
     works: Sequence[Work[T]], more: Callable[[], Coroutine[Any, Any, Sequence[Work[T]]]] | None = None
 ) -> AsyncGenerator[T, None]:
-    """Merge what works that run at the same time emit, as it comes. One that fails does not stop the others.
+    """Yield what works that run at the same time emit, as it comes. One that fails does not stop the others.
 
     While any of them runs, `more` is awaited, again and again, for works that can begin now.
 
@@ -98,7 +98,7 @@ async def run_to_completion(work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
 
 
 async def _contained(work: Coroutine[Any, Any, T]) -> T:
-    """Return a task that raises `SystemExit` ends the whole event loop; a tool may be the `main` of some command
+    """Contain `SystemExit`: a task that raises it ends the whole event loop; a tool may be the `main` of some command
     line."""
     try:
         return await work

@@ -57,7 +57,7 @@ _answers = TypeAdapter(list[Answer])
 
 @lru_cache(maxsize=512)
 def _read_questions(text: str) -> tuple[Question, ...]:
-    """Parse questions once: a thread holds all that were ever asked, and is read again at each turn."""
+    """Read questions once: a thread is read again at each turn, and holds all questions that were ever asked."""
     return tuple(_questions.validate_json(text))
 
 
@@ -198,16 +198,16 @@ def asked_event(question: Question, *, source: str) -> UserInputRequestedEvent:
 def executed_event(
     results: Sequence[FunctionExecutionResult], *, invalid: Sequence[str], source: str
 ) -> ToolCallExecutionEvent:
-    """Return the event that tells a stream of the results of a batch, and why its `invalid` questions could not be
-    put."""
+    """Return the event that tells a stream of the results of a batch, and why its `invalid` questions were not
+    valid."""
     refused = [{"version": "v1", "kind": "clarification", "invalid": True, "reason": reason} for reason in invalid]
     metadata = {CLARIFICATIONS: json.dumps(refused, ensure_ascii=False)} if refused else {}
     return ToolCallExecutionEvent(source=source, content=list(results), metadata=metadata)
 
 
 def answered_event(question: Question, answer: Answer, *, source: str) -> ThoughtEvent:
-    """Return the event that tells a stream of a question that was answered before anybody was asked: who answered,
-    and why."""
+    """Return the event that tells a stream of a question that was answered before anybody was asked: who answered, and
+    why."""
     secret = question.secret and answer.outcome is Outcome.ANSWERED
     told = answer.model_copy(update={"text": "", "selected": (), "sealed": False}) if secret else answer
     return ThoughtEvent(
