@@ -108,10 +108,7 @@ def words_before_handoff(known: Sequence[LLMMessage]) -> str:
 
 
 def _question_metadata(questions: Sequence[Question]) -> dict[str, str]:
-    return {
-        QUESTIONS: _questions.dump_json(list(questions), exclude_none=True).decode(),
-        CLARIFICATIONS: _clarifications(questions),
-    }
+    return {QUESTIONS: _questions.dump_json(list(questions), exclude_none=True).decode()}
 
 
 def message_questions(message: object) -> list[Question]:
