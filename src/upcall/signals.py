@@ -40,6 +40,7 @@ def exit_on_stop() -> None:
     of an import comes out of compiled code as another one, or not at all."""
     with contextlib.suppress(AttributeError, OSError):  # It may be missing, or closed.
         sys.stdout.flush()
+    sys.unraisablehook = _say_nothing_of_stops
     _handle(_exit)
 
 
@@ -67,6 +68,12 @@ def raise_at_once() -> Iterator[None]:
             signal.signal(each, handler or signal.SIG_DFL)
 
 
+def _say_nothing_of_stops(error: sys.UnraisableHookArgs) -> None:
+    """Keep quiet where a stop came in the finalizer of some object, which Python would print as a traceback."""
+    if not issubclass(error.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(error)
+
+
 def _handle(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
     for each in _STOPS if _in_main_thread() else ():
         if signal.getsignal(each) is not signal.SIG_IGN:  # A job in the background ignores Ctrl-C.
@@ -81,6 +88,10 @@ def _exit(*_: object) -> None:
 def _in_main_thread() -> bool:
     """Where signals can be handled."""
     return threading.current_thread() is threading.main_thread()
+
+
+def _raise() -> None:
+    raise KeyboardInterrupt
 
 
 class _Stoppable(Generic[T]):
@@ -121,7 +132,11 @@ class _Stoppable(Generic[T]):
         if self._stops > 1:
             if loop is not None:
                 loop.set_exception_handler(lambda *_: None)  # Tasks that are left behind would be told of.
-            raise KeyboardInterrupt
+            if self._stops > 2 or loop is None or not loop.is_running():
+                raise KeyboardInterrupt
+            # Not here: this may be the finalizer of some object, which would print the exception and lose it.
+            loop.call_soon_threadsafe(_raise)
+            return
         if self._task is not None and loop is not None and not self._task.done():
             self._task.cancel()
             loop.call_soon_threadsafe(lambda: None)  # It may be asleep until something happens.

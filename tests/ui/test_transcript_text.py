@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 from scenario import TASK, script, upcall
+from screens import same_as_golden, same_each_time
 
 from upcall.runs.transcript import EntryKind, Transcript, TranscriptEntry
 from upcall.testing.server import LoopbackServer
@@ -23,6 +25,7 @@ def test_the_command_prints_calls_results_questions_and_answers_over_two_process
         run_id = upcall("run", TASK, "--detach", "--json", *model).json["run_id"]
         upcall("answer", run_id, "Express")
     said = upcall("transcript", run_id).out
+    same_as_golden("transcript", same_each_time(re.sub(r"^\d\d:\d\d:\d\d", "12:00:00", said, flags=re.MULTILINE)))
     places = [said.find(each) for each in (TASK, "asks: Which framework?", "answers: Express", "calls write_file(")]
     assert -1 not in places
     assert places == sorted(places)
