@@ -394,7 +394,7 @@ async def test_a_function_that_builds_no_team_is_told_so_and_nothing_is_stored(m
     assert await app.list() == []
 
 
-@pytest.mark.parametrize("team", [3, "team", RoundRobinGroupChat([PausableAgent("a", ScriptedModelClient([]))])])
+@pytest.mark.parametrize("team", [3, ["team"], RoundRobinGroupChat([PausableAgent("a", ScriptedModelClient([]))])])
 def test_a_team_in_the_place_of_its_function_is_refused(team: Any) -> None:
     with pytest.raises(ConfigurationError, match="must be a function that builds a team, not "):
         Upcall(team=team)
