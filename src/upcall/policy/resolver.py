@@ -270,6 +270,12 @@ async def resolve_question(question: Question) -> Answer | None:
         return await resolver.answer_to(raised)
 
 
+def list_answered() -> Sequence[Answered]:
+    """Return the questions of the run and their answers; none in a plain AutoGen script."""
+    resolver = current_scope().resolver
+    return resolver.answered if resolver is not None else ()
+
+
 def is_assigned(question: Question) -> bool:
     """Whether a question that the present agent hears of is for somebody in particular."""
     resolver = current_scope().resolver
