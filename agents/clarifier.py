@@ -209,7 +209,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
             needs_clarification=True,
             clarification_question=question.question,
             options=tuple(option.label for option in question.options),
-        ).said()
+        ).to_reply()
         self._state.context.messages.append(AssistantMessage(content=said, source=self.name))
         # Any skip word would do to skip it (S0-61), and so the blank reply of a terminal does.
         return Ask([question.model_copy(update={"required": False})])
@@ -301,7 +301,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         self._state.searched = True
         nudge = self._prompts.render(SearchFirstContext(tuple(schema["name"] for schema in schemas)))
         self._state.context.messages += [
-            AssistantMessage(content=response.said(), source=self.name),
+            AssistantMessage(content=response.to_reply(), source=self.name),
             UserMessage(content=nudge, source="system"),
         ]
 

@@ -246,12 +246,12 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         state = self._state
         if plan is None:
             assert state.plan is not None
-            kept = state.plan.revised(state.plan.plan, self._said())
-            remark = _joined(state.plan.remark, self._said())
+            kept = state.plan.revised(state.plan.plan, self._join_answers())
+            remark = _joined(state.plan.remark, self._join_answers())
             return self._propose(kept.decided(PlanStatus.PROPOSED, remark), UNREADABLE)
         if state.plan is not None:
             state.revisions += 1
-            return self._propose(state.plan.revised(plan, self._said()))
+            return self._propose(state.plan.revised(plan, self._join_answers()))
         if self._settings.enable_plan_approval:
             return self._propose(ReviewedPlan.of(plan, PlanStatus.PROPOSED), _mended_note(changes))
         return self._hand_over(ReviewedPlan.of(plan, PlanStatus.MADE))
@@ -346,7 +346,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
                 return self._hand_over(plan.decided(PlanStatus.APPROVED))
             case Verdict.REJECTED:
                 return self._reject(plan)
-        said = self._said()
+        said = self._join_answers()
         if not said:
             return self._propose(plan, "Your answer was empty; nothing was changed.")
         try:
@@ -373,7 +373,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
     def _review(self) -> Answer | None:
         return self._state.dialog[-1].answer
 
-    def _said(self) -> str:
+    def _join_answers(self) -> str:
         answer = self._review()
         return unwrap_reply(answer.text) if answer else ""
 
@@ -413,7 +413,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         messages = self._messages(context, Plan)
         if plan is not None:
             feedback = self._prompts.render(
-                FeedbackContext(feedback=shorten_middle(self._said(), self._settings.max_context_chars))
+                FeedbackContext(feedback=shorten_middle(self._join_answers(), self._settings.max_context_chars))
             )
             messages.append(AssistantMessage(content=plan.plan.model_dump_json(), source=self.name))
             messages.append(UserMessage(content=feedback, source=self.user_proxy))

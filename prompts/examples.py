@@ -22,7 +22,7 @@ class Example:
     options: tuple[str, ...] = ()
 
 
-def _given(request: str, question: str, answer: str) -> Example:
+def _in_request(request: str, question: str, answer: str) -> Example:
     return Example(request, question, answer, "request")
 
 
@@ -36,7 +36,7 @@ def _missing(request: str, question: str, *options: str) -> Example:
 
 EXAMPLES: tuple[Example, ...] = (
     _missing("Proofread the cover letter.", "Which cover letter do you mean?", "I paste the text", "I upload a file"),
-    _given(
+    _in_request(
         "Proofread this: 'I am writing too apply for the job.'",
         "Which text shall be proofread?",
         "'I am writing too apply for the job.'",
@@ -48,14 +48,14 @@ EXAMPLES: tuple[Example, ...] = (
         "France",
         "United States",
     ),
-    _given(
+    _in_request(
         "What does a driving licence cost in Denmark, and which tests are there?",
         "In which country is the licence wanted?",
         "Denmark",
     ),
-    _given("Why do volcanoes erupt?", "What shall be explained?", "why volcanoes erupt"),
+    _in_request("Why do volcanoes erupt?", "What shall be explained?", "why volcanoes erupt"),
     _missing("Write an essay of two pages with footnotes.", "What subject shall the essay be about?"),
-    _given(
+    _in_request(
         "Write an essay of two pages with footnotes on the fall of Carthage.",
         "What subject shall the essay be about?",
         "the fall of Carthage",
@@ -65,7 +65,7 @@ EXAMPLES: tuple[Example, ...] = (
     _missing(
         "Carry on with the translation.", "Which text shall be translated?", "I paste the text", "I upload a file"
     ),
-    _given(
+    _in_request(
         "Translate into Spanish: 'Where is the station?'", "Which text shall be translated?", "'Where is the station?'"
     ),
     _missing(
@@ -74,14 +74,14 @@ EXAMPLES: tuple[Example, ...] = (
         "the god",
         "the space programme",
     ),
-    _given(
+    _in_request(
         "Prepare a talk on the Apollo space programme: origin, importance, end.",
         "Which Apollo is meant?",
         "the Apollo space programme",
     ),
     _default("Write a C function that sorts an array of numbers.", "Which algorithm shall it use?", "any common one"),
     _missing("How many bricks do I need?", "How large is the wall that you want to build?"),
-    _given(
+    _in_request(
         "How many bricks of 25 by 12 cm are needed for a wall of 3 by 2 metres?",
         "How large is the wall?",
         "3 by 2 metres",
@@ -94,7 +94,7 @@ EXAMPLES: tuple[Example, ...] = (
         "a retirement",
         "an award",
     ),
-    _given(
+    _in_request(
         "Write a ten-minute talk about the life of bees for a garden club, warm, with three anecdotes and a question "
         "to the audience at the end.",
         "What shall the talk be about?",
@@ -112,13 +112,13 @@ EXAMPLES: tuple[Example, ...] = (
         "to Microsoft 365",
         "to Google",
     ),
-    _given(
+    _in_request(
         "Write a Python script that copies a table from SQLite to PostgreSQL.",
         "From where to where shall the table be copied?",
         "from SQLite to PostgreSQL",
     ),
     _missing("Draw up a business plan with staff, costs and a schedule for three years.", "Which business is it for?"),
-    _given("Retell the story of the Odyssey in one page.", "Which story shall be retold?", "the Odyssey"),
+    _in_request("Retell the story of the Odyssey in one page.", "Which story shall be retold?", "the Odyssey"),
     _missing(
         "Tell me all about Amazon: beginnings, today, prospects.",
         "Do you mean the river or the company?",
@@ -126,7 +126,7 @@ EXAMPLES: tuple[Example, ...] = (
         "the company",
     ),
     _missing("What happened to it after the war, and who paid for that?", "What do you mean by 'it'?"),
-    _given(
+    _in_request(
         "What happened to the German railways after the Second World War, and who paid for that?",
         "What is the question about?",
         "the German railways after the Second World War",
@@ -137,7 +137,7 @@ EXAMPLES: tuple[Example, ...] = (
         "Shopify and PayPal",
         "WooCommerce and Stripe",
     ),
-    _given(
+    _in_request(
         "I get \"KeyError: 'age'\" at print(person['age']). What does it mean and how do I avoid it?",
         "Which error do you get?",
         "KeyError: 'age' at print(person['age'])",
@@ -146,7 +146,7 @@ EXAMPLES: tuple[Example, ...] = (
         "May my neighbour build a wall 2 metres high between our gardens without asking me? Look up the rules.",
         "In which country or state are the gardens?",
     ),
-    _given(
+    _in_request(
         "We run a school in Norway with 300 pupils. Find out which fire drills the law asks for.",
         "In which country is the school?",
         "Norway",
@@ -160,7 +160,7 @@ EXAMPLES: tuple[Example, ...] = (
         "sales staff",
         "pupils",
     ),
-    _given(
+    _in_request(
         "Invite our colleagues to the summer party on 6 June at five in the garden.",
         "When and where is the party?",
         "6 June at five in the garden",
@@ -174,7 +174,7 @@ EXAMPLES: tuple[Example, ...] = (
     _missing("Do a risk assessment with causes, likelihood and counter-measures.", "Which undertaking is it about?"),
     _default("Write a JavaScript function that removes duplicates.", "What is the input?", "an array of any values"),
     _missing("Go on with the experiment from last time.", "Which experiment do you mean?"),
-    _given(
+    _in_request(
         "Research how the Swiss pension system works and what is criticised in it.",
         "Which pension system is meant?",
         "the Swiss one",
@@ -189,7 +189,7 @@ EXAMPLES: tuple[Example, ...] = (
         "How much does a divorce cost us with 80,000 a year together, and how long does it take?",
         "In which country do you live?",
     ),
-    _given("Explain how a suspension bridge carries its load.", "What shall be explained?", "suspension bridges"),
+    _in_request("Explain how a suspension bridge carries its load.", "What shall be explained?", "suspension bridges"),
     _missing(
         "Put together what new tenants have to know about deposit, repairs and notice, with links to the laws.",
         "In which country are the flats?",

@@ -68,7 +68,7 @@ def attempt(job: Job, kills: Sequence[str]) -> Verdict:
     try:
         _advance(verdict, job, list(kills), stopped)
         for child in stopped:
-            _go_on(child, verdict, job)
+            _resume(child, verdict, job)
     finally:
         if human is not None:
             os.kill(human, signal.SIGKILL)
@@ -76,7 +76,7 @@ def attempt(job: Job, kills: Sequence[str]) -> Verdict:
     return verdict
 
 
-def _go_on(stopped: int, verdict: Verdict, job: Job) -> None:
+def _resume(stopped: int, verdict: Verdict, job: Job) -> None:
     """Let a worker go on that stood still while others did its work."""
     note(job.folder, Reached(stopped, "", CONTINUED))
     os.kill(stopped, signal.SIGCONT)

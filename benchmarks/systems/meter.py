@@ -61,7 +61,7 @@ class Meter(httpx.AsyncHTTPTransport):
 
 
 @dataclass
-class Stretch:
+class Segment:
     """From a call of `start` or `answer` to its return. Seconds; `calls` are the model calls made meanwhile."""
 
     begin: float
@@ -89,12 +89,12 @@ class Stretch:
         return self.end - max(end for _, end in self.calls)
 
 
-async def timed(meter: Meter, work: Any) -> tuple[Rest, Stretch]:
+async def timed(meter: Meter, work: Any) -> tuple[Rest, Segment]:
     """Return what `work` comes to, and its segment."""
     known, begin, cpu = len(meter.calls), time.perf_counter(), time.process_time()
     rest = await work
     spent, end = time.process_time() - cpu, time.perf_counter()
-    return rest, Stretch(begin, end, spent, meter.calls[known:])
+    return rest, Segment(begin, end, spent, meter.calls[known:])
 
 
 def payload(store: Path) -> int:

@@ -73,8 +73,8 @@ class System:
         calls = {call.tool_call_id: call.tool_name for call in result.output.calls}
         return {"messages": _plain(result), "calls": calls, "nested": result.output.metadata}
 
-    async def _go_on(self, name: str, stored: Json, answers: dict[str, str]) -> AgentRunResult[Any] | Json:
-        nested = {call: self._go_on(stored["calls"][call], each, answers) for call, each in stored["nested"].items()}
+    async def _resume(self, name: str, stored: Json, answers: dict[str, str]) -> AgentRunResult[Any] | Json:
+        nested = {call: self._resume(stored["calls"][call], each, answers) for call, each in stored["nested"].items()}
         done = dict(zip(nested, await asyncio.gather(*nested.values()), strict=True))
         if any(isinstance(each, dict) for each in done.values()):
             return {**stored, "nested": done}
@@ -96,7 +96,7 @@ class System:
         return self._rest(run, await self._run(self._scenario.root, task, message_history=said))
 
     async def answer(self, run: str, answers: dict[str, str]) -> Rest:
-        return self._rest(run, await self._go_on(self._scenario.root, json.loads(self._states.load(run)), answers))
+        return self._rest(run, await self._resume(self._scenario.root, json.loads(self._states.load(run)), answers))
 
     def _rest(self, run: str, result: AgentRunResult[Any] | Json) -> Rest:
         if isinstance(result, dict):

@@ -382,7 +382,7 @@ class Upcall:
             UnknownRun: there is no such run.
         """
         access = self._access(user)
-        run = access.shown((await access.load(self.store, run_id, "show")).run)
+        run = access.restrict((await access.load(self.store, run_id, "show")).run)
         return run.model_copy(update={"interrupted": bool(await self.store.find_interrupted([run]))})
 
     async def transcript(self, run: Run | str, *, user: str | None = None) -> Transcript:
@@ -517,7 +517,7 @@ class Upcall:
         """
         access = self._access(user)
         run = (await access.load(self.store, run_id, "show")).run
-        return await self.store.log(run.id) if access.whole(run) else ()
+        return await self.store.log(run.id) if access.sees_whole(run) else ()
 
     def _access(self, user: str | None) -> Authorization:
         return Authorization.of(user, self.settings)

@@ -231,7 +231,7 @@ def test_a_secret_question_says_who_gets_the_answer(asked: str, tool: str | None
 
 
 def test_everybody_on_whose_behalf_is_asked_is_named() -> None:
-    assert question(path=("root", "lead", "coder")).asked_by() == "coder (for root > lead) needs to know"
+    assert question(path=("root", "lead", "coder")).introduce() == "coder (for root > lead) needs to know"
 
 
 # -- as JSON ----------------------------------------------------------------------------------------------------------

@@ -550,11 +550,11 @@ class Work:
         return Swarm([worker("lead", agents=helpers), UserProxyAgent("user")], termination_condition=stops)
 
     async def until(self, done: Callable[[], bool]) -> None:
-        async def looked_at() -> None:
+        async def look() -> None:
             while not done():
                 await asyncio.sleep(0.01)
 
-        await asyncio.wait_for(looked_at(), 30)
+        await asyncio.wait_for(look(), 30)
 
     def can(self, text: str) -> bool:
         return any(each.description == text and not each.disabled for each in found(self.form.widget, Button))

@@ -205,7 +205,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         new = [each for each in given if each.id not in known and not extract_questions(each, self.user_proxy)]
         return GroupChatStart(messages=new or None, output_task_messages=start.output_task_messages)
 
-    def _heard(self, message: BaseChatMessage) -> BaseChatMessage:
+    def _as_heard(self, message: BaseChatMessage) -> BaseChatMessage:
         """Return what the thread has of a message from outside. A hand-off of others is a text here: `Swarm` would
         hand over to whom it does not have."""
         questions = self.waiting().questions
@@ -220,7 +220,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
     async def validate_group_state(self, messages: list[BaseChatMessage] | None) -> None:
         """Allow a question in the thread to a user who is no member, after which `Swarm` would refuse to go on."""
         if not any(message_answers(message) for message in messages or ()) and not self.waiting().questions:
-            heard = None if messages is None else [self._heard(message) for message in messages]
+            heard = None if messages is None else [self._as_heard(message) for message in messages]
             await super().validate_group_state(heard)  # type: ignore[safe-super]
 
     async def update_message_thread(self, messages: Sequence[Event]) -> None:
@@ -295,7 +295,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
     def _aimed(self, message: Event, waiting: PendingQuestions) -> Event:
         """Return the message, an answer that names nobody here with the target that asked."""
         if isinstance(message, BaseChatMessage) and message.id in self._given:
-            message = self._heard(message)
+            message = self._as_heard(message)
         if PATH not in message.metadata:
             waiting.take(message, self._participant_names, self.user_proxy)
         lost = isinstance(message, HandoffMessage) and message.target not in self._participant_names

@@ -48,7 +48,7 @@ USER = "user"
 
 Event: TypeAlias = BaseAgentEvent | BaseChatMessage
 
-_RUNGS = (AnsweredBy.LEDGER, AnsweredBy.FACTS, AnsweredBy.PARENT)
+_RESOLVERS = (AnsweredBy.LEDGER, AnsweredBy.FACTS, AnsweredBy.PARENT)
 """Who may answer in the human's place; what is said where nobody did says why itself."""
 
 _questions = TypeAdapter(list[Question])
@@ -149,12 +149,12 @@ def answer_message(
     return HandoffMessage(
         source=source,
         target=target,
-        content="\n".join(dict.fromkeys(_said(answer, asked.get(answer.question_id)) for answer in answers)),
+        content="\n".join(dict.fromkeys(_describe_answer(answer, asked.get(answer.question_id)) for answer in answers)),
         metadata={ANSWERS: _answers.dump_json(list(answers), exclude_none=True).decode()},
     )
 
 
-def _said(answer: Answer, question: Question | None) -> str:
+def _describe_answer(answer: Answer, question: Question | None) -> str:
     if question is None:
         return answer.as_text()
     secret = question.secret and answer.outcome is Outcome.ANSWERED
@@ -207,9 +207,10 @@ def answered_event(question: Question, answer: Answer, *, source: str) -> Though
     why."""
     secret = question.secret and answer.outcome is Outcome.ANSWERED
     told = answer.model_copy(update={"text": "", "selected": (), "sealed": False}) if secret else answer
+    why = f" ({answer.by.value}: {answer.reason})" if answer.by in _RESOLVERS else ""
     return ThoughtEvent(
         source=source,
-        content=_said(answer, question) + (f" ({answer.by.value}: {answer.reason})" if answer.by in _RUNGS else ""),
+        content=_describe_answer(answer, question) + why,
         metadata={
             QUESTIONS: _questions.dump_json([question], exclude_none=True).decode(),
             ANSWERS: _answers.dump_json([told], exclude_none=True).decode(),

@@ -63,7 +63,7 @@ async def call_model(
             return await fetch()
         return await journal.replay_or_request(agent, sent, _form(tools, json_output), fetch)
 
-    async def told(emit: Emit[str | CreateResult]) -> None:
+    async def ask_whole(emit: Emit[str | CreateResult]) -> None:
         emit(await cancellable(ask(emit), cancellation_token))
 
     reply: CreateResult | None = None
@@ -71,7 +71,7 @@ async def call_model(
         if not stream:
             reply = await cancellable(ask(_unheard), cancellation_token)
         else:
-            async with aclosing(merge_streams([told])) as items:
+            async with aclosing(merge_streams([ask_whole])) as items:
                 async for item in items:
                     if isinstance(item, str):
                         yield item

@@ -37,24 +37,24 @@ def demo_reply(request: Request) -> Reply:
     agent = re.match(r"You are the (\w+)", request.system)
     match agent.group(1) if agent else None:
         case "classifier":
-            return _said(_classification(str(request.messages[-1]["content"])))
+            return _reply_with(_classification(str(request.messages[-1]["content"])))
         case "clarifier":
-            return _said(ClarificationResponse(needs_clarification=False))
+            return _reply_with(ClarificationResponse(needs_clarification=False))
         case "planner" if "check whether the request can be planned" in request.system:
-            return _said(AmbiguityCheck(needs_clarification=False))
+            return _reply_with(AmbiguityCheck(needs_clarification=False))
         case "planner":
-            return _said(_PLAN)
+            return _reply_with(_PLAN)
         case "lead":
             return _lead(request)
         case "coder":
             return _coder(request)
         case "researcher":
-            return _said(_CUDA)
+            return _reply_with(_CUDA)
         case _:
             raise ConfigurationError(_UNKNOWN)
 
 
-def _said(reply: Structured) -> Say:
+def _reply_with(reply: Structured) -> Say:
     return Say(reply)
 
 

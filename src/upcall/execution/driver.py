@@ -67,7 +67,7 @@ class Driver:
         return access.tell(run, await self.resume(await self.store.load(run.id), access.user))
 
     async def _accept(self, stored: StoredRun, given: AnswersInput, access: Authorization) -> Sequence[Answer]:
-        queued = () if access.whole(stored.run) else await self.store.queued_answers(stored.run.id)
+        queued = () if access.sees_whole(stored.run) else await self.store.queued_answers(stored.run.id)
         accepted = accept(stored.run, given, identity.now(), access=access, queued=queued)
         if accepted.is_intrusion:
             await access.record_refusal(self.store, stored.run.id, "answer")

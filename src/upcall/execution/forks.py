@@ -135,16 +135,16 @@ def find_fork_point(
 
 def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: RunStatus) -> tuple[Run, Checkpoint]:
     """Return a new run that has all that `run` had before the question, and `answer` to it."""
-    so_far = point.checkpoint.progress or RunProgress()
+    progress = point.checkpoint.progress or RunProgress()
     answers = (*(each for each in point.before if each.question_id != answer.question_id), answer)
     known = run.asked
     answered = {each.question_id for each in answers}
     still_open = [  # With a time of their own, where the run's question has one.
         known[each].model_copy(update={"expires_at": None})
-        for each in so_far.open
+        for each in progress.open
         if each in known and each not in answered
     ]
-    forked = run.restored_from(so_far).model_copy(
+    forked = run.restored_from(progress).model_copy(
         update={
             "id": new_id,
             "forked_from": run.id,
@@ -162,9 +162,9 @@ def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: Ru
         inbox = [_with_answer(message, answer, known) for message in inbox]
     elif point.how == "delivered":
         inbox.append(answer_message([answer], target=point.question.path[0], questions=[point.question]))
-    lineage = so_far.lineage or run.id
+    lineage = progress.lineage or run.id
     begins = point.checkpoint.model_copy(
-        update={"inbox": tuple(inbox), "progress": so_far.model_copy(update={"lineage": lineage}), "journal": {}}
+        update={"inbox": tuple(inbox), "progress": progress.model_copy(update={"lineage": lineage}), "journal": {}}
     )
     return forked, begins
 

@@ -21,7 +21,7 @@ def _source(name: str, settings: Settings) -> Source:
     if name == WEB:
         return Web(_engine(settings), private_hosts=settings.private_hosts)
     if name == ARXIV:
-        return Arxiv(**_given(api_url=urls.get("arxiv"), pdf_url=urls.get("arxiv_pdf")))
+        return Arxiv(**_leave_out_none(api_url=urls.get("arxiv"), pdf_url=urls.get("arxiv_pdf")))
     assert name == WIKIPEDIA
     return Wikipedia(settings.wikipedia_language, urls.get("wikipedia"))
 
@@ -30,9 +30,9 @@ def _engine(settings: Settings) -> SearchEngine:
     """Return the engine that is named; on ``auto`` the first that has a key, and ddgs where none has."""
     tavily, brave, named = _key(settings.tavily_api_key), _key(settings.brave_api_key), settings.web_search
     if named == "tavily" or (named == "auto" and tavily):
-        return Tavily(tavily, **_given(base_url=settings.source_urls.get("tavily")))
+        return Tavily(tavily, **_leave_out_none(base_url=settings.source_urls.get("tavily")))
     if named == "brave" or (named == "auto" and brave):
-        return Brave(brave, **_given(base_url=settings.source_urls.get("brave")))
+        return Brave(brave, **_leave_out_none(base_url=settings.source_urls.get("brave")))
     return Ddgs()
 
 
@@ -40,5 +40,5 @@ def _key(secret: SecretStr | None) -> str | None:
     return secret.get_secret_value() if secret is not None else None
 
 
-def _given(**arguments: str | None) -> dict[str, str]:
+def _leave_out_none(**arguments: str | None) -> dict[str, str]:
     return {name: value for name, value in arguments.items() if value is not None}

@@ -87,12 +87,12 @@ class RunSegment:
         self._resolver = resolver
         self._store = store
         self._phase = phase
-        so_far = stored.checkpoint.progress
+        progress = stored.checkpoint.progress
         self._token = CancellationToken()
-        self._pauses = so_far.pauses if so_far else 0
+        self._pauses = progress.pauses if progress else 0
         self._server_wait = server_wait
         self._transcript = TranscriptRecorder(stored.run.task, keep=keep_transcript)
-        lineage = so_far.lineage if so_far and so_far.lineage else stored.run.id
+        lineage = progress.lineage if progress and progress.lineage else stored.run.id
         epoch = f"{lineage}/{self._pauses}"
         self._journal = Journal(
             stored.run.id,
@@ -103,12 +103,12 @@ class RunSegment:
             exact=lineage != stored.run.id,
         )
         brought = [answer for message in stored.checkpoint.inbox for answer in message_answers(message)]
-        self._answered = (so_far.answered if so_far else 0) + len(brought)
+        self._answered = (progress.answered if progress else 0) + len(brought)
         self._interruptions: list[BaseException] = []
         self._published = PublishedQuestions()
         known = [each for each in stored.run.records.open if not each.asked_since_checkpoint]
         waiting = PendingQuestions({each.id: each.question for each in known})
-        self._state = SegmentState(stored.run.restored_from(so_far) if so_far else stored.run, waiting)
+        self._state = SegmentState(stored.run.restored_from(progress) if progress else stored.run, waiting)
         self._given = {message.id for message in stored.checkpoint.inbox}
         self._finished = False
         self._started = False

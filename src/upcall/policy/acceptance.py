@@ -57,7 +57,7 @@ def accept(
     """
     if (intrusion := access.find_intrusion(run, given, queued)) is not None:
         return Acceptance(refusal=intrusion, is_intrusion=True)
-    seen = access.shown(run)
+    seen = access.restrict(run)
     if run.status in (RunStatus.CANCELLED, RunStatus.EXPIRED) or not (seen.questions or seen.answers):
         raise RunNotWaiting(f"Run {run.id} is {run.status} and waits for no answer.{explain_end(seen)}")
     answers = _match(seen, given, access)

@@ -131,7 +131,7 @@ class Authorization:
 
     # -- rules --------------------------------------------------------------------------------------------------------
 
-    def whole(self, run: Run) -> bool:
+    def sees_whole(self, run: Run) -> bool:
         """Whether all of the run is the user's to see, resume, cancel and assign."""
         return self.unlimited or run.user is None or run.user == self.user
 
@@ -148,7 +148,7 @@ class Authorization:
         """Whether the question is the user's to answer. One about a call in doubt shows what a tool was called with, so
         it is the owner's."""
         if question.assignee is None or question.id in run.unknown_outcomes:
-            return self.whole(run)
+            return self.sees_whole(run)
         return self.unlimited or self.assigned(question)
 
     def answerable(self, run: Run) -> tuple[Question, ...]:
@@ -157,14 +157,14 @@ class Authorization:
 
     def sees(self, run: Run) -> bool:
         """Whether there is such a run, for this user."""
-        return self.whole(run) or any(
+        return self.sees_whole(run) or any(
             self.assigned(each.question) and each.call_in_doubt is None for each in run.records
         )
 
-    def shown(self, run: Run) -> Run:
+    def restrict(self, run: Run) -> Run:
         """Return the run as the user may see it: whole; or with the questions assigned to them, the answers they gave
         themselves, and nothing else."""
-        if self.whole(run):
+        if self.sees_whole(run):
             return run
         own = {question.id for question in self._answered_by_themselves(run)}
         own |= {question.id for question in run.open_questions if self.may_answer(run, question)}
@@ -190,7 +190,7 @@ class Authorization:
 
     def all_seen(self, page: RunPage) -> RunPage:
         """Those of the runs that the user sees, as they see them."""
-        seen = RunPage(self.shown(run) for run in page if self.sees(run))
+        seen = RunPage(self.restrict(run) for run in page if self.sees(run))
         seen.damaged, seen.next = page.damaged, page.next
         return seen
 
@@ -198,7 +198,7 @@ class Authorization:
         """Return the open questions of the runs that are the user's to answer, oldest first."""
         waiting = [run for run in page if run.waiting or run.working]
         entries = [
-            InboxEntry(run.id, question, run.task if self.whole(run) else "")
+            InboxEntry(run.id, question, run.task if self.sees_whole(run) else "")
             for run in waiting
             for question in self.answerable(run)
         ]
@@ -240,7 +240,7 @@ class Authorization:
             NotAllowed: the user sees only questions of it.
         """
         stored = await self.load(store, run_id, action)
-        if not self.whole(stored.run):
+        if not self.sees_whole(stored.run):
             await self.record_refusal(store, stored.run.id, action)
             raise NotAllowed(
                 f"Run {stored.run.id} is somebody else's: you can answer the questions in it that are assigned to you, "
@@ -263,14 +263,14 @@ class Authorization:
             others = [question for question in others if _names(named, question.id)]
         elif len(others) < len(seen):
             others = []
-        if self.whole(run):
+        if self.sees_whole(run):
             if not others:
                 return None
             return NotAllowed(
                 f"Question {others[0].id} is assigned to {others[0].assignee}, so it is theirs to answer. Assign it to "
                 f"somebody else with: upcall assign {run.id} {others[0].id} WHO"
             )
-        known = self.shown(run)
+        known = self.restrict(run)
         own = [*(each.id for each in known.open_questions), *(each.question_id for each in known.answers)]
         for name in named if others else ():
             if resolve_id(name, own) not in own:
@@ -288,9 +288,9 @@ class Authorization:
             AlreadyAnswered: somebody else answered one of the questions.
         """
         try:
-            return await store.enqueue_answers(run.id, answers, owned=not self.whole(run))
+            return await store.enqueue_answers(run.id, answers, owned=not self.sees_whole(run))
         except AlreadyAnswered:
-            if not self.whole(run):
+            if not self.sees_whole(run):
                 await self.record_refusal(store, run.id, "answer")
             raise
 
@@ -316,11 +316,11 @@ class Authorization:
 
     async def tell(self, run: Run, items: AsyncGenerator[Event | Run, None]) -> AsyncGenerator[Event | Run, None]:
         """Yield a stream about a run as the user may hear it: events where it is theirs, and the run as they see it."""
-        whole = self.whole(run)
+        whole = self.sees_whole(run)
         async with aclosing(items):
             async for item in items:
                 if isinstance(item, Run):
-                    yield item if whole else self.shown(item)
+                    yield item if whole else self.restrict(item)
                 elif whole:
                     yield item
 

@@ -182,23 +182,23 @@ def _noted(run: Run, now: datetime) -> tuple[Run, list[Event]]:
         question, after = record.question, record
         if record.is_overdue(now) and not record.noted_overdue:
             after = after.model_copy(update={"noted_overdue": True})
-            events.append(_told(asked_event(question, source=question.asker), question, OVERDUE))
+            events.append(_mark(asked_event(question, source=question.asker), question, OVERDUE))
         due = int((now - question.asked_at).total_seconds() // every) if every and record.is_shown else 0
         if due > record.reminders:
             after = after.model_copy(update={"reminders": due})
-            events.append(_told(asked_event(question, source=question.asker), question, REMINDED))
+            events.append(_mark(asked_event(question, source=question.asker), question, REMINDED))
         changed += [after] if after is not record else []
     return run.model_copy(update={"records": run.records.replace(changed)}), events
 
 
-def _told(event: Event, question: Question, what: str) -> Event:
+def _mark(event: Event, question: Question, what: str) -> Event:
     return event.model_copy(update={"metadata": event.metadata | {EXPIRY: what, PATH: "/".join(question.path)}})
 
 
 def _expired_events(run: Run, answers: Iterable[Answer]) -> list[Event]:
     asked = {question.id: question for question in run.open_questions}
     pairs = [(asked[answer.question_id], answer) for answer in answers if answer.reason]
-    return [_told(answered_event(each, answer, source=each.asker), each, EXPIRED) for each, answer in pairs]
+    return [_mark(answered_event(each, answer, source=each.asker), each, EXPIRED) for each, answer in pairs]
 
 
 # -- what is done about it --------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class DeadlineWatcher:
 
     def __init__(self, store: RunStore, go_on: ResumeWith) -> None:
         self._store = store
-        self._go_on = go_on
+        self._resume_with = go_on
 
     async def look_at_all(self, now: datetime) -> AsyncGenerator[Event | Run, None]:
         """Look at every run that has something due. One that is damaged keeps no other from being looked at."""
@@ -253,7 +253,7 @@ class DeadlineWatcher:
         """
         run = stored.run
         if answers := expired_answers(run, now):
-            async with aclosing(self._go_on(stored, answers, _expired_events(run, answers))) as items:
+            async with aclosing(self._resume_with(stored, answers, _expired_events(run, answers))) as items:
                 async for item in items:
                     yield item
             return

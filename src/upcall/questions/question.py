@@ -245,9 +245,9 @@ class Question(BaseModel):
 
     def as_text(self) -> str:
         """Return the question as plain text that stands alone: who asks for whom, why, the numbered options."""
-        return "\n".join([f"{self.asked_by()}: {self.question}", *self.details()])
+        return "\n".join([f"{self.introduce()}: {self.question}", *self.details()])
 
-    def asked_by(self) -> str:
+    def introduce(self) -> str:
         """Who asks, and on whose behalf: ``coder (for lead) needs to know``."""
         return f"{self.asker_for_whom()}{_words_for(self.question).needs_to_know}"
 

@@ -210,7 +210,7 @@ class ClarificationResponse(Reply):
         """Return the open question this reply stands for."""
         return _question(self.clarification_question or "", self.options, self.reason, path)
 
-    def said(self) -> str:
+    def to_reply(self) -> str:
         """Return the reply as it stands in the dialog with the model."""
         return self.model_dump_json(exclude_defaults=True)
 

@@ -74,7 +74,7 @@ def report(run: Run, log: Sequence[LogEntry], prices: Prices, width: int | None 
         list_warnings(run),
     ]
     lines = [line for part in parts if part for line in ("", *part)][1:]
-    return lines if width is None else [each for line in lines for each in _fitted(line, max(width, 20))]
+    return lines if width is None else [each for line in lines for each in _fit(line, max(width, 20))]
 
 
 def list_assumptions(run: Run) -> list[str]:
@@ -91,7 +91,7 @@ def list_warnings(run: Run) -> list[str]:
     return ["Warnings:", *(f"- {one_line(each)}" for each in run.warnings)] if run.warnings else []
 
 
-def _fitted(line: str, width: int) -> list[str]:
+def _fit(line: str, width: int) -> list[str]:
     """Return the line broken at the width; what follows stands below what it belongs to."""
     indent = line[: len(line) - len(line.lstrip(" "))]
     hanging = f"{indent}  "

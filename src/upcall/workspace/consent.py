@@ -151,7 +151,7 @@ def list_grants(answered: Iterable[Answered]) -> frozenset[Grant]:
     """List what the human has allowed for a whole run, by the answers of that run."""
     found: set[Grant] = set()
     for question, answer in answered:
-        if question.tool is not None and question.is_risk and (chosen := _chosen(answer)) in _PLAIN:
+        if question.tool is not None and question.is_risk and (chosen := _find_choice(answer)) in _PLAIN:
             for option in question.options:
                 if option.label == chosen and (option.id or "").startswith(_RUN):
                     found.update(map(tuple, json.loads((option.id or "").removeprefix(_RUN))))
@@ -164,11 +164,11 @@ _THROWN_AWAY = "What this changes was thrown away: the workspace is as it was be
 
 def _put(question: str, options: Sequence[Option], context: str, refusal: str = _NOT_DONE) -> None:
     answer = ask(question, options, context=context, clarification_type=ClarificationType.RISK_CONFIRMATION)
-    if _chosen(answer) not in _GRANTING:
+    if _find_choice(answer) not in _GRANTING:
         raise Denied(_refuse(answer, refusal))
 
 
-def _chosen(answer: Answer) -> str | None:
+def _find_choice(answer: Answer) -> str | None:
     """Return the one option that the human chose, with nothing else said; any text beside it is no plain yes."""
     plain = answer.outcome is Outcome.ANSWERED and answer.by is AnsweredBy.HUMAN and len(answer.selected) == 1
     return answer.selected[0] if plain and answer.text == answer.selected[0] else None

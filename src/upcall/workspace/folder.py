@@ -393,12 +393,12 @@ class Folder:
         with self._walk_to(self._parse(path), path) as (here, name, place):
             start = here.enter(name) if name else None
             try:
-                yield from self._under(start or here, "/".join([*place, name] if name else place), passed_over, 0)
+                yield from self._list_under(start or here, "/".join([*place, name] if name else place), passed_over, 0)
             finally:
                 if start is not None:
                     start.close()
 
-    def _under(self, here: _Open, place: str, passed_over: _PassOver, depth: int) -> Iterator[str]:
+    def _list_under(self, here: _Open, place: str, passed_over: _PassOver, depth: int) -> Iterator[str]:
         for name, kind in here.entries():
             if passed_over(self, place, name, kind == stat.S_IFDIR):
                 continue
@@ -411,7 +411,7 @@ class Folder:
                 except OSError:  # Not ours to read, or gone since.
                     continue
                 try:
-                    yield from self._under(below, path, passed_over, depth + 1)
+                    yield from self._list_under(below, path, passed_over, depth + 1)
                 finally:
                     below.close()
 

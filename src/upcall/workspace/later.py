@@ -82,11 +82,11 @@ def find_later(root: Path, writes: Sequence[Write]) -> dict[str, str]:
     Args:
         root: the folder as it is before them, its links resolved.
     """
-    found = _Found(root, writes)
+    found = _LaterFinder(root, writes)
     return {each.path: why for each in writes if each.after is not None and (why := found.explain(each)) is not None}
 
 
-class _Found:
+class _LaterFinder:
     """What is known of one folder while its changes are looked at."""
 
     def __init__(self, root: Path, writes: Sequence[Write]) -> None:

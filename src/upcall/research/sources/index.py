@@ -150,7 +150,7 @@ class DocumentIndex:
         return (os.fsencode(path) for path in self.unread if path.exists())
 
     def _read(self, db: sqlite3.Connection, files: list[Path], until: float | None, given_up: threading.Event) -> int:
-        batch: list[_Read] = []
+        batch: list[_ReadFile] = []
         chars = 0
         read, done, told, written = 0, 0, time.monotonic(), time.monotonic()
         with IsolatedReader() as reader:
@@ -289,7 +289,7 @@ class Damaged(SourceUnavailable):
 
 
 @dataclass(frozen=True)
-class _Read:
+class _ReadFile:
     """What is to be stored of a file. Where its content is in the index already, there is no text and no problem."""
 
     path: Path
@@ -305,7 +305,7 @@ class _Read:
         return sum(map(len, self.text.units)) if self.text else 0
 
 
-def _read(db: sqlite3.Connection, path: Path, reader: IsolatedReader, seconds: float | None) -> _Read:
+def _read(db: sqlite3.Connection, path: Path, reader: IsolatedReader, seconds: float | None) -> _ReadFile:
     now, read_at = path.stat(), time.time_ns()
     if now.st_size > MAX_FILE_BYTES:  # Not read to the end, not even for its digest.
         digest = blake2b(f"{path.name}\0{now.st_size}\0{now.st_mtime_ns}".encode(errors="replace")).digest()
@@ -313,14 +313,14 @@ def _read(db: sqlite3.Connection, path: Path, reader: IsolatedReader, seconds: f
         digest = _digest(path)
     file = (path, now.st_size, now.st_mtime_ns, read_at, digest)
     if db.execute("SELECT 1 FROM contents WHERE digest = ?", (digest,)).fetchone():
-        return _Read(*file)
+        return _ReadFile(*file)
     try:
         if is_isolated(path) and now.st_size:
             allowed = None if seconds is None or seconds > SECONDS_A_FILE else seconds
-            return _Read(*file, text=reader.read(path, allowed))
-        return _Read(*file, text=read_file(path))
+            return _ReadFile(*file, text=reader.read(path, allowed))
+        return _ReadFile(*file, text=read_file(path))
     except NotReadable as problem:
-        return _Read(*file, problem=str(problem))
+        return _ReadFile(*file, problem=str(problem))
 
 
 def _digest(path: Path) -> bytes:
@@ -332,7 +332,7 @@ def _digest(path: Path) -> bytes:
     return digest.digest()
 
 
-def _store(db: sqlite3.Connection, batch: list[_Read]) -> None:
+def _store(db: sqlite3.Connection, batch: list[_ReadFile]) -> None:
     if not batch:
         return
     with _transaction(db):
@@ -342,7 +342,7 @@ def _store(db: sqlite3.Connection, batch: list[_Read]) -> None:
                 db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", row)
 
 
-def _content(db: sqlite3.Connection, read: _Read) -> int | None:
+def _content(db: sqlite3.Connection, read: _ReadFile) -> int | None:
     """Store what was read unless it is there, and return its id; None where another process has dropped it since."""
     there = db.execute("SELECT id FROM contents WHERE digest = ?", (read.digest,)).fetchone()
     if there is not None:

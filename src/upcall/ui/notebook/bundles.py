@@ -159,7 +159,7 @@ def question_html(question: Question, also: Sequence[Question] = (), *, in_form:
     if in_form and not question.secret:
         question = question.model_copy(update={"options": (), "multi_select": False})
     inner = (
-        f"<div>{_escaped(question.asked_by())}:</div>{_asked(question.question)}"
+        f"<div>{_escaped(question.introduce())}:</div>{_asked(question.question)}"
         f"{_list([line for detail in question.details() for line in detail.split(chr(10))])}"
         f'<div style="opacity:.7">{_list(question.who_waits(also))}</div>'
     )

@@ -326,7 +326,7 @@ class _Field:
         Raises:
             AnswerRefused: it is not one that the question accepts.
         """
-        text, labels = self._own.value.strip() if self._own is not None else "", self._chosen()
+        text, labels = self._own.value.strip() if self._own is not None else "", self._list_chosen()
         if self.question.secret and self._own is not None:
             self._own.value = ""
             return text or None
@@ -371,7 +371,7 @@ class _Field:
             return widgets.Text(placeholder="Or in your own words", layout=_WIDE)
         return widgets.Textarea(placeholder="Your answer", layout=_WIDE)
 
-    def _chosen(self) -> list[str]:
+    def _list_chosen(self) -> list[str]:
         options = self.question.options
         if not self._choices:
             return []

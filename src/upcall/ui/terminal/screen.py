@@ -134,7 +134,7 @@ class Screen:
         console = console or self.err
         width = console.width - 1 if self.live and console.is_terminal else None
         console.print()
-        head = f"{mark}{question.asked_by()}: "
+        head = f"{mark}{question.introduce()}: "
         style = "bold red" if question.is_risk else "bold yellow"
         first, *more = _break_lines(f"{head}{question.question}", width)
         printed = Text(escape_controls(first), style=style)
