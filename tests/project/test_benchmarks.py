@@ -39,6 +39,14 @@ def test_needless_questions_are_measured() -> None:
 
 
 @pytest.mark.slow
+def test_every_fault_can_be_put_in() -> None:
+    """`benchmarks/faults.py` puts each of them into a copy of the code, where the tests named for it fail."""
+    faults = _module("faults").read_faults()
+    assert len(faults) >= 30
+    assert [each["name"] for each in faults if (ROOT / each["file"]).read_text().count(each["old"]) != 1] == []
+
+
+@pytest.mark.slow
 def test_our_side_of_the_comparison_runs(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
     options = ["--quick", "--systems", "upcall_", "--scenarios", "two in parallel", "ask again"]
