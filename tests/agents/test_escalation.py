@@ -20,6 +20,7 @@ from upcall.autogen.messages import OUTPUT
 from upcall.errors import ModelReplyInvalid
 from upcall.runs.outputs import Depth
 from upcall.testing import Call, Fail, Reply, Request, ScriptedModelClient
+from upcall.testing.model import MODEL_INFO
 
 TASK = "What is CUDA?"
 CLEAR = '{"needs_clarification": false}'
@@ -220,7 +221,7 @@ async def test_without_somebody_to_hand_over_to_an_empty_report_is_an_error() ->
 
 
 async def test_a_dumped_agent_still_escalates() -> None:
-    made = researcher(ReplayChatCompletionClient([report(SHORT)]), escalates_to="clarifier")
+    made = researcher(ReplayChatCompletionClient([report(SHORT)], MODEL_INFO), escalates_to="clarifier")
     loaded = EscalatingAgent.load_component(json.loads(made.dump_component().model_dump_json()))
     assert loaded.dump_component() == made.dump_component()
     assert isinstance((await say(loaded, TASK)).message, HandoffMessage)

@@ -22,6 +22,7 @@ from upcall.research.sources.fences import FencedText, parse_fenced
 from upcall.runs.outputs import Depth, Intent
 from upcall.teams import TeamResources, root_team
 from upcall.testing import Call, Calls, Fail, Hang, LoopbackServer, Reply, Request, Script, ScriptedModelClient
+from upcall.testing.model import MODEL_INFO
 
 TASK = "Build me a user authentication system"
 AGENTS = ("classifier", "clarifier", "planner", "lead", "coder", "researcher")
@@ -748,7 +749,7 @@ async def test_a_dumped_team_loads_and_works(tmp_path: Path) -> None:
     }
     resources = TeamResources(tmp_path, documents=[str(tmp_path)])
     options = TeamOptions(check_questions=False)
-    made = root_team(lambda agent: ReplayChatCompletionClient(replies.get(agent, [])), resources, options)
+    made = root_team(lambda agent: ReplayChatCompletionClient(replies.get(agent, []), MODEL_INFO), resources, options)
     loaded = Swarm.load_component(json.loads(made.dump_component().model_dump_json()))
     asked = (await loaded.run(task=TASK)).messages[-1]
     questions = message_questions(asked)

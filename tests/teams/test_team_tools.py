@@ -19,6 +19,7 @@ from conversation import answers, carried, say
 from upcall import RunStatus, Upcall, with_questions
 from upcall.agents import NestedTeam, PausableAgent
 from upcall.testing import Call, Reply, ScriptedModelClient
+from upcall.testing.model import MODEL_INFO
 
 CODER: list[Reply] = [Call("ask_user", {"question": "Which framework?"}), "Coded with it."]
 LEAD: list[Reply] = [Call("crew", {"task": "Build it"}), "Led to the end."]
@@ -61,7 +62,7 @@ async def test_a_member_of_a_team_that_is_a_tool_asks_and_goes_on_in_another_pro
 
 
 def test_a_team_that_is_given_as_an_agent_is_dumped_as_a_nested_team() -> None:
-    client = ReplayChatCompletionClient([])
+    client = ReplayChatCompletionClient([], MODEL_INFO)
     made = PausableAgent("lead", client, agents=[RoundRobinGroupChat([PausableAgent("coder", client)], name="crew")])
     loaded = PausableAgent.load_component(json.loads(made.dump_component().model_dump_json()))
     assert loaded.dump_component() == made.dump_component()
