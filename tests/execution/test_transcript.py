@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from autogen_agentchat.base import Team
 from autogen_agentchat.teams import RoundRobinGroupChat
+from cryptography.fernet import Fernet
 
 from upcall import PausableAgent, Run, Settings, Upcall, ask_secret
 from upcall.questions.secrets import KEY
@@ -15,6 +17,12 @@ from upcall.storage.store import RunStore
 from upcall.testing import Call, Fail, ScriptedModelClient
 
 ASK = Call("ask_user", {"question": "Which Python?", "options": ["3.11", "3.12"]})
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set a key: a team whose tool asks for a secret does not start without one."""
+    monkeypatch.setenv(KEY, Fernet.generate_key().decode())
 
 
 def make_app(store: Path, *tester: Any, **settings: Any) -> Upcall:
