@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 
 from autogen_agentchat.agents import AssistantAgent
@@ -14,6 +15,8 @@ from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.autogen.internals import assistant_parts, is_running, parts_of
 from upcall.autogen.recording import TeamProxy
 
+_log = logging.getLogger("upcall")
+
 
 def find_stopped(team: object) -> Sequence[Workbench]:
     """Find the workbenches of a new team, at any depth, whose servers do not run: nobody else has started them."""
@@ -22,10 +25,13 @@ def find_stopped(team: object) -> Sequence[Workbench]:
 
 
 async def stop_started(workbenches: Sequence[Workbench]) -> None:
-    """Stop the servers that were started since."""
+    """Stop the servers that were started since; the run is stored, so one that cannot be stopped is only reported."""
     for workbench in workbenches:
         if is_running(workbench):
-            await workbench.stop()
+            try:
+                await workbench.stop()
+            except Exception:  # noqa: BLE001  (a workbench is the user's own code)
+                _log.warning("A workbench (%s) could not be stopped.", type(workbench).__name__, exc_info=True)
 
 
 def _find_workbenches(part: object) -> Iterator[Workbench]:

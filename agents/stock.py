@@ -249,7 +249,10 @@ class StockAgent(StandIn[StockTurn]):
                 try:
                     frame.finish(await run())
                 except UserInputRequired as needed:
-                    self.toolset.ask_for(frame, question_fields(needed, frame.call.name))
+                    # Nothing records the step before its question is published, so that an id of its own would be
+                    # another one at each attempt; without it the question has the one of its place.
+                    fields = question_fields(needed, frame.call.name)
+                    self.toolset.ask_for(frame, {name: each for name, each in fields.items() if name != "id"})
             for event in await question_call(frame, self.name, CancellationToken()):
                 emit(event)
 

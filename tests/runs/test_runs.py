@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from upcall import identity
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
+from upcall.runs.config import NamedTeam, RootTeamConfig, RunConfig
 from upcall.runs.outputs import Classification, Intent
 from upcall.runs.plan import ClarifierResult, Plan, PlanStatus, ReviewedPlan
 from upcall.runs.run import TRANSITIONS, Run, RunStatus, Usage
@@ -226,3 +228,9 @@ def test_an_open_question_as_json_has_what_is_needed_to_answer_it() -> None:
 def test_a_run_as_json_is_plain_json() -> None:
     shown = run(records=QuestionRecords.build([ASKED])).as_json()
     assert json.loads(json.dumps(shown)) == shown
+
+
+@pytest.mark.parametrize("team", [None, RootTeamConfig(workspace=Path("there"))])
+def test_an_imported_run_names_no_code_to_import(team: RootTeamConfig | None) -> None:
+    config = RunConfig(team=team, named_team=NamedTeam(name="there:make", account="0@there"))
+    assert config.reset_for_import(Path("here")).named_team is None

@@ -38,6 +38,7 @@ from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import wait_while_busy
 from upcall.autogen.tool_calls import is_idempotent
 from upcall.errors import UpcallError
+from upcall.questions.tool_context import redact_secrets
 from upcall.runs.journal_records import ToolOutcome
 
 T = TypeVar("T")
@@ -200,6 +201,7 @@ class JournaledExecutor(_Wrapper[CodeExecutor], CodeExecutor):
 
         async def run() -> ToolOutcome:
             result = await self.inner.execute_code_blocks(code_blocks, cancellation_token)
+            result.output = redact_secrets(result.output)
             made.append(result)
             return ToolOutcome(content={"output": result.output, "exit_code": result.exit_code})
 

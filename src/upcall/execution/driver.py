@@ -163,6 +163,7 @@ class Driver:
             traced=settings.tracing,
             timed=settings.timings,
             keep_transcript=settings.transcripts,
+            server_wait=settings.server_wait,
         )
         self.active[run.id] = segment.timings
         return segment

@@ -86,9 +86,10 @@ class RunConfig(ResolutionOptions):
     traceparent: str | None = None
 
     def reset_for_import(self, workspace: str | Path) -> RunConfig:
-        """Return the config of a run that comes from elsewhere: of the machine it names folders, servers and consent
-        that nobody chose here, so none of them stays."""
+        """Return the config of a run that comes from elsewhere: of the machine it names folders, servers, code and
+        consent that nobody chose here, so none of them stays."""
+        config = self.model_copy(update={"named_team": None})
         if self.team is None:
-            return self.model_copy(update={"named_team": None})
+            return config
         anew = {"workspace": make_absolute(workspace), "documents": [], "model": None, "account": None, "prompts": None}
-        return self.model_copy(update={"team": self.team.model_copy(update=anew)})
+        return config.model_copy(update={"team": self.team.model_copy(update=anew)})

@@ -146,7 +146,7 @@ def load_entries(text: bytes) -> list[TranscriptEntry]:
     try:
         start, paths, rows = json.loads(text)
         return [_load_entry(start, paths, *row) for row in rows]
-    except (ValueError, TypeError, IndexError) as error:
+    except (ValueError, TypeError, IndexError, AttributeError, OverflowError, OSError) as error:
         raise SchemaMismatch("A transcript cannot be read: another version of upcall wrote it.") from error
 
 
@@ -160,6 +160,8 @@ def _load_entry(
     after: int = 0,
     failed: int = 0,
 ) -> TranscriptEntry:
+    if not (isinstance(text, str) and isinstance(name, str)):
+        raise TypeError("a text or a name is no string")
     at = datetime.fromtimestamp(start + after, UTC)
     return TranscriptEntry(_KINDS[kind], tuple(paths[path].split("/")), at, text, name, bool(failed))
 

@@ -147,9 +147,9 @@ def _read(content: Any) -> tuple[Run, dict[int, Checkpoint]]:
         states = {int(each["version"]): Checkpoint.from_json(each["state"], run.id) for each in content["checkpoints"]}
         for each in content["queued_answers"]:
             Answer.model_validate(each)
-        for text in content["transcripts"].values():
-            load_entries(text.encode())
-    except (SchemaMismatch, ValidationError, LookupError, TypeError, ValueError) as error:
+        for segment, text in content["transcripts"].items():
+            int(segment), load_entries(text.encode())
+    except (SchemaMismatch, ValidationError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise ConfigurationError(
             "This exported run cannot be read. Use the version of upcall that exported it."
         ) from error

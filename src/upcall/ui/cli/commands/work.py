@@ -27,6 +27,7 @@ from upcall.ui.cli.options import (
 from upcall.ui.cli.run_command import RunCommand
 
 if TYPE_CHECKING:
+    from upcall.execution.start_options import StartOptions
     from upcall.questions.matching import AnswersInput
 
 app = typer.Typer()
@@ -92,7 +93,12 @@ def chat(
             if before is None:
                 stream = command.app.start_stream(task, workspace=workspace, documents=docs or (), run_id=new)
             else:
-                stream = command.app.follow_up_stream(before, task, run_id=new)
+                chosen: StartOptions = {"run_id": new}
+                if workspace is not None:
+                    chosen["workspace"] = workspace
+                if docs:
+                    chosen["documents"] = docs
+                stream = command.app.follow_up_stream(before, task, **chosen)
             before = command.take_further(stream, new)
             command.print_end(before)
             if before.waiting or before.working:
