@@ -11,13 +11,21 @@ from functools import partial
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
+from autogen_agentchat.agents import (
+    AssistantAgent,
+    BaseChatAgent,
+    CodeExecutorAgent,
+    MessageFilterAgent,
+    MessageFilterConfig,
+    SocietyOfMindAgent,
+)
 from autogen_agentchat.base import ChatAgent, Response, Team
 from autogen_agentchat.conditions import MaxMessageTermination, TextMessageTermination
 from autogen_agentchat.messages import BaseChatMessage, TextMessage, ToolCallRequestEvent
 from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat, SelectorGroupChat, Swarm
 from autogen_agentchat.tools import AgentTool
 from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.tools import StaticWorkbench, ToolResult, ToolSchema, Workbench
 from scenario import TASK, script, upcall
 from shapes import ask, said_to, task
@@ -470,11 +478,12 @@ async def test_calls_with_an_outcome_need_nothing_though_the_run_was_cut_off_lat
     assert (await gone_on(with_tools(client, named(relook, "look"), deploy), run)).result == "Done."
 
 
-@pytest.mark.parametrize("place", ["member", "nested", "team in a team", "nested team"])
+@pytest.mark.parametrize("place", ["member", "filter", "society's team", "nested", "team in a team", "nested team"])
 async def test_a_begun_call_of_a_stock_agent_or_in_a_team_is_missed(place: str) -> None:
     client = models(
         lead=[task("coder" if place != "nested team" else "crew"), "Done."],
         coder=[Call("deploy", {"region": "eu"}, id="call_7"), "Coded."],
+        mind=["Thought."],
     )
 
     def team(*tools: Any, name: str = "coder") -> Make:
@@ -483,16 +492,25 @@ async def test_a_begun_call_of_a_stock_agent_or_in_a_team_is_missed(place: str) 
                 coder: ChatAgent = agent(name, client, tools=tools)
             else:
                 coder = stock(name, client, tools=tools, reflect_on_tool_use=True)
+            if place == "filter":
+                return row(MessageFilterAgent("filter", coder, MessageFilterConfig(per_source=[])))
             if place == "member":
                 return row(coder)
             if place == "nested":
                 return swarm(agent("lead", client, coder))
             crew = RoundRobinGroupChat([coder], name="crew", termination_condition=MaxMessageTermination(2))
+            if place == "society's team":
+                return row(SocietyOfMindAgent("mind", crew, client, instruction=said_to("mind")))
             return row(crew) if place == "team in a team" else swarm(agent("lead", client, crew))
 
         return make
 
-    where = {"nested": "lead/coder", "team in a team": "crew/coder", "nested team": "lead/crew/coder"}
+    where = {
+        "nested": "lead/coder",
+        "society's team": "mind/crew/coder",
+        "team in a team": "crew/coder",
+        "nested team": "lead/crew/coder",
+    }
     at = where.get(place, "coder")
     run = await cut_off(team(as_tool(stuck)), "coder")
     (line,) = await refused(team(), run)
@@ -501,6 +519,33 @@ async def test_a_begun_call_of_a_stock_agent_or_in_a_team_is_missed(place: str) 
     assert line.startswith(f"{at}: ")
     assert "no such" in line
     assert (await gone_on(team(as_tool(deploy)), run)).status is RunStatus.COMPLETED
+
+
+class Failing(CodeExecutor):
+    """It cannot run code at first."""
+
+    ran = 0
+
+    async def execute_code_blocks(self, code_blocks: Sequence[CodeBlock], _: CancellationToken) -> CodeResult:
+        self.ran += 1
+        if self.ran == 1:
+            raise RuntimeError("docker is gone")
+        return CodeResult(exit_code=0, output="42")
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def restart(self) -> None: ...
+
+
+@pytest.mark.filterwarnings("ignore:No approval function")
+async def test_a_code_executor_that_failed_runs_its_code_again() -> None:
+    executor = Failing()
+    app = Upcall(store=STORE, team=lambda: row(CodeExecutorAgent("runner", executor)))
+    run = await app.start("```python\nprint(42)\n```")
+    assert run.status is RunStatus.FAILED
+    assert "42" in str((await gone_on(lambda: row(CodeExecutorAgent("runner", executor)), run)).result)
 
 
 async def test_an_agent_that_a_function_runs_is_not_missed() -> None:

@@ -26,15 +26,17 @@ from autogen_agentchat.state import ChatAgentContainerState
 from autogen_agentchat.teams import BaseGroupChat
 from autogen_core.tools import Workbench
 
+from upcall.agents.message_filter import FilteringAgent
 from upcall.agents.nested_team import NestedTeam
 from upcall.agents.resumable import ResumableAgent
+from upcall.agents.stand_in import StandIn
 from upcall.agents.stock import StockAgent
 from upcall.agents.tool_loop.turn import Frame
 from upcall.agents.toolset import Toolset
 from upcall.autogen.group_chats import InnerTeam, PendingQuestions, manager_of, members
 from upcall.autogen.internals import assistant_parts, is_static, parts_of, static_tools
 from upcall.autogen.journal import find_unfinished
-from upcall.autogen.recording import EXECUTE_CODE
+from upcall.autogen.recording import EXECUTE_CODE, TeamProxy
 from upcall.autogen.workbenches import FileWorkbench
 from upcall.errors import TeamMismatch
 from upcall.runs.checkpoint import Checkpoint
@@ -375,6 +377,7 @@ async def _new_member(member: ChatAgent | Team, chat: _StoredChat) -> State:
 
 async def _tool_names(agent: object) -> set[str] | None:
     """Return the names of the tools of an agent or a toolset; None where not all are known without asking a server."""
+    agent = _behind(agent)
     toolset = agent if isinstance(agent, Toolset) else getattr(agent, "toolset", None)
     if isinstance(toolset, Toolset):
         names = {*toolset.nested, *toolset.handoffs, *toolset.tools}
@@ -395,7 +398,15 @@ async def _tool_names(agent: object) -> set[str] | None:
 
 def _with_parts(agents: Sequence[object]) -> list[object]:
     """Return agents, and those through which stock ones work: the journal has these beside them, not below."""
-    return [each for agent in agents for each in (agent, *_with_parts(parts_of(agent)))]
+    parts = [[each.inner] if isinstance(each, FilteringAgent) else parts_of(each) for each in agents]
+    return [each for agent, below in zip(agents, parts, strict=True) for each in (agent, *_with_parts(below))]
+
+
+def _behind(part: object) -> object:
+    """Return the agent or team that `part` stands for; itself where it stands for none."""
+    if isinstance(part, FilteringAgent | TeamProxy):
+        return _behind(part.inner)
+    return part.stock if isinstance(part, StandIn) else part
 
 
 def list_workers(agent: object) -> Sequence[object]:
@@ -403,8 +414,12 @@ def list_workers(agent: object) -> Sequence[object]:
     team = agent.team if isinstance(agent, NestedTeam) else agent
     if isinstance(team, InnerTeam | BaseGroupChat):
         return [*(members(team) or {}).values()]
+    if isinstance(agent, FilteringAgent):
+        return [agent.inner]
     toolset = getattr(agent, "toolset", None)
-    return [*toolset.nested.values()] if isinstance(toolset, Toolset) else []
+    nested = [*toolset.nested.values()] if isinstance(toolset, Toolset) else []
+    stock = _behind(agent)
+    return [*nested, *map(_behind, parts_of(stock))] if isinstance(stock, SocietyOfMindAgent) else nested
 
 
 def _is_known(agent: object) -> bool:
