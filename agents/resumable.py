@@ -72,6 +72,7 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
         """Return an agent of the same making with an empty state, so that one agent can serve several calls at a
         time."""
         twin = copy.copy(self)
+        twin.__dict__.pop("on_messages_stream", None)  # A group chat sets that of the member that this one is.
         twin._state = self._empty_state()
         return twin
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from autogen_agentchat.agents import BaseChatAgent
@@ -40,13 +41,20 @@ class StandIn(ResumableAgent[StateT]):
         """The stock agent's, and the hand-off that pauses its turn."""
         return (*self.stock.produced_message_types, HandoffMessage)
 
-    async def put_back(self, token: CancellationToken) -> Mapping[str, Any]:
-        """Put the stock agent where this one's turn begins, and return its state there."""
-        if self._is_shared and self._base is None:
-            await self.stock.on_reset(token)
-        elif self._base is not None:
-            await self.stock.load_state(self._base)
-        return await self.stock.save_state()
+    @asynccontextmanager
+    async def borrow(self, token: CancellationToken) -> AsyncGenerator[Mapping[str, Any], None]:
+        """Put the stock agent where this one's turn begins, and give its state there. A twin hands it back as it was,
+        since it may be a member of the team as well."""
+        lent = await self.stock.save_state() if self._is_shared else None
+        try:
+            if self._base is not None:
+                await self.stock.load_state(self._base)
+            elif self._is_shared:
+                await self.stock.on_reset(token)
+            yield await self.stock.save_state()
+        finally:
+            if lent is not None:
+                await self.stock.load_state(lent)
 
     async def keep(self, state: Mapping[str, Any] | None = None) -> None:
         """Keep the stock agent's state, or put it back into `state`."""

@@ -126,8 +126,7 @@ class StockAgent(StandIn[StockTurn]):
             yield self._pause(note)
             return
         attempt = _Attempt(self, task)
-        async with STOCK_LOCKS.of(self.stock):
-            base = await self.put_back(cancellation_token)
+        async with STOCK_LOCKS.of(self.stock), self.borrow(cancellation_token) as base:
             before = self._state.model_copy(deep=True)
             try:
                 async with aclosing(merge_streams([partial(attempt.run, cancellation_token)])) as items:
@@ -347,14 +346,17 @@ class _Attempt:
     async def call_tool(
         self, call: FunctionCall, token: CancellationToken, emit: Emit[Event]
     ) -> FunctionExecutionResult:
-        """Return the result of a tool call; of one that waits a text that no model sees."""
+        """Return the result of a tool call; of one that waits a text that no model sees.
+
+        Its events go past AutoGen's stream: a repeated turn does not tell them again, so they do not count in it.
+        """
         arguments, problem = check_arguments(call.arguments)
         frame = self._frame(replace(call, arguments=arguments))
         try:
             if problem:
                 frame.finish(problem, is_error=True)
             elif frame.runnable:
-                await self._agent.serve(frame, token, emit)
+                await self._agent.serve(frame, token, self._emit)
             self._require_replay()
         except (UpcallError, AssertionError) as error:  # An assertion is a scripted model's.
             if isinstance(error, TooLarge) or (current_scope().journal is None and isinstance(error, ModelError)):

@@ -152,6 +152,39 @@ async def test_several_rounds_of_a_stock_turn_are_replayed_in_order() -> None:
     assert run.usage["clerk"].model_calls == 4
 
 
+async def test_what_follows_two_questions_of_a_batch_is_told() -> None:
+    """Their events are not AutoGen's own, which alone are counted when the turn is repeated."""
+    batch = Calls([Call("confirm", {"amount": "1"}), Call("confirm", {"amount": "2"})])
+    shop = Shop(clerk=[batch, Call("pay", {"amount": "3"}), "Bought."])
+    run, _ = await run_to_end(
+        lambda: shop.team(shop.stock("clerk", shop.pay, shop.confirm, max_tool_iterations=3)), "yes", "yes"
+    )
+    assert (dict(run.tools), run.usage["clerk"].model_calls) == ({"clerk/confirm": 2, "clerk/pay": 1}, 3)
+
+
+@pytest.mark.parametrize("is_stock", [False, True])
+async def test_a_member_that_is_a_tool_too_remembers_the_group(is_stock: bool) -> None:
+    """And what it did as a tool stays there; the tool's questions reach the user through its caller."""
+    shop = Shop(
+        clerk=["Hello.", Call("confirm", {"amount": "5"}), "Nested.", "Bye."],
+        lead=[Call("clerk", {"task": "<clerk>"}), "Led."],
+    )
+
+    def make() -> Team:
+        if is_stock:
+            clerk: ChatAgent = shop.stock("clerk", shop.confirm, reflect_on_tool_use=True)
+            lead: ChatAgent = shop.stock("lead", AgentTool(clerk), reflect_on_tool_use=True)  # type: ignore[arg-type]
+        else:
+            clerk = shop.ours("clerk", tools=[shop.confirm])
+            lead = shop.ours("lead", agents=[clerk])
+        return RoundRobinGroupChat([clerk, lead], max_turns=3)
+
+    run, (paused,) = await run_to_end(make, "yes")
+    assert (paused.questions[0].path, run.result) == (("lead", "clerk"), "Bye.")
+    told = json.dumps(shop.client.requests[-1].messages)
+    assert ("Buy it" in told, "Hello." in told, "Nested." in told) == (True, True, False)
+
+
 async def test_a_society_of_mind_carries_the_questions_of_its_team() -> None:
     shop = Shop(
         clerk=[Call("pay", {"amount": "5"}), ASK, "Bought in eu."], helper=["Helped."], society=["It was bought."]
