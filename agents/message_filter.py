@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from autogen_agentchat.agents import BaseChatAgent, MessageFilterAgent
 from autogen_agentchat.base import Response
-from autogen_agentchat.messages import BaseChatMessage
+from autogen_agentchat.messages import BaseChatMessage, HandoffMessage
 from autogen_core import CancellationToken
 
 from upcall.agents.resumable import AgentState, ResumableAgent
@@ -53,11 +53,16 @@ class FilteringAgent(StandIn[AgentState]):
     ) -> AsyncGenerator[Event | BaseChatMessage | Response, None]:
         """Take the agent's turn with the messages that the filter lets pass, and with every answer to its questions."""
         waiting = self.inner.waiting_for()
-        answering = [each for each in messages if {one.question_id for one in message_answers(each)} & waiting]
+        answering = [each for each in messages if waiting and self._may_answer(each, waiting)]
         others = [each for each in messages if each not in answering]
         given = [*answering, *apply_filter(self._filter, others)]
         async for item in self.inner.on_messages_stream(given, cancellation_token):
             yield item if self.name == self.inner.name else self._raise(item)
+
+    def _may_answer(self, message: BaseChatMessage, waiting: set[str]) -> bool:
+        """Whether a message holds an answer, or hands over what a stock `UserProxyAgent` was told: bare text."""
+        is_handed_over = isinstance(message, HandoffMessage) and message.source == self.user_proxy
+        return is_handed_over or not waiting.isdisjoint(each.question_id for each in message_answers(message))
 
     def _raise(self, item: Event | Response) -> Event | Response:
         """Return what the agent emits; its questions with the name under which the group has it in their paths."""

@@ -229,14 +229,28 @@ class Toolset:
 
 
 async def _last(items: AsyncGenerator[Any, None], emit: Emit[Event]) -> Any:
-    """Return the last item of a streaming tool, its result; events before it are emitted."""
+    """Return the last item of a streaming tool, its result; events before it are emitted, without its secrets."""
     last: Any = None
     async with aclosing(items):
         async for item in items:
             if isinstance(last, BaseAgentEvent | BaseChatMessage):
-                emit(registered(last))
+                emit(_without_secrets(registered(last)))
             last = item
     return last
+
+
+def _without_secrets(event: Event) -> Event:
+    said = event.model_dump(mode="json", exclude={"type", "id", "source"})
+    shown = _redact(said)
+    return event if shown == said else event.model_validate({**event.model_dump(mode="json"), **shown})
+
+
+def _redact(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _redact(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_redact(each) for each in value]
+    return redact_secrets(value) if isinstance(value, str) else value
 
 
 async def question_call(frame: Frame, agent: str, token: CancellationToken) -> list[BaseAgentEvent]:

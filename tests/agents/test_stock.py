@@ -16,14 +16,17 @@ from autogen_agentchat.agents import (
     MessageFilterConfig,
     PerSourceFilter,
     SocietyOfMindAgent,
+    UserProxyAgent,
 )
 from autogen_agentchat.base import ChatAgent, Team
+from autogen_agentchat.conditions import MaxMessageTermination, TextMessageTermination
+from autogen_agentchat.messages import TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_agentchat.tools import AgentTool, TeamTool
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
-from upcall import Run, RunStatus, Upcall, ask
+from upcall import Run, RunStatus, Upcall, ask, make_resumable
 from upcall.agents import PausableAgent, with_questions
 from upcall.testing import Call, Calls, Reply, ScriptedModelClient
 
@@ -78,6 +81,18 @@ async def test_a_filtered_agent_goes_on_with_its_answer() -> None:
     assert paused.questions[0].path == ("till", "clerk")
     assert (run.result, shop.paid) == ("Bought.", ["5"])
     assert shop.client.requests[-1].tool_results["call_2_1"] == "eu"
+
+
+async def test_what_a_stock_user_proxy_was_told_passes_a_filter() -> None:
+    shop = Shop(clerk=[ASK, "Bought."])
+    user = UserProxyAgent("user", input_func=lambda prompt: "eu")
+    boss = MessageFilterConfig(per_source=[PerSourceFilter(source="boss", position="last", count=1)])
+    stop = TextMessageTermination("clerk") | MaxMessageTermination(8)
+    team = RoundRobinGroupChat(
+        [MessageFilterAgent("clerk", shop.ours("clerk"), boss), user], termination_condition=stop
+    )
+    await make_resumable(team, live=True).run(task=[TextMessage(source="boss", content="Buy it")])
+    assert shop.client.requests[-1].tool_results == {"call_1_1": "eu"}
 
 
 @pytest.mark.parametrize("kind", ["AgentTool", "TeamTool", "AgentTool of a stock agent with a tool that asks"])
@@ -152,14 +167,13 @@ async def test_several_rounds_of_a_stock_turn_are_replayed_in_order() -> None:
     assert run.usage["clerk"].model_calls == 4
 
 
-async def test_what_follows_two_questions_of_a_batch_is_told() -> None:
-    """Their events are not AutoGen's own, which alone are counted when the turn is repeated."""
-    batch = Calls([Call("confirm", {"amount": "1"}), Call("confirm", {"amount": "2"})])
-    shop = Shop(clerk=[batch, Call("pay", {"amount": "3"}), "Bought."])
+async def test_what_comes_after_a_question_is_told() -> None:
+    """A question is none of the events of AutoGen's own that are counted when the turn is repeated."""
+    shop = Shop(clerk=[Calls([Call("confirm", {"amount": "1"}), Call("pay", {"amount": "2"})]), "Bought."])
     run, _ = await run_to_end(
-        lambda: shop.team(shop.stock("clerk", shop.pay, shop.confirm, max_tool_iterations=3)), "yes", "yes"
+        lambda: shop.team(shop.stock("clerk", shop.pay, shop.confirm, reflect_on_tool_use=True)), "yes"
     )
-    assert (dict(run.tools), run.usage["clerk"].model_calls) == ({"clerk/confirm": 2, "clerk/pay": 1}, 3)
+    assert dict(run.tools) == {"clerk/confirm": 1, "clerk/pay": 1}
 
 
 @pytest.mark.parametrize("is_stock", [False, True])

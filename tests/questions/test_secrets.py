@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,15 @@ import yaml
 from autogen_agentchat.agents import BaseChatAgent, UserProxyAgent
 from autogen_agentchat.base import Response, Team
 from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
-from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage
+from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage, ThoughtEvent
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 from autogen_core import CancellationToken
+from autogen_core.tools import BaseStreamTool
 from conversation import run as run_team
 from conversation import soon
 from cryptography.fernet import Fernet
 from places import ROOT
+from pydantic import BaseModel
 from scenario import Ended, script
 from screens import Desk, desk
 from terminals import PROMPT, Terminal, ended, terminal
@@ -196,6 +198,32 @@ async def test_what_a_tool_says_of_its_secret_is_hidden_in_its_result() -> None:
     assert done.result == "Done."
     assert results(model) == [f"Logged in with {HIDDEN}.", f"Error: postgresql://me:{HIDDEN}@db refused"]
     assert SECRET not in await stored(app, done)
+
+
+class NoArguments(BaseModel):
+    """What a tool takes that takes nothing."""
+
+
+class Login(BaseStreamTool[NoArguments, ThoughtEvent, str]):
+    """A tool that tells what it does meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__(NoArguments, str, "login", "Log in")
+
+    async def run_stream(self, args: NoArguments, _: CancellationToken) -> AsyncGenerator[ThoughtEvent | str, None]:
+        yield ThoughtEvent(source="login", content=f"Connect with {ask_secret(ASKED)}")
+        yield "in"
+
+    async def run(self, args: NoArguments, _: CancellationToken) -> str:
+        raise AssertionError("it is streamed")
+
+
+async def test_what_a_tool_says_of_its_secret_is_hidden_in_its_events() -> None:
+    app, _ = app_with(Login(), Call("login"), "Done.")
+    asked = await app.start("Log in")
+    told = [item async for item in app.answer_stream(asked.id, SECRET)]
+    assert [each.content for each in told if isinstance(each, ThoughtEvent)] == [f"Connect with {HIDDEN}"]
+    assert SECRET not in str(await app.transcript(asked))
 
 
 async def test_the_example_of_the_documentation_runs() -> None:
