@@ -343,9 +343,7 @@ class _Attempt:
         self._replies += 1
         return self._turn.replies[self._replies - 1]
 
-    async def call_tool(
-        self, call: FunctionCall, token: CancellationToken, emit: Emit[Event]
-    ) -> FunctionExecutionResult:
+    async def call_tool(self, call: FunctionCall, token: CancellationToken) -> FunctionExecutionResult:
         """Return the result of a tool call; of one that waits a text that no model sees.
 
         Its events go past AutoGen's stream: a repeated turn does not tell them again, so they do not count in it.

@@ -299,7 +299,7 @@ class InnerTeamOfAgent(TeamProxy):
 async def _call_tool(call: FunctionCall, token: CancellationToken, emit: Emit[Event]) -> FunctionExecutionResult | None:
     """Return the result of a tool call of a stock agent; None where AutoGen is to make it."""
     turn = current_scope().turn
-    return None if turn is None else await turn.call_tool(call, token, emit)
+    return None if turn is None else await turn.call_tool(call, token)
 
 
 def _approving(approve: Approve) -> Approve:

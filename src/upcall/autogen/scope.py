@@ -54,9 +54,7 @@ class OpenTurn(Protocol):
     async def replay_or_request(self, request: Callable[[], Awaitable[CreateResult]]) -> CreateResult:
         """Return the next reply of the model."""
 
-    async def call_tool(
-        self, call: FunctionCall, token: CancellationToken, emit: Callable[[Any], None]
-    ) -> FunctionExecutionResult:
+    async def call_tool(self, call: FunctionCall, token: CancellationToken) -> FunctionExecutionResult:
         """Return the result of a tool call."""
 
     async def run_step(self, name: str, arguments: Mapping[str, Any], run: Callable[[], Awaitable[str]]) -> str:

@@ -18,7 +18,7 @@ from upcall.questions.question import VisibleText
 from upcall.research.citations import Checked, CitedSource, Counts, Library, ReadText, check, replace_numbers
 from upcall.research.markdown import Claimed, markers, split_source_list
 from upcall.research.sources.fences import parse_fenced
-from upcall.runs.outputs import Reply, _also
+from upcall.runs.outputs import Reply, also_named
 from upcall.text import one_line
 
 _WRITING = frozenset({"apply_patch", "delete_file", "edit_file", "write_file"})
@@ -202,19 +202,19 @@ class Citation(Reply):
     ref: VisibleText = Field(
         default="",
         description="the source's name, as your tools gave it",
-        validation_alias=_also("ref", "source", "document", "file", "name", "title", "url"),
+        validation_alias=also_named("ref", "source", "document", "file", "name", "title", "url"),
     )
     place: VisibleText = Field(
         default="",
         description="page or lines",
-        validation_alias=_also("place", "page", "pages", "line", "lines", "section"),
+        validation_alias=also_named("place", "page", "pages", "line", "lines", "section"),
     )
     quote: VisibleText = Field(
         default="",
         description="its own words, copied",
-        validation_alias=_also("quote", "text", "excerpt", "passage", "content"),
+        validation_alias=also_named("quote", "text", "excerpt", "passage", "content"),
     )
-    number: SkipJsonSchema[int | None] = Field(default=None, validation_alias=_also("number", "id", "n"))
+    number: SkipJsonSchema[int | None] = Field(default=None, validation_alias=also_named("number", "id", "n"))
 
     @model_validator(mode="before")
     @classmethod

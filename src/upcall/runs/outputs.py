@@ -81,7 +81,7 @@ class Depth(StrEnum):
     DEEP = "deep"
 
 
-def _also(*names: str) -> AliasChoices:
+def also_named(*names: str) -> AliasChoices:
     """Return what models call a field besides its name."""
     return AliasChoices(*names)
 

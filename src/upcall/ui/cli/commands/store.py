@@ -66,22 +66,22 @@ _options = with_options(StoreCommand, STORE, CONFIG, AS_JSON, DEBUG)
 @_options
 def show_stats(command: StoreCommand) -> None:
     """Count runs by status, and the bytes of each table."""
-    from upcall.storage import maintenance as upkeep
+    from upcall.storage import maintenance
 
     with command:
-        found = signals.run(upkeep.stats(command.store))
-        command.print_lines(upkeep.as_plain(found), _told_stats(command.store.name, found))
+        found = signals.run(maintenance.stats(command.store))
+        command.print_lines(maintenance.as_plain(found), _told_stats(command.store.name, found))
 
 
 @app.command("check")
 @_options
 def run_check(command: StoreCommand) -> None:
     """Look at all that is stored; the exit status is 1 where something is damaged."""
-    from upcall.storage import maintenance as upkeep
+    from upcall.storage import maintenance
 
     with command:
-        found = signals.run(upkeep.check(command.store))
-        command.print_lines(upkeep.as_plain(found), _told_check(command.store.name, found))
+        found = signals.run(maintenance.check(command.store))
+        command.print_lines(maintenance.as_plain(found), _told_check(command.store.name, found))
     if found.problems:
         raise typer.Exit(FAILED)
 
@@ -102,26 +102,26 @@ def run_prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
 ) -> None:
     """Remove runs and older checkpoints. A run that is being worked on is never removed."""
-    from upcall.storage import maintenance as upkeep
+    from upcall.storage import maintenance
 
     with command:
         chosen = _statuses(status or ())
         age = _age(older_than) if older_than else None
-        pruning = upkeep.prune(
+        pruning = maintenance.prune(
             command.store, older_than=age, statuses=chosen, last_checkpoints=last_checkpoints, dry_run=dry_run
         )
         found = signals.run(pruning)
-        command.print_lines({**upkeep.as_plain(found), "dry_run": dry_run}, [_told_prune(found, dry_run)])
+        command.print_lines({**maintenance.as_plain(found), "dry_run": dry_run}, [_told_prune(found, dry_run)])
 
 
 @app.command("restore")
 @_options
 def run_restore(command: StoreCommand, run_id: RunId) -> None:
     """Go back to the last checkpoint of a run that is whole, where a later one is damaged."""
-    from upcall.storage import maintenance as upkeep
+    from upcall.storage import maintenance
 
     with command:
-        run = signals.run(upkeep.restore(command.store, run_id))
+        run = signals.run(maintenance.restore(command.store, run_id))
         verb = "answer" if run.waiting else "resume"
         told = f"Run {run.id} is back at its last whole checkpoint ({run.status}). Go on with: upcall {verb} {run.id}"
         command.print_lines(run.as_json(), [told])
@@ -147,10 +147,10 @@ def run_export(
     ] = False,
 ) -> None:
     """Write a run with all that belongs to it into one JSON file."""
-    from upcall.storage import export as transfer
+    from upcall.storage import export
 
     with command:
-        content = signals.run(transfer.export_run(command.store, run_id, all_checkpoints=all_checkpoints))
+        content = signals.run(export.export_run(command.store, run_id, all_checkpoints=all_checkpoints))
         try:
             with file.open("x", encoding="utf-8") as target:
                 json.dump(content, target, indent=1)
@@ -169,7 +169,7 @@ def run_import(
     as_new: Annotated[bool, typer.Option("--as-new", help="Give the run a new id.")] = False,
 ) -> None:
     """Store a run that was exported, all of it or nothing."""
-    from upcall.storage import export as transfer
+    from upcall.storage import export
 
     with command:
         try:
@@ -178,7 +178,7 @@ def run_import(
             raise ConfigurationError(f"Cannot read {file}: {error.strerror}.") from error
         except (ValueError, RecursionError) as error:
             raise ConfigurationError(f"{file} is damaged, or no run that upcall exported: it is no JSON.") from error
-        run = signals.run(transfer.import_run(command.store, content, as_new=as_new))
+        run = signals.run(export.import_run(command.store, content, as_new=as_new))
         command.print_lines(run.as_json(), [f"Run {run.id} ({run.status}) is in {command.store.name}."])
 
 
