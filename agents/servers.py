@@ -1,55 +1,60 @@
-"""The servers that the workbenches of a team start when their tools are first needed: who starts one stops it."""
+"""The servers that the workbenches of a team start when their tools are first needed.
+
+Several teams of a process may share a workbench: its server runs as long as one of them is at work. One that somebody
+else has started is theirs to stop.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from threading import Lock
+from weakref import WeakSet
 
 from autogen_agentchat.agents import AssistantAgent
 from autogen_core.tools import Workbench
 
-from upcall.agents.message_filter import FilteringAgent
-from upcall.agents.nested_team import NestedTeam
-from upcall.agents.stand_in import StandIn
-from upcall.agents.tool_loop.pausable import PausableAgent
-from upcall.autogen.internals import assistant_parts, is_running, parts_of
-from upcall.autogen.recording import TeamProxy
+from upcall.agents.parts import list_parts, toolset_of
+from upcall.autogen.internals import assistant_parts, is_running
 
 _log = logging.getLogger("upcall")
 
+_at_work: WeakSet[TeamServers] = WeakSet()
 
-def find_stopped(team: object) -> Sequence[Workbench]:
-    """Find the workbenches of a new team, at any depth, whose servers do not run: nobody else has started them."""
-    found = {id(each): each for each in _find_workbenches(team)}
-    return [each for each in found.values() if not is_running(each)]
+_lock = Lock()  # Teams work in several threads, each with an event loop of its own.
 
 
-async def stop_started(workbenches: Sequence[Workbench]) -> None:
-    """Stop the servers that were started since; the run is stored, so one that cannot be stopped is only reported."""
-    for workbench in workbenches:
-        if is_running(workbench):
-            try:
-                await workbench.stop()
-            except Exception:  # noqa: BLE001  (a workbench is the user's own code)
-                _log.warning("A workbench (%s) could not be stopped.", type(workbench).__name__, exc_info=True)
+class TeamServers:
+    """The workbenches of a new team, at any depth, but those whose servers somebody else has started."""
+
+    def __init__(self, team: object) -> None:
+        self._held: dict[int, Workbench] = {}
+        self._is_leaving = False
+        found = {id(each): each for each in _list_workbenches(team)}  # One may be no key of a dictionary.
+        with _lock:
+            ours = {key for each in _at_work for key in each._held}
+            self._held = {key: each for key, each in found.items() if key in ours or not is_running(each)}
+            _at_work.add(self)
+
+    async def release(self) -> None:
+        """Stop the servers that no team needs any more; the run is stored, so one that cannot be stopped is only
+        reported."""
+        with _lock:
+            self._is_leaving = True
+            needed = {key for each in _at_work if not each._is_leaving for key in each._held}
+        for key, workbench in self._held.items():
+            if key not in needed and is_running(workbench):
+                try:
+                    await workbench.stop()
+                except Exception:  # noqa: BLE001  (a workbench is the user's own code)
+                    _log.warning("A workbench (%s) could not be stopped.", type(workbench).__name__, exc_info=True)
+        with _lock:
+            _at_work.discard(self)
 
 
-def _find_workbenches(part: object) -> Iterator[Workbench]:
-    for below in _parts_below(part):
-        yield from _find_workbenches(below)
-    if isinstance(part, PausableAgent):
-        yield from part.toolset.workbenches
-    elif isinstance(part, AssistantAgent):
-        yield from assistant_parts(part).workbenches
-
-
-def _parts_below(part: object) -> Sequence[object]:
-    if isinstance(part, FilteringAgent):
-        return [part.inner]
-    if isinstance(part, StandIn):
-        return [part.stock]
-    if isinstance(part, PausableAgent):
-        return list(part.toolset.nested.values())
-    if isinstance(part, NestedTeam):
-        return [part.team]
-    return [part.inner] if isinstance(part, TeamProxy) else parts_of(part)
+def _list_workbenches(team: object) -> Iterator[Workbench]:
+    for part in list_parts(team):
+        if (toolset := toolset_of(part)) is not None:
+            yield from toolset.workbenches
+        elif isinstance(part, AssistantAgent):
+            yield from assistant_parts(part).workbenches

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from functools import partial
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent
@@ -13,7 +15,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core.tools import FunctionTool, StaticWorkbench, Workbench
 from places import SUPPORT
 
-from upcall import PausableAgent, RunStatus, Settings, Upcall, ask, with_questions
+from upcall import PausableAgent, Run, RunStatus, Settings, Upcall, ask, with_questions
 from upcall.errors import ConfigurationError
 from upcall.research.mcp_server import McpServer
 from upcall.research.mcp_tools import McpTools
@@ -183,6 +185,34 @@ async def test_a_server_that_ran_before_goes_on(notes: McpTools) -> None:
 
     await Upcall(team=make, store="runs.db").start("Look")
     assert notes.is_running
+
+
+async def test_a_shared_server_runs_until_the_last_run_pauses() -> None:
+    shared, both, paused = McpTools("notes", server()), asyncio.Event(), asyncio.Event()
+    seen: list[bool] = []
+
+    async def meet() -> str:
+        """Wait for the other run."""
+        await both.wait()
+        return "met"
+
+    async def wait() -> str:
+        """Wait until the other run has paused."""
+        both.set()
+        await paused.wait()
+        seen.append(shared.is_running)
+        return "waited"
+
+    def start(name: str, *calls: Call) -> Coroutine[None, None, Run]:
+        client = ScriptedModelClient([Call("notes_whoami"), *calls, "Done."])
+        agent = partial(PausableAgent, name, client, tools=[meet, wait], workbench=shared)
+        return Upcall(team=lambda: RoundRobinGroupChat([agent()], max_turns=1), store=f"{name}.db").start("Look")
+
+    asking = asyncio.create_task(start("asker", Call("meet"), Call("ask_user", {"question": "Which?"})))
+    working = asyncio.create_task(start("worker", Call("wait"), Call("notes_whoami")))
+    assert (await asking).questions
+    paused.set()
+    assert ((await working).result, seen, shared.is_running) == ("Done.", [True], False)
 
 
 async def test_data_sources_name_a_server() -> None:

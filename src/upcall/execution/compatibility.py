@@ -28,15 +28,15 @@ from autogen_core.tools import Workbench
 
 from upcall.agents.message_filter import FilteringAgent
 from upcall.agents.nested_team import NestedTeam
+from upcall.agents.parts import look_behind, toolset_of
 from upcall.agents.resumable import ResumableAgent
-from upcall.agents.stand_in import StandIn
 from upcall.agents.stock import StockAgent
 from upcall.agents.tool_loop.turn import Frame
 from upcall.agents.toolset import Toolset
 from upcall.autogen.group_chats import InnerTeam, PendingQuestions, manager_of, members
 from upcall.autogen.internals import assistant_parts, is_static, parts_of, static_tools
 from upcall.autogen.journal import find_unfinished
-from upcall.autogen.recording import EXECUTE_CODE, TeamProxy
+from upcall.autogen.recording import EXECUTE_CODE
 from upcall.autogen.workbenches import FileWorkbench
 from upcall.errors import TeamMismatch
 from upcall.runs.checkpoint import Checkpoint
@@ -274,8 +274,8 @@ class _Comparison:
         if isinstance(agent, NestedTeam):
             inner = state.get("team")
             return state if inner is None else {**state, "team": await self.team(agent.team, inner, path)}
-        toolset = getattr(agent, "toolset", None)
-        if not isinstance(toolset, Toolset):
+        toolset = toolset_of(agent)
+        if toolset is None:
             return state
         if "context" in state:  # The clarifier's, with the calls of its own tools.
             return {
@@ -333,7 +333,7 @@ class _Comparison:
                     break
                 if depth + 1 == len(record.path):
                     await self._miss_tool(record.path, record.tool, record.calls[-1], "it has no result yet", *makers)
-                level = _with_parts([inner for each in makers for inner in list_workers(each)])
+                level = _with_parts([inner for each in makers for inner in _list_workers(each)])
 
     def _miss_maker(
         self, record: ToolRecord, depth: int, level: Sequence[object], records: Sequence[ToolRecord]
@@ -377,9 +377,9 @@ async def _new_member(member: ChatAgent | Team, chat: _StoredChat) -> State:
 
 async def _tool_names(agent: object) -> set[str] | None:
     """Return the names of the tools of an agent or a toolset; None where not all are known without asking a server."""
-    agent = _behind(agent)
-    toolset = agent if isinstance(agent, Toolset) else getattr(agent, "toolset", None)
-    if isinstance(toolset, Toolset):
+    agent = look_behind(agent)
+    toolset = agent if isinstance(agent, Toolset) else toolset_of(agent)
+    if toolset is not None:
         names = {*toolset.nested, *toolset.handoffs, *toolset.tools}
         workbenches: Sequence[Workbench] = toolset.workbenches
     elif isinstance(agent, AssistantAgent):
@@ -402,24 +402,16 @@ def _with_parts(agents: Sequence[object]) -> list[object]:
     return [each for agent, below in zip(agents, parts, strict=True) for each in (agent, *_with_parts(below))]
 
 
-def _behind(part: object) -> object:
-    """Return the agent or team that `part` stands for; itself where it stands for none."""
-    if isinstance(part, FilteringAgent | TeamProxy):
-        return _behind(part.inner)
-    return part.stock if isinstance(part, StandIn) else part
-
-
-def list_workers(agent: object) -> Sequence[object]:
+def _list_workers(agent: object) -> Sequence[object]:
     """Return the agents that work for one: nested in it, or the members of the team that it is."""
     team = agent.team if isinstance(agent, NestedTeam) else agent
     if isinstance(team, InnerTeam | BaseGroupChat):
         return [*(members(team) or {}).values()]
     if isinstance(agent, FilteringAgent):
         return [agent.inner]
-    toolset = getattr(agent, "toolset", None)
-    nested = [*toolset.nested.values()] if isinstance(toolset, Toolset) else []
-    stock = _behind(agent)
-    return [*nested, *map(_behind, parts_of(stock))] if isinstance(stock, SocietyOfMindAgent) else nested
+    toolset, stock = toolset_of(agent), look_behind(agent)
+    nested = [*toolset.nested.values()] if toolset is not None else []
+    return [*nested, *map(look_behind, parts_of(stock))] if isinstance(stock, SocietyOfMindAgent) else nested
 
 
 def _is_known(agent: object) -> bool:

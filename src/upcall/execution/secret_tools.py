@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from inspect import unwrap
 from types import CodeType
 
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import Team
 
-from upcall.agents.toolset import Toolset
+from upcall.agents.parts import list_parts, toolset_of
 from upcall.autogen.internals import assistant_parts, function_of, static_tools
-from upcall.execution.compatibility import list_workers
 from upcall.questions.secrets import require_key
 from upcall.questions.tool_context import ask_secret
 
@@ -24,24 +23,23 @@ def refuse_without_key(team: Team) -> None:
     Raises:
         ConfigurationError: there is such a tool, and no key, or one that is none.
     """
-    for agent, tool in _secret_tools([team]):
+    for agent, tool in _secret_tools(team):
         require_key(f"Tool {tool!r} of agent {agent!r} asks for a secret")
 
 
-def _secret_tools(agents: Sequence[object]) -> Iterator[tuple[str, str]]:
-    for agent in agents:
-        functions = ((name, function_of(tool)) for name, tool in _tools_of(agent).items())
-        for name, function in functions:
+def _secret_tools(team: Team) -> Iterator[tuple[str, str]]:
+    for part in list_parts(team):
+        for name, tool in _tools_of(part).items():
+            function = function_of(tool)
             if function is not None and _calls_ask_secret(function):
-                yield str(getattr(agent, "name", "")), name
-        yield from _secret_tools(list_workers(agent))
+                yield str(getattr(part, "name", "")), name
 
 
-def _tools_of(agent: object) -> dict[str, object]:
-    toolset = getattr(agent, "toolset", None)
-    workbenches = assistant_parts(agent).workbenches if isinstance(agent, AssistantAgent) else ()
-    own = toolset.tools if isinstance(toolset, Toolset) else {}
-    workbenches = toolset.workbenches if isinstance(toolset, Toolset) else workbenches
+def _tools_of(part: object) -> dict[str, object]:
+    own, toolset = dict[str, object](), toolset_of(part)
+    workbenches = assistant_parts(part).workbenches if isinstance(part, AssistantAgent) else ()
+    if toolset is not None:
+        own, workbenches = {**toolset.tools}, toolset.workbenches
     return {**own, **{name: tool for each in workbenches for name, tool in static_tools(each).items()}}
 
 

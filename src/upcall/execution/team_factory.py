@@ -12,11 +12,11 @@ from typing import Any, Literal, TypeAlias
 
 from autogen_agentchat.base import ChatAgent, Team
 from autogen_core.models import ChatCompletionClient
-from autogen_core.tools import BaseTool, Workbench
+from autogen_core.tools import BaseTool
 
 from upcall import identity
 from upcall.agents.coder import Execution
-from upcall.agents.servers import find_stopped, stop_started
+from upcall.agents.servers import TeamServers
 from upcall.agents.structured.same_question import same_question_matcher
 from upcall.agents.toolset import Tool, as_tool
 from upcall.autogen import tracing
@@ -43,17 +43,18 @@ MakeTeam: TypeAlias = Callable[[], Team]
 @dataclass(frozen=True)
 class BuiltTeam:
     """A team, and the model clients that were made for it; a caller's own clients stay the caller's. ``loaded``: it has
-    the state of its run. ``stopped``: the workbenches whose servers did not run when it was built."""
+    the state of its run."""
 
     team: Team
     clients: ModelClients | None = None
     matcher: Matcher | None = None
     loaded: bool = False
-    stopped: Sequence[Workbench] = ()
+    servers: TeamServers | None = None
 
     async def close(self) -> None:
-        """Close the clients that were made for it, and stop the servers that it started."""
-        await stop_started(self.stopped)
+        """Close the clients that were made for it, and stop the servers that nobody else needs."""
+        if self.servers is not None:
+            await self.servers.release()
         if self.clients is not None:
             await self.clients.close()
 
@@ -204,7 +205,7 @@ class TeamFactory:
             built = await asyncio.to_thread(self._build, run)
         else:
             built = self._build(run)
-        return replace(built, stopped=find_stopped(built.team))
+        return replace(built, servers=TeamServers(built.team))
 
     @tracing.unseen
     def _build(self, run: Run) -> BuiltTeam:
