@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -231,6 +232,7 @@ class Upcall:
 
         Raises:
             UnknownRun, AnswerRefused: nothing was done.
+            NotAllowed: the question is assigned to somebody else.
             CallerError: the run did not ask it, or it cannot be answered in another way.
             TeamMismatch: the branch cannot go on with this team.
         """
@@ -261,13 +263,16 @@ class Upcall:
     ) -> Stream:
         access = self._access(user)
         run, point = await self._fork_point(run_id, question_id, user)
+        await access.require_answerable(self.store, run, point.question)
         given = answer if isinstance(answer, Mapping) else {question_id: answer}
         (chosen,) = match_answers(given, (point.question,), (), access.user, ())
         status = self._teams.phase(point.question.path[0] if point.question.path else "")
         forked, checkpoint = fork_run(run, point, chosen, forked_id, status)
         stored, built = await self._driver.load_team(StoredRun(forked, checkpoint, 0))
         async with built.close_on_error():
-            config = copy_workspace(run.config, run.id, forked_id, make_absolute(workspace) if workspace else None)
+            named = make_absolute(workspace) if workspace else None
+            # In a thread: a large folder takes seconds, in which the leases of other runs would not be renewed.
+            config = await asyncio.to_thread(copy_workspace, run.config, run.id, forked_id, named)
             trace = tracing.start(forked_id, link=config.traceparent) if self.settings.tracing else None
             config = config.model_copy(update={"traceparent": trace})
             forked = ask_about_unknown_outcomes(

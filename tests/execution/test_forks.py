@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -234,6 +236,18 @@ async def test_a_branch_of_the_root_team_works_in_a_copy_of_the_files() -> None:
     assert forked.workspace != done.workspace
     assert {path.name: path.read_text() for path in (done.workspace or Path()).iterdir() if path.is_file()} == files
     assert (forked.plan, forked.classification) == (done.plan, done.classification)
+
+
+async def test_files_are_copied_outside_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the leases of the other runs of a process are not renewed meanwhile."""
+    app = Upcall(ScriptedModelClient(demo_reply), store="runs.db", settings=Settings.read(model="demo"))
+    run = await app.start(TASKS[0])
+    done = await app.answer(run.id, "FastAPI")
+    copying = list[threading.Thread]()
+    monkeypatch.setattr(shutil, "copytree", lambda *_, **__: copying.append(threading.current_thread()))
+    await app.fork(done.id, run.questions[0].id, "Express")
+    assert len(copying) == 1
+    assert copying != [threading.current_thread()]
 
 
 @pytest.mark.slow

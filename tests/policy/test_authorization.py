@@ -232,6 +232,20 @@ async def test_an_assigned_question_is_for_the_assignee_and_admins_alone() -> No
     assert answered.answers[0].user == "root"
 
 
+async def test_a_fork_gives_no_answer_to_what_is_assigned_to_somebody_else() -> None:
+    app, run, questions = await asked_by_both()
+    answered = await app.answer(run.id, {questions["tester"].id: "no"}, user="bob")
+    for stored in (run, answered):
+        with pytest.raises(NotAllowed, match=r"assigned to role:reviewer.*in a fork too"):
+            await app.fork(stored.id, questions["tester"].id, "yes", user="alice")
+    assert [(each.user, each.detail["action"]) for each in await app.audit(run.id) if each.kind == "refused"] == [
+        ("alice", "fork"),
+        ("alice", "fork"),
+    ]
+    branch = await app.fork(run.id, questions["tester"].id, "yes", user="root")
+    assert branch.answers[0].user == "root"
+
+
 async def test_one_word_is_for_the_one_question_that_is_the_users_to_answer() -> None:
     app, run, questions = await asked_by_both()
     assert [each.asker for each in app.answerable(run, "alice")] == ["coder"]

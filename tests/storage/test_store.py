@@ -15,6 +15,7 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.run import Run, RunStatus
 from upcall.storage.connection import Connection
 from upcall.storage.store import RunStore, StoredRun
+from upcall.storage.transcripts import load_transcript
 
 # -- one run ----------------------------------------------------------------------------------------------------------
 
@@ -202,6 +203,13 @@ async def test_schema_of_another_version_is_refused_with_what_to_do(version: str
     execute(location, "update upcall_meta set value = ?", version)
     with pytest.raises(SchemaMismatch, match=f"has schema version {version}; .* reads version 1.*upcall store export"):
         await RunStore(location).load("abcd")
+
+
+async def test_table_that_an_older_store_lacks_is_made(location: str) -> None:
+    stored = await RunStore(location).create(Run(task="do it"), FIRST)
+    execute(location, "drop table upcall_transcripts")
+    assert await RunStore(location).load(stored.run.id) == stored
+    assert await load_transcript(RunStore(location), stored.run.id) == []
 
 
 # -- several at once --------------------------------------------------------------------------------------------------

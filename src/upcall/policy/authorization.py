@@ -248,6 +248,19 @@ class Authorization:
             )
         return stored
 
+    async def require_answerable(self, store: RunStore, run: Run, question: Question) -> None:
+        """Refuse another answer to a question that is not the user's to answer, as in a fork.
+
+        Raises:
+            NotAllowed: it is assigned to somebody else.
+        """
+        if not self.may_answer(run, question):
+            await self.record_refusal(store, run.id, "fork")
+            raise NotAllowed(
+                f"Question {question.id} is assigned to {question.assignee}, so it is theirs to answer, in a fork too. "
+                "An admin may fork there."
+            )
+
     def find_intrusion(self, run: Run, given: AnswersInput, queued: Sequence[Answer]) -> UpcallError | None:
         """Find why an answer is not the user's to give. Nothing of it is kept or repeated.
 

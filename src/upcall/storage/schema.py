@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from upcall.errors import SchemaMismatch, StoreUnavailable
@@ -131,19 +131,23 @@ INDEXES = (
 
 
 def create(connection: Connection) -> None:
-    """Make the tables, all of them, unless they are there."""
-    for statement in _statements(connection.dialect):
+    """Make the tables that are not there."""
+    there = list_tables(connection)
+    for statement in _statements(connection.dialect, there):
         connection.execute(statement)
 
 
-def _statements(dialect: str) -> Iterator[str]:
-    yield from (table.create(dialect) for table in TABLES)
-    yield from INDEXES
-    yield f"INSERT INTO upcall_meta (key, value) VALUES ('schema_version', '{SCHEMA_VERSION}')"
+def _statements(dialect: str, there: Collection[str]) -> Iterator[str]:
+    yield from (table.create(dialect) for table in TABLES if table.name not in there)
+    if META.name not in there:
+        yield from INDEXES
+        yield f"INSERT INTO upcall_meta (key, value) VALUES ('schema_version', '{SCHEMA_VERSION}')"
 
 
 def is_there(connection: Connection, name: str) -> bool:
-    """Whether the tables are there, in the version that this code reads.
+    """Whether the tables are there, all of them, in the version that this code reads.
+
+    A table that came into the version before its release may be missing: `create` makes it.
 
     Raises:
         StoreUnavailable: it is a database of another program.
@@ -161,7 +165,7 @@ def is_there(connection: Connection, name: str) -> bool:
             f"{SCHEMA_VERSION}. Use the version of upcall that made it: it can export its runs (upcall store export), "
             "to be imported here; or choose another store with --store."
         )
-    return True
+    return {table.name for table in TABLES} <= {*there}
 
 
 def list_tables(connection: Connection) -> list[str]:
