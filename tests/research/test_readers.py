@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 from files_to_read import pdf, word, zip_bomb
 
+from upcall.research.sources import isolated
 from upcall.research.sources.isolated import IsolatedReader
 from upcall.research.sources.passages import PASSAGE_CHARS, parts_of
 from upcall.research.sources.readers import NotReadable, Text, decode, html_text, read_file
+from upcall.workspace.sandboxes.bubblewrap import explain_unusable
 
 PAGE = """<html><head><title>Wind &amp; sun</title><script>alert(1)</script></head><body>
 <nav><a href="/">Home</a><a href="/about">About</a></nav>
@@ -143,9 +146,68 @@ def test_a_reader_that_is_killed_is_replaced(tmp_path: Path) -> None:
         reader.read(page)
         assert reader._process is not None
         reader._process.kill()
+        reader._process.wait()
         with pytest.raises(NotReadable, match="was too much for its reader"):
             reader.read(page)
         assert reader.read(page).title == "Wind & sun"
+
+
+@pytest.fixture(params=["sandbox", "process"])
+def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return how a reader is kept apart: in the sandbox, or by its process alone."""
+    if request.param == "process":
+        monkeypatch.setattr(isolated, "explain_unusable", lambda: "no bubblewrap")
+    elif explain_unusable() is not None:
+        pytest.skip("no bubblewrap")
+    return str(request.param)
+
+
+def test_a_reader_imports_nothing_from_the_current_folder(
+    isolation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("json", "trafilatura", "upcall", "sitecustomize", "readers"):
+        written(tmp_path / f"{name}.py", f"open({str(tmp_path / 'canary')!r}, 'w')\nraise SystemExit")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with IsolatedReader() as reader:
+        assert reader.read(written(tmp_path / "page.html", PAGE)).title == "Wind & sun"
+    assert not (tmp_path / "canary").exists()
+
+
+def look_around(code: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return what code prints that runs in the place of the reader."""
+    monkeypatch.setattr(isolated, "_START", f"import os, socket\n{code}")
+    process = isolated._start()
+    said = process.communicate(timeout=60)[0].decode()
+    isolated._close(process)
+    return said
+
+
+def test_a_reader_has_no_environment(isolation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    said = look_around("print(open('/proc/self/environ').read(), os.environ, os.getcwd())", monkeypatch)
+    assert said
+    assert "sk-secret" not in said
+    assert os.getcwd() not in said
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print(os.listdir({folder!r}))",
+        "print(open({folder!r} + '/page.html').read())",
+        "print(socket.create_connection(('127.0.0.1', {port}), 5))",
+        "print(open('/proc/{pid}/environ').read())",
+    ],
+)
+def test_a_reader_in_the_sandbox_reaches_nothing(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if explain_unusable() is not None:
+        pytest.skip("no bubblewrap")
+    written(tmp_path / "page.html", PAGE)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code = code.format(folder=str(tmp_path), port=server.getsockname()[1], pid=os.getpid())
+        assert look_around(f"print('here', flush=True)\n{code}", monkeypatch) == "here\n"
 
 
 # -- passages ---------------------------------------------------------------------------------------------------------

@@ -1,24 +1,39 @@
-"""Reading a file in another process, which may take only so much time and memory."""
+"""Reading a file in another process, which may take only so much time and memory, and reaches nothing.
+
+What is read may have been written to take its reader over. So the process is given what is in the file instead of its
+name; it has no environment, in which a model's key may stand, imports nothing from the current folder, and runs in the
+sandbox where there is one: without network, without any file of the user.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import site
 import subprocess
 import sys
 import threading
 from pathlib import Path
 from typing import Any, Self
 
-from upcall.research.sources.readers import NotReadable, Text, read_file
+from upcall.research.sources.readers import NotReadable, Text, load
+from upcall.workspace.sandboxes.bubblewrap import explain_unusable
+from upcall.workspace.sandboxes.enclosed import EnclosedProcess
 
 SECONDS_A_FILE = 60.0
-MAX_MEMORY_BYTES = 2_000_000_000
 
-_START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from upcall.research.sources.isolated import serve; serve()"
-)
-"""The modules come from where they do here: a notebook may have put a folder in front."""
+_OWN = str(Path(__file__).parents[3])
+
+_START = """
+import json, sys
+own, users = json.loads(sys.argv[1])
+installed = (number for number, each in enumerate(sys.path) if each.endswith("-packages"))
+sys.path.insert(next(installed, len(sys.path)), own)
+sys.path += users
+from upcall.research.sources.reader_process import serve
+serve()
+"""
+"""This very upcall, and nothing before the standard library; what the user installed comes last."""
 
 
 class IsolatedReader:
@@ -27,7 +42,7 @@ class IsolatedReader:
 
     def __init__(self, seconds: float = SECONDS_A_FILE) -> None:
         self._seconds = seconds
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -42,7 +57,15 @@ class IsolatedReader:
             NotReadable: also where it took too long or was too much for the process.
             TimeoutError: it took longer than `seconds`, if these were given; that says nothing of the file.
         """
-        process = self._process = self._process or self._start()
+        try:
+            data = load(path)
+        except OSError as error:
+            raise NotReadable(f"cannot be opened ({error.strerror or type(error).__name__})") from error
+        return self.read_data(path.suffix, data, seconds)
+
+    def read_data(self, suffix: str, data: bytes, seconds: float | None = None) -> Text:
+        """As `read`, of what is in a file with such a suffix."""
+        process = self._process = self._process or _start()
         assert process.stdin is not None
         assert process.stdout is not None
         allowed = self._seconds if seconds is None else seconds
@@ -56,14 +79,16 @@ class IsolatedReader:
         timer.daemon = True
         timer.start()
         try:
-            process.stdin.write(json.dumps(str(path)) + "\n")
+            process.stdin.write(json.dumps([suffix, len(data)]).encode() + b"\n")
+            process.stdin.write(data)
             process.stdin.flush()
             line = process.stdout.readline()
         except OSError:
-            line = ""
+            line = b""
         finally:
             timer.cancel()
-        if not line.endswith("\n"):
+            timer.join()  # It may be killing.
+        if not line.endswith(b"\n"):
             self.close()
             if late.is_set() and seconds is not None:
                 raise TimeoutError
@@ -78,45 +103,27 @@ class IsolatedReader:
         """End the process."""
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
-            process.communicate()
-
-    def _start(self) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-c", _START, json.dumps(sys.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            encoding="utf-8",
-        )
+            _close(process)
 
 
-def serve() -> None:
-    """Do the work of the process: a path as JSON a line comes in, the text or the problem as JSON a line goes out."""
-    _limit_memory()
-    replies, sys.stdout = sys.stdout, sys.stderr  # A library that prints must not spoil the replies.
-    for line in sys.stdin:
-        try:
-            text = read_file(Path(json.loads(line)))
-            reply: dict[str, Any] = {"unit": text.unit, "units": text.units, "title": text.title}
-        except NotReadable as problem:
-            reply = {"problem": str(problem)}
-        except OSError as error:
-            reply = {"problem": f"cannot be opened ({error.strerror or type(error).__name__})"}
-        except (MemoryError, RecursionError):
-            reply = {"problem": "was too much for its reader"}
-        except Exception as error:  # noqa: BLE001  (no file ends the process that reads the others)
-            reply = {"problem": f"cannot be read ({type(error).__name__})"}
-        replies.write(json.dumps(reply) + "\n")
-        replies.flush()
+def _start() -> subprocess.Popen[bytes]:
+    users = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    program = [sys.executable, "-I", "-c", _START, json.dumps([_OWN, users])]
+    if explain_unusable() is None:
+        return EnclosedProcess(program, [_OWN, *users])
+    return subprocess.Popen(
+        program,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=sys.base_prefix,
+        env={name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ},  # Windows needs it.
+    )
 
 
-def _limit_memory() -> None:
-    try:
-        import resource
-    except ImportError:  # Not on Windows.
-        return
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = MAX_MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MAX_MEMORY_BYTES, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+def _close(process: subprocess.Popen[bytes]) -> None:
+    if isinstance(process, EnclosedProcess):
+        process.close()
+    else:
+        process.kill()
+        process.communicate()

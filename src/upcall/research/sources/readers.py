@@ -69,12 +69,30 @@ def read_file(path: Path) -> Text:
         NotReadable: it is damaged, encrypted, too large, no text, or its reader is not installed.
         OSError: it cannot be opened.
     """
-    size = path.stat().st_size
-    if size > MAX_FILE_BYTES:
+    return read_data(path.suffix, load(path))
+
+
+def load(path: Path) -> bytes:
+    """Load what is in a file.
+
+    Raises:
+        NotReadable: it is too large.
+        OSError: it cannot be opened.
+    """
+    if path.stat().st_size > MAX_FILE_BYTES:
         raise NotReadable(f"is larger than {MAX_FILE_BYTES // 1_000_000} MB")
-    if not size:
+    return path.read_bytes()
+
+
+def read_data(suffix: str, data: bytes) -> Text:
+    """Read what is in a file with such a suffix.
+
+    Raises:
+        NotReadable: as of `read_file`.
+    """
+    if not data:
         raise NotReadable("is empty")
-    text = _READERS.get(path.suffix.lower(), _lines)(path.read_bytes())
+    text = _READERS.get(suffix.lower(), _lines)(data)
     if not any(unit.strip() for unit in text.units):
         raise NotReadable("holds no text" + (" (scanned pages?)" if text.unit == "page" else ""))
     return Text(text.unit, list(_up_to(MAX_TEXT_CHARS, text.units)), _BLANK.sub(" ", text.title).strip()[:300])

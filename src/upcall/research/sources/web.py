@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
 from upcall.research.sources.base import Hit, Passage, SourceUnavailable
@@ -179,11 +177,9 @@ def page_text(reply: Reply) -> Text:
     if suffix is None:
         kind = reply.content_type or "something without a type"
         raise ValueError(f"The page is {kind}, which cannot be read as text.")
-    with tempfile.TemporaryDirectory() as folder, IsolatedReader(SECONDS_A_PAGE) as reader:
-        file = Path(folder, f"page{suffix}")
-        file.write_bytes(reply.data)
+    with IsolatedReader(SECONDS_A_PAGE) as reader:
         try:
-            return reader.read(file)
+            return reader.read_data(suffix, reply.data)
         except NotReadable as problem:
             raise ValueError(f"The page cannot be read: it {problem}.") from problem
 

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Self
 
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes import seccomp
 from upcall.workspace.sandboxes.base import MEGABYTE, Command, Execution, ExecutorUnavailable
 from upcall.workspace.sandboxes.cgroups import ROOM, Group
+from upcall.workspace.sandboxes.descriptors import Pipe, open_file, read_some, wait_readable
 from upcall.workspace.sandboxes.processes import Start, argv_of, descendants, run_process
 from upcall.workspace.sandboxes.views import View, ViewName, show_plainly
 
@@ -83,17 +83,17 @@ class Bubblewrap:
             raise ExecutorUnavailable(why)
         view = view or show_plainly(folder)
         with (
-            _Pipe() as info,
-            _Pipe() as go,
-            _open_file(_passwd()) as passwd,
-            _open_file(seccomp.compile_filter()) as calls,
+            Pipe() as info,
+            Pipe() as go,
+            open_file(make_passwd()) as passwd,
+            open_file(seccomp.compile_filter()) as calls,
             _make_group(limits) as group,
         ):
             arguments = self.arguments(view, limits, network=network, passwd=passwd, calls=calls)
             limited = _limit(limits, seconds, bounded=os.geteuid() != 0 or group.bounds_processes)
             wait = ["--info-fd", str(info.writing), "--block-fd", str(go.reading)]
             start = Start(
-                group.join([*view.prefix, _program(), *wait, *arguments, "--", *limited, *argv_of(command)]),
+                group.join([*view.prefix, find_program(), *wait, *arguments, "--", *limited, *argv_of(command)]),
                 view.start,
                 environment={},  # What bubblewrap itself is given can be read inside, as /proc/1/environ.
                 stdin=stdin,
@@ -103,7 +103,7 @@ class Bubblewrap:
             execution = await run_process(start, _Namespace(info, go), limits, seconds or limits.seconds)
             return execution.stop_at("memory" if execution.stopped is None and group.has_killed() else None)
 
-    def arguments(self, view: View, limits: Limits, *, network: bool, passwd: int, calls: int) -> list[str]:
+    def arguments(self, view: View | None, limits: Limits, *, network: bool, passwd: int, calls: int) -> list[str]:
         """Return the options of bubblewrap for a command; `passwd` and `calls` are descriptors of files."""
         options: list[str] = ["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]
         options += ["--share-net"] if network else []
@@ -130,8 +130,8 @@ class Bubblewrap:
         options += ["--size", shared, "--perms", "1777", "--tmpfs", "/tmp"]
         for each in (*_STORES, *self._readable):
             options += ["--ro-bind-try", str(each), str(each)]
-        options += ["--bind", str(view.source), str(view.folder)]
-        options += ["--remount-ro", "/", "--chdir", str(view.folder)]
+        options += ["--bind", str(view.source), str(view.folder)] if view else []
+        options += ["--remount-ro", "/", "--chdir", str(view.folder) if view else _HOME]
         for name, value in self._environment().items():
             options += ["--setenv", name, value]
         return options
@@ -150,7 +150,7 @@ class Bubblewrap:
 class _Namespace:
     """All processes in the PID namespace of a command. The kernel kills them with the first one."""
 
-    def __init__(self, info: _Pipe, go: _Pipe) -> None:
+    def __init__(self, info: Pipe, go: Pipe) -> None:
         self._info, self._go = info, go
         self._process: asyncio.subprocess.Process | None = None
         self._init: int | None = None
@@ -162,7 +162,7 @@ class _Namespace:
         self._info.close_writing()  # Else its end is never read where bubblewrap fails.
         text = b""
         while b"}" not in text:
-            if not (part := await _read_some(self._info.reading)):
+            if not (part := await read_some(self._info.reading)):
                 return
             text += part
         self._first = int(json.loads(text)["child-pid"])
@@ -187,7 +187,7 @@ class _Namespace:
         if self._init is None:
             return
         try:
-            await _wait_readable(self._init)
+            await wait_readable(self._init)
         finally:
             os.close(self._init)
 
@@ -204,7 +204,7 @@ def explain_unusable() -> str | None:
     system = [part for name in _SYSTEM if Path("/", name).exists() for part in ("--ro-bind", f"/{name}", f"/{name}")]
     options = ["--unshare-all", "--unshare-user", "--disable-userns", "--ro-bind", "/usr", "/usr", *system]
     tried = subprocess.run(
-        [_program(), *options, "--proc", "/proc", "--", "/bin/sh", "-c", ":"],
+        [find_program(), *options, "--proc", "/proc", "--", "/bin/sh", "-c", ":"],
         env={},
         capture_output=True,
         text=True,
@@ -219,7 +219,8 @@ def explain_unusable() -> str | None:
     )
 
 
-def _program() -> str:
+def find_program() -> str:
+    """Find bubblewrap; its bare name where it is not there."""
     return shutil.which("bwrap") or "bwrap"
 
 
@@ -246,29 +247,9 @@ def _interpreter() -> tuple[Path, ...]:
     return tuple(Path(each) for each in folders if each != "/" and not each.startswith("/usr"))
 
 
-def _passwd() -> bytes:
+def make_passwd() -> bytes:
+    """Make the one file of users that there is in the sandbox."""
     return f"user:x:{_USER}:{_USER}:user:{_HOME}:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n".encode()
-
-
-# -- descriptors ------------------------------------------------------------------------------------------------------
-
-
-class _Pipe:
-    """The two ends of a pipe, closed at the end."""
-
-    def __enter__(self) -> Self:
-        self.reading, self.writing = os.pipe()
-        self._open = {self.reading, self.writing}
-        return self
-
-    def close_writing(self) -> None:
-        """Close one end already."""
-        os.close(self.writing)
-        self._open.discard(self.writing)
-
-    def __exit__(self, *error: object) -> None:
-        for each in self._open:
-            os.close(each)
 
 
 @contextmanager
@@ -278,31 +259,3 @@ def _make_group(limits: Limits) -> Iterator[Group]:
         yield group
     finally:
         group.remove()
-
-
-@contextmanager
-def _open_file(content: bytes) -> Iterator[int]:
-    """Open a file in memory, at its beginning."""
-    descriptor = os.memfd_create("upcall")
-    try:
-        os.write(descriptor, content)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-async def _wait_readable(descriptor: int) -> None:
-    """Wait until a descriptor can be read."""
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    loop.add_reader(descriptor, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(descriptor)
-
-
-async def _read_some(descriptor: int) -> bytes:
-    await _wait_readable(descriptor)
-    return os.read(descriptor, 4096)

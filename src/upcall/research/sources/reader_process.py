@@ -1,0 +1,49 @@
+"""The process that reads files for another one: it is given what is in a file, and opens none itself.
+
+Started by `upcall.research.sources.isolated`. It imports the readers alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from upcall.research.sources.readers import NotReadable, read_data
+
+MAX_MEMORY_BYTES = 2_000_000_000
+
+
+def serve() -> None:
+    """Do the work of the process.
+
+    In: a line of JSON, ``[suffix, bytes]``, then so many bytes. Out: a line of JSON, the text or the problem.
+    """
+    _limit_memory()
+    replies, sys.stdout = sys.stdout, sys.stderr  # A library that prints must not spoil the replies.
+    while line := sys.stdin.buffer.readline():
+        suffix, size = json.loads(line)
+        replies.write(json.dumps(_reply(suffix, sys.stdin.buffer.read(size))) + "\n")
+        replies.flush()
+
+
+def _reply(suffix: str, data: bytes) -> dict[str, Any]:
+    try:
+        text = read_data(suffix, data)
+    except NotReadable as problem:
+        return {"problem": str(problem)}
+    except (MemoryError, RecursionError):
+        return {"problem": "was too much for its reader"}
+    except Exception as error:  # noqa: BLE001  (no file ends the process that reads the others)
+        return {"problem": f"cannot be read ({type(error).__name__})"}
+    return {"unit": text.unit, "units": text.units, "title": text.title}
+
+
+def _limit_memory() -> None:
+    try:
+        import resource
+    except ImportError:  # Not on Windows.
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = MAX_MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MAX_MEMORY_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))

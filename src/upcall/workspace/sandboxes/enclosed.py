@@ -1,0 +1,73 @@
+"""A program of ours in bubblewrap, that is talked to by pipes: it has no folder, no network and no environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+
+from upcall.workspace.limits import Limits
+from upcall.workspace.sandboxes import seccomp
+from upcall.workspace.sandboxes.bubblewrap import Bubblewrap, find_program, make_passwd
+from upcall.workspace.sandboxes.descriptors import Pipe, open_file
+
+
+class EnclosedProcess(subprocess.Popen[bytes]):
+    """A program in bubblewrap. Whoever starts it limits its time and memory, kills it, and closes it.
+
+    Args:
+        readable: the files and folders that it can read beside the system.
+    """
+
+    def __init__(self, program: Sequence[str], readable: Sequence[str]) -> None:
+        self._init: int | None = None
+        with (
+            Pipe() as info,
+            open_file(make_passwd()) as passwd,
+            open_file(seccomp.compile_filter()) as calls,
+        ):
+            options = Bubblewrap(readable).arguments(None, Limits(), network=False, passwd=passwd, calls=calls)
+            super().__init__(
+                [find_program(), "--info-fd", str(info.writing), *options, "--", *program],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={},
+                pass_fds=(info.writing, passwd, calls),
+            )
+            info.close_writing()  # Else its end is never read where bubblewrap fails.
+            self._init = _open_first(info.reading)
+
+    def kill(self) -> None:
+        """Kill the first process of its namespace, and so all in it; bubblewrap ends after them.
+
+        Bubblewrap itself, killed early, would leave them.
+        """
+        if self._init is None:
+            super().kill()
+        else:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._init, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Kill it, and give back what is held of it."""
+        self.kill()
+        self.communicate()
+        if self._init is not None:
+            os.close(self._init)
+            self._init = None
+
+
+def _open_first(descriptor: int) -> int | None:
+    """Take hold of the first process in the namespace; None where bubblewrap failed."""
+    text = b""
+    while b"}" not in text:
+        if not (part := os.read(descriptor, 4096)):
+            return None
+        text += part
+    with suppress(ProcessLookupError):
+        return os.pidfd_open(int(json.loads(text)["child-pid"]))
+    return None
