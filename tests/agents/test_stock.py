@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -20,15 +21,15 @@ from autogen_agentchat.agents import (
 )
 from autogen_agentchat.base import ChatAgent, Team
 from autogen_agentchat.conditions import MaxMessageTermination, TextMessageTermination
-from autogen_agentchat.messages import TextMessage
-from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.messages import TextMessage, UserInputRequestedEvent
+from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat
 from autogen_agentchat.tools import AgentTool, TeamTool
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
 from upcall import Run, RunStatus, Upcall, ask, make_resumable
 from upcall.agents import PausableAgent, with_questions
-from upcall.testing import Call, Calls, Reply, ScriptedModelClient
+from upcall.testing import Call, Calls, Hang, Reply, ScriptedModelClient
 
 ASK = Call("ask_user", {"question": "Which region?"})
 
@@ -261,3 +262,25 @@ async def test_the_approval_of_code_is_a_question(is_async: bool) -> None:
     assert "print(42)" in paused.questions[0].question
     assert (run.result, executor.ran) == ("It is 42.", ["print(42)\n"])
     assert len(shop.client.requests) == 2
+
+
+async def test_the_approval_of_code_has_the_same_id_after_a_kill() -> None:
+    """It was told while another branch worked; what answers it may be on its way."""
+    shop = Shop(start=["```python\nprint(42)\n```"], slow=[Hang(), Hang()])
+
+    def approve(request: ApprovalRequest) -> ApprovalResponse:
+        return ApprovalResponse(approved=ask("Run this?").text == "yes", reason="")
+
+    def make() -> Team:
+        start, slow = shop.stock("start"), shop.stock("slow")
+        runner = CodeExecutorAgent("runner", Counting(), sources=["start"], approval_func=approve)
+        builder = DiGraphBuilder().add_node(start).add_node(slow).add_node(runner)
+        builder.add_edge(start, slow).add_edge(start, runner)
+        return GraphFlow([start, slow, runner], builder.build())
+
+    async def take_question(stream: AsyncGenerator[Any, None]) -> str:
+        async with aclosing(stream):
+            return await anext(each.request_id async for each in stream if isinstance(each, UserInputRequestedEvent))
+
+    first = await take_question(Upcall(team=make, store="runs.db").start_stream("Go", run_id="a-run"))
+    assert await take_question(Upcall(team=make, store="runs.db").resume_stream("a-run")) == first

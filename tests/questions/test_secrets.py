@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 import yaml
-from autogen_agentchat.agents import BaseChatAgent, UserProxyAgent
+from autogen_agentchat.agents import BaseChatAgent, CodeExecutorAgent, UserProxyAgent
 from autogen_agentchat.base import Response, Team
 from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage, ThoughtEvent
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.tools import BaseStreamTool
 from conversation import run as run_team
 from conversation import soon
@@ -235,6 +236,26 @@ async def test_the_example_of_the_documentation_runs() -> None:
     asked = await app.start("Back it up")
     await app.answer(asked.id, SECRET)
     assert results(model) == [f"Backed up users with a password of {len(SECRET)} characters."]
+
+
+async def test_a_secret_is_hidden_in_what_code_prints() -> None:
+    class Deploying(CodeExecutor):
+        """It runs nothing, and prints the secret that it asks for."""
+
+        async def execute_code_blocks(self, code_blocks: list[CodeBlock], cancellation_token: Any) -> CodeResult:
+            return CodeResult(exit_code=0, output=f"went in with {ask_secret(ASKED)}")
+
+        async def start(self) -> None: ...
+
+        async def stop(self) -> None: ...
+
+        async def restart(self) -> None: ...
+
+    app = app_of(lambda: RoundRobinGroupChat([CodeExecutorAgent("runner", Deploying())], max_turns=1))
+    asked = await app.start("```sh\ndeploy\n```")
+    done = await app.answer(asked.id, SECRET)
+    assert str(done.result).startswith("went in with ")
+    assert SECRET not in str(done.result) + await stored(app, done)
 
 
 async def test_a_tool_may_ask_for_two_secrets_and_have_both() -> None:
