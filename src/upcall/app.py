@@ -33,7 +33,7 @@ from upcall.execution.forks import (
 )
 from upcall.execution.secret_tools import refuse_without_key
 from upcall.execution.start_options import StartOptions, Task, as_history, check_options, read_task
-from upcall.execution.team_factory import MakeTeam, TeamFactory
+from upcall.execution.team_factory import BuiltTeam, MakeTeam, TeamFactory
 from upcall.policy.authorization import Authorization, OpenQuestions
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.matching import AnswersInput, match_answers
@@ -150,7 +150,30 @@ class Upcall:
         """
         return stream(self._start(task, options))
 
+    async def submit(self, task: Task, **options: Unpack[StartOptions]) -> Run:
+        """Store a run, ``queued``, and leave the work to a worker; return at once. Takes what `start` takes.
+
+        Over PostgreSQL the workers are processes that `upcall worker` starts, on any machine; the run and the job that
+        brings it to one are stored in one transaction. Over an SQLite file this process is the worker, in the
+        background of its event loop; see `drain`.
+
+        Raises:
+            ConfigurationError, StoreUnavailable: as from `start_stream`; procrastinate is not installed.
+        """
+        run, checkpoint, built = await self._prepare(task, options)
+        await built.close()
+        return await self._driver.submit(run, checkpoint)
+
+    async def drain(self) -> None:
+        """Wait until all that was submitted in this event loop, over an SQLite file, has come to its next pause."""
+        await self._driver.here.drain()
+
     async def _start(self, task: Task, options: StartOptions) -> Stream:
+        run, checkpoint, built = await self._prepare(task, options)
+        return self._driver.advance(await self.store.create(run, checkpoint), built, {})
+
+    async def _prepare(self, task: Task, options: StartOptions) -> tuple[Run, Checkpoint, BuiltTeam]:
+        """Return a new run, its first checkpoint, and a team that can work on it."""
         chosen = check_options(options)
         text, messages = read_task(task, root_team=not self._teams.is_own)
         run_id, owner = chosen.get("run_id") or identity.new_id(), self._access(chosen.get("user")).user
@@ -163,8 +186,7 @@ class Upcall:
         async with built.close_on_error():
             refuse_without_key(built.team)
         inbox = (*map(as_history, chosen.get("history", ())), *messages)
-        stored = await self.store.create(run, Checkpoint(inbox=inbox, progress=run.progress(0)))
-        return self._driver.advance(stored, built, {})
+        return run, Checkpoint(inbox=inbox, progress=run.progress(0)), built
 
     async def follow_up(self, run: Run | str, task: Task, **options: Unpack[StartOptions]) -> Run:
         """Start a run that follows another one. Takes what `follow_up_stream` takes."""
@@ -190,8 +212,9 @@ class Upcall:
                 runs.insert(0, (await access.load_whole(self.store, before, "follow")).run)
         return await self._start(task, follow_up_options(runs, options))
 
-    async def answer(self, run_id: str, answer: AnswersInput, *, user: str | None = None) -> Run:
-        """Answer one or more open questions and take the run to its next pause.
+    async def answer(self, run_id: str, answer: AnswersInput, *, user: str | None = None, wait: bool = True) -> Run:
+        """Answer one or more open questions and take the run to its next pause. With ``wait=False`` a worker does that,
+        as with `submit`: the answer and the job are stored in one transaction, and the run is given back ``queued``.
 
         `answer` is one value where one question is open, or a mapping from question ids to values; a value is an option
         (label, number or id), text, or an `Answer` that skips or declines. What stays unanswered stays open. The same
@@ -205,7 +228,7 @@ class Upcall:
             TeamMismatch: the run cannot go on with this team; nothing was changed. `check` tells so beforehand.
             RunConflict: another process answered at the same time.
         """
-        return await last(self.answer_stream(run_id, answer, user=user))
+        return await last(stream(self._driver.answer(run_id, answer, self._access(user), wait=wait)))
 
     def answer_stream(self, run_id: str, answer: AnswersInput, *, user: str | None = None) -> Stream:
         """Answer as `answer` does, and yield the events, then the `Run`.
@@ -312,25 +335,26 @@ class Upcall:
                 )
             stored = await access.load_whole(self.store, run.forked_from, "fork")
 
-    async def resume(self, run_id: str, *, user: str | None = None) -> Run:
+    async def resume(self, run_id: str, *, user: str | None = None, wait: bool = True) -> Run:
         """Go on with a run that failed, was interrupted, or whose process ended in the middle, or that waits for an
-        answer whose time is over (see `expire`).
+        answer whose time is over (see `expire`). With ``wait=False`` a worker does that, as with `submit`.
 
         Raises:
             RunNotWaiting: it waits for an answer instead, or is over.
             NotAllowed: it is somebody else's.
             TeamMismatch: it cannot go on with this team; nothing was changed. `check` tells so beforehand.
         """
-        return await last(self.resume_stream(run_id, user=user))
+        return await last(stream(self._resume(run_id, self._access(user), wait=wait)))
 
     def resume_stream(self, run_id: str, *, user: str | None = None) -> Stream:
         """Resume as `resume` does, and yield the events, then the `Run`."""
         return stream(self._resume(run_id, self._access(user)))
 
-    async def _resume(self, run_id: str, access: Authorization) -> Stream:
-        return await self._driver.resume(await access.load_whole(self.store, run_id, "resume"), access.user)
+    async def _resume(self, run_id: str, access: Authorization, *, wait: bool = True) -> Stream:
+        stored = await access.load_whole(self.store, run_id, "resume")
+        return await self._driver.resume(stored, access.user, wait=wait)
 
-    async def expire(self, now: datetime | None = None) -> list[Run]:
+    async def expire(self, now: datetime | None = None, *, wait: bool = True) -> list[Run]:
         """Act on all runs that have questions whose time is over, and remind of those that wait; to be called now and
         then, by any number of processes. The runs that expired and went on or ended, each at its next pause. It is for
         who runs the program: it acts without a user, on the runs of all.
@@ -339,10 +363,11 @@ class Upcall:
         ``assume`` takes the question's own default as an assumption, and without one, or for a risk confirmation, tells
         the asker that nobody answered, which is no consent; ``cancel`` cancels the run; ``fail`` ends it as `expired`.
         A run that cannot go on here (its team is that of another program) is left as it is, with a warning in the log.
+        With ``wait=False`` a worker takes on what goes on, as with `submit`.
         """
-        return [item async for item in self.expire_stream(now) if isinstance(item, Run)]
+        return [item async for item in self.expire_stream(now, wait=wait) if isinstance(item, Run)]
 
-    def expire_stream(self, now: datetime | None = None, *, run_id: str | None = None) -> Stream:
+    def expire_stream(self, now: datetime | None = None, *, run_id: str | None = None, wait: bool = True) -> Stream:
         """As `expire`, for all runs or one, with the events first and each `Run` behind its own.
 
         An event with ``upcall.expiry`` in its metadata tells of a question: ``reminded`` and ``overdue`` are
@@ -350,7 +375,7 @@ class Upcall:
         once, to whoever looks first; the log has it too.
         """
         at = now or identity.now()
-        deadlines = self._driver.deadlines
+        deadlines = self._driver.deadlines if wait else self._driver.queued_deadlines
         return deadlines.look_at_all(at) if run_id is None else deadlines.look(run_id, at)
 
     async def changes(self, run_id: str, *, user: str | None = None) -> Sequence[Change]:
@@ -486,8 +511,10 @@ class Upcall:
         """
         access = self._access(user)
         stored = await access.load_whole(self.store, run_id, "assign")
-        if stored.run.working:
-            raise RunNotWaiting(f"Run {stored.run.id} is being worked on. Assign its questions when it waits.")
+        if stored.run.under_way:
+            raise RunNotWaiting(
+                f"Run {stored.run.id} is being worked on, or queued. Assign its questions when it waits."
+            )
         run, question = access.assign(stored.run, question_id, assignee)
         with record_act("assigned", access.user, question=question.id, to=assignee):
             return (await self.store.save(stored, run)).run

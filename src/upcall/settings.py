@@ -98,6 +98,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     store: str = "upcall.db"
     max_state_bytes: AtLeastOne = 100_000_000
     lease_seconds: Seconds = 15.0
+    concurrency: AtLeastOne = 4
     synchronous: Literal["normal", "full"] = "normal"
     user: str | None = None
     admins: list[str] = []

@@ -46,6 +46,7 @@ def run(**fields: Any) -> Run:
 def test_the_statuses_are_those_of_the_contract() -> None:
     """S3-22"""
     assert [status.value for status in RunStatus] == [
+        "queued",
         "initializing",
         "planning",
         "executing",

@@ -12,8 +12,9 @@ from autogen_agentchat.messages import UserInputRequestedEvent
 from upcall import identity
 from upcall.autogen.journal import find_in_doubt
 from upcall.autogen.messages import RUN, Event, asked_event
-from upcall.errors import RunNotWaiting
+from upcall.errors import ConfigurationError, RunNotWaiting, SchemaMismatch
 from upcall.execution.compatibility import adapt_checkpoint
+from upcall.execution.in_process import InProcessWorker
 from upcall.execution.reducer import take_answers
 from upcall.execution.run_result import RunResult
 from upcall.execution.segment import RunSegment
@@ -25,9 +26,11 @@ from upcall.policy.resolver import AnswerResolver
 from upcall.questions.answer import Answer
 from upcall.questions.matching import AnswersInput
 from upcall.runs.call_timings import Timings
-from upcall.runs.run import Run, record_act
+from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.run import Run, RunStatus, record_act
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
 from upcall.settings import Settings
+from upcall.storage.connection import Work
 from upcall.storage.leases import hold_lease
 from upcall.storage.store import AnswersQueued, RunStore, StoredRun
 
@@ -47,22 +50,28 @@ class Driver:
     def __init__(self, store: RunStore, teams: TeamFactory, settings: Settings) -> None:
         self.store, self._teams, self._settings = store, teams, settings
         self.deadlines = DeadlineWatcher(store, lambda *given: stream(self.take(*given)))
+        self.queued_deadlines = DeadlineWatcher(store, lambda *given: stream(self._queue_answers(*given)))
+        """The same, where what goes on is left to a worker."""
+        self.here = InProcessWorker(self.advance_queued, settings.concurrency)
         self.active: dict[str, Timings] = {}
         """The times of the calls that are made now, by run."""
 
     # -- next: what a run needs, claimed ------------------------------------------------------------------------------
 
-    async def answer(self, run_id: str, given: AnswersInput, access: Authorization) -> Stream:
-        """Store what somebody answers, and take the run on where nobody else does."""
+    async def answer(self, run_id: str, given: AnswersInput, access: Authorization, *, wait: bool = True) -> Stream:
+        """Store what somebody answers, and take the run on where nobody else does; or leave that to a worker."""
         stored = await access.load(self.store, run_id, "answer")
         run, answers = stored.run, await self._accept(stored, given, access)
         if not answers:
             return access.tell(run, _only(run))
         if run.waiting:
-            return access.tell(run, await self.take(stored, answers))
-        if not await access.enqueue(self.store, run, answers):
-            return await self.answer(run.id, given, access)  # Its team has paused in the meantime.
-        if await self.store.at_work(stored) is not None:
+            return access.tell(run, await (self.take if wait else self._queue_answers)(stored, answers))
+        job = None if wait else await self._prepare_job(run, stored.version)
+        if not await access.enqueue(self.store, run, answers, also=job):
+            return await self.answer(run.id, given, access, wait=wait)  # Its team has paused in the meantime.
+        if not wait:
+            self._work_here(run.id, stored.version)
+        if not wait or run.status is RunStatus.QUEUED or await self.store.at_work(stored) is not None:
             return access.tell(run, _only(run.record_answers(run.status, answers)))
         return access.tell(run, await self.resume(await self.store.load(run.id), access.user))
 
@@ -87,11 +96,79 @@ class Driver:
             claim = await self.store.claim(stored, run, checkpoint, records)
         return self.advance(claim, built, claim.records, told)
 
-    async def resume(self, stored: StoredRun, user: str | None) -> Stream:
-        """Take on a run that failed, was interrupted or killed, or whose questions are overdue."""
+    # -- left to a worker ---------------------------------------------------------------------------------------------
+
+    async def submit(self, run: Run, checkpoint: Checkpoint) -> Run:
+        """Store a new run, and the job that brings it to a worker, both or neither."""
+        run = run.model_copy(update={"status": RunStatus.QUEUED})
+        stored = await self.store.create(run, checkpoint, also=await self._prepare_job(run, 1))
+        self._work_here(run.id, stored.version)
+        return stored.run
+
+    async def queue(self, stored: StoredRun, answers: Sequence[Answer] = ()) -> Run:
+        """Store that a run is to go on, with answers to its questions, and the job that brings it to a worker. While
+        calls are in doubt the run waits on."""
+        run, checkpoint, records = take_answers(
+            stored, answers, self._teams.phase_reached(stored.run), self._teams.phase
+        )
+        version, job = stored.version + 1, None
+        if not run.waiting:
+            run = run.move_to(RunStatus.QUEUED, error=None)
+            job = await self._prepare_job(run, version)
+        await self.store.claim(stored, run, checkpoint if answers else None, records, also=job)
+        if not run.waiting:
+            self._work_here(run.id, version)
+        return run
+
+    async def _queue_answers(self, stored: StoredRun, answers: Sequence[Answer], told: Sequence[Event] = ()) -> Stream:
+        return _chain(told, _only(await self.queue(stored, answers)))
+
+    async def _prepare_job(self, run: Run, version: int) -> Work[None]:
+        await self.store.jobs.open()
+        return self.store.jobs.defer(run, version)
+
+    def _work_here(self, run_id: str, version: int) -> None:
+        if not self.store.jobs.is_shared:
+            self.here.start(run_id, version)
+
+    async def advance_queued(self, run_id: str, version: int) -> Run | None:
+        """Take a run that was submitted to its next pause; None where there is nothing to do, since the same job was
+        done before. One that cannot go on here is stored as failed.
+
+        Raises:
+            RunBusy: another worker has it. Should that one be dead, it can be taken up later.
+            RunConflict: another worker was faster.
+            StoreUnavailable: the database cannot be reached.
+            UnknownRun: it was removed.
+        """
+        stored = await self.store.load(run_id)
+        is_next = stored.run.status is RunStatus.QUEUED and stored.version == version
+        if not (is_next or stored.run.working):
+            return None
+        try:
+            return await last(await self.resume(stored, None))
+        except (ConfigurationError, SchemaMismatch) as error:
+            return await self.fail(run_id, " ".join(str(error).split()))
+
+    async def fail(self, run_id: str, error: str) -> Run:
+        """Store a run as failed that was to go on and that nobody works on; a resume tries again.
+
+        Raises:
+            RunBusy: somebody works on it.
+        """
+        stored = await self.store.load(run_id)
+        if not stored.run.under_way:
+            return stored.run
+        return (await self.store.claim(stored, stored.run.move_to(RunStatus.FAILED, error=error))).run
+
+    # -- taken up here ------------------------------------------------------------------------------------------------
+
+    async def resume(self, stored: StoredRun, user: str | None, *, wait: bool = True) -> Stream:
+        """Take on a run that failed, was interrupted or killed, or whose questions are overdue; or leave that to a
+        worker."""
         run = stored.run
         if run.waiting and is_due(run):
-            expired = self.deadlines.act(stored)
+            expired = (self.deadlines if wait else self.queued_deadlines).act(stored)
             with record_act("resumed", user):  # Its one write is made before the first item.
                 return _chain([await anext(expired)], expired)
         if run.waiting:
@@ -99,6 +176,9 @@ class Driver:
             raise RunNotWaiting(f"Run {run.id} waits for an answer to {ids}. Answer it with: upcall answer {run.id}")
         if run.is_final:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to resume.")
+        if not wait:
+            with record_act("resumed", user):
+                return _only(run if run.status is RunStatus.QUEUED else await self.queue(stored))
         stored, built = await self.load_team(stored)
         claim: StoredRun | None = None
         async with built.close_on_error():
@@ -110,7 +190,9 @@ class Driver:
                     reached = self._teams.phase_reached(run)
                     again = replace(stored, run=run.move_to(reached, error=None))
                     going_on, checkpoint, _ = take_answers(again, add_expired(run, answers), reached, self._teams.phase)
-                    claim = await self.store.claim(stored, ask_about_unknown_outcomes(going_on, in_doubt), checkpoint)
+                    going_on = ask_about_unknown_outcomes(going_on, in_doubt)
+                    changed = checkpoint if checkpoint is not stored.checkpoint else None
+                    claim = await self.store.claim(stored, going_on, changed)
         asked = claim.run.questions if claim.run.waiting else ()
         told = [asked_event(question, source=question.asker) for question in asked]
         return self.advance(claim, built, claim.records, told)

@@ -56,6 +56,7 @@ class StartOptions(TypedDict, total=False):
             `Run.assumptions`; a risk confirmation waits all the same.
         expires_after: how long each question of the run waits: seconds, or a text like ``2h``.
         on_expiry: what happens then; see `Upcall.expire`.
+        priority: where runs wait for a worker, one with a higher priority is taken first; 0 if not given.
         follows: the run that this one follows; `Upcall.follow_up` says so.
         run_id: the run's id, where it is not to be made up: letters, digits, ``-`` and ``_``.
     """
@@ -72,6 +73,7 @@ class StartOptions(TypedDict, total=False):
     unattended: bool | None
     expires_after: Annotated[float | str | timedelta | None, BeforeValidator(_read_duration)]
     on_expiry: OnExpiry | None
+    priority: int | None
     follows: RunId | None
     run_id: RunId | None
 

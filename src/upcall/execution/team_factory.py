@@ -155,7 +155,9 @@ class TeamFactory:
         facts = [list(read_facts(options)), list(settings.standing_facts())]
         team = None if self.is_own else self._pin_team(run_id, options)
         named = NamedTeam(name=self._named, account=identity.account()) if self._named else None
-        return RunConfig(**_choose(ResolutionOptions, settings, options), facts=facts, team=team, named_team=named)
+        chosen = _choose(ResolutionOptions, settings, options)
+        priority = options.get("priority") or 0
+        return RunConfig(**chosen, priority=priority, facts=facts, team=team, named_team=named)
 
     def _pin_team(self, run_id: str, options: StartOptions) -> RootTeamConfig:
         settings = self._settings

@@ -65,7 +65,7 @@ def accept(
         return Acceptance()
     if (late := refuse_late(run, answers, seen, now)) is not None:
         return Acceptance(refusal=late.refusal, ended=late.run)
-    if not (run.waiting or run.working):
+    if not (run.waiting or run.under_way):
         raise RunNotWaiting(f"Run {run.id} is {run.status}; resume it first, then answer: upcall resume {run.id}")
     answers = answer_duplicates(answers, run.records)
     return Acceptance(tuple(add_expired(run, answers, now) if run.waiting else answers))

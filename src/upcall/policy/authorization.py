@@ -32,6 +32,7 @@ from upcall.questions.matching import AnswersInput, resolve_id
 from upcall.questions.question import Question
 from upcall.runs.config import RootTeamConfig, RunConfig
 from upcall.runs.run import Run
+from upcall.storage.connection import Work
 from upcall.storage.run_lists import DamagedRun, RunPage, Viewer
 from upcall.storage.store import LogEntry, RunStore, StoredRun
 
@@ -196,7 +197,7 @@ class Authorization:
 
     def inbox(self, page: RunPage) -> OpenQuestions:
         """Return the open questions of the runs that are the user's to answer, oldest first."""
-        waiting = [run for run in page if run.waiting or run.working]
+        waiting = [run for run in page if run.waiting or run.under_way]
         entries = [
             InboxEntry(run.id, question, run.task if self.sees_whole(run) else "")
             for run in waiting
@@ -292,7 +293,9 @@ class Authorization:
             return AlreadyAnswered(f"Question {taken} has an answer already; that one stands.")
         return None
 
-    async def enqueue(self, store: RunStore, run: Run, answers: Sequence[Answer]) -> bool:
+    async def enqueue(
+        self, store: RunStore, run: Run, answers: Sequence[Answer], *, also: Work[object] | None = None
+    ) -> bool:
         """Leave answers for the team at work on a run; see `RunStore.enqueue_answers`.
 
         Who may answer is looked at once more in that write: since it was accepted, somebody else may have answered.
@@ -301,7 +304,7 @@ class Authorization:
             AlreadyAnswered: somebody else answered one of the questions.
         """
         try:
-            return await store.enqueue_answers(run.id, answers, owned=not self.sees_whole(run))
+            return await store.enqueue_answers(run.id, answers, owned=not self.sees_whole(run), also=also)
         except AlreadyAnswered:
             if not self.sees_whole(run):
                 await self.record_refusal(store, run.id, "answer")

@@ -134,7 +134,7 @@ def refuse_late(run: Run, answers: Sequence[Answer], seen: Run, now: datetime) -
             update={"records": run.records.replace([record.model_copy(update={"noted_overdue": True})])}
         )
     instead = _assumed(late) if how == "assume" else f"The run ends ({how}) as soon as its team pauses."
-    resumable = seen is run and not run.working  # Who sees only some of its questions cannot resume it.
+    resumable = seen is run and not run.under_way  # Who sees only some of its questions cannot resume it.
     go_on = f" Go on with: upcall resume {run.id}" if resumable else ""
     return LateAnswer(QuestionExpired(f"{_refused(late)} {instead}{go_on}"), noted)
 
@@ -229,7 +229,7 @@ class DeadlineWatcher:
         expired."""
         with suppress(RunConflict):  # Somebody else acts on it, or it is answered in this moment.
             stored = await self._store.load(run_id)
-            if stored.run.working:
+            if stored.run.under_way:
                 async for event in self._left(stored.run, now):
                     yield event
             elif stored.run.waiting and is_due(stored.run, now):

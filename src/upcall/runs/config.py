@@ -74,12 +74,14 @@ class RunConfig(ResolutionOptions):
     """What a run keeps from its start; never a key.
 
     Attributes:
+        priority: a run with a higher one goes to a worker first.
         facts: standing answers by level, its own before those of the settings.
         team: the choices for the root team; None where the program brings a team of its own.
         named_team: that team, where it was named on the command line.
         traceparent: the trace of the run, as a W3C header's value.
     """
 
+    priority: int = 0
     facts: list[list[Fact]] = []
     team: RootTeamConfig | None = None
     named_team: NamedTeam | None = None

@@ -31,6 +31,7 @@ class RunStatus(StrEnum):
     """Where a run stands (seed S3, workflow states).
 
     Attributes:
+        QUEUED: it was submitted, or an answer to it, and goes on as soon as a worker is free.
         INITIALIZING: the classifier looks at the task.
         PLANNING: clarifier or planner are at work.
         EXECUTING: the agents that do the work are, or a team of one's own.
@@ -41,6 +42,7 @@ class RunStatus(StrEnum):
         EXPIRED: a question expired under ``on_expiry: fail``.
     """
 
+    QUEUED = "queued"
     INITIALIZING = "initializing"
     PLANNING = "planning"
     EXECUTING = "executing"
@@ -52,17 +54,19 @@ class RunStatus(StrEnum):
 
 
 _WORKING = {RunStatus.INITIALIZING, RunStatus.PLANNING, RunStatus.EXECUTING}
-ANSWERABLE = (RunStatus.AWAITING_CLARIFICATION, *sorted(_WORKING))
+UNDER_WAY = {RunStatus.QUEUED, *_WORKING}
+ANSWERABLE = (RunStatus.AWAITING_CLARIFICATION, *sorted(UNDER_WAY))
 """Where a run may have questions that can be answered: also while others of its agents still work."""
 
 _RESTS = {RunStatus.AWAITING_CLARIFICATION, RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED}
 
 TRANSITIONS: dict[RunStatus, set[RunStatus]] = {
-    RunStatus.INITIALIZING: _WORKING | _RESTS,
-    RunStatus.PLANNING: _WORKING | _RESTS,
-    RunStatus.EXECUTING: _WORKING | _RESTS,
-    RunStatus.AWAITING_CLARIFICATION: _WORKING | {RunStatus.CANCELLED, RunStatus.EXPIRED},
-    RunStatus.FAILED: _WORKING | {RunStatus.CANCELLED},
+    RunStatus.QUEUED: _WORKING | {RunStatus.AWAITING_CLARIFICATION, RunStatus.FAILED, RunStatus.CANCELLED},
+    RunStatus.INITIALIZING: UNDER_WAY | _RESTS,
+    RunStatus.PLANNING: UNDER_WAY | _RESTS,
+    RunStatus.EXECUTING: UNDER_WAY | _RESTS,
+    RunStatus.AWAITING_CLARIFICATION: UNDER_WAY | {RunStatus.CANCELLED, RunStatus.EXPIRED},
+    RunStatus.FAILED: UNDER_WAY | {RunStatus.CANCELLED},
     RunStatus.COMPLETED: set(),
     RunStatus.CANCELLED: set(),
     RunStatus.EXPIRED: set(),
@@ -223,6 +227,11 @@ class Run(BaseModel):
     def working(self) -> bool:
         """Whether a team is at work on it, or was when its process ended."""
         return self.status in _WORKING
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it is worked on, or is to be as soon as a worker is free. An answer is left for whoever that is."""
+        return self.status in UNDER_WAY
 
     @property
     def questions(self) -> tuple[Question, ...]:

@@ -35,6 +35,10 @@ class Connection(Protocol):
     def dialect(self) -> str:
         """``sqlite`` or ``postgresql``."""
 
+    @property
+    def driver(self) -> Any:
+        """The driver's own connection, for a library that writes in the same transaction."""
+
     def execute(self, statement: str, values: Values = NO_VALUES, /) -> Cursor:
         """Execute a statement."""
 

@@ -18,7 +18,7 @@ from upcall.autogen.group_chats import PendingQuestions
 from upcall.autogen.messages import USER
 from upcall.errors import SchemaMismatch, UnknownRun
 from upcall.runs.checkpoint import Checkpoint
-from upcall.runs.run import ANSWERABLE, TRANSITIONS, Run, RunStatus
+from upcall.runs.run import TRANSITIONS, UNDER_WAY, Run, RunStatus
 from upcall.storage import checkpoints, schema, transcripts
 from upcall.storage import store as stores
 from upcall.storage.change_log import CHANGED, decode_content, list_digests, parse_detail
@@ -29,8 +29,6 @@ from upcall.storage.run_rows import load_run, name_values
 from upcall.storage.schema import CHECKPOINTS, JOURNAL, OF_A_RUN, QUEUED_ANSWERS, RUNS, TABLES
 from upcall.storage.store import RunStore
 from upcall.text import first_line
-
-WORKING = frozenset(ANSWERABLE) - {RunStatus.AWAITING_CLARIFICATION}
 
 
 @dataclass(frozen=True)
@@ -360,7 +358,7 @@ def _choose(
     connection: Connection, older_than: timedelta | None, statuses: frozenset[RunStatus], *, lock: bool
 ) -> list[str]:
     chosen = statuses or {each for each in RunStatus if not TRANSITIONS[each]}
-    names, values = name_values(each.value for each in chosen - WORKING)
+    names, values = name_values(each.value for each in chosen - UNDER_WAY)
     age = "" if older_than is None else " AND updated_at < :before"
     if older_than is not None:
         values["before"] = int((identity.now() - older_than).timestamp())

@@ -182,18 +182,18 @@ class _Connection:
     dialect = "postgresql"
 
     def __init__(self, driver: psycopg.Connection[Any]) -> None:
-        self._driver = driver
+        self.driver = driver
 
     def execute(self, statement: str, values: Values = NO_VALUES, /) -> psycopg.Cursor[Any]:
         # Without values psycopg takes several statements, and a percent sign for what it is.
-        return self._driver.execute(_translate(statement) if values else statement, values or None)
+        return self.driver.execute(_translate(statement) if values else statement, values or None)
 
     def executemany(self, statement: str, rows: Iterable[Values], /) -> None:
-        with self._driver.cursor() as cursor:
+        with self.driver.cursor() as cursor:
             cursor.executemany(_translate(statement), list(rows))
 
     def close(self) -> None:
-        self._driver.close()
+        self.driver.close()
 
 
 @lru_cache

@@ -196,6 +196,11 @@ class _Connection(sqlite3.Connection):
 
     dialect = "sqlite"
 
+    @property
+    def driver(self) -> _Connection:
+        """See `upcall.storage.connection.Connection`."""
+        return self
+
     def __del__(self) -> None:
         """Close it where its store was left to the collector before its event loop ended."""
         with contextlib.suppress(sqlite3.Error):  # It may never have been opened.

@@ -32,6 +32,7 @@ from upcall.storage import checkpoints, run_lists
 from upcall.storage.compression import SHORT, Damaged, decode, encode
 from upcall.storage.connection import Connection, Values, Work, database_errors
 from upcall.storage.databases import Database, Synchronous, is_unreadable, open_database, run_in_thread
+from upcall.storage.jobs import JobQueue
 from upcall.storage.leases import Worker, is_over, take_lease
 from upcall.storage.run_lists import RunPage, Viewer
 from upcall.storage.run_rows import COLUMNS, derive_columns, dump_run, load_run, name_values
@@ -121,6 +122,7 @@ class RunStore:
         synchronous: Synchronous = "normal",
     ) -> None:
         self.database: Database = open_database(location, synchronous)
+        self.jobs = JobQueue(self.database)
         self.lease_seconds = lease_seconds
         self.max_state_bytes = max_state_bytes
 
@@ -247,9 +249,11 @@ class RunStore:
         run: Run,
         checkpoint: Checkpoint | None = None,
         records: Mapping[str, str | None] | None = None,
+        *,
+        also: Work[object] | None = None,
     ) -> StoredRun:
         """As `save`, by who takes the run over and, where it is to be worked on, gets its lease. The journal goes on,
-        with `records` in it.
+        with `records` in it. `also` is done in the same transaction.
 
         Raises:
             RunConflict: also where the journal is not the one that `stored` has.
@@ -262,6 +266,8 @@ class RunStore:
         def end(connection: Connection) -> Mapping[str, bytes]:
             if read_journal(connection, run.id) != stored.journal:
                 raise RunConflict(run.id)
+            if also is not None:
+                also(connection)
             put_records(connection, run.id, records or {})
             return read_journal(connection, run.id) if records else stored.journal
 
@@ -661,7 +667,7 @@ def _enqueue(connection: Connection, run_id: str, answers: Sequence[Answer], nam
     run = load_run(row[0], run_id)
     given = {answer.question_id: answer for answer in [*run.answers, *read_queued(connection, run_id)]}
     known = {*given, *(question.id for question in run.open_questions)}
-    if not run.working or not known.issuperset(answer.question_id for answer in answers):
+    if not run.under_way or not known.issuperset(answer.question_id for answer in answers):
         return False
     for answer in answers:
         before = given.get(answer.question_id)

@@ -12,6 +12,9 @@ import typer
 
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")]
 Detach = Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")]
+Submit = Annotated[
+    bool, typer.Option("--submit", help="Leave the work to upcall worker (PostgreSQL) and return at once.")
+]
 
 
 class SharedOption(NamedTuple):

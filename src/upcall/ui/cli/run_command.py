@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -162,6 +162,15 @@ class RunCommand(Command):
         """
         self.finish(self.take_further(stream, run_id, is_branch=is_branch))
 
+    def submit(self, stored: Coroutine[Any, Any, Run]) -> None:
+        """Store something for a worker, and end."""
+        try:
+            self.app.store.jobs.refuse_file()
+        except UpcallError:
+            stored.close()
+            raise
+        self.finish(signals.run(stored))
+
     def take_further(self, stream: AsyncGenerator[Event | Run, None], run_id: str, *, is_branch: bool = False) -> Run:
         """Show the events of a run; on a terminal ask its questions, until it stops for another reason."""
         self.run_id = run_id
@@ -245,8 +254,13 @@ class RunCommand(Command):
 
     def print_end(self, run: Run) -> None:
         """Print how a run stands."""
+        from upcall.runs.run import RunStatus
+
         if run.waiting and run.questions:
             self.print_pending(run)
+        elif run.status is RunStatus.QUEUED:
+            self.screen.note(f"Run {run.id} is queued for a worker. Look at it with:")
+            self.screen.note(self.program.command("show", run.id))
         elif run.working:
             self.screen.note(
                 f"The answer is stored for run {run.id}, which is at work. Should its process have ended, go on with:"
@@ -293,9 +307,12 @@ class RunCommand(Command):
     def explain_stop(self) -> None:
         """Say how to go on with what is stored."""
         self.screen.note("")
+        from upcall.runs.run import RunStatus
+
         run = signals.run(self._find_stored())
         if run is not None:
-            verb = "answer" if run.waiting else "show" if run.is_final else "resume"
+            is_left = run.is_final or run.status is RunStatus.QUEUED
+            verb = "answer" if run.waiting else "show" if is_left else "resume"
             self.screen.note(f"Stopped. Run {run.id} is stored; go on with:", "default")
             self.screen.note(self.program.command(verb, run.id), "default")
         elif self.run_id is None or self.is_watching:  # At a list of runs, or before one was named.

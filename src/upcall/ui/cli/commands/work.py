@@ -22,6 +22,7 @@ from upcall.ui.cli.options import (
     USER,
     Detach,
     RunId,
+    Submit,
     with_options,
 )
 from upcall.ui.cli.run_command import RunCommand
@@ -55,6 +56,10 @@ def run(
     unsafe_local: Annotated[
         bool, typer.Option("--unsafe-local", help="Run the coder's commands without a sandbox, with your rights.")
     ] = False,
+    submit: Submit = False,
+    priority: Annotated[
+        int | None, typer.Option(help="Of submitted runs, one with a higher priority is taken first [0].")
+    ] = None,
 ) -> None:
     """Start a run. On a terminal questions are asked in place; otherwise it stops at the first one."""
     command.work(
@@ -67,8 +72,12 @@ def run(
     )
     run_id = identity.new_id()
     with command:
-        stream = command.app.start_stream(task, workspace=workspace, documents=docs or (), run_id=run_id)
-        command.follow(stream, run_id)
+        options: StartOptions = {"workspace": workspace, "documents": docs or (), "run_id": run_id}
+        options["priority"] = priority
+        if submit:
+            command.submit(command.app.submit(task, **options))
+        else:
+            command.follow(command.app.start_stream(task, **options), run_id)
 
 
 @app.command()
@@ -121,6 +130,7 @@ def answer(
     skip: Annotated[list[str] | None, typer.Option(metavar="ID", help="Skip this question; repeatable.")] = None,
     decline: Annotated[list[str] | None, typer.Option(metavar="ID", help="Decline this question.")] = None,
     detach: Detach = False,
+    submit: Submit = False,
 ) -> None:
     """Answer open questions of a run, which then resumes. Without an answer they are asked here."""
     with command.work(detach=detach):
@@ -137,16 +147,22 @@ def answer(
                 f"No answer was given. Say: upcall answer {found.id} ANSWER, or ID=ANSWER for each question"
                 f"{f' ({ids})' if ids else ''}."
             )
-        command.follow(command.app.answer_stream(found.id, given), found.id)
+        if submit:
+            command.submit(command.app.answer(found.id, given, wait=False))
+        else:
+            command.follow(command.app.answer_stream(found.id, given), found.id)
 
 
 @app.command()
 @_options
-def resume(command: RunCommand, run_id: RunId, detach: Detach = False) -> None:
+def resume(command: RunCommand, run_id: RunId, detach: Detach = False, submit: Submit = False) -> None:
     """Resume a run that failed, was interrupted, or whose process ended."""
     with command.work(detach=detach):
         found = command.open_run(run_id)
-        command.follow(command.app.resume_stream(found.id), found.id)
+        if submit:
+            command.submit(command.app.resume(found.id, wait=False))
+        else:
+            command.follow(command.app.resume_stream(found.id), found.id)
 
 
 @app.command()

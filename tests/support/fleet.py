@@ -1,0 +1,43 @@
+"""A team for workers in processes of their own: a clerk that asks twice, and notes in a file what it was told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from autogen_agentchat.base import Team
+from autogen_agentchat.teams import RoundRobinGroupChat
+
+from upcall.agents import PausableAgent
+from upcall.autogen.tool_calls import idempotency_key
+from upcall.testing import Call, Reply, Request, ScriptedModelClient
+
+STEPS: tuple[Reply, ...] = (
+    Call("ask_user", {"question": "Which framework?"}, id="ask_1"),
+    Call("note", {"text": "first"}, id="note_1"),
+    Call("ask_user", {"question": "Which database?"}, id="ask_2"),
+    Call("note", {"text": "second"}, id="note_2"),
+    "Done.",
+)
+
+
+def reply(request: Request) -> Reply:
+    """Return the step that follows those in the context."""
+    return STEPS[sum(each["role"] == "assistant" for each in request.messages)]
+
+
+async def note(text: str) -> str:
+    """Take a note: the run, the text and the process, a line each."""
+    await asyncio.sleep(float(os.environ.get("FLEET_SECONDS", "0")))
+    run_id = idempotency_key().partition("/")[0]
+    with Path(os.environ.get("FLEET_NOTES", "notes.txt")).open("a") as file:
+        file.write(f"{run_id} {text} {os.getpid()}\n")
+    return f"noted {text}"
+
+
+def make_team() -> Team:
+    """Return the clerk's team."""
+    model = ScriptedModelClient(reply)
+    clerk = PausableAgent("clerk", model, description="Takes notes", tools=[note])
+    return RoundRobinGroupChat([clerk], max_turns=1)

@@ -1,0 +1,118 @@
+"""Runs and answers that are submitted: stored at once, with the job that brings them to a worker, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fleet import make_team
+from postgres import Server
+from scenario import upcall
+from stores import execute
+
+from upcall import RunStatus, Upcall
+from upcall.errors import StoreUnavailable, UnknownRun
+
+QUEUED, WAITING = RunStatus.QUEUED, RunStatus.AWAITING_CLARIFICATION
+JOBS = "select task_name, priority, args from procrastinate_jobs where status = 'todo' order by id"
+
+
+def app_on(location: str) -> Upcall:
+    return Upcall(store=location, team=make_team)
+
+
+async def advance_all(app: Upcall, location: str) -> None:
+    """Do what a worker does with the jobs that are queued."""
+    await app.drain()
+    for _, _, job in execute(location, JOBS) if "://" in location else ():
+        await app._driver.advance_queued(**job)
+
+
+async def test_a_run_is_queued_and_goes_from_pause_to_pause(location: str) -> None:
+    app = app_on(location)
+    seen = [await app.submit("Build it")]
+    run_id = seen[0].id
+    for text in ("Express", "SQLite"):
+        await advance_all(app, location)
+        seen += [await app.get(run_id), await app.answer(run_id, text, wait=False)]
+    await advance_all(app, location)
+    assert [each.status for each in seen] == [QUEUED, WAITING, QUEUED, WAITING, QUEUED]
+    assert (await app.get(run_id)).status is RunStatus.COMPLETED
+    assert Path("notes.txt").read_text().split()[1::3] == ["first", "second"]
+
+
+async def test_a_job_that_is_delivered_twice_does_nothing_the_second_time(location: str) -> None:
+    app = app_on(location)
+    run_id = (await app.submit("Build it")).id
+    await advance_all(app, location)
+    before = await app.store.load(run_id)
+    assert await app._driver.advance_queued(run_id, 1) is None
+    assert await app.store.load(run_id) == before
+
+
+async def test_a_failed_run_is_queued_again_by_resume(location: str) -> None:
+    app = app_on(location)
+    run_id = (await app.submit("Build it")).id
+    await app._driver.fail(run_id, "The power went out.")
+    assert (await app.resume(run_id, wait=False)).status is QUEUED
+    await advance_all(app, location)
+    assert (await app.get(run_id)).status is WAITING
+
+
+@pytest.mark.slow
+async def test_a_queued_run_takes_the_same_answer_and_can_be_cancelled(postgres: Server) -> None:
+    location = postgres.new_database()
+    app = app_on(location)
+    run_id = (await app.start("Build it")).id
+    answered = [await app.answer(run_id, "Express", wait=wait) for wait in (False, False, True)]
+    assert [each.status for each in answered] == [QUEUED] * 3
+    assert (await app.cancel(run_id)).status is RunStatus.CANCELLED
+    await advance_all(app, location)
+    assert not Path("notes.txt").exists()
+
+
+async def test_a_run_that_cannot_go_on_here_fails_with_the_reason(location: str) -> None:
+    run_id = (await app_on(location).submit("Build it")).id
+    other = Upcall(store=location)
+    await other._driver.advance_queued(run_id, 1)
+    failed = await other.get(run_id)
+    assert failed.status is RunStatus.FAILED
+    assert "has a team of its own" in (failed.error or "")
+
+
+@pytest.mark.slow
+async def test_the_job_has_the_priority_of_its_run(postgres: Server) -> None:
+    location = postgres.new_database()
+    run = await app_on(location).submit("Build it", priority=7)
+    assert execute(location, JOBS) == [("upcall.advance", 7, {"run_id": run.id, "version": 1})]
+
+
+@pytest.mark.slow
+async def test_task_and_job_are_stored_both_or_neither(postgres: Server) -> None:
+    """The job cannot be written; so there is no run either, and the answer is not taken."""
+    location = postgres.new_database()
+    app = app_on(location)
+    waiting = await app.start("Build it")
+    await app.store.jobs.open()
+    execute(location, "alter table procrastinate_jobs add constraint broken check (id < 0)")
+    with pytest.raises(StoreUnavailable, match="broken"):
+        await app.submit("Build it", run_id="other")
+    with pytest.raises(StoreUnavailable, match="broken"):
+        await app.answer(waiting.id, "Express", wait=False)
+    with pytest.raises(UnknownRun):
+        await app.get("other")
+    assert (await app.get(waiting.id)).status is WAITING
+
+
+def test_another_process_is_told_that_no_worker_takes_runs_from_a_file() -> None:
+    ended = upcall("run", "Build it", "--submit", "--model", "demo", "--store", "runs.db")
+    assert ended.status == 2
+    assert "is a file, which no worker takes runs from" in ended.error
+
+
+@pytest.mark.slow
+def test_the_command_line_submits_and_returns_at_once(postgres: Server) -> None:
+    location = postgres.new_database()
+    ended = upcall("run", "Build it", "--submit", "--json", "--model", "demo", "--store", location)
+    assert ended.json["status"] == "queued"
+    assert [job["run_id"] for _, _, job in execute(location, JOBS)] == [ended.json["run_id"]]
