@@ -312,6 +312,13 @@ def test_a_section_that_is_no_source_list_stays() -> None:
     assert split_source_list(text) == (text, [])
 
 
+def test_a_note_behind_a_source_list_stays_in_the_text() -> None:
+    text = 'So.\n\nSources:\n- Wikipedia: "a long\n  quote"\n- a.md\n\nNote: ask me more.'
+    summary, cited = split_source_list(text)
+    assert summary == "So.\n\nNote: ask me more."
+    assert [(each.ref, each.quote) for each in cited] == [("Wikipedia", "a long quote"), ("a.md", "")]
+
+
 # -- links ------------------------------------------------------------------------------------------------------------
 
 

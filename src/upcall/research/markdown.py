@@ -201,12 +201,25 @@ def split_source_list(text: str) -> tuple[str, list[Claimed]]:
     heads = [at for at, line in enumerate(lines) if at and len(line) < _LONGEST_HEAD and _LIST_HEAD.match(line)]
     if not heads:
         return text, []
-    entries = [line for line in lines[heads[-1] + 1 :] if line.strip()]
-    read = [_LIST_ENTRY.match(line) for line in entries]
-    if not entries or not all(read):
+    entries, after = _read_entries(lines[heads[-1] + 1 :])
+    if not entries:
         return text, []
-    cited = [_entry(found[2], int(found[1] or at)) for at, found in enumerate(read, start=1) if found]
-    return "\n".join(lines[: heads[-1]]).rstrip(), cited
+    read = [found for each in entries if (found := _LIST_ENTRY.match(each))]
+    cited = [_entry(found[2], int(found[1] or at)) for at, found in enumerate(read, start=1)]
+    return "\n".join([*lines[: heads[-1]], *after]).rstrip(), cited
+
+
+def _read_entries(lines: Sequence[str]) -> tuple[list[str], Sequence[str]]:
+    """Return the entries that stand under the head of a list, and the lines behind them: a note, a farewell."""
+    entries = list[str]()
+    for at, line in enumerate(lines):
+        if _LIST_ENTRY.match(line):
+            entries.append(line)
+        elif line.strip() and entries and lines[at - 1].strip():
+            entries[-1] += f" {line.strip()}"  # It wraps.
+        elif line.strip():
+            return entries, lines[at:]
+    return entries, ()
 
 
 def _entry(line: str, number: int) -> Claimed:
