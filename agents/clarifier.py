@@ -23,7 +23,8 @@ from upcall.agents.tool_loop.turn import Turn
 from upcall.agents.toolset import Tool, Toolset
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.messages import CLARIFIER_LOG
-from upcall.options import ClarificationOptions
+from upcall.options import ApprovalOptions, ClarificationOptions
+from upcall.policy.approval import ApprovalRules
 from upcall.prompts import PROMPTS, ClarifierContext, Prompts, ToolInfo
 from upcall.prompts.contexts import Document, JsonReminderContext, SearchFirstContext
 from upcall.prompts.examples import EXAMPLES
@@ -38,7 +39,7 @@ MAX_TOOL_ROUNDS = 5
 """Batches of tool calls in one turn; after them the model has to answer with what it found."""
 
 
-class ClarifierSettings(StructuredSettings, ClarificationOptions):
+class ClarifierSettings(StructuredSettings, ClarificationOptions, ApprovalOptions):
     """The plain options of a `Clarifier`.
 
     Attributes:
@@ -56,6 +57,7 @@ class ClarifierOptions(StructuredOptions, total=False):
     max_turns: int
     documents: Sequence[Document]
     data_sources: Sequence[str] | None
+    approve: Sequence[str]
     target: str
 
 
@@ -129,7 +131,8 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         settings = ClarifierSettings.model_validate(options)
         description = "Asks the user about the scope of a task."
         super().__init__(name, model_client, settings, description=description, prompts=prompts)
-        self._toolset = Toolset(name, tools=tools, workbench=workbench, ask_user=False)
+        rules = ApprovalRules(tuple(settings.approve))
+        self._toolset = Toolset(name, tools=tools, workbench=workbench, ask_user=False, approve=rules)
 
     def _empty_state(self) -> ClarifierAgentState:
         sources = self._settings.data_sources

@@ -11,6 +11,7 @@ from autogen_core.tools import Workbench
 
 from upcall.agents.tool_loop.escalating import EscalatingAgent
 from upcall.agents.tool_loop.pausable import PausableAgent
+from upcall.policy.approval import Approve
 from upcall.prompts import PROMPTS, CoderContext, Prompts
 from upcall.research.reports import CodingReport
 from upcall.workspace.commands import ExecutionWorkbench
@@ -46,6 +47,7 @@ def coder(
     name: str = "coder",
     execution: Execution | None = None,
     escalates_to: str | None = None,
+    approve: Approve = (),
     max_rounds: int = 30,
     stream: bool = False,
     user_proxy: str = "user",
@@ -68,6 +70,7 @@ def coder(
         workbench=tools,
         handoffs=[escalates_to] if escalates_to else [],
         output_type=CodingReport,
+        approve=approve,
         max_rounds=max_rounds,
         stream=stream,
         user_proxy=user_proxy,

@@ -9,6 +9,7 @@ from autogen_core.models import ChatCompletionClient
 
 from upcall.agents.tool_loop.citing import CitingAgent
 from upcall.agents.tool_loop.pausable import PausableAgent
+from upcall.policy.approval import Approve
 from upcall.prompts import PROMPTS, LeadContext, Prompts, ToolInfo
 from upcall.research.reports import Report
 
@@ -19,6 +20,7 @@ def lead(
     *,
     name: str = "lead",
     answers_nested: bool = False,
+    approve: Approve = (),
     max_rounds: int = 30,
     stream: bool = False,
     user_proxy: str = "user",
@@ -35,6 +37,7 @@ def lead(
         agents=agents,
         output_type=Report,
         answers_nested=answers_nested,
+        approve=approve,
         max_rounds=max_rounds,
         stream=stream,
         user_proxy=user_proxy,

@@ -14,6 +14,7 @@ from upcall.agents.tool_loop.escalating import EscalatingAgent
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.agents.toolset import Tool
 from upcall.autogen.messages import CHECKED, OUTCOME
+from upcall.policy.approval import Approve
 from upcall.prompts import PROMPTS, Prompts, ResearcherContext
 from upcall.research.citations import Counts
 from upcall.research.documents_workbench import DocumentsWorkbench
@@ -55,6 +56,7 @@ def researcher(
     tools: Sequence[Tool] = (),
     workbench: Sequence[Workbench] = (),
     escalates_to: str | None = None,
+    approve: Approve = (),
     max_rounds: int = 30,
     stream: bool = False,
     user_proxy: str = "user",
@@ -81,6 +83,7 @@ def researcher(
         workbench=[*([library] if library.schemas() else []), *workbench],
         handoffs=[escalates_to] if escalates_to else [],
         output_type=ResearchReport,
+        approve=approve,
         max_rounds=min(max_rounds, SHALLOW_ROUNDS) if escalates_to else max_rounds,
         stream=stream,
         user_proxy=user_proxy,

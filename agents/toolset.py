@@ -21,11 +21,15 @@ from upcall.autogen.adapters import as_resumable
 from upcall.autogen.concurrency import Emit, cancellable
 from upcall.autogen.internals import agent_of, function_of, in_this_context, is_static, static_tools, team_of
 from upcall.autogen.messages import Event, answered_event, asked_event
-from upcall.autogen.scope import current_scope
+from upcall.autogen.scope import current_scope, id_for_question
 from upcall.autogen.tool_calls import check_start_time, is_idempotent
 from upcall.errors import AgentFailed, ConfigurationError, UserInputRequired
+from upcall.policy.approval import ApprovalRules, Approve, is_allowed_for_run
 from upcall.policy.resolver import resolve_question
+from upcall.questions.approval import approval_fields
+from upcall.questions.question import Question
 from upcall.questions.secrets import require_key
+from upcall.questions.tool_call import MAX_ARGUMENTS, PendingCall
 from upcall.questions.tool_context import name_question, question_fields, redact_secrets, tool_context
 from upcall.research.sources_workbench import SourcesWorkbench
 from upcall.runs.journal_records import ToolOutcome
@@ -58,6 +62,7 @@ class Toolset:
         agents: Sequence[ChatAgent | Team] = (),
         handoffs: Sequence[Handoff | str] = (),
         ask_user: bool = True,
+        approve: Approve = (),
         user_proxy: str = "user",
     ) -> None:
         self._agent = agent
@@ -66,6 +71,7 @@ class Toolset:
         peers = [each if isinstance(each, Handoff) else Handoff(target=each) for each in handoffs]
         self.tools = {tool.name: tool for tool in made}
         self.workbenches = [workbench] if isinstance(workbench, Workbench) else list(workbench)
+        self.approval = ApprovalRules.of(agent, approve, self.workbenches)
         nested = [NestedTeam(each, user_proxy=user_proxy) if isinstance(each, Team) else each for each in agents]
         self.agents: dict[str, ChatAgent] = {each.name: each for each in nested}
         self.handoffs = {each.name: each for each in peers}
@@ -83,7 +89,10 @@ class Toolset:
         self._own_schemas += [each.handoff_tool.schema for each in peers]
         self._own_schemas += [ask_user_schema()] if ask_user else []
         names = [tool.name for tool in made] + [each.name for each in agents] + [each.name for each in peers]
-        self._refuse_twice(names + ([ASK_USER] if ask_user else []))
+        names += [ASK_USER] if ask_user else []
+        self._refuse_twice(names)
+        if all(map(is_static, self.workbenches)):  # What others offer is known when they are asked.
+            self.approval.refuse_unknown(agent, [*names, *self._static])
 
     async def schemas(self) -> list[ToolSchema]:
         """Return what the model is offered.
@@ -98,7 +107,9 @@ class Toolset:
             homes |= dict.fromkeys((schema["name"] for schema in listed), workbench)
         self._homes = homes
         schemas += self._own_schemas
-        self._refuse_twice([schema["name"] for schema in schemas])
+        names = [schema["name"] for schema in schemas]
+        self._refuse_twice(names)
+        self.approval.refuse_unknown(self._agent, names)
         return schemas
 
     @property
@@ -120,6 +131,8 @@ class Toolset:
         Raises:
             ConfigurationError: a secret that the call was given cannot be opened, or the key is none.
         """
+        if await self.hold_for_approval(frame, token, emit):
+            return
         while frame.runnable:  # Once more at once where what it asks for was told in this run already.
             with tool_context(frame.given):
                 outcome = await self._outcome(frame, token, emit)
@@ -129,6 +142,31 @@ class Toolset:
                 frame.finish(outcome.content, is_error=outcome.is_error)
             for event in await question_call(frame, self._agent, token):
                 emit(event)
+
+    async def hold_for_approval(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> bool:
+        """Let a call wait that the human has to approve first (told of as an event); return whether it cannot be made
+        now."""
+        name, begun = frame.call.name, frame.approved or frame.nested is not None
+        if begun or not frame.runnable or name in self.handoffs or self.approval.is_empty:
+            return not frame.runnable
+        schemas = {each["name"]: each for each in await cancellable(self.schemas(), token)}
+        if name not in schemas or not self.approval.cover(name, self._homes.get(name)):
+            return False
+        if len(frame.call.arguments) > MAX_ARGUMENTS:
+            why = f"it needs the user's approval and is too long to be shown (at most {MAX_ARGUMENTS} characters)"
+            frame.finish(f"Error: nothing was done: {why}. Do it in smaller steps.", is_error=True)
+            return True
+        parameters = dict(schemas[name].get("parameters", {}))
+        fields = approval_fields(PendingCall(tool=name, arguments=frame.arguments(), parameters=parameters))
+        own = id_for_question(self._agent, frame.call.id, fields["question"])
+        question = Question(**fields, **own, path=(self._agent,), calls=(frame.call.id,))
+        if is_allowed_for_run(question):
+            frame.approved = True
+            return False
+        frame.questions = [question]
+        for event in await question_call(frame, self._agent, token):
+            emit(event)
+        return not frame.runnable
 
     async def _outcome(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> ToolOutcome:
         """Return what comes of the call, replayed where it was made already. A call that names no tool is none."""

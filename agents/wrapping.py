@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, TypeGuard
 
 from autogen_agentchat.agents import AssistantAgent
@@ -10,6 +11,7 @@ from autogen_core.tools import Workbench
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.autogen.internals import agent_of, assistant_parts, static_tools, with_agent, with_tools
 from upcall.errors import ConfigurationError
+from upcall.policy.approval import ApprovalRules
 
 _TAKEN = (
     "name",
@@ -34,9 +36,9 @@ def with_questions(agent: AssistantAgent, *, nested: bool = True, **options: Any
 
     It has the agent's name, description, model client, system message, tools, workbenches, hand-offs, memory, model
     context, output type, streaming and metadata, and loads its saved state. `options` are the other ones of
-    `PausableAgent` (``ask_mode``, ``max_rounds``, ``user_proxy``, ...); with `nested` they go for the agents in its
-    `AgentTool` tools too, which are converted likewise, at any depth. A subclass with a turn of its own is left in its
-    tool as it is.
+    `PausableAgent` (``ask_mode``, ``approve``, ``max_rounds``, ``user_proxy``, ...); with `nested` they go for the
+    agents in its `AgentTool` tools too, which are converted likewise, at any depth. A subclass with a turn of its own
+    is left in its tool as it is.
 
     What is different from the stock agent:
 
@@ -64,18 +66,23 @@ def with_questions(agent: AssistantAgent, *, nested: bool = True, **options: Any
             f"with_questions takes {', '.join(taken)} from the agent {agent.name!r} itself; set it there."
         )
     parts = assistant_parts(agent)
+    rules = ApprovalRules.of(agent.name, options.pop("approve", ()), parts.workbenches)
+    below = {**options, "approve": rules.loosened()}
+    workbenches = [_converted(each, below) if nested else each for each in parts.workbenches]
+    new = [workbenches[at] for at, each in enumerate(parts.workbenches) if each in rules.workbenches]
     return PausableAgent(
         agent.name,
         parts.model_client,
         description=agent.description,
         system_message=parts.system_message,
-        workbench=[_converted(each, options) if nested else each for each in parts.workbenches],
+        workbench=workbenches,
         handoffs=parts.handoffs,
         memory=parts.memory,
         model_context=parts.model_context,
         output_type=parts.output_type,
         stream=parts.stream,
         metadata=parts.metadata,
+        approve=replace(rules, workbenches=tuple(new)),
         **options,
     )
 

@@ -24,14 +24,18 @@ from upcall.agents.planner import PlannerSettings
 from upcall.agents.structured.options import StructuredSettings
 from upcall.agents.toolset import Tool, as_tool
 from upcall.autogen.messages import USER
+from upcall.config_source import suggest
 from upcall.errors import ConfigurationError
 from upcall.options import TeamOptions
+from upcall.policy.approval import ApprovalRules
 from upcall.prompts import PROMPTS, Prompts, ToolInfo
 from upcall.research.mcp_server import McpServer
 from upcall.research.mcp_tools import McpTools
 from upcall.research.sources.base import Source
 from upcall.research.sources.documents import DOCUMENTS
 from upcall.runs.run import RunStatus
+from upcall.workspace.commands import RUN_COMMAND, RUN_PYTHON
+from upcall.workspace.file_tools import TOOLS
 
 PHASES: dict[str, RunStatus] = {
     "classifier": RunStatus.INITIALIZING,
@@ -45,6 +49,7 @@ Clients = Callable[[str], ChatCompletionClient]
 
 
 class _Common(TypedDict):
+    approve: ApprovalRules
     max_rounds: int
     stream: bool
     user_proxy: str
@@ -100,6 +105,11 @@ class _Sources:
             others=[source for source in resources.sources if source.id in allowed],
         )
 
+    @property
+    def tool_names(self) -> list[str]:
+        """The names of the tools, but for those of servers."""
+        return [*(tool.name for tool in self.tools), *self.library.tool_names]
+
     def tools_of(self, agent: str) -> list[BaseTool[Any, Any]]:
         """Return the tools that one agent gets."""
         shown = self._shown.get(agent)
@@ -130,10 +140,14 @@ def root_team(
     """
     user = human or HumanProxyAgent(USER)
     deep = "clarifier" if options.enable_clarifier else "planner"
-    common = _Common(
-        max_rounds=options.max_rounds, stream=options.stream, user_proxy=user.name, prompts=resources.prompts
-    )
     sources = _Sources(resources, options.data_sources)
+    common = _Common(
+        approve=_approval_rules(options.approve, sources),
+        max_rounds=options.max_rounds,
+        stream=options.stream,
+        user_proxy=user.name,
+        prompts=resources.prompts,
+    )
 
     def workers(escalates_to: str | None) -> list[ChatAgent]:
         return [
@@ -188,6 +202,22 @@ def root_team(
     if human is None:
         stops.append(HandoffTermination(USER))
     return Swarm([*speakers, user], termination_condition=reduce(or_, stops))
+
+
+def _approval_rules(approve: Sequence[str], sources: _Sources) -> ApprovalRules:
+    """Return the rules for all agents of the team.
+
+    Raises:
+        ConfigurationError: a name in them is that of no tool: it would approve nothing.
+    """
+    rules = ApprovalRules.of("lead", approve, ())
+    known = {*TOOLS, RUN_COMMAND, RUN_PYTHON, *sources.tool_names, "coder", "researcher"}
+    servers = [f"{server.name}_" for server in sources.servers]  # What these offer is known when they are asked.
+    for name in sorted(rules.must_exist - known):
+        if not name.startswith(tuple(servers)):
+            listed = ", ".join(sorted([*known, *(f"{each}*" for each in servers)]))
+            raise ConfigurationError(f"approve names {name!r}, which is no tool{suggest(name, known)} Known: {listed}.")
+    return rules.loosened()
 
 
 def _choose(kind: type[StructuredSettings], options: TeamOptions, agent: str, user_proxy: str) -> dict[str, Any]:

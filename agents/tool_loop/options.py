@@ -92,6 +92,7 @@ class PausableAgentConfig(PausableSettings):
     workbench: list[ComponentModel] = []
     agents: list[ComponentModel] = []
     handoffs: list[Handoff] = []
+    approve: list[str | int] = []
     memory: list[ComponentModel] = []
     model_context: ComponentModel | None = None
     output_type: ComponentModel | Literal["Report", "CodingReport", "ResearchReport"] | None = None

@@ -81,6 +81,7 @@ from upcall.autogen.messages import (
 from upcall.autogen.model_calls import call_model
 from upcall.autogen.scope import current_scope, discard_last_reply
 from upcall.errors import ConfigurationError, ModelReplyInvalid, SchemaMismatch
+from upcall.policy.approval import ApprovalRules, Approve
 from upcall.policy.resolver import record_parent_answer
 from upcall.prompts import PROMPTS, AskRuleContext, Prompts
 from upcall.prompts.contexts import ReminderContext
@@ -118,6 +119,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             can be nested too; they never ask. A team is nested as a `NestedTeam`. An agent may be given once; the same
             agent may be called several times.
         handoffs: peers in a group chat that this agent may hand its turn to.
+        approve: the calls that the human is asked to approve before they are made: names of tools and nested agents,
+            patterns of names (``"files_*"``), tools, workbenches.
         memory: asked once a turn, when it begins; what they add to the context stays there, over every pause.
         model_context: what the model sees of the messages, those it was filled with first. It is a view for each model
             call and keeps nothing: the messages themselves are in the agent's state. Calls and results that a view
@@ -147,6 +150,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         workbench: Workbench | Sequence[Workbench] = (),
         agents: Sequence[ChatAgent | Team] = (),
         handoffs: Sequence[Handoff | str] = (),
+        approve: Approve = (),
         memory: Sequence[Memory] = (),
         model_context: ChatCompletionContext | None = None,
         output_type: type[BaseModel] | None = None,
@@ -164,6 +168,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             agents=agents,
             handoffs=handoffs,
             ask_user=settings.ask_user,
+            approve=approve,
             user_proxy=settings.user_proxy,
         )
         self._calls_tools = model_client.model_info.get("function_calling") is not False
@@ -619,6 +624,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     async def _serve(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> None:
         name = frame.call.name
         if agent := self._toolset.nested.get(name):
+            if await self._toolset.hold_for_approval(frame, token, emit):
+                return
             caller = Caller(self.name, self.user_proxy, self._settings.nested_timeout)
             serving, held = True, list[Event]()
 
@@ -719,6 +726,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             workbench=[workbench.dump_component() for workbench in toolset.workbenches],
             agents=[agent.dump_component() for agent in toolset.agents.values()],
             handoffs=list(toolset.handoffs.values()),
+            approve=toolset.approval.dump(toolset.workbenches),
             memory=[memory.dump_component() for memory in self._memory],
             model_context=self._model_context.dump_component() if self._model_context else None,
             output_type=dump_output_type(self._output_type),
@@ -730,13 +738,15 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     def _from_config(cls, config: PausableAgentConfig) -> Self:
         context = config.model_context
         options: Any = {option: getattr(config, option) for option in PausableSettings.model_fields}
+        workbenches = [Workbench.load_component(each) for each in config.workbench]
         return cls(
             config.name,
             ChatCompletionClient.load_component(config.model_client),
             tools=[BaseTool.load_component(tool) for tool in config.tools],
-            workbench=[Workbench.load_component(each) for each in config.workbench],
+            workbench=workbenches,
             agents=[ChatAgent.load_component(agent) for agent in config.agents],
             handoffs=config.handoffs,
+            approve=ApprovalRules.of(config.name, config.approve, workbenches).loosened(),
             memory=[Memory.load_component(memory) for memory in config.memory],
             model_context=None if context is None else ChatCompletionContext.load_component(context),
             output_type=load_output_type(config.output_type),

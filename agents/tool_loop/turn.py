@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from upcall.agents.resumable import AgentState
 from upcall.questions.answer import Answer
+from upcall.questions.approval import Allowed, Decision, Denied, read_decision
 from upcall.questions.question import Question
 from upcall.questions.tool_context import name_question, redact_secrets
 from upcall.research.reports import MadeCall
@@ -35,7 +36,8 @@ class Frame(BaseModel):
     the agent looked at and left to the user, by id. ``problem`` says why the call cannot be made at all, ``invalid``
     why the question of an `ask_user` call cannot be put. ``report``: the checked report, as JSON, that a nested agent's
     code handed up beside its text. ``given`` are the answers that the call's tool gets when it is called again, by the
-    names of their questions (`upcall.tool_context`); those that are secret are sealed.
+    names of their questions (`upcall.tool_context`); those that are secret are sealed. ``approved``: the human allowed
+    the call, and ``edited`` that they changed its arguments.
     """
 
     call: FunctionCall
@@ -49,6 +51,8 @@ class Frame(BaseModel):
     invalid: str | None = None
     report: str | None = None
     given: dict[str, Answer] = {}
+    approved: bool = False
+    edited: bool = False
 
     @property
     def runnable(self) -> bool:
@@ -67,12 +71,22 @@ class Frame(BaseModel):
 
     def take(self, answer: Answer) -> None:
         """Take the answer to the call's own question: it is the result, or for the tool that asked, which goes on with
-        it. Where a secret is not told there is nothing to go on with."""
+        it, or about the call itself. Where a secret is not told there is nothing to go on with."""
         asked = next(each for each in self.questions if each.id == answer.question_id)
-        if asked.tool and answer.sealed == asked.secret:
+        if asked.approval is not None:
+            self._decide(read_decision(asked.approval, answer))
+        elif asked.tool and answer.sealed == asked.secret:
             self.questions, self.given = [], {**self.given, name_question(asked): answer}
         else:
             self.finish(answer.as_text())
+
+    def _decide(self, decision: Decision) -> None:
+        match decision:
+            case Denied(text):
+                self.finish(f"Error: {text}", is_error=True)
+            case Allowed(arguments):
+                self.questions, self.approved, self.edited = [], True, arguments is not None
+                self.call.arguments = self.call.arguments if arguments is None else arguments
 
     def arguments(self) -> dict[str, Any]:
         """Return the call's arguments. `open_frames` has checked that they are a JSON object."""
@@ -211,6 +225,9 @@ class Turn(AgentState):
         calls = [frame.call for frame in self.frames]
         self.messages.append(AssistantMessage(content=calls, thought=self.thought, source=agent))
         self.messages.append(FunctionExecutionResultMessage(content=self.results()))
+        for call in (frame.call for frame in self.frames if frame.edited):
+            told = f"The user changed the arguments of call {call.id} of {call.name}; it was made with these."
+            self.messages.append(UserMessage(content=told, source="user"))
         self.messages.extend(self.arrived)
         self.frames, self.arrived, self.thought = [], [], None
 

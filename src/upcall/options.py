@@ -98,6 +98,16 @@ class ClarificationOptions(QuestionCheckOptions):
     data_sources: list[str] | None = None
 
 
+class ApprovalOptions(Options):
+    """Which tool calls the human is asked to approve.
+
+    Attributes:
+        approve: names of tools, or patterns of them such as ``github_*``.
+    """
+
+    approve: list[Annotated[str, Field(min_length=1)]] = []
+
+
 class PlanOptions(QuestionCheckOptions):
     """How much the planner asks, and how its plan is reviewed.
 
@@ -144,7 +154,7 @@ class AgentOptions(ClassifierLimits, PromptLimits):
     verbose: bool | list[AgentName] = False
 
 
-class PinnedTeamOptions(ClassificationOptions, ClarificationOptions, PlanOptions):
+class PinnedTeamOptions(ClassificationOptions, ClarificationOptions, ApprovalOptions, PlanOptions):
     """What a run of the root team keeps from its start: who takes part, what the user is asked, in which words.
 
     Attributes:

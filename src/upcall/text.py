@@ -61,6 +61,11 @@ def escape_controls(text: str, *, unseen: bool = False) -> str:
     return CONTROLS.sub(lambda found: _code(found[0]), text)
 
 
+def quote(text: str) -> str:
+    """Mark each line of a text for the human, so that none passes for ours, and nothing in it is unseen."""
+    return "\n".join(f"{QUOTE_MARK}{line}" for line in escape_controls(text, unseen=True).split("\n"))
+
+
 def _code(char: str) -> str:
     return char.encode("unicode_escape").decode()
 

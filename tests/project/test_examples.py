@@ -71,6 +71,10 @@ def test_a_tool_asks_and_goes_on() -> None:
     assert out.endswith("Done. Booked a seat to Oslo: aisle. Meal: soup.\n")
 
 
+def test_a_tool_call_is_changed_by_who_approves_it() -> None:
+    assert said_by("approve_a_tool.py", '{"to": "Bob"}\n').endswith("> Done. Sent to Bob: Hello Ann\n")
+
+
 def test_a_batch_asks_as_often_as_its_budget_says() -> None:
     out = said_by("batch.py", "Rust\nPython\n")
     assert out.count("Which licence? MIT (facts)") == 4

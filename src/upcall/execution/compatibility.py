@@ -293,7 +293,7 @@ class _Comparison:
         name, call_id = frame.call.name, frame.call.id
         if frame.nested is not None:
             return {**state, "nested": await self._nested(toolset, frame, path)}
-        if any(question.tool for question in frame.questions):
+        if any(question.tool or question.approval for question in frame.questions):
             await self._miss_tool(path, name, call_id, "it waits for an answer", toolset)
         is_handoff = name.startswith(_HAND_OFF) and frame.result is not None and not frame.result.is_error
         if is_handoff and name not in (await _tool_names(toolset) or {name}):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from upcall.errors import RunNotWaiting, UpcallError
+from upcall.policy.approval import allow_others
 from upcall.policy.authorization import Authorization
 from upcall.policy.deadlines import add_expired, explain_end, refuse_late
 from upcall.policy.duplicates import answer_duplicates
@@ -67,7 +68,7 @@ def accept(
         return Acceptance(refusal=late.refusal, ended=late.run)
     if not (run.waiting or run.under_way):
         raise RunNotWaiting(f"Run {run.id} is {run.status}; resume it first, then answer: upcall resume {run.id}")
-    answers = answer_duplicates(answers, run.records)
+    answers = allow_others(answer_duplicates(answers, run.records), run.records)
     return Acceptance(tuple(add_expired(run, answers, now) if run.waiting else answers))
 
 

@@ -253,8 +253,9 @@ def may_repeat(asked: Question, answer: Answer, question: Question) -> bool:
 
 
 def _is_by_call(question: Question) -> bool:
-    """Whether a tool call asked it; classifier, clarifier and planner ask without one."""
-    return len(question.calls) >= len(question.path) > 0
+    """Whether a tool call asked it, and not the rule that it is to be approved; classifier, clarifier and planner ask
+    without one."""
+    return question.approval is None and len(question.calls) >= len(question.path) > 0
 
 
 # -- where agents ask it ----------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from upcall.errors import AlreadyAnswered, AnswerRefused, UnknownQuestion
 from upcall.identity import means
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
+from upcall.questions.approval import is_edit
 from upcall.questions.question import Option, Question
 from upcall.questions.secrets import HIDDEN, seal
 from upcall.text import one_line, shorten
@@ -132,7 +133,15 @@ def parse_unsealed(question: Question, value: AnswerValue, user: str | None = No
             f"{HIDDEN if question.secret else ', '.join(map(_quoted, wrong))} is not an option of {question.id}. "
             f"{_expected(question)}"
         )
-    return Answer(question_id=question.id, text=", ".join([*labels, *wrong]), selected=labels, user=user)
+    answer = Answer(question_id=question.id, text=", ".join([*labels, *wrong]), selected=labels, user=user)
+    if question.approval is not None and is_edit(answer.text):
+        try:
+            question.approval.edit(answer.text)
+        except ValueError as problem:
+            raise AnswerRefused(
+                f"The arguments for {question.approval.tool} cannot be used: {problem}. Nothing was called."
+            ) from problem
+    return answer
 
 
 def read_numbers(question: Question, text: str, quote: Callable[[str], str] = str) -> str:

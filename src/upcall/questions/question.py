@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from upcall import identity
+from upcall.questions.tool_call import PendingCall
 from upcall.text import CONTROLS, one_line
 
 MAX_QUESTION_CHARS = 4_000
@@ -161,6 +162,7 @@ class Question(BaseModel):
         default: what is assumed where nobody answers.
         secret: whether the answer is stored encrypted, for its asker alone (`Answer.opened`).
         tool: the function tool that asks, where one does and gets the answer.
+        approval: the tool call that the answer allows, changes or forbids, where it is about one.
         path: the agents from the outermost down to the asker: ``("lead", "coder")``.
         calls: the tool call id at each level of ``path``, so that two calls of one agent are told apart. The last is
             missing where the asker needed no tool call (classifier, clarifier and planner ask in structured output).
@@ -190,6 +192,7 @@ class Question(BaseModel):
     default: Annotated[VisibleText, Field(max_length=MAX_QUESTION_CHARS)] | None = None
     secret: bool = False
     tool: str | None = None
+    approval: PendingCall | None = None
     path: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     asked_at: datetime = Field(default_factory=lambda: identity.now())

@@ -17,9 +17,9 @@ from autogen_core import FunctionCall
 from upcall.autogen.messages import ANSWERS, ERROR, PLAN, QUESTIONS, Event, message_answers
 from upcall.progress import PROGRESS
 from upcall.questions.answer import AnsweredBy
+from upcall.questions.tool_call import NAME_CHARS, format_call
 from upcall.text import one_line
 from upcall.ui.columns import LINE_CHARS
-from upcall.ui.tool_calls import NAME_CHARS, format_call
 
 
 def describe_event(event: Event) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -13,33 +12,6 @@ from upcall.text import escape_controls, one_line
 
 if TYPE_CHECKING:
     from rich.syntax import Syntax
-
-NAME_CHARS = 64
-"""How much is shown of a tool's name: a model may make up any."""
-
-VALUE_CHARS = 60
-
-
-def format_call(name: str, arguments: str, limit: int = VALUE_CHARS) -> str:
-    """Write a call in one line: a single argument by its value, several by name, each cut at `limit`."""
-    return f"{one_line(name, NAME_CHARS)}({', '.join(_format_arguments(arguments, limit))})"
-
-
-def _format_arguments(arguments: str, limit: int) -> list[str]:
-    try:
-        values = json.loads(arguments)
-    except ValueError:
-        return [one_line(arguments, limit)]  # Not JSON: the tool's own refusal follows.
-    if not isinstance(values, dict):
-        return [_format_value(values, limit)]
-    if len(values) == 1:
-        return [_format_value(value, limit) for value in values.values()]
-    return [f"{one_line(name, NAME_CHARS)}: {_format_value(value, limit)}" for name, value in values.items()]
-
-
-def _format_value(value: Any, limit: int) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return one_line(text, limit)
 
 
 def format_change(change: Change) -> str:

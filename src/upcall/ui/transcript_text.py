@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from upcall.questions.tool_call import format_call
 from upcall.runs.transcript import EntryKind, Transcript, TranscriptEntry
-from upcall.ui.tool_calls import format_call
 
 _INDENT = "  "
 _ONE_LINE = 100

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from upcall.policy.resolver import Answered, list_answered
-from upcall.questions.answer import Answer, AnsweredBy, Outcome
+from upcall.questions.approval import NOT_DONE, explain_refusal, find_choice
 from upcall.questions.question import ClarificationType, Option
 from upcall.questions.tool_context import ask
-from upcall.text import QUOTE_MARK, escape_controls
+from upcall.text import escape_controls, quote
 from upcall.workspace.effects import Effect, Finding
 
 ALLOW, ALLOW_AGAIN, DENY = "Allow once", "Allow exactly this in this run", "Do not allow"
@@ -151,27 +151,20 @@ def list_grants(answered: Iterable[Answered]) -> frozenset[Grant]:
     """List what the human has allowed for a whole run, by the answers of that run."""
     found: set[Grant] = set()
     for question, answer in answered:
-        if question.tool is not None and question.is_risk and (chosen := _find_choice(answer)) in _PLAIN:
+        if question.tool is not None and question.is_risk and (chosen := find_choice(answer)) in _PLAIN:
             for option in question.options:
                 if option.label == chosen and (option.id or "").startswith(_RUN):
                     found.update(map(tuple, json.loads((option.id or "").removeprefix(_RUN))))
     return frozenset(found)
 
 
-_NOT_DONE = "This was not allowed, and nothing was done."
 _THROWN_AWAY = "What this changes was thrown away: the workspace is as it was before."
 
 
-def _put(question: str, options: Sequence[Option], context: str, refusal: str = _NOT_DONE) -> None:
+def _put(question: str, options: Sequence[Option], context: str, refusal: str = NOT_DONE) -> None:
     answer = ask(question, options, context=context, clarification_type=ClarificationType.RISK_CONFIRMATION)
-    if _find_choice(answer) not in _GRANTING:
-        raise Denied(_refuse(answer, refusal))
-
-
-def _find_choice(answer: Answer) -> str | None:
-    """Return the one option that the human chose, with nothing else said; any text beside it is no plain yes."""
-    plain = answer.outcome is Outcome.ANSWERED and answer.by is AnsweredBy.HUMAN and len(answer.selected) == 1
-    return answer.selected[0] if plain and answer.text == answer.selected[0] else None
+    if find_choice(answer) not in _GRANTING:
+        raise Denied(explain_refusal(answer, refusal, (DENY, DISCARD)))
 
 
 def _explain(findings: Sequence[Finding]) -> Iterator[str]:
@@ -188,26 +181,6 @@ def _explain(findings: Sequence[Finding]) -> Iterator[str]:
 def _shorten(path: str) -> str:
     shown = escape_controls(path, unseen=True)
     return shown if len(shown) <= MAX_NAME_SHOWN else f"{shown[:20]}[...]{shown[-35:]}"
-
-
-def _refuse(answer: Answer, refusal: str) -> str:
-    if answer.outcome is not Outcome.ANSWERED:
-        return f"{refusal} {answer.as_text()}"
-    reason = answer.text if answer.by is AnsweredBy.HUMAN else ""
-    for label in (DENY, DISCARD):
-        reason = reason.removeprefix(label)
-    reason = reason.strip(" ,.:;")
-    end = "" if reason.endswith(("!", "?")) else "."
-    said = f" They said: {reason}{end}" if reason else ""
-    return (
-        f"{refusal} The user decided so.{said} Do not do the same in another way; go on without it, or say in your "
-        "report what stays open."
-    )
-
-
-def quote(text: str) -> str:
-    """Mark each line of a text for the human, so that none passes for ours, and nothing in it is unseen."""
-    return "\n".join(f"{QUOTE_MARK}{line}" for line in escape_controls(text, unseen=True).split("\n"))
 
 
 def _show(text: str, most: int, whole: Path | None = None) -> str:

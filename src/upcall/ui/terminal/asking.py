@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from upcall import signals
 from upcall.errors import AnswerRefused
+from upcall.policy.approval import is_allowed
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue, OwnWords, list_parts, parse_answer, parse_unsealed
 from upcall.questions.question import Question
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 PROMPT = "Your answer: "
 GO_BACK = "/back"
 
-_OTHER, _SKIP, _DECLINE, _SEND = "other", "skip", "decline", "send"
+_OTHER, _EDIT, _SKIP, _DECLINE, _SEND = "other", "edit", "skip", "decline", "send"
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ async def ask_questions(run: Run, asker: Asker) -> Mapping[str, AnswerValue]:
         KeyboardInterrupt, EOFError: the user stopped; no answer of this round counts then.
     """
     questions, answers, at = run.questions, dict[str, AnswerValue](), 0
-    while at < len(questions):
+    while (at := _next_to_ask(questions, at, answers)) < len(questions):
         question = questions[at]
         turn = Turn(question, at + 1, len(questions), run.list_also_waiting(question), answers.get(question.id))
         answer = await asker.ask(turn)
@@ -80,10 +81,24 @@ async def ask_questions(run: Run, asker: Asker) -> Mapping[str, AnswerValue]:
             continue
         answers[question.id] = answer
         at += 1
-        if len(answers) == len(questions) > 1:
-            change = await asker.review([(each, answers[each.id]) for each in questions])
-            at = len(questions) if change is None else change
+        given = [each for each in questions if each.id in answers]
+        left = (place for place in range(len(questions)) if questions[place].id not in answers)
+        if len(given) > 1 and all(_next_to_ask(questions, place, answers) > place for place in left):
+            change = await asker.review([(each, answers[each.id]) for each in given])
+            at = len(questions) if change is None else questions.index(given[change])
     return answers
+
+
+def _next_to_ask(questions: Sequence[Question], at: int, answers: Mapping[str, AnswerValue]) -> int:
+    """Return the place of the next question, from `at` on, that no answer to another one takes along."""
+    given = [
+        (each, parse_unsealed(each, answers[each.id]))
+        for each in questions
+        if each.approval is not None and each.id in answers
+    ]
+    while at < len(questions) and questions[at].id not in answers and is_allowed(questions[at], given):
+        at += 1
+    return at
 
 
 async def ask_task(screen: Screen) -> str:
@@ -213,6 +228,11 @@ class ListAsker:
                     return Answer(question_id=question.id, outcome=Outcome.SKIPPED)
                 case key if key == _DECLINE:
                     return Answer(question_id=question.id, outcome=Outcome.DECLINED)
+                case key if key == _EDIT and question.approval is not None:
+                    edited = await self._ask_own_words(question, question.approval.as_json(), [])
+                    if edited is not None:
+                        return edited
+                    continue
             draft = _Draft(chosen.key or _OTHER, chosen.ticked, chosen.typed or draft.text)
             labels = [question.options[int(key)].label for key in draft.ticked if key != _OTHER]
             if _OTHER not in (draft.at, *draft.ticked):
@@ -294,6 +314,8 @@ def _rows(turn: Turn) -> list[Row]:
     rows = [Row(str(at), line, tickable=several) for at, line in enumerate(lines)]
     if question.allow_free_text:
         rows.append(Row(_OTHER, f"{len(lines) + 1}. Other: in your own words", tickable=several))
+    if question.approval is not None:
+        rows.append(Row(_EDIT, "Change the arguments, then make the call"))
     if not question.required:
         rows.append(Row(_SKIP, f"Skip: {asker} goes on with its best judgement"))
     rows.append(Row(_DECLINE, f"Decline: {asker} is to do without an answer"))

@@ -1,0 +1,136 @@
+"""Which tool calls the human has to approve before they are made, and which they have allowed for the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any, Self, TypeAlias
+
+from autogen_core.tools import BaseTool, Workbench
+
+from upcall.autogen.call_path import raise_question
+from upcall.errors import ConfigurationError
+from upcall.policy.resolver import Answered, list_answered
+from upcall.questions.answer import Answer
+from upcall.questions.approval import ALLOW_TOOL, find_choice
+from upcall.questions.question import Question
+from upcall.questions.record import QuestionRecords
+
+Approve: TypeAlias = "Sequence[str | int | BaseTool[Any, Any] | Callable[..., Any] | Workbench] | ApprovalRules"
+"""What needs approval: names of tools and nested agents or patterns of them, tools, workbenches. A number is the place
+of a workbench among those of the agent."""
+
+_WILD = frozenset("*?[")
+
+
+@dataclass(frozen=True)
+class ApprovalRules:
+    """Which calls of one agent need approval.
+
+    Attributes:
+        patterns: names, as `fnmatch.fnmatchcase` reads them.
+        workbenches: all tools of these.
+        must_exist: the names among them that the agent has to have: a name that is mistyped would approve nothing.
+    """
+
+    patterns: tuple[str, ...] = ()
+    workbenches: tuple[Workbench, ...] = ()
+    must_exist: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, agent: str, approve: Approve, workbenches: Sequence[Workbench]) -> ApprovalRules:
+        """Return the rules that `approve` says for an agent with these workbenches.
+
+        Raises:
+            ConfigurationError: something else is in it, or a workbench that the agent does not have.
+        """
+        if isinstance(approve, ApprovalRules):
+            return approve
+        if isinstance(approve, str) or not isinstance(approve, Sequence):
+            kind = type(approve).__name__
+            raise ConfigurationError(f"Agent {agent!r}: approve must be a list, not {kind}: approve=[...].")
+        patterns: list[str] = []
+        chosen: list[Workbench] = []
+        for each in approve:
+            if isinstance(each, Workbench):
+                chosen.append(each)
+            elif isinstance(each, int) and not isinstance(each, bool) and 0 <= each < len(workbenches):
+                chosen.append(workbenches[each])
+            elif isinstance(each, str) and each:
+                patterns.append(each)
+            elif isinstance(each, BaseTool) or callable(each):
+                patterns.append(str(getattr(each, "name", None) or getattr(each, "__name__", type(each).__name__)))
+            else:
+                raise ConfigurationError(
+                    f"Agent {agent!r}: approve holds {each!r}; name a tool, a pattern such as 'send_*', or a workbench."
+                )
+        if strangers := [each for each in chosen if all(each is not other for other in workbenches)]:
+            raise ConfigurationError(
+                f"Agent {agent!r}: approve holds a workbench ({type(strangers[0]).__name__}) that it does not have."
+            )
+        exact = frozenset(each for each in patterns if _WILD.isdisjoint(each))
+        return cls(tuple(patterns), tuple(chosen), exact)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no call needs approval."""
+        return not (self.patterns or self.workbenches)
+
+    def loosened(self) -> Self:
+        """Return the same rules for an agent that need not have each of the tools."""
+        return replace(self, must_exist=frozenset())
+
+    def dump(self, workbenches: Sequence[Workbench]) -> list[str | int]:
+        """Return the rules as plain values, for an agent with these workbenches."""
+        chosen = [at for at, each in enumerate(workbenches) if any(each is other for other in self.workbenches)]
+        return [*self.patterns, *chosen]
+
+    def cover(self, name: str, workbench: object = None) -> bool:
+        """Whether a call of `name` needs approval; `workbench` is where the tool is, if it is in one."""
+        return any(workbench is each for each in self.workbenches) or self.match(name)
+
+    def match(self, name: str) -> bool:
+        """Whether one of the patterns is for `name`."""
+        return any(fnmatchcase(name, each) for each in self.patterns)
+
+    def refuse_unknown(self, agent: str, names: Collection[str]) -> None:
+        """Refuse a name that the agent cannot call.
+
+        Raises:
+            ConfigurationError: there is one.
+        """
+        if missing := sorted(self.must_exist.difference(names)):
+            raise ConfigurationError(
+                f"Agent {agent!r}: approve names {missing[0]!r}, which it cannot call. It can call: "
+                f"{', '.join(sorted(names)) or 'nothing'}."
+            )
+
+
+def is_allowed_for_run(question: Question) -> bool:
+    """Whether the human has allowed the tool that the present agent asks for, for the rest of the run."""
+    return is_allowed(raise_question(question), list_answered())
+
+
+def is_allowed(question: Question, answered: Iterable[Answered]) -> bool:
+    """Whether one of the answers allows the tool of the same agent for the rest of the run."""
+    return any(_ask_alike(asked, question) and find_choice(answer) == ALLOW_TOOL for asked, answer in answered)
+
+
+def allow_others(answers: Sequence[Answer], records: QuestionRecords) -> list[Answer]:
+    """Return the answers, and the same ones to the open questions about tools that these allow for the run."""
+    given = {answer.question_id for answer in answers}
+    allowed = [(records[answer.question_id].question, answer) for answer in answers]
+    more: list[Answer] = []
+    for question in (each.question for each in records.open if each.id not in given):
+        for asked, answer in allowed:
+            if is_allowed(question, [(asked, answer)]):
+                more.append(answer.model_copy(update={"question_id": question.id, "reason": f"as {asked.id}"}))
+                break
+    return [*answers, *more]
+
+
+def _ask_alike(asked: Question, question: Question) -> bool:
+    one, other = asked.approval, question.approval
+    alike = one is not None and other is not None and one.tool == other.tool
+    return alike and (asked.path, asked.assignee) == (question.path, question.assignee)

@@ -1,0 +1,139 @@
+"""A tool call as people write and approve it: ``run_command(npm test)``, and whether other arguments fit its tool."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from upcall.text import one_line, quote
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+MAX_SHOWN = 3_000
+"""How much of a call stands in the question; what is cut there is whole in `PendingCall.arguments`."""
+
+MAX_ARGUMENTS = 100_000
+"""A call with more characters is not put: nobody would read it."""
+
+NAME_CHARS = 64
+"""How much is shown of a tool's name: a model may make up any."""
+
+VALUE_CHARS = 60
+
+
+class PendingCall(BaseModel):
+    """A tool call that waits for approval.
+
+    Attributes:
+        tool: its name.
+        arguments: what it is to be called with.
+        parameters: the JSON schema of its arguments.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    tool: str
+    arguments: dict[str, JsonValue]
+    parameters: dict[str, JsonValue] = {}
+
+    def as_question(self) -> str:
+        """Return what is asked: the call in a line, then whole what that line cuts."""
+        lines = [format_call(self.tool, self.as_json())]
+        for name, value in self._long_values():
+            lines += [f"{name}:", *(f"  {line}" for line in value.split("\n"))]
+        shown = quote("\n".join(lines))
+        if len(shown) > MAX_SHOWN:
+            whole = json.dumps(self.arguments, sort_keys=True)
+            digest = blake2b(whole.encode(errors="replace"), digest_size=16).hexdigest()
+            end = f"\n[... cut; {len(whole)} characters, digest {digest}; all of it: upcall show RUN --json]"
+            shown = shown[: MAX_SHOWN - len(end)] + end
+        return f"Make this call?\n{shown}"
+
+    def as_context(self) -> str:
+        """Return why it is asked, and how the arguments are changed."""
+        name = next(iter(self.arguments), None)
+        how = f" To change arguments, answer as JSON: {json.dumps({name: '...'})}" if name is not None else ""
+        return f"{one_line(self.tool, NAME_CHARS)} needs your approval.{how}"
+
+    def _long_values(self) -> Iterator[tuple[str, str]]:
+        for name, value in self.arguments.items():
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            if _format_value(value, VALUE_CHARS) != text:
+                yield name, text
+
+    def as_json(self) -> str:
+        """Return the arguments as JSON in one line, to be edited."""
+        return json.dumps(self.arguments, ensure_ascii=False)
+
+    def edit(self, text: str) -> dict[str, JsonValue]:
+        """Return the arguments with those changed that `text` names, a JSON object.
+
+        Raises:
+            ValueError: it is none, or the tool does not take them; in one line.
+        """
+        try:
+            given = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"it is no JSON object: {error}") from error
+        edited = {**self.arguments, **given}
+        try:
+            if problem := _find_problem(self.parameters, edited):
+                raise ValueError(problem)
+        except RecursionError as error:
+            raise ValueError("it is nested too deeply") from error
+        return edited
+
+
+def format_call(name: str, arguments: str, limit: int = VALUE_CHARS) -> str:
+    """Write a call in one line: a single argument by its value, several by name, each cut at `limit`."""
+    return f"{one_line(name, NAME_CHARS)}({', '.join(_format_arguments(arguments, limit))})"
+
+
+def _format_arguments(arguments: str, limit: int) -> list[str]:
+    try:
+        values = json.loads(arguments)
+    except ValueError:
+        return [one_line(arguments, limit)]  # Not JSON: the tool's own refusal follows.
+    if not isinstance(values, dict):
+        return [_format_value(values, limit)]
+    if len(values) == 1:
+        return [_format_value(value, limit) for value in values.values()]
+    return [f"{one_line(name, NAME_CHARS)}: {_format_value(value, limit)}" for name, value in values.items()]
+
+
+def _format_value(value: Any, limit: int) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return one_line(text, limit)
+
+
+def _find_problem(schema: dict[str, JsonValue], arguments: dict[str, JsonValue]) -> str | None:
+    """Say in a line what of the arguments the schema refuses, if anything. A schema that cannot be used refuses none:
+    the tool itself has the last word."""
+    from jsonschema.exceptions import SchemaError, best_match
+    from referencing.exceptions import Unresolvable
+
+    try:
+        errors = list(_validator(schema).iter_errors(arguments))
+    except (SchemaError, Unresolvable, re.error):
+        return None
+    # Arguments are changed and never taken away: what is missing was missing in the model's call.
+    worst = best_match(each for each in errors if each.validator != "required" or each.absolute_path)
+    if worst is None:
+        return None
+    where = ".".join(str(part) for part in worst.absolute_path)
+    return one_line(f"{where}: {worst.message}" if where else worst.message, 300)
+
+
+def _validator(schema: dict[str, JsonValue]) -> Validator:
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+
+    kind = validator_for(schema)
+    kind.check_schema(schema)
+    return kind(schema, registry=Registry())  # An own registry: what a schema refers to is not fetched.

@@ -1,0 +1,186 @@
+"""Approval of tool calls: nothing runs before the answer, once after it, with the arguments that the human gave."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core.tools import FunctionTool, StaticWorkbench
+from places import ROOT
+
+from upcall import PausableAgent, RunStatus, Settings, Upcall, with_questions
+from upcall.errors import AnswerRefused, ConfigurationError
+from upcall.policy.approval import Approve
+from upcall.questions.approval import ALLOW, ALLOW_TOOL, DENY
+from upcall.questions.tool_call import MAX_SHOWN, PendingCall
+from upcall.testing import Call, Calls, ScriptedModelClient
+
+SEND, TO_ANN, TO_EVE = (Call("send", {"to": name}) for name in ("bob", "ann", "eve"))
+
+
+class Post:
+    """A mailer nested in a lead, and what its tool sent."""
+
+    def __init__(self, *replies: Any, approve: Approve = ("send",), lead: Approve = (), **settings: Any) -> None:
+        self.sent: list[tuple[str, int]] = []
+        self.model = ScriptedModelClient({"You mail": replies, "You lead": [Call("mailer", {"task": "Mail"}), "Done."]})
+
+        def send(to: str, count: int = 1) -> str:
+            """Send letters."""
+            self.sent.append((to, count))
+            return f"sent to {to}"
+
+        def make() -> RoundRobinGroupChat:
+            mailer = PausableAgent("mailer", self.model, system_message="You mail.", tools=[send], approve=approve)
+            agent = PausableAgent("lead", self.model, system_message="You lead.", agents=[mailer], approve=lead)
+            return RoundRobinGroupChat([agent], max_turns=1)
+
+        self.app = Upcall(store="runs.db", team=make, settings=Settings.read(**settings))
+
+
+@pytest.mark.parametrize(
+    ("answer", "sent", "told"),
+    [
+        (ALLOW, [("bob", 1)], "sent to bob"),
+        ("1", [("bob", 1)], "sent to bob"),
+        ('{"count": 3}', [("bob", 3)], "sent to bob"),
+        (DENY, [], "The user decided so."),
+        ("yes, but not on Sundays", [], "They said: yes, but not on Sundays."),
+    ],
+)
+async def test_a_call_is_made_as_the_human_says(answer: str, sent: list[Any], told: str) -> None:
+    post = Post(SEND, "Mailed.")
+    run = await post.app.start("Mail bob")
+    assert (run.questions[0].path, post.sent) == (("lead", "mailer"), [])
+    assert "| send(bob)" in run.questions[0].question
+    run = await post.app.answer(run.id, answer)
+    assert (run.status, post.sent) == (RunStatus.COMPLETED, sent)
+    assert told in str(await post.app.transcript(run.id))
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ('{"count": "many"}', "count: 'many' is not of type 'integer'"),
+        ('{"subject": "Hi"}', "'subject' was unexpected"),
+        ('{"count": 3', "it is no JSON object"),
+    ],
+)
+async def test_wrong_arguments_are_refused_in_one_line(answer: str, says: str) -> None:
+    post = Post(SEND)
+    run = await post.app.start("Mail bob")
+    with pytest.raises(AnswerRefused, match="The arguments for send cannot be used") as refusal:
+        await post.app.answer(run.id, answer)
+    assert says in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert (post.sent, (await post.app.get(run.id)).waiting) == ([], True)
+
+
+async def test_allowed_for_the_run_holds_over_pauses_and_for_calls_beside_it() -> None:
+    post = Post(Calls([SEND, TO_ANN]), Call("ask_user", {"question": "Who else?"}), TO_EVE, "Mailed.")
+    run = await post.app.start("Mail bob")
+    assert len(run.questions) == 2
+    run = await post.app.answer(run.id, {run.questions[0].id: ALLOW_TOOL})
+    assert sorted(post.sent) == [("ann", 1), ("bob", 1)]
+    run = await post.app.answer(run.id, "Eve")
+    assert (run.status, post.sent[2:]) == (RunStatus.COMPLETED, [("eve", 1)])
+
+
+async def test_the_model_reads_the_arguments_that_were_used() -> None:
+    post = Post(SEND, "Mailed.")
+    run = await post.app.start("Mail bob")
+    await post.app.answer(run.id, '{"to": "eve"}')
+    text = str(post.model.requests[-2].messages)
+    assert '"to": "eve"' in text
+    assert "The user changed the arguments" in text
+    assert "bob" not in text.replace("Mail bob", "")
+
+
+async def test_giving_work_to_a_nested_agent_needs_approval_by_a_pattern() -> None:
+    post = Post("Mailed.", approve=(), lead=["mail*"])
+    run = await post.app.start("Mail bob")
+    assert "| mailer(Mail)" in run.questions[0].question
+    assert (await post.app.answer(run.id, '{"task": "Mail eve"}')).status is RunStatus.COMPLETED
+    assert post.model.requests[-2].messages[-1]["content"] == "Mail eve"
+
+
+def send(to: str) -> str:
+    """Send."""
+    return to
+
+
+WORKBENCH = StaticWorkbench([FunctionTool(send, description="Send.")])
+
+
+@pytest.mark.parametrize("approve", [["send"], ["*"], [WORKBENCH], [0]])
+async def test_a_stock_agent_and_its_workbench_take_approval(approve: list[Any]) -> None:
+    model = ScriptedModelClient([SEND, "Mailed."])
+    stock = AssistantAgent("mailer", model, workbench=WORKBENCH)
+    app = Upcall(
+        store="runs.db", team=lambda: RoundRobinGroupChat([with_questions(stock, approve=approve)], max_turns=1)
+    )
+    run = await app.start("Mail bob")
+    assert run.questions[0].approval == PendingCall(
+        tool="send", arguments={"to": "bob"}, parameters=run.questions[0].approval.parameters
+    )
+
+
+async def test_nobody_there_is_no_approval() -> None:
+    post = Post(SEND, unattended=True, max_questions_run=0)
+    run = await post.app.start("Mail bob")
+    assert (run.waiting, post.sent) == (True, [])
+
+
+@pytest.mark.parametrize(
+    ("approve", "says"),
+    [(["sned"], "approve names 'sned', which it cannot call"), ("send", "must be a list"), ([3], "holds 3")],
+)
+async def test_what_approves_nothing_is_refused(approve: Any, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        await Post(SEND, approve=approve).app.start("Mail bob")
+
+
+def test_the_settings_refuse_a_name_that_is_no_tool() -> None:
+    with pytest.raises(
+        ConfigurationError, match="approve names 'run_comand', which is no tool; did you mean 'run_command'"
+    ):
+        Upcall(settings=Settings.read(approve=["run_comand"])).team()
+
+
+async def test_the_coder_asks_before_it_writes() -> None:
+    app = Upcall(settings=Settings.read(model="demo", approve=["write_*"]), store="runs.db")
+    run = await app.start("Build me a user authentication system")
+    while run.waiting and run.questions[0].approval is None:
+        run = await app.answer(run.id, {each.id: "1" for each in run.questions})
+    assert run.questions[0].approval is not None
+    assert run.questions[0].approval.tool == "write_file"
+
+
+def test_a_long_call_is_cut_with_a_digest() -> None:
+    text = PendingCall(tool="write", arguments={"content": "x\n" * 5_000}).as_question()
+    assert len(text) < MAX_SHOWN + 100
+    assert "[... cut; 15015 characters" in text
+
+
+@pytest.mark.slow
+def test_a_call_is_made_once_over_kills(tmp_path: Path) -> None:
+    """Killed once its question is stored, and again between the approved call and the next model call."""
+    script = ROOT / "tests/support/approval_process.py"
+
+    def step(name: str) -> int:
+        done = subprocess.run([sys.executable, str(script), name], cwd=tmp_path, env=os.environ, check=False)
+        return done.returncode
+
+    assert step("start") == -signal.SIGKILL
+    assert not (tmp_path / "sent").exists()
+    assert step("answer") == -signal.SIGKILL
+    assert step("resume") == 0
+    assert json.loads((tmp_path / "sent").read_text()) == "eve"
