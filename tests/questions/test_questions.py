@@ -239,7 +239,7 @@ def test_everybody_on_whose_behalf_is_asked_is_named() -> None:
 
 def test_a_question_in_json_has_the_fields_of_the_contract() -> None:
     contract = """id question header clarification_type context options allow_free_text multi_select required default
-    secret tool path calls asked_at expires_at assignee"""
+    secret tool approval path calls asked_at expires_at assignee"""
     assert list(question().model_dump(mode="json")) == contract.split()
 
 
