@@ -167,7 +167,7 @@ async def test_one_more_pause_takes_what_is_new_in_it(location: str) -> None:
             stored = await store.save(stored, stored.run, history(length + more))
         return count_state_bytes(location) - before
 
-    assert await measure(500) < 1.5 * await measure(20)
+    assert await measure(500) < 2 * await measure(20)
 
 
 def count_state_bytes(location: str) -> int:

@@ -365,6 +365,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         loops."""
         speaking = self._interrupted or list(dict.fromkeys(self._active_speakers))
         ours: dict[str, Any] = {"speaking": speaking, "given": self._given, "since": self._since}
+        ours = {name: each for name, each in ours.items() if each}
         graph: DiGraph | None = getattr(self, "_graph", None)
         if graph is not None and hasattr(self, "_triggered_activation_groups"):
             ours["triggered"] = {node: sorted(groups) for node, groups in self._triggered_activation_groups.items()}

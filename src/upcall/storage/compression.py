@@ -7,15 +7,15 @@ prefix: what both hold is a reference. It can then only be read with the same pr
 from __future__ import annotations
 
 import threading
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 
 import zstandard
 
 SHORT = 64_000
 """From this many bytes on, speed counts for more than the last few percent, and the dictionary for nothing."""
-SMALL = 4_000
-"""What a text with the dictionary has, about."""
+_SMALL = 4_000
+"""Up to this many bytes one compressor is right for all."""
 _MAX_WINDOW_LOG = 27
 
 
@@ -26,7 +26,7 @@ class Damaged(Exception):
 def encode(text: bytes, prefix: bytes | None = None) -> bytes:
     """Compress a text, with a prefix that it resembles where there is one."""
     if prefix is None and len(text) < SHORT:
-        return _short().compress(text)
+        return _short(len(text)).compress(text)
     total = len(text) + len(prefix or b"")
     # The window reaches the prefix from everywhere. Without larger tables zstd would index only its last megabyte.
     window = max(10, min(_MAX_WINDOW_LOG, total.bit_length()))
@@ -51,7 +51,7 @@ def decode(stored: bytes, prefix: bytes | None = None) -> bytes:
     """
     try:
         if prefix is None:
-            return _reader().decompress(stored)
+            return _local.reader.decompress(stored)
         raw = zstandard.ZstdCompressionDict(prefix, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
         return zstandard.ZstdDecompressor(dict_data=raw, format=zstandard.FORMAT_ZSTD1_MAGICLESS).decompress(stored)
     except (zstandard.ZstdError, MemoryError) as error:
@@ -77,26 +77,37 @@ _FRAME = {
     "write_content_size": 1,
 }
 
-_local = threading.local()
-"""A compressor is not to be used by two threads at once."""
+
+class _Local(threading.local):
+    """What is not to be used by two threads at once: the compressors of short texts, by the size that they are for."""
+
+    def __init__(self) -> None:
+        self.short: dict[int, zstandard.ZstdCompressor] = {}
+
+    @cached_property
+    def reader(self) -> zstandard.ZstdDecompressor:
+        """What was compressed without the dictionary is read with it as well: nothing in it leads there."""
+        return zstandard.ZstdDecompressor(dict_data=_dictionary(), format=zstandard.FORMAT_ZSTD1_MAGICLESS)
 
 
-def _short() -> zstandard.ZstdCompressor:
-    if not hasattr(_local, "short"):
-        dictionary = _dictionary()
-        size = len(dictionary.as_bytes())
-        parameters = zstandard.ZstdCompressionParameters.from_level(6, source_size=SMALL, dict_size=size, **_FRAME)
-        _local.short = zstandard.ZstdCompressor(dict_data=dictionary, compression_params=parameters)
-    found: zstandard.ZstdCompressor = _local.short
-    return found
+_local = _Local()
 
 
-def _reader() -> zstandard.ZstdDecompressor:
-    if not hasattr(_local, "reader"):
-        # What was compressed without the dictionary is read with it as well: nothing in it leads there.
-        _local.reader = zstandard.ZstdDecompressor(dict_data=_dictionary(), format=zstandard.FORMAT_ZSTD1_MAGICLESS)
-    found: zstandard.ZstdDecompressor = _local.reader
-    return found
+def _short(size: int) -> zstandard.ZstdCompressor:
+    """Return the compressor for texts of about this size. Its window has to reach from their end to the beginning of
+    the dictionary."""
+    about = 1 << max(size, _SMALL).bit_length()
+    if about not in _local.short:
+        parameters = zstandard.ZstdCompressionParameters.from_level(
+            6,
+            source_size=about,
+            dict_size=len(_dictionary().as_bytes()),
+            strategy=zstandard.STRATEGY_BTLAZY2,
+            search_log=4,
+            **_FRAME,
+        )
+        _local.short[about] = zstandard.ZstdCompressor(dict_data=_dictionary(), compression_params=parameters)
+    return _local.short[about]
 
 
 @cache
