@@ -709,6 +709,14 @@ async def test_the_question_never_becomes_a_result_or_a_task(model: Model) -> No
 
 
 @SCENARIO
+async def test_a_checkpoint_has_a_question_only_where_it_waits_and_is_said(model: Model) -> None:
+    """The call, both frames that wait, and the words and the data of the hand-off; no member keeps a copy."""
+    app = new_app(model())
+    stored = await app.store.load((await app.start(TASK)).id)
+    assert stored.checkpoint.dump().count("Which framework?") == 5
+
+
+@SCENARIO
 async def test_the_question_is_told_once_and_only_after_it_is_stored(model: Model) -> None:
     """S4-19, S4-29, S4-32."""
     app, told = new_app(model()), []

@@ -34,6 +34,7 @@ from upcall.runs.config import DEFAULT_WORKSPACES, ModelAddress, NamedTeam, Root
 from upcall.runs.run import Run, RunStatus
 from upcall.settings import DEMO, Settings
 from upcall.teams import PHASES, TeamResources, root_team
+from upcall.teams.root import Clients
 from upcall.text import first_line
 from upcall.workspace.sandboxes import executor_for
 
@@ -233,10 +234,10 @@ class TeamFactory:
         )
         if (common := self._model_client) is not None:
             matcher = same_question_matcher(common, resources.prompts) if settings.ledger_model else None
-            return BuiltTeam(root_team(lambda agent: common, resources, settings), matcher=matcher)
+            return BuiltTeam(_root_team(lambda agent: common, resources, settings), matcher=matcher)
         clients = ModelClients(settings if settings.names_a_model else settings.started_with(pinned))
         matcher = same_question_matcher(clients("clarifier"), resources.prompts) if settings.ledger_model else None
-        return BuiltTeam(root_team(clients, resources, settings), clients, matcher)
+        return BuiltTeam(_root_team(clients, resources, settings), clients, matcher)
 
     def _matcher_clients(self, run: Run) -> ModelClients | None:
         """Return the model that says which questions mean the same, for a team that brings its own models."""
@@ -249,6 +250,11 @@ class TeamFactory:
                 "or leave ledger_model out."
             )
         return ModelClients(settings)
+
+
+def _root_team(clients: Clients, resources: TeamResources, settings: Settings) -> Team:
+    """Build the root team, whose members hear of a question with its answer, and so keep no copy of it till then."""
+    return make_resumable(root_team(clients, resources, settings), user_proxy=USER)
 
 
 def _choose(kind: type[Options], settings: Settings, options: StartOptions) -> dict[str, Any]:

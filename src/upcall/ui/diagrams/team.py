@@ -15,7 +15,7 @@ from autogen_core.tools import BaseTool, Workbench
 from upcall.agents.clarifier import Clarifier
 from upcall.agents.nested_team import NestedTeam
 from upcall.agents.planner import Planner
-from upcall.agents.stock import StockAgent
+from upcall.agents.stand_in import StandIn
 from upcall.agents.toolset import Toolset
 from upcall.autogen.group_chats import graph_of, manager_of, members
 from upcall.autogen.internals import agent_of, assistant_parts, is_static, parts_of, static_tools, team_of
@@ -103,7 +103,7 @@ def _draw_once(read: Sequence[Member]) -> Iterator[Member]:
 def _part(part: ChatAgent | Team, above: frozenset[int]) -> Member:
     if isinstance(part, Team):
         return _team(part, above)
-    part = part.stock if isinstance(part, StockAgent) else part
+    part = part.stock if isinstance(part, StandIn) else part
     kind = "" if type(part).__module__.startswith("upcall.") else type(part).__name__
     if id(part) in above:
         return Member(part.name, kind)
