@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +10,7 @@ from pathlib import Path
 import pytest
 from autogen_agentchat.base import Team
 from autogen_agentchat.teams import RoundRobinGroupChat
+from scenario import upcall
 
 from upcall import Run, RunStatus, Settings, Upcall
 from upcall.agents import PausableAgent
@@ -252,19 +250,15 @@ async def test_files_are_copied_outside_of_the_event_loop(monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_a_fork_from_the_command_line() -> None:
-    def upcall(*words: str) -> str:
-        command = [sys.executable, "-m", "upcall", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-
-    run = json.loads(upcall("run", TASKS[0], "--model", "demo", "--json"))
+    run = upcall("run", TASKS[0], "--model", "demo", "--json").json
     (question,) = run["questions"]
     upcall("answer", run["run_id"], "FastAPI", "--json")
-    plan = upcall("fork", run["run_id"], question["id"], "--dry-run")
+    plan = upcall("fork", run["run_id"], question["id"], "--dry-run").out
     assert "coder (for lead) asked: Which framework? - FastAPI" in plan
     assert "write_file" in plan
-    forked = json.loads(upcall("fork", run["run_id"], question["id"], "Express", "--json"))
+    forked = upcall("fork", run["run_id"], question["id"], "Express", "--json").json
     assert "with Express" in forked["result"]
-    assert "Which framework? - Express" in upcall("diff", run["run_id"], forked["run_id"])
+    assert "Which framework? - Express" in upcall("diff", run["run_id"], forked["run_id"]).out
 
 
 async def test_in_a_branch_a_call_behind_the_answer_is_made_even_where_it_looks_the_same() -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from doc_session import Session, blocks_of
+from forked import run_python
 from places import ROOT, SUPPORT
 
 import upcall.testing
@@ -74,8 +73,7 @@ def test_every_block_of_a_page_does_what_the_page_says(
 ) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
-    session = [sys.executable, SUPPORT / "doc_session.py", page]
-    done = subprocess.run(session, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = run_python(str(SUPPORT / "doc_session.py"), str(page))
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -7,8 +7,6 @@ import json
 import logging
 import os
 import re
-import subprocess
-import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,7 @@ from conversation import soon
 from cryptography.fernet import Fernet
 from places import ROOT
 from pydantic import BaseModel
-from scenario import Ended, script
+from scenario import script, upcall
 from screens import Desk, desk
 from terminals import PROMPT, Terminal, ended, terminal
 
@@ -577,19 +575,6 @@ def server() -> Any:
         settings = {"model": "m", "base_url": opened.base_url, "tools": tools, "data_sources": ["deploy"]}
         Path("upcall.yaml").write_text(yaml.safe_dump(settings))
         yield opened
-
-
-def upcall(*arguments: str, given: str = "", **environment: str) -> Ended:
-    done = subprocess.run(
-        [sys.executable, "-m", "upcall", *arguments],
-        input=given,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        timeout=120,
-        check=False,
-    )
-    return Ended(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.mark.slow

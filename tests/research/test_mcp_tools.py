@@ -13,6 +13,7 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import Team
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core.tools import FunctionTool, StaticWorkbench, Workbench
+from forked import start_command
 from places import SUPPORT
 
 from upcall import PausableAgent, Run, RunStatus, Settings, Upcall, ask, with_questions
@@ -22,11 +23,11 @@ from upcall.research.mcp_tools import McpTools
 from upcall.research.sources.fences import MAX_TEXT_CHARS, parse_fenced
 from upcall.testing import Call, ScriptedModelClient
 
-SERVER = {"command": sys.executable, "args": [str(SUPPORT / "mcp_server.py")]}
+NOTES = str(SUPPORT / "mcp_server.py")
 
 
 def server(**options: object) -> McpServer:
-    return McpServer.model_validate({**SERVER, **options})
+    return McpServer.model_validate({**start_command(NOTES), **options})
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ async def researched(**settings: object) -> tuple[ScriptedModelClient, str]:
     classified = '{"intent": "research", "research_depth": "shallow"}'
     search = Call("notes_search", {"words": "wind"})
     with ScriptedModelClient([classified, search, '{"summary": "Wind grew, the notes say."}']) as client:
-        options = Settings.read(None, mcp_servers={"notes": SERVER}, **settings)
+        options = Settings.read(None, mcp_servers={"notes": start_command(NOTES)}, **settings)
         run = await Upcall(client, store="runs.db", settings=options).start("What do my notes say on wind?")
     assert run.status is RunStatus.COMPLETED
     return client, client.requests[2].messages[-1]["content"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import pytest
 from autogen_agentchat.base import Team
 from autogen_agentchat.teams import RoundRobinGroupChat
+from scenario import upcall
 from stores import execute
 
 from upcall import Run, RunStatus, Upcall
@@ -257,25 +256,16 @@ def test_only_a_newline_ends_a_line_of_a_diff() -> None:
 async def test_the_command_line_shows_and_undoes() -> None:
     app, run = await started()
     run_changes = await app.changes(run.id)
-    shown = upcall("log", run.id, "--diff")
+    shown = upcall("log", run.id, "--diff", "--store", "runs.db").out
     assert "tool=edit_file files=a.txt (+1 -1)\n  --- a/a.txt\n  +++ b/a.txt\n  @@ -1 +1 @@\n  -one\n  +two\n" in shown
-    undone = subprocess.run([*UPCALL, "undo", run.id, "--store", "runs.db"], capture_output=True, text=True, check=True)
-    assert "+b" in undone.stdout
+    undone = upcall("undo", run.id, "--store", "runs.db")
+    assert "+b" in undone.out
     first = run_changes[0].id
-    assert f"stand. To undo all of them:\n  upcall undo {run.id} {first} --store runs.db\n" in undone.stderr
+    assert f"stand. To undo all of them:\n  upcall undo {run.id} {first} --store runs.db\n" in undone.err
     assert files() == {"a.txt": "two\n", "b.txt": "b\n"}
-    command = [*UPCALL, "undo", run.id, "nope", "--store", "runs.db"]
-    failed = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (failed.returncode, failed.stdout) == (2, "")
-    assert failed.stderr.startswith(f"error: Run {run.id} has no change 'nope'")
-
-
-UPCALL = [sys.executable, "-m", "upcall"]
-
-
-def upcall(*arguments: str) -> str:
-    command = [*UPCALL, *arguments, "--store", "runs.db"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    failed = upcall("undo", run.id, "nope", "--store", "runs.db")
+    assert (failed.status, failed.out) == (2, "")
+    assert failed.error.startswith(f"error: Run {run.id} has no change 'nope'")
 
 
 # -- killed in between ------------------------------------------------------------------------------------------------

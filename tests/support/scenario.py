@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from forked import run_python
 
 from upcall.testing import Call, Reply
 
@@ -54,15 +53,7 @@ class Ended:
         return lines[0]
 
 
-def upcall(*arguments: str, **environment: str) -> Ended:
+def upcall(*arguments: str, given: str = "", **environment: str) -> Ended:
     """Run the command line in a process of its own, without a terminal."""
-    done = subprocess.run(
-        [sys.executable, "-m", "upcall", *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        timeout=120,
-        check=False,
-    )
+    done = run_python("-m", "upcall", *arguments, stdin=given, **environment)
     return Ended(done.returncode, done.stdout, done.stderr)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +19,7 @@ from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMess
 from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat, Swarm
 from autogen_core import CancellationToken
 from cryptography.fernet import Fernet
+from forked import run_python
 from places import SUPPORT
 from shapes import (
     PLACES,
@@ -262,8 +261,7 @@ _HELPER = SUPPORT / "shape_process.py"
 
 def process(*arguments: str) -> dict[str, Any]:
     """One run segment in a process of its own."""
-    command = [sys.executable, str(_HELPER), *arguments]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+    done = run_python(str(_HELPER), *arguments)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
