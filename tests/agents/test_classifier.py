@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -286,12 +285,6 @@ async def test_the_call_is_told_as_a_thought_with_its_tokens() -> None:
 # -- what models reply ------------------------------------------------------------------------------------------------
 
 
-async def test_what_cannot_be_read_after_one_repair_is_deep_research() -> None:
-    """S2-08, S2-38, S0-63: two calls, never a third."""
-    message = await said_to(["Shallow, I think.", "Shallow, I think."])
-    assert found_in(message).depth is Depth.DEEP
-
-
 async def test_the_repair_shows_the_model_its_reply_and_what_is_wrong_with_it() -> None:
     with ScriptedModelClient(['{"depth": "deep"}', SHALLOW]) as client:
         await turn(Classifier(client), QUERY)
@@ -359,18 +352,6 @@ async def test_a_failed_call_ends_the_turn_with_a_friendly_message(failure: Repl
     assert_friendly(message)
     assert words in message.to_text()
     assert model.left == []
-
-
-async def test_a_server_that_is_not_there_is_said_to_be_unreachable() -> None:
-    """S2-10, S2-33."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
-        client = ModelClients(Settings.read(None, model="m", base_url=address, api_key=KEY, max_retries=0))
-        message = await turn(Classifier(client("classifier")), QUERY)
-        await client.close()
-    assert_friendly(message)
-    assert "cannot be reached. Check the base URL and the network." in message.to_text()
 
 
 @pytest.mark.parametrize(("status", "told"), [(401, False), (404, True), (429, True), (500, True), (504, False)])

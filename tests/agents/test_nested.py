@@ -20,7 +20,6 @@ from autogen_agentchat.messages import (
     HandoffMessage,
     ModelClientStreamingChunkEvent,
     TextMessage,
-    ThoughtEvent,
     ToolCallExecutionEvent,
     ToolCallRequestEvent,
     UserInputRequestedEvent,
@@ -33,17 +32,14 @@ from pydantic import BaseModel
 
 from upcall.agents import PausableAgent
 from upcall.autogen.messages import OUTCOME, event_path
-from upcall.autogen.scope import RunScope, enter_scope
 from upcall.errors import (
     AgentFailed,
-    ConfigurationError,
     ModelAuthenticationError,
     ModelError,
     ModelNotFound,
     ModelTimeout,
     ModelUnavailable,
     SchemaMismatch,
-    UserInputRequired,
 )
 from upcall.research.reports import Report
 from upcall.testing import Call, Calls, Fail, Hang, Reply, Request, Say, Script, ScriptedModelClient
@@ -114,23 +110,16 @@ async def test_an_answer_goes_down_to_the_very_call_that_asked_and_nothing_is_do
         rest = await say(first, "Build it")
         second = await carried(first, tower(client, depth, tools=[tool.note]))
         assert (await say(second, answers(rest, "Express"))).text == "lead done"
+    (question,) = rest.questions
+    assert question.path == LEVELS[:depth]
+    assert question.calls == tuple(f"call_{level}_1" for level in [*range(1, depth), depth + 1])
+    assert rest.paths(UserInputRequestedEvent) == ["/".join(LEVELS[:depth])]
     innermost = client.requests[depth + 1]
     assert innermost.tool_results == {f"call_{depth}_1": "note 1", f"call_{depth + 1}_1": "Express"}
     assert (tool.calls, len(client.requests)) == (1, 2 * depth + 1)
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3, 4])
-async def test_a_question_names_its_asker_and_the_calls_that_lead_to_it(depth: int) -> None:
-    with tower_script(depth, ASK, "done") as client:
-        made = tower(client, depth)
-        rest = await say(made, "Build it")
-        await say(made, answers(rest, "Express"))
-    (question,) = rest.questions
-    assert question.path == LEVELS[:depth]
-    assert question.calls == tuple(f"call_{level}_1" for level in range(1, depth + 1))
-
-
-@pytest.mark.parametrize("depth", [2, 3, 4])
+@pytest.mark.parametrize("depth", [2, 4])
 async def test_a_nested_agent_asks_again_after_it_went_on(depth: int) -> None:
     with tower_script(depth, ASK, ASK, "done") as client:
         made = tower(client, depth)
@@ -140,21 +129,6 @@ async def test_a_nested_agent_asks_again_after_it_went_on(depth: int) -> None:
         made = await carried(made, tower(client, depth))
         await say(made, answers(rest, "FastAPI"))
     assert list(client.requests[depth + 1].tool_results.values()) == ["Express", "FastAPI"]
-
-
-@pytest.mark.parametrize("depth", [2, 3])
-async def test_a_nested_tool_that_needs_the_user_gets_the_answer(depth: int) -> None:
-    def deploy() -> str:
-        """Deploy."""
-        raise UserInputRequired("Deploy?", ["yes", "no"])
-
-    with tower_script(depth, Call("deploy"), "done") as client:
-        first = tower(client, depth, tools=[deploy])
-        rest = await say(first, "Deploy")
-        second = await carried(first, tower(client, depth, tools=[deploy]))
-        await say(second, answers(rest, "yes"))
-    assert rest.questions[0].path == LEVELS[:depth]
-    assert client.requests[depth].tool_results == {f"call_{depth}_1": "yes"}
 
 
 async def test_the_result_of_a_nested_agent_is_the_text_of_its_report() -> None:
@@ -177,12 +151,6 @@ async def test_a_nested_agent_without_a_task_is_an_error_result(arguments: dict[
     with script(lead=[Call("coder", arguments), "I see."], coder=[]) as client:
         await say(agent("lead", client, agent("coder", client)), "Build it")
     assert client.requests[-1].tool_results == {"call_1_1": "Error: call coder with its task, a non-empty text."}
-
-
-def test_two_agents_of_one_name_are_refused() -> None:
-    client = script()
-    with pytest.raises(ConfigurationError, match="'lead': two tools, agents or hand-offs are called coder"):
-        agent("lead", client, agent("coder", client), AssistantAgent("coder", client))
 
 
 async def test_an_agent_that_is_not_in_the_team_any_more_is_missed() -> None:
@@ -237,17 +205,6 @@ async def test_an_agent_that_waits_is_left_alone_until_its_answer_comes() -> Non
         assert (await made.save_state())["frames"][1] == waiting
         assert not waiting["interrupted"]
         await say(made, answers(rest, "Firefox"))
-
-
-async def test_one_asks_while_the_other_finishes() -> None:
-    tool = Counted()
-    with script(lead=[BOTH, "done"], coder=[ASK, "coded"], tester=[Call("note"), "tested"]) as client:
-        made = team(client, tools=[tool.note])
-        rest = await say(made, "Build it")
-        assert (len(rest.questions), tool.calls) == (1, 1)
-        await say(await carried(made, team(client, tools=[tool.note])), answers(rest, "Express"))
-    assert client.requests[-1].tool_results == {"call_1_1": "coded", "call_1_2": "tested"}
-    assert tool.calls == 1
 
 
 def echoing(*tasks: str) -> Callable[[Request], Reply]:
@@ -357,13 +314,6 @@ class OwnAgent(BaseChatAgent):
         self.resets += 1
 
 
-async def test_a_stock_agents_answer_is_the_result_of_its_call() -> None:
-    with script(lead=[call("helper"), "done"], helper=["helped"]) as client:
-        helper = AssistantAgent("helper", client, system_message="You are the helper.")
-        await say(agent("lead", client, helper), "Build it")
-    assert client.requests[-1].tool_results == {"call_1_1": "helped"}
-
-
 async def test_a_stock_agents_events_have_their_path() -> None:
     with script(lead=[call("coder"), "led"], coder=[call("helper"), "coded"], helper=[Call("note")]) as client:
         helper = AssistantAgent("helper", client, system_message="You are the helper.", tools=[Counted().note])
@@ -470,25 +420,10 @@ async def test_nested_events_come_with_their_path_in_the_order_of_each_agent() -
         assert kinds == [ToolCallRequestEvent, ToolCallExecutionEvent, TextMessage]
 
 
-@pytest.mark.parametrize("depth", [2, 3, 4])
-async def test_the_stream_tells_of_a_nested_question_with_its_path(depth: int) -> None:
-    with tower_script(depth, ASK, "done") as client:
-        made = tower(client, depth)
-        rest = await say(made, "Build it")
-        await say(made, answers(rest, "Express"))
-    assert rest.paths(UserInputRequestedEvent) == ["/".join(LEVELS[:depth])]
-
-
 async def test_nested_text_is_streamed_with_its_path() -> None:
     with tower_script(3, "It is done.") as client:
         rest = await say(tower(client, 3, stream=True), "Build it")
     assert rest.paths(ModelClientStreamingChunkEvent) == ["lead/coder/tester"] * 3
-
-
-async def test_a_nested_thought_is_told() -> None:
-    with tower_script(2, Calls([Call("note")], thought="Let me see."), "done") as client:
-        rest = await say(tower(client, 2, tools=[Counted().note]), "Build it")
-    assert rest.paths(ThoughtEvent) == ["lead/coder"]
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------
@@ -519,84 +454,6 @@ async def test_a_failure_at_any_depth_names_its_agent_and_the_turn_goes_on_from_
     assert (tool.calls, len(client.requests)) == (1, 2 * depth + 1)
 
 
-async def test_a_failure_does_not_lose_what_the_agent_beside_it_finished() -> None:
-    tool = Counted()
-    with script(lead=[BOTH, "done"], coder=[Fail(500), "coded"], tester=[Call("note"), "tested"]) as client:
-        first = team(client, tools=[tool.note])
-        with pytest.raises(ModelUnavailable, match="'coder'"):
-            await say(first, "Build it")
-        await say(await carried(first, team(client, tools=[tool.note])))
-    assert client.requests[-1].tool_results == {"call_1_1": "coded", "call_1_2": "tested"}
-    assert tool.calls == 1
-
-
-@pytest.mark.parametrize("depth", [1, 2])
-async def test_a_question_beside_a_failure_is_put_when_the_turn_goes_on(depth: int) -> None:
-    def make() -> PausableAgent:
-        return team(client) if depth == 1 else agent("boss", client, team(client))
-
-    with script(
-        boss=[call("lead"), "done"] if depth == 2 else [],
-        lead=[BOTH, "led"],
-        coder=[ASK, "coded"],
-        tester=[Fail(500), "tested"],
-    ) as client:
-        first = make()
-        with pytest.raises(ModelUnavailable):
-            await say(first, "Build it")
-        second = await carried(first, make())
-        rest = await say(second)
-        assert [question.asker for question in rest.questions] == ["coder"]
-        await say(await carried(second, make()), answers(rest, "Express"))
-    results = [each.tool_results for each in client.requests if "You are the lead." in each.system]
-    assert list(results[-1].values()) == ["coded", "tested"]
-
-
-async def test_a_failure_after_an_answer_keeps_the_answer_and_the_other_question() -> None:
-    with script(lead=[BOTH, "done"], coder=[ASK, Fail(500), "coded"], tester=[ASK_TESTER, "tested"]) as client:
-        first = team(client)
-        rest = await say(first, "Build it")
-        message = answers(rest, "Express")
-        with pytest.raises(ModelUnavailable):
-            await say(first, message)
-        assert first.waiting_for() == {rest.questions[1].id}
-        second = await carried(first, team(client))
-        rest = await say(second, message)
-        assert [question.asker for question in rest.questions] == ["tester"]
-        await say(second, answers(rest, "Firefox"))
-    assert client.requests[-1].tool_results == {"call_1_1": "coded", "call_1_2": "tested"}
-    assert client.requests[4].messages == client.requests[3].messages
-
-
-async def test_work_that_failed_goes_on_though_its_agent_has_another_question_open() -> None:
-    def make() -> PausableAgent:
-        return agent("lead", client, agent("coder", client, agent("tester", client), mixed_batch="run"))
-
-    asks_and_calls = Calls([ASK, call("tester")])
-    with script(
-        lead=[call("coder"), "done"], coder=[asks_and_calls, "coded"], tester=[ASK_TESTER, Fail(500), "tested"]
-    ) as client:
-        first = make()
-        rest = await say(first, "Build it")
-        with pytest.raises(ModelUnavailable):
-            await say(first, answers(rest, None, "Firefox"))
-        second = await carried(first, make())
-        rest = await say(second)
-        assert len(client.requests) == 5
-        assert [question.asker for question in rest.questions] == ["coder"]
-        await say(second, answers(rest, "Express"))
-
-
-async def test_the_other_question_may_be_answered_before_the_failed_work_goes_on() -> None:
-    with script(lead=[BOTH, "done"], coder=[ASK, Fail(500), "coded"], tester=[ASK_TESTER, "tested"]) as client:
-        first = team(client)
-        rest = await say(first, "Build it")
-        with pytest.raises(ModelUnavailable):
-            await say(first, answers(rest, "Express"))
-        assert (await say(await carried(first, team(client)), answers(rest, None, "Firefox"))).text == "done"
-    assert client.requests[-1].tool_results == {"call_1_1": "coded", "call_1_2": "tested"}
-
-
 async def test_two_failures_at_once_raise_the_first_and_leave_nothing_behind() -> None:
     async with nothing_left_behind():
         with script(lead=[BOTH, "done"], coder=[Fail(500), "coded"], tester=[Fail(401), "tested"]) as client:
@@ -612,7 +469,7 @@ async def test_two_failures_at_once_raise_the_first_and_leave_nothing_behind() -
 
 @pytest.mark.parametrize("how", ["token", "task"])
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("depth", [2, 3])
+@pytest.mark.parametrize("depth", [1, 3])
 async def test_a_nested_model_call_that_hangs_can_be_cancelled_and_made_again(
     depth: int, stream: bool, how: str
 ) -> None:
@@ -647,7 +504,7 @@ class Hanging:
 
 
 @pytest.mark.parametrize("how", ["token", "task"])
-@pytest.mark.parametrize("depth", [2, 3])
+@pytest.mark.parametrize("depth", [1, 3])
 async def test_a_nested_tool_that_hangs_can_be_cancelled_and_finished_calls_stay(depth: int, how: str) -> None:
     tool, hanging = Counted(), Hanging()
     with tower_script(depth, Calls([Call("note"), Call("wait")]), "done") as client:
@@ -765,12 +622,13 @@ def following_plans(rng: random.Random) -> Callable[[Request], Reply]:
 async def test_whatever_fails_and_is_cancelled_and_whoever_is_answered_first_the_result_is_the_same(seed: int) -> None:
     rng = random.Random(seed)
     plan = made_up(rng, depth=3)
-    client = ScriptedModelClient(following_plans(rng))
+    client, notes = ScriptedModelClient(following_plans(rng)), list[str]()
 
     async def note(text: str) -> str:
         """Take a note."""
         for _ in range(rng.randrange(4)):
             await asyncio.sleep(0)
+        notes.append(text)
         return f"{text} done"
 
     def make(depth: int = 3) -> PausableAgent:
@@ -791,6 +649,7 @@ async def test_whatever_fails_and_is_cancelled_and_whoever_is_answered_first_the
         with suppress(ModelUnavailable, asyncio.CancelledError):
             rest = await turn
     assert rest.text == outcome(plan)
+    assert len(notes) == len(set(notes))
 
 
 # -- counting ---------------------------------------------------------------------------------------------------------
@@ -859,43 +718,3 @@ async def test_a_dumped_nested_agent_pauses_and_goes_on_in_another_loaded_copy()
         rest = await say(first, "Build it")
         assert (await say(await carried(first, second), answers(rest, "Express"))).text == "done"
     assert client.requests[3].tool_results == {"call_2_1": "HEY", "call_3_1": "Express"}
-
-
-# -- real teams -------------------------------------------------------------------------------------------------------
-
-
-async def test_a_real_team_stops_is_stored_and_goes_on_with_the_answer_in_a_new_team() -> None:
-    with script(lead=[BOTH, "done"], coder=[ASK, "coded"], tester=[ASK_TESTER, "tested"]) as client:
-        first = swarm(team(client))
-        rest = await run(first, "Build it")
-        assert [question.asker for question in rest.questions] == ["coder", "tester"]
-        second = swarm(team(client))
-        await second.load_state(json.loads(json.dumps(await first.save_state())))
-        rest = await run(second, answers(rest, "Express", "Firefox"))
-    assert rest.text == "done"
-    assert client.requests[-1].tool_results == {"call_1_1": "coded", "call_1_2": "tested"}
-
-
-async def test_a_real_team_with_a_stock_user_proxy_asks_live() -> None:
-    with script(lead=[call("coder"), "done"], coder=[ASK, "coded"]) as client:
-        user = UserProxyAgent("user", input_func=lambda prompt: "FastAPI")
-        made = agent("lead", client, agent("coder", client))
-        rest = await run(Swarm([made, user], termination_condition=TextMessageTermination("lead")), "Build it")
-    assert rest.text == "done"
-    assert client.requests[2].tool_results == {"call_2_1": "FastAPI"}
-
-
-async def test_a_real_team_goes_on_after_a_failure_in_a_new_team_with_its_state() -> None:
-    tool, causes = Counted(), list[BaseException]()
-    with (
-        enter_scope(RunScope(interruptions=causes)),
-        script(lead=[call("coder"), "done"], coder=[Call("note"), Fail(429), "coded"]) as client,
-    ):
-        first = swarm(agent("lead", client, agent("coder", client, tools=[tool.note])))
-        with pytest.raises(RuntimeError):
-            await run(first, "Build it")
-        assert isinstance(causes[0], ModelUnavailable)
-        second = swarm(agent("lead", client, agent("coder", client, tools=[tool.note])))
-        await second.load_state(json.loads(json.dumps(await first.save_state())))
-        assert (await run(second, None)).text == "done"
-    assert tool.calls == 1

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 from autogen_agentchat.agents import UserProxyAgent
 from autogen_agentchat.base import Handoff
-from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
+from autogen_agentchat.conditions import TextMessageTermination
 from autogen_agentchat.messages import (
     BaseChatMessage,
     HandoffMessage,
@@ -42,7 +42,6 @@ from PIL import Image as Picture
 
 from upcall.agents import PausableAgent
 from upcall.agents.structured.agent import Thread
-from upcall.agents.tool_loop.ask_user import HINT
 from upcall.autogen.messages import OUTCOME, answer_message, message_questions
 from upcall.errors import (
     AgentFailed,
@@ -118,12 +117,6 @@ async def test_a_tools_result_is_paired_with_its_call(tools: dict[str, Any]) -> 
     with ScriptedModelClient([Call("add", {"a": 1, "b": 2}), "It is 3."]) as client:
         rest = await say(coder(client, **tools), "Add 1 and 2")
     assert rest.text == "It is 3."
-    assert client.requests[-1].tool_results == {"call_1_1": "3"}
-
-
-async def test_an_async_function_is_a_tool_too() -> None:
-    with ScriptedModelClient([Call("add_async", {"a": 1, "b": 2}), "It is 3."]) as client:
-        await say(coder(client, tools=[add_async]), "Add 1 and 2")
     assert client.requests[-1].tool_results == {"call_1_1": "3"}
 
 
@@ -310,35 +303,6 @@ def test_something_that_is_no_tool_is_refused() -> None:
 # -- asking -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_question_ends_the_turn_with_a_hand_off_to_the_user() -> None:
-    with ScriptedModelClient([ASK]) as client:
-        rest = await say(coder(client), "Build it")
-    assert isinstance(rest.message, HandoffMessage)
-    assert rest.message.target == "user"
-    assert (
-        rest.text == "coder needs to know: Which framework?\n  1. Express\n  2. FastAPI\n  Or answer in your own words."
-    )
-    (question,) = rest.questions
-    assert (question.path, question.calls) == (("coder",), ("call_1_1",))
-
-
-async def test_the_stream_tells_of_a_question_by_its_id() -> None:
-    with ScriptedModelClient([ASK]) as client:
-        rest = await say(coder(client), "Build it")
-    (event,) = rest.told(UserInputRequestedEvent)
-    assert isinstance(event, UserInputRequestedEvent)
-    assert event.request_id == rest.questions[0].id
-
-
-async def test_the_answer_is_the_result_of_the_very_call_that_asked() -> None:
-    with ScriptedModelClient([ASK, "Built."]) as client:
-        agent = coder(client)
-        rest = await say(agent, "Build it")
-        assert (await say(agent, answers(rest, "Express"))).text == "Built."
-    assert client.requests[-1].tool_results == {"call_1_1": "Express"}
-    assert [message["role"] for message in client.requests[-1].messages] == ["system", "user", "assistant", "tool"]
-
-
 @pytest.mark.parametrize("outcome", list(Outcome))
 async def test_every_outcome_reaches_the_model_as_text(outcome: Outcome) -> None:
     with ScriptedModelClient([ASK, "Built."]) as client:
@@ -347,30 +311,6 @@ async def test_every_outcome_reaches_the_model_as_text(outcome: Outcome) -> None
         answer = Answer(question_id=rest.questions[0].id, outcome=outcome, text="Koa")
         await say(agent, answers(rest, answer))
     assert client.requests[-1].tool_results == {"call_1_1": answer.as_text()}
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        Call("ask_user"),
-        Call("ask_user", {"question": " "}),
-        Call("ask_user", {"question": "Which?", "options": "Express"}),
-        Call("ask_user", {"question": "Which?", "options": ["a", "A"]}),
-    ],
-    ids=repr,
-)
-async def test_an_invalid_question_is_repaired_in_the_same_turn(call: Call) -> None:
-    with ScriptedModelClient([call, ASK]) as client:
-        rest = await say(coder(client), "Build it")
-    assert client.requests[-1].tool_results["call_1_1"].endswith(HINT)
-    assert [question.calls for question in rest.questions] == [("call_2_1",)]
-
-
-async def test_broken_json_in_a_question_is_repaired_too() -> None:
-    with ScriptedModelClient([Call("ask_user", '{"question": "Which'), ASK]) as client:
-        rest = await say(coder(client), "Build it")
-    assert "not valid JSON" in client.requests[-1].tool_results["call_1_1"]
-    assert len(rest.questions) == 1
 
 
 @pytest.mark.parametrize("ask", [ASK, Call("ask_user"), Call("ask_user", "{broken")], ids=["valid", "empty", "broken"])
@@ -414,14 +354,6 @@ async def test_a_question_beyond_the_limit_gets_an_error_and_a_new_turn_may_ask_
         assert rest.text == "Built."
         assert "You have asked 1 questions, the limit" in client.requests[-1].tool_results["call_2_1"]
         assert len((await say(agent, "Build more")).questions) == 1
-
-
-async def test_without_ask_user_the_model_has_neither_tool_nor_rule() -> None:
-    """S1-29"""
-    with ScriptedModelClient([ASK, "Built."]) as client:
-        await say(coder(client, ask_user=False, tools=[add]), "Build it")
-    assert "there is no tool 'ask_user'" in client.requests[-1].tool_results["call_1_1"]
-    assert "ask_user" not in client.requests[0].system
 
 
 async def proxy_reply(rest: Rest, typed: str) -> BaseChatMessage:
@@ -511,17 +443,6 @@ async def test_a_tool_that_waits_does_not_stop_the_calls_beside_it() -> None:
 
 
 # -- the state --------------------------------------------------------------------------------------------------------
-
-
-async def test_a_paused_turn_goes_on_in_a_new_object() -> None:
-    """S4-44"""
-    tool = Counted()
-    with ScriptedModelClient([Call("note"), ASK, Call("note"), "Built."]) as client:
-        first = coder(client, tools=[tool.note])
-        rest = await say(first, "Build it")
-        second = await carried(first, coder(client, tools=[tool.note]))
-        assert (await say(second, answers(rest, "Express"))).text == "Built."
-    assert client.requests[-1].tool_results == {"call_1_1": "note 1", "call_2_1": "Express", "call_3_1": "note 2"}
 
 
 async def test_a_paused_agent_that_is_driven_without_an_answer_asks_again() -> None:
@@ -673,12 +594,6 @@ async def test_text_is_streamed_as_it_comes() -> None:
     assert rest.text == "It is 3."
 
 
-async def test_without_streaming_nothing_is_streamed() -> None:
-    with ScriptedModelClient(["It is 3."]) as client:
-        rest = await say(coder(client), "Add")
-    assert rest.events == []
-
-
 async def test_events_come_in_the_order_in_which_things_happen() -> None:
     with ScriptedModelClient([Calls([Call("add", {"a": 1, "b": 2})], thought="Easy."), "It is 3."]) as client:
         rest = await say(coder(client, tools=[add]), "Add")
@@ -759,60 +674,7 @@ async def test_a_failed_model_call_is_a_model_error_of_one_line(
     assert len(str(failed.value).splitlines()) == 1
 
 
-async def test_after_a_failure_nothing_that_was_finished_is_done_again() -> None:
-    tool = Counted()
-    with ScriptedModelClient([Call("note"), Call("note"), Fail(500), "Built."]) as client:
-        first = coder(client, tools=[tool.note])
-        with pytest.raises(ModelUnavailable):
-            await say(first, "Build it")
-        second = await carried(first, coder(client, tools=[tool.note]))
-        assert (await say(second)).text == "Built."
-    assert tool.calls == 2
-    assert client.requests[3].messages == client.requests[2].messages
-
-
-async def test_an_error_of_the_scripted_model_is_seen_as_it_is() -> None:
-    with pytest.raises(AssertionError, match="no reply left"):
-        await say(coder(ScriptedModelClient([])), "Build it")
-
-
 # -- cancellation -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", ["token", "task"])
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_hanging_model_call_can_be_cancelled_and_made_again(how: str, stream: bool) -> None:
-    with ScriptedModelClient([Call("add", {"a": 1, "b": 2}), Hang(), "It is 3."]) as client:
-        agent = coder(client, tools=[add], stream=stream)
-        async with nothing_left_behind():
-            await cancelled_while(agent, lambda: len(client.requests) == 2, how, "Add")
-        assert (await say(await carried(agent, coder(client, tools=[add])))).text == "It is 3."
-
-
-@pytest.mark.parametrize("how", ["token", "task"])
-@pytest.mark.parametrize("kind", ["tools", "workbench"])
-async def test_a_hanging_tool_can_be_cancelled_and_the_finished_ones_stay(how: str, kind: str) -> None:
-    tool, hanging, first_time = Counted(), asyncio.Event(), [True]
-
-    async def wait() -> str:
-        """Hang the first time."""
-        hanging.set()
-        if first_time.pop():
-            await asyncio.Event().wait()
-        return "waited"
-
-    def make() -> PausableAgent:
-        options: dict[str, Any] = {"tools": [wait]} if kind == "tools" else {"workbench": bench(wait)}
-        options["tools"] = [tool.note, *options.get("tools", [])]
-        return coder(client, **options)
-
-    with ScriptedModelClient([Calls([Call("note"), Call("wait")]), "Done."]) as client:
-        first = make()
-        async with nothing_left_behind():
-            await cancelled_while(first, lambda: hanging.is_set() and tool.calls == 1, how, "Go")
-        first_time.append(False)
-        await say(await carried(first, make()))
-    assert client.requests[-1].tool_results == {"call_1_1": "note 1", "call_1_2": "waited"}
 
 
 async def test_a_workbench_that_cannot_list_its_tools_is_an_error_that_says_so() -> None:
@@ -836,25 +698,6 @@ async def test_a_workbench_that_hangs_while_it_lists_its_tools_can_be_cancelled(
 
     async with nothing_left_behind():
         await cancelled_while(coder(ScriptedModelClient([]), workbench=Unreachable([])), asked.is_set, how, "Go")
-
-
-@pytest.mark.parametrize("how", ["token", "task"])
-async def test_a_tool_that_ignores_its_cancellation_is_left_behind(how: str) -> None:
-    started, end = asyncio.Event(), asyncio.Event()
-
-    async def stubborn() -> str:
-        """Go on whatever happens."""
-        while not end.is_set():
-            started.set()
-            try:
-                await end.wait()
-            except asyncio.CancelledError:
-                continue
-        return "done"
-
-    with ScriptedModelClient([Call("stubborn")]) as client:
-        await cancelled_while(coder(client, tools=[stubborn]), started.is_set, how, "Go")
-    end.set()
 
 
 @pytest.mark.parametrize("how", ["token", "task"])
@@ -932,20 +775,6 @@ async def test_model_calls_count_over_a_pause() -> None:
         assert (await say(second, answers(rest, "Express"))).message.metadata[OUTCOME] == "max_rounds"
 
 
-async def test_usage_is_counted_once_over_failures_and_pauses() -> None:
-    with ScriptedModelClient([Call("add", {"a": 1, "b": 2}), Fail(500), ASK, "One two three"]) as client:
-        first = coder(client, tools=[add])
-        with pytest.raises(ModelUnavailable):
-            await say(first, "Build it")
-        second = await carried(first, coder(client, tools=[add]))
-        rest = await say(second)
-        third = await carried(second, coder(client, tools=[add]))
-        await say(third, answers(rest, "Express"))
-    spent = third.usage["coder"]
-    assert (spent.model_calls, spent.completion_tokens) == (3, client.total_usage().completion_tokens)
-    assert spent.prompt_tokens == client.total_usage().prompt_tokens
-
-
 # -- hand-offs to peers -----------------------------------------------------------------------------------------------
 
 
@@ -959,25 +788,6 @@ async def test_a_hand_off_gives_the_turn_to_a_peer() -> None:
         "Build it",
         "Transferred to tester, adopting the role of tester immediately.",
     ]
-
-
-async def test_a_swarm_stops_at_a_hand_off_to_a_peer_and_goes_on_with_its_state() -> None:
-    coder_says: list[Reply] = [Call("transfer_to_tester"), "Fixed."]
-    script: dict[str, Sequence[Reply]] = {"You code": coder_says, "You test": [Call("transfer_to_coder")]}
-
-    def make() -> Swarm:
-        first = PausableAgent("coder", client, system_message="You code.", handoffs=["tester"])
-        second = PausableAgent("tester", client, system_message="You test.", handoffs=["coder"])
-        stop = HandoffTermination("tester") | TextMessageTermination("coder")
-        return Swarm([first, second], termination_condition=stop)
-
-    with ScriptedModelClient(script) as client:
-        team = make()
-        rest = await run(team, "Build it")
-        assert isinstance(rest.message, HandoffMessage)
-        again = make()
-        await again.load_state(json.loads(json.dumps(await team.save_state())))
-        assert (await run(again, None)).text == "Fixed."
 
 
 async def test_the_turn_is_handed_over_after_the_calls_beside_it_are_done() -> None:

@@ -298,7 +298,7 @@ async def test_find_information_about_the_topic() -> None:
 async def test_the_example_of_the_protocol_asks_two_questions_at_once(
     scope: str, form: str, read: tuple[str, str]
 ) -> None:
-    """S3-06 to S3-14, S3-16, S3-20, S3-25 to S3-27, X1, X5."""
+    """S3-06 to S3-14, S3-16, S3-19, S3-20, S3-25 to S3-27, X1, X5."""
     with scripted(planner=[AMBIGUITY, CLEAR, plan()]) as client:
         asked = await app(client).start(TOPIC)
         await answered(client, asked, by_words(asked, {SCOPE: scope, FORMAT: form}))

@@ -461,18 +461,6 @@ def test_a_plan_is_reviewed_over_processes() -> None:
     assert "Plan     approved, version 2" in told
 
 
-@pytest.mark.slow
-def test_a_rejected_plan_ends_the_run_without_work() -> None:
-    """S0-16."""
-    run_id = upcall("run", TASK, "--review-plan", "--json").json["run_id"]
-    ended = upcall("answer", run_id, "2")
-    assert (ended.status, ended.out.strip()) == (
-        0,
-        "The plan 'User authentication system' was rejected; nothing was done.",
-    )
-    assert not Path("upcall-work").exists()
-
-
 def test_the_blocks_of_the_seeds_run_as_they_stand_and_what_they_leave_open_is_noted() -> None:
     """S0-48, S0-49, S2-23, S2-25: with `verbose` each reply of the model is printed."""
     Path("upcall.yaml").write_text(BLOCKS)
