@@ -50,10 +50,10 @@ from upcall.prompts import PROMPTS, Context, Prompts, RepairContext, ReplyFormat
 from upcall.prompts.contexts import QuestionCheckContext, QuestionToCheckContext
 from upcall.prompts.examples import CHECKED_EXAMPLES
 from upcall.questions.question import Question
-from upcall.runs.outputs import FoundIn, QuestionCheck
+from upcall.runs.outputs import FoundIn, QuestionCheck, Reply
 from upcall.text import shorten_middle
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T", bound=Reply)
 ThreadT = TypeVar("ThreadT", bound=Thread)
 
 _log = logging.getLogger("upcall")
@@ -239,13 +239,17 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
                     return ToolCalls(result.content, result.thought)
                 text = result.content if isinstance(result.content, str) else ""
                 self._log_reply(text)
-                emit(ThoughtEvent(source=self.name, content=text or "(no text)", models_usage=result.usage))
+                decided = text or "(no text)"
                 try:
-                    value = check(parse_reply(text, kind))
+                    value = parse_reply(text, kind)
+                    decided = value.in_words()
+                    value = check(value)
                     state.repair = []
                     return value
                 except UnreadableReply as error:
                     problem = str(error)
+                finally:
+                    emit(ThoughtEvent(source=self.name, content=decided, models_usage=result.usage))
             if repairing:
                 state.repair = []
                 return UnreadableReply(problem, text)

@@ -277,7 +277,7 @@ async def test_a_verbose_classifier_logs_what_the_model_said(
 async def test_the_call_is_told_as_a_thought_with_its_tokens() -> None:
     agent = Classifier(ScriptedModelClient([SHALLOW]))
     thoughts = [event for event in (await say(agent, QUERY)).events if isinstance(event, ThoughtEvent)]
-    assert [thought.content for thought in thoughts] == [SHALLOW]
+    assert [thought.content for thought in thoughts] == ["a shallow research task"]
     assert thoughts[0].models_usage is not None
     assert thoughts[0].models_usage.prompt_tokens > 0
 

@@ -13,7 +13,16 @@ from upcall.agents.structured.parse_output import parse_reply
 from upcall.questions.question import MAX_LABEL_CHARS, MAX_OPTIONS, MAX_QUESTION_CHARS, ClarificationType
 from upcall.research.reports import CheckedReport, CodingReport, MadeCall, Report, ResearchReport, WorkDone
 from upcall.research.sources.fences import fence
-from upcall.runs.outputs import Ambiguity, AmbiguityCheck, ClarificationResponse, Classification, Depth, Intent, Reply
+from upcall.runs.outputs import (
+    Ambiguity,
+    AmbiguityCheck,
+    ClarificationResponse,
+    Classification,
+    Depth,
+    Intent,
+    QuestionCheck,
+    Reply,
+)
 from upcall.runs.plan import Plan, PlanStep
 
 KINDS = [Classification, ClarificationResponse, AmbiguityCheck, Plan, Report, CodingReport, ResearchReport]
@@ -246,3 +255,23 @@ def test_a_document_that_was_not_seen_is_no_source_of_the_report() -> None:
     assert isinstance(backed, CheckedReport)
     assert [each.ref for each in backed.cited] == ["wind.md", "sun.md"]
     assert backed.left_open == ("CUDA was cited, and was not read.",)
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (Classification(intent=Intent.META), "a question about me"),
+        (Classification(intent=Intent.CODING, research_depth=Depth.DEEP), "a deep coding task"),
+        (ClarificationResponse(needs_clarification=False), "nothing has to be asked"),
+        (
+            ClarificationResponse(needs_clarification=True, clarification_question="Which?"),
+            "would like to know: Which?",
+        ),
+        (QuestionCheck(ask=True), "only the user can tell"),
+        (QuestionCheck(ask=False, my_answer="3.12"), "need not be asked: 3.12"),
+        (AmbiguityCheck(needs_clarification=False), "nothing is unclear"),
+        (Plan(title="Login", sections=("Do",)), "a plan of no steps: Login"),
+    ],
+)
+def test_a_reply_says_in_words_what_was_decided(reply: Reply, words: str) -> None:
+    assert reply.in_words() == words

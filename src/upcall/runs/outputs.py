@@ -65,6 +65,10 @@ class Reply(BaseModel):
             return value
         return {name: each for name, each in value.items() if each is not None}
 
+    def in_words(self) -> str:
+        """Say in a line what the model decided."""
+        return self.model_dump_json(exclude_defaults=True)
+
 
 class Intent(StrEnum):
     """What the user wants: talk about the system itself, have something found out, or have code written."""
@@ -129,6 +133,10 @@ class Classification(Reply):
     def depth(self) -> Depth:
         """The depth, shallow where the model gave none."""
         return self.research_depth or Depth.SHALLOW
+
+    def in_words(self) -> str:
+        """See `Reply`."""
+        return "a question about me" if self.intent is Intent.META else f"a {self.depth} {self.intent} task"
 
     @property
     def user_intent(self) -> IntentResult:
@@ -206,6 +214,13 @@ class ClarificationResponse(Reply):
             return self.needs_clarification
         return self.known_from is KnownFrom.USER and self.weight is not Weight.LOW
 
+    def in_words(self) -> str:
+        """See `Reply`."""
+        if self.asks:
+            return f"would like to know: {self.clarification_question}"
+        known = self.clarification_question and self.answer
+        return f"nothing has to be asked{f': {self.clarification_question} - {self.answer}' if known else ''}"
+
     def question(self, path: tuple[str, ...]) -> Question:
         """Return the open question this reply stands for."""
         return _question(self.clarification_question or "", self.options, self.reason, path)
@@ -237,6 +252,10 @@ class QuestionCheck(Reply):
     def asks(self) -> bool:
         """The decision: from where the answer is to be found, or as the model said where it left that out."""
         return self.ask if self.found_in is None else self.found_in is FoundIn.USER
+
+    def in_words(self) -> str:
+        """See `Reply`."""
+        return "only the user can tell" if self.asks else f"need not be asked: {self.my_answer or 'it is known'}"
 
 
 class KnownTo(StrEnum):
@@ -317,6 +336,11 @@ class AmbiguityCheck(Reply):
         if self.needs_clarification and not self.ambiguity_details:
             raise ValueError("needs_clarification is true but ambiguity_details is empty")
         return self
+
+    def in_words(self) -> str:
+        """See `Reply`."""
+        aspects = ", ".join(each.aspect for each in self.ambiguity_details)
+        return f"unclear: {aspects}" if self.needs_clarification else "nothing is unclear"
 
 
 def _question(text: str, options: tuple[str, ...], reason: str | None, path: tuple[str, ...]) -> Question:

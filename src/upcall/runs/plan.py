@@ -117,6 +117,11 @@ class Plan(PlanOutline):
             known[step.step_id] = step
         return self
 
+    def in_words(self) -> str:
+        """See `Reply`."""
+        steps = "a step" if len(self.steps) == 1 else f"{len(self.steps) or 'no'} steps"
+        return f"a plan of {steps}: {self.title}"
+
     def unknown_names(self, handlers: Collection[str], tools: Collection[str]) -> list[str]:
         """Return what is wrong with who does the steps, where not everything is a known agent or tool (S3-42)."""
         problems = []
