@@ -21,7 +21,7 @@ from upcall.agents import NestedTeam
 from upcall.errors import AlreadyAnswered, ConfigurationError, UserInputRequired
 from upcall.options import ResolutionOptions
 from upcall.policy.facts import parse_facts
-from upcall.policy.resolver import AnswerResolver, answer_by_default
+from upcall.policy.resolver import AnswerResolver, Moment, answer_by_default
 from upcall.questions.matching import OwnWords, parse_answer
 from upcall.questions.record import QuestionRecords
 from upcall.testing import Call, Calls, Fail, Reply, Request, ScriptedModelClient
@@ -208,7 +208,8 @@ async def test_a_secret_is_given_again_to_its_own_asker_alone(monkeypatch: pytes
     in_clear = await resolver.answer_to(question("lead", "one", secret=False, tool=None))
     assert in_clear is not None
     assert in_clear.text == "swordfish"
-    assert len(resolver.publish([question("lead", "one"), question("lead", "two")])) == 2
+    both = [question("lead", "one"), question("lead", "two")]
+    assert len(await resolver.decide(both, Moment.AT_DRIVER)) == 2
     assert not resolver.records.duplicates
     monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
     assert await resolver.answer_to(question("lead", "one")) is None

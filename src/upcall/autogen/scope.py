@@ -44,7 +44,7 @@ class QuestionResolver(Protocol):
     def assignee_of(self, question: Question) -> str | None:
         """Name the assignee of a question."""
 
-    def note(self, question: Question, answer: Answer) -> Answer:
+    def note(self, question: Question, answer: Answer) -> None:
         """Record an answer that an agent gave to a question."""
 
 

@@ -28,7 +28,7 @@ from upcall.execution.event_gate import EventGate, tell_answer
 from upcall.execution.reducer import NO_RESULT, Phase, SegmentState, end_segment, explain_loss, reduce_event
 from upcall.execution.transcripts import TranscriptRecorder
 from upcall.policy.duplicates import answer_duplicates
-from upcall.policy.resolver import AnswerResolver
+from upcall.policy.resolver import AnswerResolver, Moment
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.runs.call_timings import TIMED, Timings
 from upcall.runs.checkpoint import Checkpoint
@@ -196,7 +196,8 @@ class RunSegment:
         """Store the questions of a team that is still at work, so that they can be answered before the others are
         done. What nobody is asked has its answer at once."""
         requests = [event for event in events if isinstance(event, UserInputRequestedEvent)]
-        new = self._resolver.publish(question for event in requests for question in event_questions(event))
+        asked = [question for event in requests for question in event_questions(event)]
+        new = await self._resolver.decide(asked, Moment.AT_DRIVER)
         self._untold += [record.answer for record in new if record.answer is not None]
         if new:
             await run_to_completion(self._save_and_tell())
@@ -274,7 +275,7 @@ class RunSegment:
             problem = explain_loss(self._state.last, lost[0].explain_loss())
             # No checkpoint: with the remedy the run goes on from the one before.
             return await self._save(self._current().move_to(RunStatus.FAILED, error=problem))
-        self._close_unwaited()
+        await self._close_unwaited()
         on_the_way = self._journal.records if len(self._current().answers) > self._answered else {}
         run, checkpoint = end_segment(self._state, team_state, on_the_way, self._phase)
         if run.error == NO_RESULT and (await self._journal.discard_last_reply() or not self._journal.records):
@@ -282,10 +283,10 @@ class RunSegment:
         # Otherwise the journal would bring the team to the same end again: it goes on behind it.
         return await self._save(run, checkpoint.model_copy(update={"progress": run.progress(self._pauses + 1)}))
 
-    def _close_unwaited(self) -> None:
+    async def _close_unwaited(self) -> None:
         """Publish what agents that are not ours ask, and cancel what nobody waits for any more."""
         waiting = self._state.waiting.questions
-        for record in self._resolver.publish(waiting.values()):
+        for record in await self._resolver.decide(waiting.values(), Moment.AT_DRIVER):
             if record.answer is not None:
                 self._gate.hold(tell_answer(record.question, record.answer))
         gone = [each for each in self._resolver.records.open if each.id not in waiting]

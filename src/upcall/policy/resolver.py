@@ -1,15 +1,17 @@
 """Who answers a question before the human is asked, in which order, and what it comes to where nobody does.
 
-A question is decided on at two moments, at each of them once: before it leaves its asker, so that an answer closes the
-call at once (`AnswerResolver.answer_to`: ledger, facts); and when it reaches the driver (`AnswerResolver.publish`: the
-human, or nobody). In between the agents above have their look at it (`upcall.agents.tool_loop.nested_answers`). An
-answer says who gave it and why. A risk confirmation takes the human's own choice: no step answers it.
+`AnswerResolver.decide` says it. A question comes to it twice at most, and no step is taken twice: in its asker's turn it
+is asked who knows the answer (ledger, facts), which closes the call at once; at the driver, what becomes of it where
+nobody did (the human, the answer to another question, none). In between the agents above have their look at it
+(`upcall.agents.tool_loop.nested_answers`). An answer says who gave it and why. A risk confirmation takes the human's own
+choice: no step answers it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from enum import Enum, auto
 from typing import TypeAlias
 
 from autogen_core.models import RequestUsage
@@ -45,6 +47,13 @@ _WORDS_OF_A_STAGE = frozenset({"skip", "done", "exit", "quit", "proceed", "conti
 """What ends a clarification and says nothing of what was asked."""
 
 
+class Moment(Enum):
+    """Where a question is when it is decided about."""
+
+    IN_TURN = auto()
+    AT_DRIVER = auto()
+
+
 class AnswerResolver:
     """The records of a run while a team works on it, and who answers what is asked meanwhile.
 
@@ -77,61 +86,45 @@ class AnswerResolver:
         """All that was answered in the run so far, oldest first."""
         return [(each.question, each.answer) for each in self.records.closed if each.answer is not None]
 
-    # -- before it leaves its asker -----------------------------------------------------------------------------------
+    async def decide(
+        self, questions: Iterable[Question], moment: Moment, now: datetime | None = None
+    ) -> list[QuestionRecord]:
+        """Decide about the questions that are new, and return the records of those that it decides about: all of them
+        at the driver; in the turn of an asker those whose answer is known, and the others go up."""
+        new: dict[str, QuestionRecord] = {}
+        counter = _Counter(self._options, self.records) if moment is Moment.AT_DRIVER else None
+        for question in questions:
+            if question.id in self.records or question.id in new:
+                continue
+            question = self._complete(question, now or identity.now())
+            record = counter.admit(question) if counter is not None else await self._look_up(question)
+            if record is not None:
+                new[question.id] = record
+        if new:
+            self._keep(self.records.add(new.values()))
+        return list(new.values())
 
     async def answer_to(self, question: Question) -> Answer | None:
-        """Return what was answered or stands as a fact to a question with its whole path; None where it goes up."""
+        """Return the answer to a question with its whole path in its asker's turn; None where it goes up."""
         known = self.records.get(question.id)
         if known is not None:
             # The run was cut off, and the same call asks again. What came from outside comes the same way again.
             return None if known.asked_since_checkpoint else known.answer
-        if question.is_risk:
-            return None
-        question = question.model_copy(update={"assignee": self.assignee_of(question)})
-        # A fact is stored in clear, so that none is a secret.
-        answer = await self._from_ledger(question) or (None if question.secret else self._from_facts(question))
-        return self.note(question, answer) if answer else None
+        decided = await self.decide([question], Moment.IN_TURN)
+        return decided[0].answer if decided else None
 
-    def note(self, question: Question, answer: Answer) -> Answer:
+    def note(self, question: Question, answer: Answer) -> None:
         """Record an answer that was given inside the team."""
         known = self.records.get(question.id)
         if known is None:
             self._keep(self.records.add([QuestionRecord(question=question).close(answer)]))
         elif not known.is_closed:
             self.close([answer])
-        return answer
 
     def assignee_of(self, question: Question) -> str | None:
         """Whom a question is for: as it was published, else as the first rule that fits says."""
         known = self.records.get(question.id)
         return known.question.assignee if known is not None else find_assignee(question, self._options.assign)
-
-    # -- when it reaches the driver -----------------------------------------------------------------------------------
-
-    def publish(self, questions: Iterable[Question], now: datetime | None = None) -> list[QuestionRecord]:
-        """Decide about the questions that are new: each goes to the human, or has the answer of one that does, or comes
-        to what it comes to without one."""
-        new: dict[str, QuestionRecord] = {}
-        quota = _Quota(self._options, self.records)
-        originals = OriginalIndex(self.records.shown if self._options.ledger else ())
-        for question in questions:
-            if question.id in self.records or question.id in new:
-                continue
-            question = self._complete(question, now or identity.now())
-            record = QuestionRecord(question=question, asked_since_checkpoint=True)
-            original = originals.find(question) if self._options.ledger else None
-            if (reason := quota.why_not(question, is_duplicate=original is not None)) is not None:
-                record = record.close(answer_by_default(question, reason))
-            elif original is not None:
-                record = record.attach_to(original.id)
-            else:
-                record = record.publish()
-                originals.add(question)
-            quota.count(record)
-            new[question.id] = record
-        if new:
-            self._keep(self.records.add(new.values()))
-        return list(new.values())
 
     def close(self, answers: Sequence[Answer]) -> None:
         """Record answers that came from outside to open questions."""
@@ -153,6 +146,13 @@ class AnswerResolver:
                 alike.append((record.question, record.answer))
 
     # -- the steps ----------------------------------------------------------------------------------------------------
+
+    async def _look_up(self, question: Question) -> QuestionRecord | None:
+        if question.is_risk:
+            return None
+        # A fact is stored in clear, so that none is a secret.
+        answer = await self._from_ledger(question) or (None if question.secret else self._from_facts(question))
+        return QuestionRecord(question=question).close(answer) if answer else None
 
     async def _from_ledger(self, question: Question) -> Answer | None:
         if not self._options.ledger:
@@ -180,22 +180,37 @@ class AnswerResolver:
         return None
 
 
-class _Quota:
-    """How many more questions the human may be asked."""
+class _Counter:
+    """Where questions arrive that nobody could answer: the human is asked one of each meaning, and not too many."""
 
     def __init__(self, options: ResolutionOptions, records: QuestionRecords) -> None:
         self._options = options
+        self._originals = OriginalIndex(records.shown if options.ledger else ())
         self._asked = self._without_human = 0
         for record in records:
-            self.count(record)
+            self._count(record)
 
-    def count(self, record: QuestionRecord) -> None:
+    def admit(self, question: Question) -> QuestionRecord:
+        """Let a question go to the human, or have the answer of one that does, or come to what it comes to without."""
+        record = QuestionRecord(question=question, asked_since_checkpoint=True)
+        original = self._originals.find(question) if self._options.ledger else None
+        if (reason := self._why_not(question, is_duplicate=original is not None)) is not None:
+            record = record.close(answer_by_default(question, reason))
+        elif original is not None:
+            record = record.attach_to(original.id)
+        else:
+            record = record.publish()
+            self._originals.add(question)
+        self._count(record)
+        return record
+
+    def _count(self, record: QuestionRecord) -> None:
         """Count a question: by whom it was answered, or that it is shown. One that shares an answer counts once."""
         by = record.answer.by if record.answer else None
         self._without_human += by is AnsweredBy.POLICY
         self._asked += _is_by_call(record.question) and (by is AnsweredBy.HUMAN or record.is_shown)
 
-    def why_not(self, question: Question, *, is_duplicate: bool) -> str | None:
+    def _why_not(self, question: Question, *, is_duplicate: bool) -> str | None:
         """Why a question does not go to the human; None where it does."""
         if question.secret and not can_seal():
             return NO_KEY
