@@ -1,10 +1,10 @@
 """Who answers a question before the human is asked, in which order, and what it comes to where nobody does.
 
-`AnswerResolver.decide` says it. A question comes to it twice at most, and no step is taken twice: in its asker's turn it
-is asked who knows the answer (ledger, facts), which closes the call at once; at the driver, what becomes of it where
+`AnswerResolver.decide` says it. A question comes to it twice at most, and no step is taken twice: in its asker's turn
+it is asked who knows the answer (ledger, facts), which closes the call at once; at the driver, what becomes of it where
 nobody did (the human, the answer to another question, none). In between the agents above have their look at it
-(`upcall.agents.tool_loop.nested_answers`). An answer says who gave it and why. A risk confirmation takes the human's own
-choice: no step answers it.
+(`upcall.agents.tool_loop.nested_answers`). An answer says who gave it and why. A risk confirmation takes the human's
+own choice: no step answers it.
 """
 
 from __future__ import annotations
