@@ -125,12 +125,15 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         name: str = "clarifier",
         tools: Sequence[Tool] = (),
         workbench: Workbench | Sequence[Workbench] = (),
+        small_client: ChatCompletionClient | None = None,
         prompts: Prompts = PROMPTS,
         **options: Unpack[ClarifierOptions],
     ) -> None:
         settings = ClarifierSettings.model_validate(options)
         description = "Asks the user about the scope of a task."
-        super().__init__(name, model_client, settings, description=description, prompts=prompts)
+        super().__init__(
+            name, model_client, settings, description=description, small_client=small_client, prompts=prompts
+        )
         rules = ApprovalRules(tuple(settings.approve))
         self._toolset = Toolset(name, tools=tools, workbench=workbench, ask_user=False, approve=rules)
 

@@ -88,6 +88,7 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
         model_client: ChatCompletionClient,
         *,
         name: str = "classifier",
+        small_client: ChatCompletionClient | None = None,
         prompts: Prompts = PROMPTS,
         **options: Unpack[ClassifierOptions],
     ) -> None:
@@ -97,6 +98,7 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
             model_client,
             settings,
             description="Decides whether a message is small talk, research or coding, and how much work it is.",
+            small_client=small_client,
             timeout=settings.llm_timeout,
             prompts=prompts,
         )

@@ -148,11 +148,19 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         model_client: ChatCompletionClient,
         *,
         name: str = "planner",
+        small_client: ChatCompletionClient | None = None,
         prompts: Prompts = PROMPTS,
         **options: Unpack[PlannerOptions],
     ) -> None:
         settings = PlannerSettings.model_validate(options)
-        super().__init__(name, model_client, settings, description="Makes the plan for a task.", prompts=prompts)
+        super().__init__(
+            name,
+            model_client,
+            settings,
+            description="Makes the plan for a task.",
+            small_client=small_client,
+            prompts=prompts,
+        )
 
     @property
     def targets(self) -> tuple[str, ...]:

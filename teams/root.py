@@ -68,6 +68,7 @@ class TeamResources:
         shown_tools: the names of those that an agent (classifier, clarifier) gets or is shown, if not all.
         sources: those besides the documents.
         mcp_servers: those that give the researcher their tools.
+        small_model: makes looks and repairs in place of the agents' own models.
     """
 
     workspace: Path
@@ -78,6 +79,7 @@ class TeamResources:
     shown_tools: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sources: Sequence[Source] = ()
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict)
+    small_model: ChatCompletionClient | None = None
     prompts: Prompts = PROMPTS
 
 
@@ -173,6 +175,7 @@ def root_team(
     speakers: list[ChatAgent] = [
         Classifier(
             clients("classifier"),
+            small_client=resources.small_model,
             tools=[*handlers, *sources.infos("classifier")],
             deep_target=deep,
             prompts=resources.prompts,
@@ -180,17 +183,25 @@ def root_team(
         ),
         Planner(
             clients("planner"),
+            small_client=resources.small_model,
             handlers=handlers,
             tools=sources.infos("planner"),
             prompts=resources.prompts,
             **_choose(PlannerSettings, options, "planner", user.name),
         ),
-        lead(clients("lead"), workers(None), answers_nested=options.parent_answers, **common),
+        lead(
+            clients("lead"),
+            workers(None),
+            answers_nested=options.parent_answers,
+            small_client=resources.small_model,
+            **common,
+        ),
         *peers,
     ]
     if options.enable_clarifier:
         clarifier = Clarifier(
             clients("clarifier"),
+            small_client=resources.small_model,
             documents=sources.library.available,
             tools=sources.tools_of("clarifier"),
             workbench=sources.library if sources.library.schemas() else (),

@@ -81,12 +81,13 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         settings: SettingsT,
         *,
         description: str,
+        small_client: ChatCompletionClient | None = None,
         timeout: float | None = None,
         prompts: Prompts = PROMPTS,
     ) -> None:
         self._settings = settings
         super().__init__(name=name, description=description, user_proxy=settings.user_proxy)
-        self._model_client = model_client
+        self._model_client, self._small_client = model_client, small_client
         self._timeout = timeout
         self._prompts = prompts
 
@@ -273,6 +274,9 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         Servers that are given both never call a tool.
         """
         client, agent = self._model_client, self.name
+        if self._small_client is not None and (self._state.repair or kind is QuestionCheck):
+            small = request_json(self._small_client, messages, kind, agent=agent, token=token, timeout=timeout)
+            return (await small)[0]
         if tools:
             call = call_model(client, messages, agent=agent, tools=tools, timeout=timeout, cancellation_token=token)
             return await result_of(call)
@@ -333,6 +337,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         return self.component_config_schema(
             name=self.name,
             model_client=self._model_client.dump_component(),
+            small_client=self._small_client.dump_component() if self._small_client else None,
             prompts=str(self._prompts.folder) if self._prompts.folder else None,
             **self._settings.model_dump(),
             **self._dump_tools(),
@@ -347,6 +352,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         build: Callable[..., Self] = cls
         return build(
             ChatCompletionClient.load_component(config.model_client),
+            small_client=ChatCompletionClient.load_component(config.small_client) if config.small_client else None,
             name=config.name,
             prompts=Prompts(config.prompts) if config.prompts else PROMPTS,
             **{option: getattr(config, option) for option in cls.settings_type.model_fields},

@@ -39,5 +39,6 @@ class StructuredParts(BaseModel):
     """What else the declarative form of a structured agent holds. ``prompts`` is the folder of the user's own."""
 
     model_client: ComponentModel
+    small_client: ComponentModel | None = None
     name: str
     prompts: str | None = None

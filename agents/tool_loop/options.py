@@ -88,6 +88,7 @@ class PausableAgentConfig(PausableSettings):
 
     name: str
     model_client: ComponentModel
+    small_client: ComponentModel | None = None
     tools: list[ComponentModel] = []
     workbench: list[ComponentModel] = []
     agents: list[ComponentModel] = []

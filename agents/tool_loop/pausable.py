@@ -129,6 +129,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             ``report_tool``), as JSON, or in plain words where the class has a class method ``from_text``; with
             ``to_text`` that is the text of the final message. The JSON is in the message's metadata under
             ``upcall.output``. A component dump keeps its fields, and its methods only where it is a report of ours.
+        small_client: looks at the questions of nested agents (``answers_nested``) in place of ``model_client``.
         prompts: the templates of the rule for `ask_user` and of the reminders.
         options: see `PausableSettings`.
 
@@ -154,13 +155,14 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         memory: Sequence[Memory] = (),
         model_context: ChatCompletionContext | None = None,
         output_type: type[BaseModel] | None = None,
+        small_client: ChatCompletionClient | None = None,
         prompts: Prompts = PROMPTS,
         **options: Unpack[PausableOptions],
     ) -> None:
         self._settings = PausableSettings.model_validate(options)
         settings = self._settings
         super().__init__(name=name, description=settings.description, user_proxy=settings.user_proxy)
-        self._model_client, self._prompts = model_client, prompts
+        self._model_client, self._small_client, self._prompts = model_client, small_client, prompts
         self._toolset = Toolset(
             name,
             tools=tools,
@@ -665,7 +667,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         for question in asked:
             with nested_call(self.name, frame.call.id):
                 answer, usage = await answer_nested(
-                    self._model_client,
+                    self._small_client or self._model_client,
                     await self._visible(self._settings.system_message, token),
                     question,
                     agent=self.name,
@@ -722,6 +724,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return PausableAgentConfig(
             name=self.name,
             model_client=self._model_client.dump_component(),
+            small_client=self._small_client.dump_component() if self._small_client else None,
             tools=[tool.dump_component() for tool in toolset.tools.values()],
             workbench=[workbench.dump_component() for workbench in toolset.workbenches],
             agents=[agent.dump_component() for agent in toolset.agents.values()],
@@ -750,6 +753,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             memory=[Memory.load_component(memory) for memory in config.memory],
             model_context=None if context is None else ChatCompletionContext.load_component(context),
             output_type=load_output_type(config.output_type),
+            small_client=ChatCompletionClient.load_component(config.small_client) if config.small_client else None,
             prompts=Prompts(config.prompts) if config.prompts else PROMPTS,
             **options,
         )

@@ -11,6 +11,7 @@ from upcall.questions.question import ClarificationType
 from upcall.setting_types import AtLeastOne, Count, Duration, Seconds, no_flag
 
 AgentName = Literal["classifier", "clarifier", "planner", "lead", "coder", "researcher"]
+WorkKind = Literal["planning", "coding", "research", "small"]
 AtLimit = Literal["approve", "reject", "pause"]
 NetworkSource = Literal["web", "arxiv", "wikipedia"]
 ExecutorName = Literal["auto", "bubblewrap", "docker", "none"]

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self, get_args, get_origin
 from pydantic import (
     AliasChoices,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
@@ -29,7 +30,7 @@ from pydantic_settings import (
 from upcall.config_source import ConfigSource, Place, closest, describe_wrong, dot_path, suggest
 from upcall.errors import ConfigurationError
 from upcall.function_blocks import FunctionConfig, apply_blocks
-from upcall.options import AgentName, AssignRule, ResolutionOptions, TeamOptions
+from upcall.options import AgentName, AssignRule, ResolutionOptions, TeamOptions, WorkKind
 from upcall.policy.facts import FactValue, parse_facts, read_facts_file
 from upcall.policy.routing import ROLE
 from upcall.questions.secrets import KEY
@@ -60,6 +61,18 @@ class ModelSettings(BaseModel):
     model_info: dict[str, Any] | None = None
 
 
+_AGENTS_OF: dict[WorkKind, tuple[AgentName, ...]] = {
+    "planning": ("clarifier", "planner", "lead"),
+    "coding": ("coder",),
+    "research": ("researcher",),
+}
+"""Who works with the model for a kind of work. ``small`` is for looks and repairs, whoever makes them."""
+
+
+def _model_of_name(value: object) -> object:
+    return {"model": value} if isinstance(value, str) else value
+
+
 class Price(BaseModel):
     """What a million tokens of a model cost, in the currency of the settings."""
 
@@ -73,7 +86,8 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     """All that can be set. Environment variables are named ``UPCALL_...``; ``OPENAI_API_KEY`` is read too.
 
     ``timeout`` is for one model request, ``llm_timeout`` for the classifier's call as a whole, both in seconds.
-    ``agents`` gives single agents another model, ``llms`` gives models names that the blocks of ``functions`` use.
+    ``agents`` gives single agents another model, ``models`` a kind of work, ``llms`` gives models names that these and
+    the blocks of ``functions`` use.
     What such a block sets is in the setting of the same name as well. ``docs/settings.md`` says what each is for.
     """
 
@@ -92,6 +106,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     model_client: dict[str, Any] | None = None
     model_info: dict[str, Any] | None = None
     agents: dict[AgentName, ModelSettings] = {}
+    models: dict[WorkKind, Annotated[ModelSettings, BeforeValidator(_model_of_name)]] = {}
     llms: dict[str, ModelSettings] = {}
     functions: dict[str, FunctionConfig] = {}
     tools: list[dict[str, Any]] = []
@@ -208,12 +223,22 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
         address."""
         if team is None or team.model is None:
             return self
+        models = {kind: ModelSettings(model=each.model, base_url=each.base_url) for kind, each in team.models.items()}
         model = {"model": team.model.model, "base_url": base_url or team.model.base_url, "model_client": None}
-        return self.model_copy(update=model)
+        return self.model_copy(update={**model, "models": models})
 
     def for_agent(self, name: str) -> ModelSettings:
-        """Return the model of one agent: its own where it has one, else the one that its block names, else the common
-        one."""
+        """Return the model of one agent: its own where it has one, else the one that its block names, else that for its
+        kind of work, else the common one."""
+        return self._complete(self._own(name))
+
+    def for_kind(self, kind: WorkKind) -> ModelSettings | None:
+        """Return the model for a kind of work; None where it has none of its own."""
+        own = self._of_kind(kind)
+        return own and self._complete(own)
+
+    def _complete(self, own: ModelSettings | None) -> ModelSettings:
+        """Return a model with what it leaves out from the common one."""
         common = ModelSettings(
             model=self.model,
             base_url=self.base_url,
@@ -221,7 +246,6 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
             model_client=self.model_client,
             model_info=self.model_info,
         )
-        own = self._own(name)
         if own is None:
             return common
         if own.model_client is not None:
@@ -246,7 +270,13 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     def _own(self, agent: str) -> ModelSettings | None:
         named = {each: llm for block in self.functions.values() for each, llm in block.llms.items()}
         own: ModelSettings | None = self.agents.get(agent)  # type: ignore[call-overload]
-        return own or self.llms.get(named.get(agent))  # type: ignore[call-overload]
+        own = own or self.llms.get(named.get(agent))  # type: ignore[call-overload]
+        return own or next((self._of_kind(kind) for kind, agents in _AGENTS_OF.items() if agent in agents), None)
+
+    def _of_kind(self, kind: WorkKind) -> ModelSettings | None:
+        """Return what is said of the model for a kind of work: an entry of ``llms`` where it names one."""
+        said = self.models.get(kind)
+        return self.llms.get(said.model or "", said) if said is not None else None
 
     def _refuse_unknown_roles(self) -> None:
         """Refuse a role that nobody has: nobody could answer its questions."""
@@ -319,9 +349,13 @@ def _refuse_unknown(given: ConfigSource) -> None:
         given.refuse_unknown(("limits",), Limits.model_fields)
     if "agents" in given.data:
         given.refuse_unknown(("agents",), get_args(AgentName))
-    for table in ("agents", "llms"):
+    if "models" in given.data:
+        given.refuse_unknown(("models",), get_args(WorkKind))
+    for table in ("agents", "models", "llms"):
         named = given.data.get(table)
-        for name in named if isinstance(named, dict) else ():
+        for name, said in named.items() if isinstance(named, dict) else ():
+            if isinstance(said, str) and table == "models":
+                continue
             given.refuse_unknown((table, name), ModelSettings.model_fields, listed=ModelSettings.model_fields)
     rules = given.data.get("assign")
     for at in range(len(rules)) if isinstance(rules, list) else ():

@@ -216,3 +216,9 @@ async def test_a_run_keeps_whether_it_takes_the_second_look() -> None:
         while run.status is RunStatus.AWAITING_CLARIFICATION:
             run = await Upcall(client).answer(run.id, "As you like")
     assert looks(client) == []
+
+
+async def test_a_small_model_takes_the_second_look() -> None:
+    with ScriptedModelClient([asks("Which sources?"), PLAN]) as large, ScriptedModelClient([KNOWN]) as small:
+        message = await turn(Planner(large, small_client=small, check_questions=True), REQUEST)
+    assert message.target == "lead"

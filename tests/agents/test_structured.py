@@ -358,3 +358,11 @@ def test_an_agent_is_the_same_after_a_trip_through_its_config(agent: Make, good:
     made = agent(ReplayChatCompletionClient([]))
     loaded = type(made).load_component(made.dump_component())
     assert loaded.dump_component() == made.dump_component()
+
+
+async def test_a_small_model_mends_what_the_large_one_wrote() -> None:
+    large, small = ScriptedModelClient(["Let me think."]), ScriptedModelClient(['{"intent": "coding"}'])
+    with large, small:
+        rest = await say(Classifier(large, small_client=small), "Fix the typo")
+    assert isinstance(rest.message, HandoffMessage)
+    assert rest.message.target == "coder"

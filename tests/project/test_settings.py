@@ -10,8 +10,11 @@ import pytest
 from upcall import Settings
 from upcall.errors import ConfigurationError
 from upcall.execution.model_clients import ModelClients, uses_demo
+from upcall.execution.team_factory import TeamFactory
 from upcall.runs.config import ModelAddress, RootTeamConfig
+from upcall.runs.run import Run
 from upcall.testing import ScriptedModelClient
+from upcall.ui.run_report import describe_models
 
 KEY = "sk-very-secret"
 
@@ -335,3 +338,32 @@ def test_it_is_noted_who_plays_the_demo_where_others_have_a_model() -> None:
 def test_a_program_that_names_an_unknown_setting_is_told_so() -> None:
     with pytest.raises(ConfigurationError, match="'modle'"):
         Settings.read(modle="demo")
+
+
+ONE_LINE = "model: big\napi_key: k\nmodels: {coding: coder-x, research: far, small: tiny}\n"
+
+
+def test_one_line_gives_each_kind_of_work_its_model() -> None:
+    Path("upcall.yaml").write_text(f"{ONE_LINE}llms:\n  far: {{model: far-1, base_url: 'http://far/v1'}}\n")
+    read = Settings.read(agents={"lead": {"model": "own"}})
+    agents = ("classifier", "planner", "lead", "coder", "researcher")
+    assert [read.for_agent(each).model for each in agents] == ["big", "big", "own", "coder-x", "far-1"]
+    assert (read.for_agent("coder").api_key, read.for_agent("researcher").api_key) == (read.api_key, None)
+    assert (small := read.for_kind("small")) is not None
+    assert small.model == "tiny"
+
+
+def test_a_run_keeps_the_models_for_kinds_of_work() -> None:
+    Path("upcall.yaml").write_text(ONE_LINE)
+    config = TeamFactory(Settings.read(), None).pin("r1", {})
+    assert config.team is not None
+    again = Settings.read(model=None, api_key=KEY).model_copy(update={"models": {}}).started_with(config.team)
+    assert [again.for_agent(each).model for each in ("planner", "coder")] == ["big", "coder-x"]
+    assert again.for_agent("coder").api_key == again.api_key
+    assert describe_models(Run(task="x", config=config)) == "big, coder-x (coding), far (research), tiny (small)"
+
+
+def test_a_kind_of_work_that_is_none_is_refused() -> None:
+    Path("upcall.yaml").write_text("models: {codng: x}\n")
+    with pytest.raises(ConfigurationError, match="did you mean 'coding'"):
+        Settings.read()

@@ -42,7 +42,15 @@ class ModelClients:
         Raises:
             ConfigurationError: a key or a model name is missing, or a component cannot be loaded.
         """
-        chosen = self._settings.for_agent(agent)
+        return self._make(self._settings.for_agent(agent))
+
+    @property
+    def small(self) -> ChatCompletionClient | None:
+        """The client for looks and repairs; None where these have no model of their own."""
+        chosen = self._settings.for_kind("small")
+        return None if chosen is None else self._make(chosen)
+
+    def _make(self, chosen: ModelSettings) -> ChatCompletionClient:
         same = repr((chosen, chosen.api_key.get_secret_value() if chosen.api_key else None))
         if same not in self._made:
             self._made[same] = _client(chosen, self._settings)

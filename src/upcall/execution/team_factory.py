@@ -27,7 +27,7 @@ from upcall.execution.model_clients import ModelClients, uses_demo
 from upcall.execution.named_teams import import_team
 from upcall.execution.network_sources import network_sources
 from upcall.execution.start_options import StartOptions, read_facts
-from upcall.options import Options, PinnedTeamOptions, ResolutionOptions
+from upcall.options import Options, PinnedTeamOptions, ResolutionOptions, WorkKind
 from upcall.policy.resolver import Matcher
 from upcall.prompts import PROMPTS, Prompts
 from upcall.runs.config import DEFAULT_WORKSPACES, ModelAddress, NamedTeam, RootTeamConfig, RunConfig, make_absolute
@@ -178,6 +178,7 @@ class TeamFactory:
             workspace=folder,
             documents=[str(make_absolute(each)) for each in documents],
             model=address,
+            models=_address_models(settings) if address is not None else {},
             account=identity.account() if settings.unsafe_local else None,
         )
 
@@ -236,7 +237,9 @@ class TeamFactory:
             matcher = same_question_matcher(common, resources.prompts) if settings.ledger_model else None
             return BuiltTeam(_root_team(lambda agent: common, resources, settings), matcher=matcher)
         clients = ModelClients(settings if settings.names_a_model else settings.started_with(pinned))
-        matcher = same_question_matcher(clients("clarifier"), resources.prompts) if settings.ledger_model else None
+        resources = replace(resources, small_model=clients.small)
+        judge = clients.small or clients("clarifier")
+        matcher = same_question_matcher(judge, resources.prompts) if settings.ledger_model else None
         return BuiltTeam(_root_team(clients, resources, settings), clients, matcher)
 
     def _matcher_clients(self, run: Run) -> ModelClients | None:
@@ -255,6 +258,18 @@ class TeamFactory:
 def _root_team(clients: Clients, resources: TeamResources, settings: Settings) -> Team:
     """Build the root team, whose members hear of a question with its answer, and so keep no copy of it till then."""
     return make_resumable(root_team(clients, resources, settings), user_proxy=USER)
+
+
+def _address_models(settings: Settings) -> dict[WorkKind, ModelAddress]:
+    """Return the models for kinds of work, as a run keeps them; a server is named where it is not the common one, whose
+    key no other gets."""
+    found = {}
+    for kind in settings.models:
+        chosen = settings.for_kind(kind)
+        if chosen is not None and chosen.model_client is None and "@" not in (chosen.base_url or ""):
+            own = chosen.base_url if chosen.base_url != settings.base_url else None
+            found[kind] = ModelAddress(model=chosen.model, base_url=own)
+    return found
 
 
 def _choose(kind: type[Options], settings: Settings, options: StartOptions) -> dict[str, Any]:

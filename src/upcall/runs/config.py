@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from upcall.options import PinnedTeamOptions, ResolutionOptions
+from upcall.options import PinnedTeamOptions, ResolutionOptions, WorkKind
 
 RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 """A run's id names its default workspace, so it can name no other folder."""
@@ -51,12 +51,14 @@ class RootTeamConfig(PinnedTeamOptions):
         workspace: the folder of the coder's files.
         documents: files and folders that the researcher reads.
         model: the common model; None where the program or a component brings it.
+        models: those for kinds of work.
         account: who agreed to commands without a sandbox (``unsafe_local``), for that account alone.
     """
 
     workspace: Path
     documents: list[str] = []
     model: ModelAddress | None = None
+    models: dict[WorkKind, ModelAddress] = {}
     account: str | None = None
 
 
@@ -93,5 +95,12 @@ class RunConfig(ResolutionOptions):
         config = self.model_copy(update={"named_team": None})
         if self.team is None:
             return config
-        anew = {"workspace": make_absolute(workspace), "documents": [], "model": None, "account": None, "prompts": None}
+        anew = {
+            "workspace": make_absolute(workspace),
+            "documents": [],
+            "model": None,
+            "models": {},
+            "account": None,
+            "prompts": None,
+        }
         return config.model_copy(update={"team": self.team.model_copy(update=anew)})

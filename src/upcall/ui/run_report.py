@@ -22,7 +22,7 @@ from upcall.ui.plan_ticks import calls_by_name, done_steps, tick_steps
 
 _LABEL = 9
 _LABELS = frozenset(
-    "Run Status Task User Started Updated Files Plan Remark Asked Answer Reason Error".split()  # noqa: SIM905
+    "Run Status Task User Models Started Updated Files Plan Remark Asked Answer Reason Error".split()  # noqa: SIM905
 )
 
 
@@ -51,6 +51,14 @@ class Prices:
         if price is None:
             return None
         return (used.prompt_tokens * price.prompt + used.completion_tokens * price.completion) / 1_000_000
+
+
+def describe_models(run: Run) -> str:
+    """Return the models that a run was started with, in a line; empty where its program brought them."""
+    team = run.config.team
+    if team is None or team.model is None or team.model.model is None:
+        return ""
+    return ", ".join([team.model.model, *(f"{each.model} ({kind})" for kind, each in team.models.items())])
 
 
 def report(run: Run, log: Sequence[LogEntry], prices: Prices, width: int | None = None) -> list[str]:
@@ -125,6 +133,7 @@ def _head(run: Run) -> list[str]:
         f"Status   {run.status}{_explain_status(run)}",
         *_labelled("Task", run.task),
         *([f"User     {run.user}"] if run.user else []),
+        *(_labelled("Models", models) if (models := describe_models(run)) else []),
         f"Started  {format_time(run.created_at)}",
         f"Updated  {format_time(run.updated_at)}",
         *([f"Files    {folder}"] if folder and Path(folder).is_dir() else []),
