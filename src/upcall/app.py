@@ -105,7 +105,8 @@ class Upcall:
             )
         self.store = store
         self._teams = TeamFactory(self.settings, store.file, make_team=team, model_client=model_client, tools=tools)
-        self._driver = Driver(self.store, self._teams, self.settings)
+        self.driver = Driver(self.store, self._teams, self.settings)
+        """What takes runs from pause to pause, for workers; a program calls the methods here."""
         if self.settings.tracing:
             tracing.turn_on()
 
@@ -122,6 +123,11 @@ class Upcall:
             ConfigurationError: the settings contradict each other.
         """
         return self._teams.execution
+
+    @property
+    def has_own_team(self) -> bool:
+        """Whether the program brings its own team, in the place of the root team."""
+        return self._teams.is_own
 
     def team(self) -> Team:
         """Return a team like those that work on runs, to look at (`upcall.ui.diagrams.team_svg`): no run has it.
@@ -162,15 +168,15 @@ class Upcall:
         """
         run, checkpoint, built = await self._prepare(task, options)
         await built.close()
-        return await self._driver.submit(run, checkpoint)
+        return await self.driver.submit(run, checkpoint)
 
     async def drain(self) -> None:
         """Wait until all that was submitted in this event loop, over an SQLite file, has come to its next pause."""
-        await self._driver.here.drain()
+        await self.driver.here.drain()
 
     async def _start(self, task: Task, options: StartOptions) -> Stream:
         run, checkpoint, built = await self._prepare(task, options)
-        return self._driver.advance(await self.store.create(run, checkpoint), built, {})
+        return self.driver.advance(await self.store.create(run, checkpoint), built, {})
 
     async def _prepare(self, task: Task, options: StartOptions) -> tuple[Run, Checkpoint, BuiltTeam]:
         """Return a new run, its first checkpoint, and a team that can work on it."""
@@ -228,14 +234,14 @@ class Upcall:
             TeamMismatch: the run cannot go on with this team; nothing was changed. `check` tells so beforehand.
             RunConflict: another process answered at the same time.
         """
-        return await last(stream(self._driver.answer(run_id, answer, self._access(user), wait=wait)))
+        return await last(stream(self.driver.answer(run_id, answer, self._access(user), wait=wait)))
 
     def answer_stream(self, run_id: str, answer: AnswersInput, *, user: str | None = None) -> Stream:
         """Answer as `answer` does, and yield the events, then the `Run`.
 
         Who sees only questions of the run gets no events.
         """
-        return stream(self._driver.answer(run_id, answer, self._access(user)))
+        return stream(self.driver.answer(run_id, answer, self._access(user)))
 
     async def fork(
         self,
@@ -291,7 +297,7 @@ class Upcall:
         (chosen,) = match_answers(given, (point.question,), (), access.user, ())
         status = self._teams.phase(point.question.path[0] if point.question.path else "")
         forked, checkpoint = fork_run(run, point, chosen, forked_id, status)
-        stored, built = await self._driver.load_team(StoredRun(forked, checkpoint, 0))
+        stored, built = await self.driver.load_team(StoredRun(forked, checkpoint, 0))
         async with built.close_on_error():
             named = make_absolute(workspace) if workspace else None
             # In a thread: a large folder takes seconds, in which the leases of other runs would not be renewed.
@@ -306,7 +312,7 @@ class Upcall:
             shared = point.checkpoint.progress.pauses if point.checkpoint.progress else 0
             also = partial(copy_transcripts, run_id=run.id, new_id=forked_id, before=shared)
             stored = await self.store.create(forked, stored.checkpoint, point.records, also=also)
-        return self._driver.advance(stored, await self._teams.build(forked), point.records)
+        return self.driver.advance(stored, await self._teams.build(forked), point.records)
 
     async def plan_fork(self, run_id: str, question_id: str, *, user: str | None = None) -> ForkPlan:
         """Return what a fork at a question keeps of the run, and what may be done anew. Nothing is done."""
@@ -352,7 +358,7 @@ class Upcall:
 
     async def _resume(self, run_id: str, access: Authorization, *, wait: bool = True) -> Stream:
         stored = await access.load_whole(self.store, run_id, "resume")
-        return await self._driver.resume(stored, access.user, wait=wait)
+        return await self.driver.resume(stored, access.user, wait=wait)
 
     async def expire(self, now: datetime | None = None, *, wait: bool = True) -> list[Run]:
         """Act on all runs that have questions whose time is over, and remind of those that wait; to be called now and
@@ -375,7 +381,7 @@ class Upcall:
         once, to whoever looks first; the log has it too.
         """
         at = now or identity.now()
-        deadlines = self._driver.deadlines if wait else self._driver.queued_deadlines
+        deadlines = self.driver.deadlines if wait else self.driver.queued_deadlines
         return deadlines.look_at_all(at) if run_id is None else deadlines.look(run_id, at)
 
     async def changes(self, run_id: str, *, user: str | None = None) -> Sequence[Change]:
@@ -441,7 +447,7 @@ class Upcall:
 
     def active_calls(self, run_id: str) -> Sequence[ActiveCall]:
         """Return the calls of models and tools that this program is making for a run, the oldest first."""
-        timings = self._driver.active.get(run_id)
+        timings = self.driver.active.get(run_id)
         return tuple(timings.active) if timings else ()
 
     async def check(self, run_id: str, *, user: str | None = None) -> Sequence[Incompatibility]:

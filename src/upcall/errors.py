@@ -168,7 +168,7 @@ class RunBusy(RunConflict):
             f"Run {run_id} is being worked on by {worker}; nothing was written. Look at it with: upcall show {run_id}. "
             f"If that process is dead, the run can be resumed in {max(1, round(seconds))} s.",
         )
-        self.run_id, self.worker = run_id, worker
+        self.run_id, self.worker, self.seconds = run_id, worker, seconds
 
 
 class UserInputRequired(Exception):

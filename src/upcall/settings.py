@@ -36,7 +36,7 @@ from upcall.policy.routing import ROLE
 from upcall.questions.secrets import KEY
 from upcall.research.mcp_server import McpServer
 from upcall.runs.config import Fact, RootTeamConfig
-from upcall.setting_types import AtLeastOne, Count, Seconds
+from upcall.setting_types import AtLeastOne, Count, Seconds, no_flag
 from upcall.workspace.limits import Limits
 
 DEMO = "demo"
@@ -114,6 +114,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     max_state_bytes: AtLeastOne = 100_000_000
     lease_seconds: Seconds = 15.0
     concurrency: AtLeastOne = 4
+    grace_seconds: Annotated[float, BeforeValidator(no_flag), Field(ge=0, allow_inf_nan=False)] = 30.0
     synchronous: Literal["normal", "full"] = "normal"
     user: str | None = None
     admins: list[str] = []

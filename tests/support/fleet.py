@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 from autogen_agentchat.base import Team
@@ -23,7 +24,9 @@ STEPS: tuple[Reply, ...] = (
 
 
 def reply(request: Request) -> Reply:
-    """Return the step that follows those in the context."""
+    """Return the step that follows those in the context; under ``FLEET_KILLS`` the process ends instead."""
+    if os.environ.get("FLEET_KILLS"):
+        os.kill(os.getpid(), signal.SIGKILL)
     return STEPS[sum(each["role"] == "assistant" for each in request.messages)]
 
 

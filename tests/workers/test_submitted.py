@@ -25,7 +25,7 @@ async def advance_all(app: Upcall, location: str) -> None:
     """Do what a worker does with the jobs that are queued."""
     await app.drain()
     for _, _, job in execute(location, JOBS) if "://" in location else ():
-        await app._driver.advance_queued(**job)
+        await app.driver.advance_queued(**job)
 
 
 async def test_a_run_is_queued_and_goes_from_pause_to_pause(location: str) -> None:
@@ -46,14 +46,14 @@ async def test_a_job_that_is_delivered_twice_does_nothing_the_second_time(locati
     run_id = (await app.submit("Build it")).id
     await advance_all(app, location)
     before = await app.store.load(run_id)
-    assert await app._driver.advance_queued(run_id, 1) is None
+    assert await app.driver.advance_queued(run_id, 1) is None
     assert await app.store.load(run_id) == before
 
 
 async def test_a_failed_run_is_queued_again_by_resume(location: str) -> None:
     app = app_on(location)
     run_id = (await app.submit("Build it")).id
-    await app._driver.fail(run_id, "The power went out.")
+    await app.driver.fail(run_id, "The power went out.")
     assert (await app.resume(run_id, wait=False)).status is QUEUED
     await advance_all(app, location)
     assert (await app.get(run_id)).status is WAITING
@@ -74,7 +74,7 @@ async def test_a_queued_run_takes_the_same_answer_and_can_be_cancelled(postgres:
 async def test_a_run_that_cannot_go_on_here_fails_with_the_reason(location: str) -> None:
     run_id = (await app_on(location).submit("Build it")).id
     other = Upcall(store=location)
-    await other._driver.advance_queued(run_id, 1)
+    await other.driver.advance_queued(run_id, 1)
     failed = await other.get(run_id)
     assert failed.status is RunStatus.FAILED
     assert "has a team of its own" in (failed.error or "")
@@ -104,10 +104,11 @@ async def test_task_and_job_are_stored_both_or_neither(postgres: Server) -> None
     assert (await app.get(waiting.id)).status is WAITING
 
 
-def test_another_process_is_told_that_no_worker_takes_runs_from_a_file() -> None:
-    ended = upcall("run", "Build it", "--submit", "--model", "demo", "--store", "runs.db")
+@pytest.mark.parametrize("command", [["run", "Build it", "--submit"], ["worker"], ["workers"]])
+def test_another_process_is_told_that_no_worker_takes_runs_from_a_file(command: list[str]) -> None:
+    ended = upcall(*command, "--store", "runs.db")
     assert ended.status == 2
-    assert "is a file, which no worker takes runs from" in ended.error
+    assert "is a file, which workers in other processes take no runs from. Use" in ended.error
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, nullcontext, suppress
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -182,9 +182,10 @@ class Driver:
         stored, built = await self.load_team(stored)
         claim: StoredRun | None = None
         async with built.close_on_error():
-            in_doubt = find_in_doubt(stored.records)
+            in_doubt, was_queued = find_in_doubt(stored.records), run.status is RunStatus.QUEUED
             while claim is None:
-                with suppress(AnswersQueued), record_act("resumed", user):
+                acting = nullcontext() if was_queued else record_act("resumed", user)
+                with suppress(AnswersQueued), acting:
                     queued = await self.store.queued_answers(run.id)
                     answers = [each for each in queued if each.question_id in {one.id for one in run.open_questions}]
                     reached = self._teams.phase_reached(run)

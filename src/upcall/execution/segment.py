@@ -142,8 +142,12 @@ class RunSegment:
             if self._started:
                 raise
             await run_to_completion(self._fail(error))
-        except Exception as error:  # noqa: BLE001  (whatever a team raises, its run is stored as failed)
-            await run_to_completion(self._fail(error))
+        except Exception as error:
+            cause = self._find_cause(error)
+            if isinstance(cause, StoreUnavailable):  # It may be back in this moment; that is no failure of the run.
+                await run_to_completion(self._interrupt(team))
+                raise cause from error
+            await run_to_completion(self._fail(cause))
         for event in self._gate.open():
             yield event
 
@@ -302,10 +306,12 @@ class RunSegment:
             ]
         )
 
+    def _find_cause(self, error: Exception) -> Exception:
+        return next((each for each in self._interruptions if isinstance(each, UpcallError)), error)
+
     async def _fail(self, error: Exception) -> Run:
         """Store the run as failed. It goes on from its last pause, with the journal of what was done since."""
-        cause = next((each for each in self._interruptions if isinstance(each, UpcallError)), error)
-        message = str(cause) if isinstance(cause, UpcallError) else first_line(cause)
+        message = str(error) if isinstance(error, UpcallError) else first_line(error)
         return await self._with_queued(lambda: self._save(self._current().move_to(RunStatus.FAILED, error=message)))
 
     async def _interrupt(self, team: Team) -> None:

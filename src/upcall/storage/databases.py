@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from upcall.errors import ConfigurationError, StoreUnavailable
 from upcall.storage import schema
@@ -33,6 +33,10 @@ class Database(Protocol):
     @property
     def file(self) -> Path | None:
         """The file that it is; None for a server's database."""
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """How to connect to a server's database, with its password; nothing for a file."""
 
     async def exists(self) -> bool:
         """Tell whether there is anything to read."""

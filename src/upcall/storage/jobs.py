@@ -5,10 +5,10 @@ An SQLite file has no queue: the process that stores the run works on it (`upcal
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from upcall.errors import ConfigurationError
 from upcall.runs.run import Run
@@ -49,6 +49,11 @@ class JobQueue:
         """Whether workers in other processes take jobs from it."""
         return self._database.file is None
 
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """How to connect to the database; the password is among them."""
+        return self._database.parameters
+
     def refuse_file(self) -> None:
         """Refuse what needs workers in other processes where there can be none.
 
@@ -57,9 +62,9 @@ class JobQueue:
         """
         if not self.is_shared:
             raise ConfigurationError(
-                f"The store {self._database.name} is a file, which no worker takes runs from. Leave --submit out, call "
-                "Upcall.submit in the program that is to do the work, or use --store postgresql://USER@HOST/DATABASE "
-                "with upcall worker."
+                f"The store {self._database.name} is a file, which workers in other processes take no runs from. Use "
+                "--store postgresql://USER@HOST/DATABASE; or leave --submit out, and in a program of yours call "
+                "Upcall.submit: it does the work itself."
             )
 
     async def open(self) -> None:

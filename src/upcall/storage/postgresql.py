@@ -97,6 +97,11 @@ class PostgreSQL:
         """See `Database`."""
         return None
 
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """See `Database`."""
+        return {"connect_timeout": 10, **self._parameters}
+
     async def exists(self) -> bool:
         """See `Database`. The tables are made by the first call."""
         return True
@@ -149,7 +154,7 @@ class PostgreSQL:
                 f"The driver psycopg cannot be loaded ({first_line(error)}). "
                 "Install it: pip install '.[postgres]' in a checkout of upcall"
             ) from error
-        return _Connection(psycopg.connect(autocommit=True, **{"connect_timeout": 10, **self._parameters}))
+        return _Connection(psycopg.connect(autocommit=True, **self.parameters))
 
     def _advise(self, problem: str) -> str:
         return (

@@ -7,9 +7,9 @@ import contextlib
 import os
 import sqlite3
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from upcall.errors import StoreUnavailable
@@ -62,6 +62,11 @@ class SQLite:
     def file(self) -> Path:
         """See `Database`."""
         return self.path
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """See `Database`."""
+        return {}
 
     async def exists(self) -> bool:
         """Tell whether there is a file, or something that hides whether there is one: that is told when it is

@@ -9,7 +9,7 @@ import typer
 
 from upcall import signals
 from upcall.ui.cli.command import WRONG_USE
-from upcall.ui.cli.commands import change, look, store, work
+from upcall.ui.cli.commands import change, fleet, look, store, work
 
 app = typer.Typer(
     name="upcall",
@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for commands in (work, look, change):
+for commands in (work, look, change, fleet):
     app.add_typer(commands.app)
 app.add_typer(store.app, name="store")
 

@@ -1,0 +1,58 @@
+"""Commands for a fleet of workers over PostgreSQL: worker, workers."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upcall import signals
+from upcall.errors import ConfigurationError
+from upcall.text import first_line
+from upcall.ui.cli.options import AS_JSON, BASE_URL, CONFIG, DEBUG, MODEL, STORE, TEAM, with_options
+from upcall.ui.cli.run_command import RunCommand
+
+if TYPE_CHECKING:
+    from upcall.workers.fleet import Fleet
+
+app = typer.Typer()
+
+
+@app.command()
+@with_options(RunCommand, TEAM, MODEL, BASE_URL, STORE, CONFIG, DEBUG)
+def worker(
+    command: RunCommand,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="How many runs at a time [4].")] = None,
+    grace: Annotated[
+        float | None, typer.Option(min=0, help="Seconds that runs have to pause when the worker is stopped [30].")
+    ] = None,
+    drain: Annotated[bool, typer.Option("--drain", help="End when the queue is empty.")] = False,
+) -> None:
+    """Take submitted runs from pause to pause, until Ctrl-C or SIGTERM. Needs a PostgreSQL store."""
+    with command.configure(concurrency=concurrency, grace_seconds=grace):
+        command.app.store.jobs.refuse_file()
+        try:
+            from upcall.workers.worker import Worker
+        except ImportError as error:
+            raise ConfigurationError(
+                f"procrastinate cannot be loaded ({first_line(error)}). "
+                "Install it: pip install '.[workers]' in a checkout of upcall"
+            ) from error
+
+        command.screen.show_log(verbose=bool(command.app.settings.verbose))
+        command.screen.note(f"Working on {command.app.store.name}. Stop with Ctrl-C.")
+        with suppress(KeyboardInterrupt):
+            signals.run(Worker(command.app, drain=drain).run())
+        command.screen.note("Stopped; what was not done goes on elsewhere.")
+
+
+@app.command()
+@with_options(RunCommand, STORE, CONFIG, AS_JSON, DEBUG)
+def workers(command: RunCommand) -> None:
+    """Show which workers are alive, with what, and how far behind the queue is."""
+    with command:
+        from upcall.workers.fleet import look_at_fleet
+
+        fleet: Fleet = signals.run(look_at_fleet(command.app.store))
+        command.print(fleet.as_json(), fleet.as_lines)

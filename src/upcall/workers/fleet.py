@@ -1,0 +1,105 @@
+"""Who is alive in a fleet, with what, and how far behind its queue is."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from upcall.storage.connection import Connection
+from upcall.storage.jobs import QUEUE
+from upcall.storage.store import RunStore
+from upcall.workers.worker import Beat
+
+
+@dataclass(frozen=True)
+class WorkerStatus:
+    """One worker.
+
+    Attributes:
+        id: its number in this store.
+        host: the machine.
+        process: its process there.
+        concurrency: how many runs it works on at a time.
+        runs: the ids of those that it works on now.
+        silent_seconds: how long ago it gave its last sign of life.
+        is_alive: whether that is not too long ago. What another one works on goes elsewhere.
+    """
+
+    id: int
+    host: str
+    process: int
+    concurrency: int
+    runs: tuple[str, ...]
+    silent_seconds: float
+    is_alive: bool
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The workers of a store, and its queue.
+
+    Attributes:
+        workers: those that were not given up yet, the longest at work first.
+        waiting: how many runs wait for a free worker.
+        oldest_seconds: how long the one that waits the longest has been there.
+        later: how many are to be tried again at a later time.
+    """
+
+    workers: tuple[WorkerStatus, ...]
+    waiting: int
+    oldest_seconds: float
+    later: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that the command line prints."""
+        queue = {"waiting": self.waiting, "oldest_seconds": self.oldest_seconds, "later": self.later}
+        return {"workers": [asdict(each) for each in self.workers], "queue": queue}
+
+    def as_lines(self) -> list[str]:
+        """Return what a person reads, a line a worker."""
+        lines = [
+            f"{each.id:>5}  {each.host}  process {each.process}  {len(each.runs)}/{each.concurrency} runs  "
+            f"{'alive' if each.is_alive else 'given up'}, last sign of life {each.silent_seconds:.0f} s ago"
+            for each in self.workers
+        ]
+        later = f", {self.later} to be tried again later" if self.later else ""
+        oldest = f", the oldest for {self.oldest_seconds:.1f} s" if self.waiting else ""
+        return [*(lines or ["No worker. Start one with: upcall worker"]), f"Waiting: {self.waiting}{oldest}{later}"]
+
+
+async def look_at_fleet(store: RunStore) -> Fleet:
+    """Return the workers of a store, and how far behind its queue is.
+
+    Raises:
+        ConfigurationError: the store is a file.
+    """
+    store.jobs.refuse_file()
+    await store.jobs.open()
+    silence = Beat(store.lease_seconds).silence
+    return await store.database.read(lambda connection: _read(connection, silence))
+
+
+_WORKERS = """
+SELECT w.id, w.host, w.process, w.concurrency,
+       (SELECT string_agg(args ->> 'run_id', ' ' ORDER BY j.id) FROM procrastinate_jobs j
+        WHERE j.worker_id = w.id AND j.status = 'doing'),
+       extract(epoch FROM clock_timestamp() - p.last_heartbeat)
+FROM upcall_workers w JOIN procrastinate_workers p ON p.id = w.id ORDER BY w.id
+"""
+_QUEUE = """
+SELECT count(*) FILTER (WHERE scheduled_at IS NULL OR scheduled_at <= now()),
+       count(*) FILTER (WHERE scheduled_at > now()),
+       coalesce(extract(epoch FROM clock_timestamp() - min((SELECT e.at FROM procrastinate_events e
+           WHERE e.job_id = j.id AND e.type IN ('deferred', 'deferred_for_retry') ORDER BY e.id DESC LIMIT 1))
+           FILTER (WHERE scheduled_at IS NULL OR scheduled_at <= now())), 0)
+FROM procrastinate_jobs j WHERE status = 'todo' AND queue_name = :queue
+"""
+
+
+def _read(connection: Connection, silence: float) -> Fleet:
+    workers = [
+        WorkerStatus(id_, host, process, concurrency, tuple((runs or "").split()), float(silent), silent < silence)
+        for id_, host, process, concurrency, runs, silent in connection.execute(_WORKERS).fetchall()
+    ]
+    waiting, later, oldest = connection.execute(_QUEUE, {"queue": QUEUE}).fetchone()
+    return Fleet(tuple(workers), waiting, float(oldest), later)

@@ -1,0 +1,229 @@
+"""One worker process: it takes jobs from the queue, and comes back when the database does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+from procrastinate import App, JobContext, PsycopgConnector, RetryDecision
+from procrastinate.exceptions import ConnectorException
+from procrastinate.jobs import Job
+from procrastinate.retry import BaseRetryStrategy
+from procrastinate.utils import utcnow
+from psycopg_pool import AsyncConnectionPool
+
+from upcall import identity
+from upcall.app import Upcall
+from upcall.errors import RunBusy, RunConflict, RunGone, StoredStateError, StoreUnavailable, UnknownRun
+from upcall.runs.run import Run
+from upcall.storage.jobs import ADVANCE, QUEUE
+from upcall.text import first_line
+from upcall.workers.job_manager import IntroducedWorkers, OwnedJobs
+from upcall.workers.lost_workers import MAX_LOST, count_lost, explain_lost, rescue_jobs
+
+UPKEEP_QUEUE = "upcall-upkeep"
+"""Of the periodic tasks, which wait for no run."""
+
+SECONDS_BETWEEN_LOOKS = 5
+"""How often is looked for questions whose time is over."""
+
+SECONDS_TO_RECONNECT = 2.0
+CONNECTIONS = 4
+
+_log = logging.getLogger("upcall")
+
+
+@dataclass(frozen=True)
+class Beat:
+    """The times of one fleet, in seconds, all from the lease of a run: when its worker gives no sign of life, its jobs
+    are back in the queue before the lease is over."""
+
+    lease: float
+
+    @property
+    def heartbeat(self) -> float:
+        """How often a worker says that it lives."""
+        return self.lease / 6
+
+    @property
+    def silence(self) -> float:
+        """After how long without a sign of life it is given up."""
+        return self.lease * 0.6
+
+    @property
+    def rescue(self) -> int:
+        """How often is looked for such workers; whole seconds."""
+        return max(1, int(self.lease / 8))
+
+    @property
+    def poll(self) -> float:
+        """How often is looked for jobs that were put back; new ones are told of at once."""
+        return min(1.0, self.lease / 8)
+
+
+class Worker:
+    """Takes runs from pause to pause, until it is cancelled.
+
+    A run has the team that it was started with: the root team, a team that its account named on the command line, or
+    the one of `app`.
+
+    Args:
+        app: over a PostgreSQL store.
+        concurrency: how many runs at a time; the setting of this name if not given.
+        grace: seconds that runs have to come to a pause when the worker is cancelled; those that do not are given
+            back, to go on elsewhere from their journal.
+        drain: end when the queue is empty.
+
+    Raises:
+        ConfigurationError: the store is a file.
+    """
+
+    def __init__(
+        self, app: Upcall, *, concurrency: int | None = None, grace: float | None = None, drain: bool = False
+    ) -> None:
+        app.store.jobs.refuse_file()
+        self._app, self._store = app, app.store
+        self._concurrency = concurrency or app.settings.concurrency
+        self._grace = app.settings.grace_seconds if grace is None else grace
+        self._drain = drain
+        self._beat = Beat(app.store.lease_seconds)
+        self._named: dict[str, Upcall] = {}
+
+    async def run(self) -> None:
+        """Work until it is cancelled; with `drain` until the queue is empty."""
+        while True:
+            try:
+                await self._store.jobs.open()
+                async with self._open() as (runs, upkeep):
+                    await self._work(runs, upkeep)
+                    if self._drain and not await self._count_left():
+                        return
+            except (StoreUnavailable, ConnectorException, psycopg.Error) as error:
+                _log.warning("The worker waits for its database: %s", first_line(error))
+            await asyncio.sleep(SECONDS_TO_RECONNECT)
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[tuple[App, App]]:
+        """Open the two parts of the engine, on one pool of connections: runs, and periodic tasks."""
+        parameters: dict[str, Any] = dict(self._store.jobs.parameters)
+        pool = AsyncConnectionPool(kwargs=parameters, min_size=1, max_size=CONNECTIONS, timeout=10, open=False)
+        async with pool:
+            runs, upkeep = (App(connector=PsycopgConnector(kwargs=parameters)) for _ in range(2))
+            runs.job_manager = IntroducedWorkers(runs.connector, self._concurrency)
+            upkeep.job_manager = OwnedJobs(upkeep.connector)
+            for each in (runs, upkeep):
+                await each.open_async(pool)
+            self._add_tasks(runs, upkeep)
+            yield runs, upkeep
+
+    def _add_tasks(self, runs: App, upkeep: App) -> None:
+        runs.task(name=ADVANCE, queue=QUEUE, pass_context=True, retry=_Again())(self._advance)
+
+        async def rescue(timestamp: int) -> None:
+            await rescue_jobs(upkeep, self._store, self._beat.silence)
+
+        async def look_at_deadlines(timestamp: int) -> None:
+            await self._app.expire(wait=False)
+
+        for work, seconds in ((rescue, self._beat.rescue), (look_at_deadlines, SECONDS_BETWEEN_LOOKS)):
+            name = f"upcall.{work.__name__}"
+            task = upkeep.task(name=name, queue=UPKEEP_QUEUE, queueing_lock=name)(work)
+            upkeep.periodic(cron=f"* * * * * */{seconds}")(task)
+
+    async def _work(self, runs: App, upkeep: App) -> None:
+        """Work until one of the two parts ends: because it is told to, the database is gone, or the queue is empty."""
+        common: dict[str, Any] = {
+            "install_signal_handlers": False,
+            "delete_jobs": "always",
+            "fetch_job_polling_interval": self._beat.poll,
+            "update_heartbeat_interval": self._beat.heartbeat,
+            "stalled_worker_timeout": self._beat.lease * 20,
+        }
+        parts = [
+            runs.run_worker_async(
+                queues=[QUEUE],
+                concurrency=self._concurrency,
+                wait=not self._drain,
+                shutdown_graceful_timeout=self._grace,
+                **common,
+            ),
+            upkeep.run_worker_async(queues=[UPKEEP_QUEUE], shutdown_graceful_timeout=0, **common),
+        ]
+        tasks = [asyncio.create_task(each) for each in parts]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+        _raise_first(ended)
+
+    async def _count_left(self) -> int:
+        query = "SELECT count(*) FROM procrastinate_jobs WHERE queue_name = :queue AND status IN ('todo', 'doing')"
+        values = {"queue": QUEUE}
+        return int(await self._store.database.read(lambda opened: opened.execute(query, values).fetchone()[0]))
+
+    # -- one job ------------------------------------------------------------------------------------------------------
+
+    async def _advance(self, context: JobContext, run_id: str, version: int) -> None:
+        """Take one run to its next pause.
+
+        Raises:
+            StoredStateError: it is to be tried again later; `_Again` says when.
+        """
+        driver = self._app.driver
+        with suppress(UnknownRun):
+            if context.job.attempts and (lost := await count_lost(self._store, run_id)) >= MAX_LOST:
+                await driver.fail(run_id, explain_lost(run_id, lost))
+                return
+            try:
+                await (await self._select_app(run_id)).driver.advance_queued(run_id, version)
+            except (StoredStateError, UnknownRun):
+                raise
+            except Exception as error:
+                await driver.fail(run_id, f"{type(error).__name__}: {first_line(error)}")
+                raise
+
+    async def _select_app(self, run_id: str) -> Upcall:
+        """Return what builds the team of a run."""
+        if self._app.has_own_team:
+            return self._app
+        run: Run = (await self._store.load(run_id)).run
+        named = run.config.named_team
+        if run.config.team is not None or named is None or named.account != identity.account():
+            return self._app
+        if named.name not in self._named:
+            self._named[named.name] = Upcall(settings=self._app.settings, store=self._store, team=named.name)
+        return self._named[named.name]
+
+
+class _Again(BaseRetryStrategy):
+    """When a job is tried again that could not be done now."""
+
+    def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
+        match exception:
+            case asyncio.CancelledError():
+                seconds = 0.0  # Given back: the worker ends.
+            case RunBusy():
+                seconds = exception.seconds
+            case RunGone():
+                return None
+            case RunConflict():
+                seconds = 1.0
+            case StoreUnavailable():
+                seconds = SECONDS_TO_RECONNECT
+            case _:
+                return None
+        return RetryDecision(retry_at=utcnow() + timedelta(seconds=seconds))
+
+
+def _raise_first(ended: Sequence[object]) -> None:
+    for error in ended:
+        if isinstance(error, Exception):
+            raise error
