@@ -8,9 +8,9 @@ import pytest
 from fleet import make_team
 from postgres import Server
 from scenario import upcall
-from stores import execute
+from stores import FIRST, execute
 
-from upcall import RunStatus, Upcall
+from upcall import Run, RunStatus, Upcall
 from upcall.errors import StoreUnavailable, UnknownRun
 
 QUEUED, WAITING = RunStatus.QUEUED, RunStatus.AWAITING_CLARIFICATION
@@ -52,11 +52,10 @@ async def test_a_job_that_is_delivered_twice_does_nothing_the_second_time(locati
 
 async def test_a_failed_run_is_queued_again_by_resume(location: str) -> None:
     app = app_on(location)
-    run_id = (await app.submit("Build it")).id
-    await app.driver.fail(run_id, "The power went out.")
-    assert (await app.resume(run_id, wait=False)).status is QUEUED
+    run = await app.store.create(Run(task="Build it", status=RunStatus.FAILED), FIRST)
+    assert (await app.resume(run.run.id, wait=False)).status is QUEUED
     await advance_all(app, location)
-    assert (await app.get(run_id)).status is WAITING
+    assert (await app.get(run.run.id)).status is WAITING
 
 
 @pytest.mark.slow
@@ -71,7 +70,9 @@ async def test_a_queued_run_takes_the_same_answer_and_can_be_cancelled(postgres:
     assert not Path("notes.txt").exists()
 
 
-async def test_a_run_that_cannot_go_on_here_fails_with_the_reason(location: str) -> None:
+@pytest.mark.slow
+async def test_a_run_that_cannot_go_on_here_fails_with_the_reason(postgres: Server) -> None:
+    location = postgres.new_database()
     run_id = (await app_on(location).submit("Build it")).id
     other = Upcall(store=location)
     await other.driver.advance_queued(run_id, 1)
