@@ -33,7 +33,7 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, FunctionExecutionResult
 from autogen_core.tools import BaseTool, FunctionTool, StaticStreamWorkbench, StaticWorkbench, Workbench
 from opentelemetry import trace
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class _Calling(AssistantAgent):
     """An `AssistantAgent` whose tool calls can be made in another way, and always end.
 
     Its own wait for ever for a call that raises, as one that is cancelled, or whose arguments are JSON and no object
-    (autogen-agentchat 0.7.5: the queue of their events has no `finally`).
+    (autogen-agentchat 0.7.5: the queue of their events has no `finally`). So an error ends the wait too.
     """
 
     _call: ClassVar[CallTool]
@@ -226,9 +226,15 @@ class _Calling(AssistantAgent):
             )
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  (told to the model, as other errors)
             said = str(error) or type(error).__name__
+        try:
             return tool_call, FunctionExecutionResult(
                 content=f"Error: {said}", call_id=tool_call.id, is_error=True, name=tool_call.name
             )
+        except ValidationError as error:  # Nothing can be told under such an id or name: the turn ends with an error.
+            stream.put_nowait(None)
+            raise ValueError(
+                f"the model called {tool_call.name!r} under the id {tool_call.id!r}: both have to be texts"
+            ) from error
 
 
 @cache
