@@ -1,4 +1,4 @@
-"""The servers that the workbenches of a team start when their tools are first needed.
+"""The servers, containers and kernels that a team starts when its tools or its code executors are first needed.
 
 Several teams of a process may share a workbench: its server runs as long as one of them is at work. One that somebody
 else has started is theirs to stop.
@@ -9,13 +9,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from threading import Lock
+from typing import TypeAlias
 from weakref import WeakSet
 
 from autogen_agentchat.agents import AssistantAgent
+from autogen_core.code_executor import CodeExecutor
 from autogen_core.tools import Workbench
 
 from upcall.agents.parts import list_parts, toolset_of
-from upcall.autogen.internals import assistant_parts, is_running
+from upcall.autogen.internals import assistant_parts, executor_of, is_running
+from upcall.autogen.recording import JournaledExecutor
+
+Server: TypeAlias = Workbench | CodeExecutor
 
 _log = logging.getLogger("upcall")
 
@@ -25,12 +30,12 @@ _lock = Lock()  # Teams work in several threads, each with an event loop of its 
 
 
 class TeamServers:
-    """The workbenches of a new team, at any depth, but those whose servers somebody else has started."""
+    """The workbenches and code executors of a new team, at any depth, but those that somebody else has started."""
 
     def __init__(self, team: object) -> None:
-        self._held: dict[int, Workbench] = {}
+        self._held: dict[int, Server] = {}
         self._is_leaving = False
-        found = {id(each): each for each in _list_workbenches(team)}  # One may be no key of a dictionary.
+        found = {id(each): each for each in _list_servers(team)}  # One may be no key of a dictionary.
         with _lock:
             ours = {key for each in _at_work for key in each._held}
             self._held = {key: each for key, each in found.items() if key in ours or not is_running(each)}
@@ -42,19 +47,21 @@ class TeamServers:
         with _lock:
             self._is_leaving = True
             needed = {key for each in _at_work if not each._is_leaving for key in each._held}
-        for key, workbench in self._held.items():
-            if key not in needed and is_running(workbench):
+        for key, server in self._held.items():
+            if key not in needed and is_running(server):
                 try:
-                    await workbench.stop()
-                except Exception:  # noqa: BLE001  (a workbench is the user's own code)
-                    _log.warning("A workbench (%s) could not be stopped.", type(workbench).__name__, exc_info=True)
+                    await server.stop()
+                except Exception:  # noqa: BLE001  (it may be the user's own code)
+                    _log.warning("A server (%s) could not be stopped.", type(server).__name__, exc_info=True)
         with _lock:
             _at_work.discard(self)
 
 
-def _list_workbenches(team: object) -> Iterator[Workbench]:
+def _list_servers(team: object) -> Iterator[Server]:
     for part in list_parts(team):
         if (toolset := toolset_of(part)) is not None:
             yield from toolset.workbenches
         elif isinstance(part, AssistantAgent):
             yield from assistant_parts(part).workbenches
+        elif (executor := executor_of(part)) is not None:
+            yield executor.inner if isinstance(executor, JournaledExecutor) else executor

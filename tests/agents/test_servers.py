@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
+from autogen_agentchat.agents import CodeExecutorAgent
 from autogen_agentchat.base import Team
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core.tools import StaticWorkbench
+from autogen_ext.code_executors.jupyter import JupyterCodeExecutor
 
-from upcall import PausableAgent
+from upcall import PausableAgent, RunStatus, Upcall
 from upcall.agents.servers import TeamServers
-from upcall.testing import ScriptedModelClient
+from upcall.testing import Call, Reply, ScriptedModelClient
 
 
 class Stubborn(StaticWorkbench):
@@ -33,3 +36,25 @@ async def test_a_server_that_cannot_be_stopped_is_reported(caplog: pytest.LogCap
     with caplog.at_level(logging.WARNING, "upcall"):
         await servers.release()
     assert "(Stubborn) could not be stopped" in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("started", [False, True])
+async def test_a_kernel_for_code_is_stopped_at_a_pause_unless_the_user_started_it(
+    started: bool, tmp_path: Path
+) -> None:
+    executor = JupyterCodeExecutor(output_dir=tmp_path)
+    if started:
+        await executor.start()
+    code = f"```python\nimport os\nprint(os.getpid(), file=open({str(tmp_path / 'pid')!r}, 'w'))\n```"
+    said: dict[str, list[Reply]] = {"<coder>": [code], "<clerk>": [Call("ask_user", {"question": "Why?"}), code]}
+
+    def make() -> Team:
+        client = ScriptedModelClient(said)
+        coder, clerk = (PausableAgent(name, client, system_message=f"<{name}>") for name in ("coder", "clerk"))
+        return RoundRobinGroupChat([coder, CodeExecutorAgent("runner", executor), clerk], max_turns=3)
+
+    run = await Upcall(team=make, store="runs.db").start("Go")
+    assert (run.status, run.error) == (RunStatus.AWAITING_CLARIFICATION, None)
+    assert Path("/proc", (tmp_path / "pid").read_text().strip()).exists() is started
+    await executor.stop()

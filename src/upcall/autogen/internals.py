@@ -95,10 +95,25 @@ def is_static(workbench: Workbench) -> bool:
     return type(workbench) in (StaticWorkbench, StaticStreamWorkbench)
 
 
-def is_running(workbench: Workbench) -> bool:
-    """Whether a workbench has started a server: `McpTools` says so, AutoGen's `McpWorkbench` has it in a private field
-    (autogen-ext 0.7.5)."""
-    return bool(getattr(workbench, "is_running", False) or getattr(workbench, "_actor", None))
+def is_running(server: Workbench | CodeExecutor) -> bool:
+    """Whether a workbench has started a server, or a code executor a container or kernel: `McpTools` says so, AutoGen's
+    own have it in private fields (autogen-ext 0.7.5)."""
+    if isinstance(server, CodeExecutor):
+        return is_started(server) is True
+    return bool(getattr(server, "is_running", False) or getattr(server, "_actor", None))
+
+
+def is_started(executor: CodeExecutor) -> bool | None:
+    """Whether a code executor of AutoGen's was started; None where it does not say, or runs code without that."""
+    if any(kind.__module__ == "autogen_ext.code_executors.local" for kind in type(executor).__mro__):
+        return None
+    states = (getattr(executor, name, None) for name in ("_running", "_started"))
+    return next((each for each in states if isinstance(each, bool)), None)
+
+
+def executor_of(part: object) -> CodeExecutor | None:
+    """Return the code executor that a stock agent was made with; None for a part of another kind."""
+    return part._code_executor if isinstance(part, CodeExecutorAgent) else None
 
 
 def in_this_context(tool: BaseTool[Any, Any], begin: Callable[[], None]) -> BaseTool[Any, Any]:

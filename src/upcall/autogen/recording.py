@@ -31,7 +31,7 @@ from autogen_core.models import RequestUsage as Usage
 
 from upcall.autogen import tracing
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
-from upcall.autogen.internals import Approve, Wrappers, wrap_manager, wrap_parts
+from upcall.autogen.internals import Approve, Wrappers, is_started, wrap_manager, wrap_parts
 from upcall.autogen.messages import Event
 from upcall.autogen.model_errors import CutShort, explain_call
 from upcall.autogen.scope import current_scope
@@ -200,6 +200,8 @@ class JournaledExecutor(_Wrapper[CodeExecutor], CodeExecutor):
         made: list[CodeResult] = []
 
         async def run() -> ToolOutcome:
+            if scope.journal is not None and is_started(self.inner) is False:
+                await self.inner.start()  # The segment stops it (`upcall.agents.servers`).
             result = await self.inner.execute_code_blocks(code_blocks, cancellation_token)
             result.output = redact_secrets(result.output)
             made.append(result)
