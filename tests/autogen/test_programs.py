@@ -50,4 +50,5 @@ def test_the_documentation_counts_the_lines_that_each_program_changes() -> None:
     *parts, main = re.split(r"^(?:async )?def (?=\w+\(.*-> (?:Team|Run):)", PROGRAM.read_text(), flags=re.M)[1:]
     for part in parts:
         name = part.split("(")[0].replace("_", " ")
-        assert f"| {name} | {part.count('# new') + main.count('# new')} |" in table
+        shared = 0 if "FastAPI()" in part else main.count("# new")  # It is a server, and started as one.
+        assert f"| {name} | {part.count('# new') + shared} |" in table

@@ -10,6 +10,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
 
 from autogen_agentchat.agents import AssistantAgent, UserProxyAgent
 from autogen_agentchat.base import Team
@@ -24,6 +25,8 @@ from autogen_agentchat.teams import (
     Swarm,
 )
 from autogen_agentchat.tools import AgentTool
+from fastapi import Body, FastAPI
+from httpx import ASGITransport, AsyncClient
 
 from upcall import Run, Upcall, ask, with_questions
 from upcall.testing import Call, Reply, Request, ScriptedModelClient
@@ -162,6 +165,21 @@ def fastapi_team() -> Team:
     return RoundRobinGroupChat(members, termination_condition=DONE)
 
 
+def serve_fastapi_team() -> FastAPI:
+    server = FastAPI()
+    app = Upcall(team=fastapi_team, store="runs.db")  # new
+
+    @server.post("/chat")
+    async def chat(text: Annotated[str, Body(embed=True)]) -> dict[str, Any]:
+        return (await app.start(text)).as_json()  # new
+
+    @server.post("/chat/{run_id}")  # new
+    async def answer(run_id: str, text: Annotated[str, Body(embed=True)]) -> dict[str, Any]:  # new
+        return (await app.answer(run_id, text)).as_json()  # new
+
+    return server
+
+
 def magentic_one() -> Team:
     model = Model(
         {
@@ -194,5 +212,16 @@ async def main(program: str, run_id: str, answer: str = "") -> Run:
     return await (app.start("Do it") if run_id == "start" else app.answer(run_id, answer))  # new
 
 
+async def request(run_id: str, answer: str = "") -> dict[str, Any]:
+    """Return what the program that is a server says."""
+    served = ASGITransport(serve_fastapi_team())
+    async with AsyncClient(transport=served, base_url="http://localhost") as client:
+        path, text = ("/chat", "Do it") if run_id == "start" else (f"/chat/{run_id}", answer)
+        reply = await client.post(path, json={"text": text})
+    return reply.raise_for_status().json()  # type: ignore[no-any-return]
+
+
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(asyncio.run(main(*sys.argv[1:])).as_json()))
+    program, *given = sys.argv[1:]
+    said = asyncio.run(request(*given)) if program == "fastapi_team" else asyncio.run(main(program, *given)).as_json()
+    sys.stdout.write(json.dumps(said))
