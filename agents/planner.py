@@ -27,7 +27,17 @@ from upcall.questions.answer import Answer
 from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Option, Question
 from upcall.questions.reply_intents import Verdict, read_verdict, unwrap_reply
 from upcall.runs.outputs import AmbiguityCheck
-from upcall.runs.plan import EDITS_HINT, EditRefused, Plan, PlanDraft, PlanStatus, PlanStep, ReviewedPlan, edited
+from upcall.runs.plan import (
+    EDITS_HINT,
+    ApprovedPlan,
+    EditRefused,
+    Plan,
+    PlanDraft,
+    PlanStatus,
+    PlanStep,
+    ReviewedPlan,
+    edited,
+)
 from upcall.text import CONTROLS, first_line, shorten, shorten_middle
 
 FALLBACK_SECTIONS = ("Background", "Main points", "Comparison", "Open points", "Conclusion")
@@ -35,6 +45,9 @@ FALLBACK_SECTIONS = ("Background", "Main points", "Comparison", "Open points", "
 
 REVIEW = ClarificationType.RISK_CONFIRMATION
 """What the review of a plan is: of all kinds of question the one that only the human's own words answer."""
+
+NEW_PLAN = Option(label="Make a new plan", description="For this task, as if there were none.")
+"""What else can be chosen where a plan for a like task is shown."""
 
 MAX_ASPECTS = 5
 """Questions in one round; nobody answers more of them at once."""
@@ -55,11 +68,14 @@ class PlannerSettings(StructuredSettings, PlanOptions):
         handlers: the agents that steps can be given to, with their descriptions; and `target` itself.
         tools: what they can use.
         target: who carries out the plan.
+        known_plan: a plan that was approved for a like task. Where plans are reviewed it is shown first, and taken if
+            the user approves it.
     """
 
     handlers: tuple[ToolInfo, ...] = ()
     tools: tuple[ToolInfo, ...] = ()
     target: str = "lead"
+    known_plan: ApprovedPlan | None = None
 
 
 class PlannerOptions(StructuredOptions, total=False):
@@ -73,6 +89,7 @@ class PlannerOptions(StructuredOptions, total=False):
     handlers: Sequence[ToolInfo]
     tools: Sequence[ToolInfo]
     target: str
+    known_plan: ApprovedPlan | None
 
 
 class PlannerConfig(PlannerSettings, StructuredParts):
@@ -83,12 +100,13 @@ class PlannerState(Thread):
     """The state of a `Planner`: besides the thread, the plan under review (S0-25 to S0-29, S3-39).
 
     ``checked``: the check found nothing more to ask, so that it is not made again where the call after it fails.
-    ``revisions`` counts the plans made anew after feedback.
+    ``revisions`` counts the plans made anew after feedback. ``offered``: the plan for a like task was shown.
     """
 
     checked: bool = False
     plan: ReviewedPlan | None = None
     revisions: int = 0
+    offered: bool = False
 
     @property
     def clarification_count(self) -> int:
@@ -132,7 +150,7 @@ class PlannerState(Thread):
     def end(self) -> None:
         """End the turn: the plan is forgotten here and lives on in the run."""
         super().end()
-        self.checked, self.plan, self.revisions = False, None, 0
+        self.checked, self.plan, self.revisions, self.offered = False, None, 0, False
 
 
 class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerConfig]):
@@ -170,6 +188,10 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
     async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
         """Check for ambiguity, ask about it, plan; then have the plan reviewed (`plan_user_request_handler`, S3-18)."""
         state = self._state
+        if (known := self._known_plan()) is not None:
+            return self._offer(known)
+        if self._is_turned_down():
+            state.plan = None
         if state.plan is not None:
             step = self._read_review(state.plan)
             if step is not None:
@@ -196,8 +218,8 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
 
     def _to_be_checked(self) -> bool:
         state = self._state
-        done = state.checked or self._settings.skip_ambiguity_check or state.rounds >= self._settings.max_clarifications
-        return not done
+        rounds, settings = state.clarification_count, self._settings
+        return not (state.checked or settings.skip_ambiguity_check or rounds >= settings.max_clarifications)
 
     async def _check_for_ambiguity(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> None:
         """Note what keeps it from planning, if anything does, as candidates to ask.
@@ -317,7 +339,27 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
 
     # -- review -------------------------------------------------------------------------------------------------------
 
-    def _propose(self, plan: ReviewedPlan, note: str = "") -> Ask:
+    def _known_plan(self) -> Plan | None:
+        """Return the plan for a like task, where it is to be offered now and can still be carried out."""
+        known, state = self._settings.known_plan, self._state
+        if known is None or state.offered or state.plan is not None or not self._settings.enable_plan_approval:
+            return None
+        with suppress(UnreadableReply):
+            return self._with_known_names(known.plan)
+        return None
+
+    def _offer(self, plan: Plan) -> Ask:
+        assert self._settings.known_plan is not None
+        self._state.offered = True
+        note = f"This is {self._settings.known_plan.as_line()}."
+        return self._propose(ReviewedPlan.of(plan, PlanStatus.PROPOSED), note, NEW_PLAN)
+
+    def _is_turned_down(self) -> bool:
+        """Whether the user wants a new plan in the place of the one for a like task."""
+        answer = self._review() if self._state.offered and self._state.plan is not None else None
+        return answer is not None and answer.selected == (NEW_PLAN.label,)
+
+    def _propose(self, plan: ReviewedPlan, note: str = "", *more: Option) -> Ask:
         """Show the plan and ask what becomes of it (S0-14)."""
         self._state.plan = plan
         hint = " ".join([self._what_else(), *([EDITS_HINT] if plan.steps else [])])
@@ -326,7 +368,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
             question="\n".join(filter(None, lines)),
             header="Plan",
             clarification_type=REVIEW,
-            options=(Option(label="Approve"), Option(label="Reject")),
+            options=(Option(label="Approve"), Option(label="Reject"), *more),
             path=(self.name,),
         )
         return Ask([question], {PLAN: plan.passed_on().model_dump_json()})

@@ -33,6 +33,7 @@ from upcall.research.mcp_server import McpServer
 from upcall.research.mcp_tools import McpTools
 from upcall.research.sources.base import Source
 from upcall.research.sources.documents import DOCUMENTS
+from upcall.runs.plan import ApprovedPlan
 from upcall.runs.run import RunStatus
 from upcall.workspace.commands import RUN_COMMAND, RUN_PYTHON
 from upcall.workspace.file_tools import TOOLS
@@ -68,6 +69,7 @@ class TeamResources:
         shown_tools: the names of those that an agent (classifier, clarifier) gets or is shown, if not all.
         sources: those besides the documents.
         mcp_servers: those that give the researcher their tools.
+        known_plan: the plan for a like task that the planner offers.
         small_model: makes looks and repairs in place of the agents' own models.
     """
 
@@ -80,6 +82,7 @@ class TeamResources:
     sources: Sequence[Source] = ()
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict)
     small_model: ChatCompletionClient | None = None
+    known_plan: ApprovedPlan | None = None
     prompts: Prompts = PROMPTS
 
 
@@ -185,6 +188,7 @@ def root_team(
             clients("planner"),
             small_client=resources.small_model,
             handlers=handlers,
+            known_plan=resources.known_plan,
             tools=sources.infos("planner"),
             prompts=resources.prompts,
             **_choose(PlannerSettings, options, "planner", user.name),

@@ -31,6 +31,7 @@ from upcall.execution.forks import (
     fork_run,
     plan_fork,
 )
+from upcall.execution.known_plans import find_plan, forget_plan
 from upcall.execution.secret_tools import refuse_without_key
 from upcall.execution.start_options import StartOptions, Task, as_history, check_options, read_task
 from upcall.execution.team_factory import BuiltTeam, MakeTeam, TeamFactory
@@ -42,11 +43,13 @@ from upcall.runs.call_timings import ActiveCall, WorkPeriod
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import make_absolute
 from upcall.runs.file_changes import Change
+from upcall.runs.plan import ApprovedPlan
 from upcall.runs.run import Run, RunStatus, record_act
 from upcall.runs.transcript import Transcript
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
 from upcall.settings import Settings
 from upcall.storage.change_log import StoredChanges
+from upcall.storage.plans import list_plans
 from upcall.storage.run_lists import RunPage
 from upcall.storage.store import LogEntry, RunStore, StoredRun
 from upcall.storage.transcripts import copy_transcripts, load_transcript
@@ -183,7 +186,8 @@ class Upcall:
         chosen = check_options(options)
         text, messages = read_task(task, root_team=not self._teams.is_own)
         run_id, owner = chosen.get("run_id") or identity.new_id(), self._access(chosen.get("user")).user
-        config = self._teams.pin(run_id, chosen)
+        known = await find_plan(self.store, owner, text) if self._teams.looks_for_plans else None
+        config = self._teams.pin(run_id, chosen, known)
         if self.settings.tracing:
             config = config.model_copy(update={"traceparent": tracing.start(run_id)})
         follows = chosen.get("follows")
@@ -433,6 +437,19 @@ class Upcall:
         run_id = run if isinstance(run, str) else run.id
         stored = await self._access(user).load_whole(self.store, run_id, "show")
         return Transcript.of(stored.run, await load_transcript(self.store, stored.run.id))
+
+    async def plans(self, *, user: str | None = None) -> Sequence[ApprovedPlan]:
+        """Return the plans that the user approved, newest first. Each is kept as long as its run, and offered in the
+        review of the plan for a like task."""
+        return await list_plans(self.store, self._access(user).user)
+
+    async def delete_plan(self, run_id: str, *, user: str | None = None) -> ApprovedPlan:
+        """Forget the plan that the user approved in a run, which is named by its id or its first characters.
+
+        Raises:
+            CallerError: there is none, or there are several.
+        """
+        return await forget_plan(self.store, self._access(user).user, run_id)
 
     async def call_timings(self, run_id: str, *, user: str | None = None) -> Sequence[WorkPeriod]:
         """When teams were at work on a run, and which calls of models and tools they made then, oldest first: what

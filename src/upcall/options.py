@@ -164,6 +164,7 @@ class PinnedTeamOptions(ClassificationOptions, ClarificationOptions, ApprovalOpt
         prompts: the folder of the user's own prompts.
         executor: what runs the coder's commands.
         unsafe_local: whether they may run without a sandbox.
+        plan_memory: whether a plan that the user approves is kept, and offered for a like task.
     """
 
     check_questions: bool = True  # A second look costs a call a question: worth it in the root team.
@@ -174,6 +175,7 @@ class PinnedTeamOptions(ClassificationOptions, ClarificationOptions, ApprovalOpt
     prompts: Path | None = None
     executor: ExecutorName = "auto"
     unsafe_local: bool = False
+    plan_memory: bool = True
 
 
 class TeamOptions(PinnedTeamOptions, AgentOptions):

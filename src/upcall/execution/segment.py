@@ -12,7 +12,7 @@ from autogen_agentchat.base import TaskResult, Team
 from autogen_agentchat.messages import ThoughtEvent, UserInputRequestedEvent
 from autogen_core import CancellationToken
 
-from upcall import progress
+from upcall import identity, progress
 from upcall.autogen import tracing
 from upcall.autogen.answer_queue import AnswerQueue
 from upcall.autogen.concurrency import run_to_completion
@@ -32,9 +32,11 @@ from upcall.policy.resolver import AnswerResolver, Moment
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.runs.call_timings import TIMED, Timings
 from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.plan import ApprovedPlan, PlanStatus
 from upcall.runs.run import Run, RunStatus, add_usage, record_act
 from upcall.storage.change_log import StoredChanges
-from upcall.storage.connection import Work
+from upcall.storage.connection import Work, join_work
+from upcall.storage.plans import write_plan
 from upcall.storage.store import AnswersQueued, RunStore, StoredRun
 from upcall.storage.transcripts import write_transcript
 from upcall.text import first_line
@@ -373,9 +375,17 @@ class RunSegment:
             ends = checkpoint is not None or not run.working
             stores_times = ends and self._timed
             with record_act(TIMED, None, **self.timings.entry()) if stores_times else nullcontext():
-                said = self._write_transcript() if ends else None
-                self._stored = await self._store.save(self._stored, run, checkpoint, also=said)
+                also = [self._write_transcript() if ends else None, self._write_plan(run)]
+                self._stored = await self._store.save(self._stored, run, checkpoint, also=join_work(also))
         return run
+
+    def _write_plan(self, run: Run) -> Work[object] | None:
+        """Return the work that keeps the plan for like tasks, where the user has just approved it."""
+        before, team = self._stored.run.plan, run.config.team
+        if team is None or not team.plan_memory or (before is not None and before.status is PlanStatus.APPROVED):
+            return None
+        kept = ApprovedPlan.of(run.id, run.task, run.plan, identity.now())
+        return None if kept is None else write_plan(kept, run.user)
 
     def _write_transcript(self) -> Work[object] | None:
         entries = self._transcript.entries

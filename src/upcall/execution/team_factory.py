@@ -31,6 +31,7 @@ from upcall.options import Options, PinnedTeamOptions, ResolutionOptions, WorkKi
 from upcall.policy.resolver import Matcher
 from upcall.prompts import PROMPTS, Prompts
 from upcall.runs.config import DEFAULT_WORKSPACES, ModelAddress, NamedTeam, RootTeamConfig, RunConfig, make_absolute
+from upcall.runs.plan import ApprovedPlan
 from upcall.runs.run import Run, RunStatus
 from upcall.settings import DEMO, Settings
 from upcall.teams import PHASES, TeamResources, root_team
@@ -146,21 +147,26 @@ class TeamFactory:
 
     # -- what a run pins ----------------------------------------------------------------------------------------------
 
-    def pin(self, run_id: str, options: StartOptions) -> RunConfig:
-        """Return what a run keeps from its start: its options, then the settings.
+    @property
+    def looks_for_plans(self) -> bool:
+        """Whether a new run is offered a plan that was approved for a like task."""
+        return not self.is_own and self._settings.plan_memory and self._settings.enable_plan_approval
+
+    def pin(self, run_id: str, options: StartOptions, known_plan: ApprovedPlan | None = None) -> RunConfig:
+        """Return what a run keeps from its start: its options, then the settings, and the plan that it is offered.
 
         Raises:
             ConfigurationError: its workspace cannot be used, or one of its facts.
         """
         settings = self._settings
         facts = [list(read_facts(options)), list(settings.standing_facts())]
-        team = None if self.is_own else self._pin_team(run_id, options)
+        team = None if self.is_own else self._pin_team(run_id, options, known_plan)
         named = NamedTeam(name=self._named, account=identity.account()) if self._named else None
         chosen = _choose(ResolutionOptions, settings, options)
         priority = options.get("priority") or 0
         return RunConfig(**chosen, priority=priority, facts=facts, team=team, named_team=named)
 
-    def _pin_team(self, run_id: str, options: StartOptions) -> RootTeamConfig:
+    def _pin_team(self, run_id: str, options: StartOptions, known_plan: ApprovedPlan | None) -> RootTeamConfig:
         settings = self._settings
         pinned = _choose(PinnedTeamOptions, settings, options)
         folder = make_absolute(options.get("workspace") or settings.workspace or Path(DEFAULT_WORKSPACES, run_id))
@@ -180,6 +186,7 @@ class TeamFactory:
             model=address,
             models=_address_models(settings) if address is not None else {},
             account=identity.account() if settings.unsafe_local else None,
+            known_plan=known_plan,
         )
 
     def settings_of(self, run: Run) -> Settings:
@@ -231,6 +238,7 @@ class TeamFactory:
             shown_tools=_shown_tools(settings),
             sources=network_sources(settings),
             mcp_servers=settings.mcp_servers,
+            known_plan=pinned.known_plan,
             prompts=Prompts(settings.prompts) if settings.prompts else PROMPTS,
         )
         if (common := self._model_client) is not None:

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from upcall.options import PinnedTeamOptions, ResolutionOptions, WorkKind
+from upcall.runs.plan import ApprovedPlan
 
 RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 """A run's id names its default workspace, so it can name no other folder."""
@@ -53,6 +54,7 @@ class RootTeamConfig(PinnedTeamOptions):
         model: the common model; None where the program or a component brings it.
         models: those for kinds of work.
         account: who agreed to commands without a sandbox (``unsafe_local``), for that account alone.
+        known_plan: the plan for a like task that is offered.
     """
 
     workspace: Path
@@ -60,6 +62,7 @@ class RootTeamConfig(PinnedTeamOptions):
     model: ModelAddress | None = None
     models: dict[WorkKind, ModelAddress] = {}
     account: str | None = None
+    known_plan: ApprovedPlan | None = None
 
 
 class NamedTeam(BaseModel):
@@ -101,6 +104,7 @@ class RunConfig(ResolutionOptions):
             "model": None,
             "models": {},
             "account": None,
+            "known_plan": None,
             "prompts": None,
         }
         return config.model_copy(update={"team": self.team.model_copy(update=anew)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 from itertools import chain, count, zip_longest
 from typing import Annotated, Any, Literal, Self
@@ -330,6 +331,40 @@ class ReviewedPlan(Plan):
     def get_approved_plan_context(self) -> str | None:
         """Return the approved plan as markdown; None for one that is not approved (S0-36)."""
         return self.as_markdown() if self.approved else None
+
+
+class ApprovedPlan(BaseModel):
+    """A plan that a user approved, to be offered for a like task.
+
+    Attributes:
+        run_id: the run that it was made in.
+        task: the task of that run.
+        approved_at: when, in UTC.
+        plan: the plan itself.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    run_id: str
+    task: str
+    approved_at: datetime
+    plan: Plan
+
+    @classmethod
+    def of(cls, run_id: str, task: str, plan: ReviewedPlan | None, at: datetime) -> Self | None:
+        """Return what is kept of the plan of a run; None where the user did not approve it."""
+        if plan is None or plan.status is not PlanStatus.APPROVED:
+            return None
+        return cls(run_id=run_id, task=task, approved_at=at, plan=plan.plan)
+
+    def as_line(self) -> str:
+        """Return whence it is, in a line: ``a plan that you approved on 2026-01-31 for "..."``."""
+        day = f"{self.approved_at.astimezone():%Y-%m-%d}"
+        return f'a plan that you approved on {day} for "{one_line(self.task, 200)}"'
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return self.model_dump(mode="json")
 
 
 class ClarifierResult(BaseModel):

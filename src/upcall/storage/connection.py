@@ -50,6 +50,17 @@ Work: TypeAlias = Callable[[Connection], T]
 """What is done in one transaction: a plain function of its connection."""
 
 
+def join_work(parts: Iterable[Work[object] | None]) -> Work[object] | None:
+    """Return the work that does all of these, one after the other; None where there is none."""
+    some = [each for each in parts if each is not None]
+
+    def work(connection: Connection) -> None:
+        for each in some:
+            each(connection)
+
+    return work if some else None
+
+
 def database_errors() -> tuple[type[Exception], ...]:
     """Return the errors of the databases' drivers, as far as they are loaded."""
     psycopg = sys.modules.get("psycopg")

@@ -114,7 +114,14 @@ TRANSCRIPTS = Table(
 )
 """What agents said and did, a row a segment. See `upcall.storage.transcripts`."""
 
-OF_A_RUN = (CHECKPOINTS, QUEUED_ANSWERS, JOURNAL, CONTENTS, LOG, TRANSCRIPTS)
+PLANS = Table(
+    "upcall_plans",
+    {"run_id": "NAME", "owner": "TEXT NOT NULL", "approved_at": "TEXT NOT NULL", "plan": "TEXT NOT NULL"},
+    "run_id",
+)
+"""Plans that were approved; the owner is empty where a run has none. See `upcall.storage.plans`."""
+
+OF_A_RUN = (CHECKPOINTS, QUEUED_ANSWERS, JOURNAL, CONTENTS, LOG, TRANSCRIPTS, PLANS)
 """What belongs to a run, beside its row."""
 
 TABLES = (META, RUNS, *OF_A_RUN)

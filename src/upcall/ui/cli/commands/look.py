@@ -65,6 +65,29 @@ def list_runs(
 
 @app.command()
 @_options
+def plans(
+    command: RunCommand,
+    delete: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Forget the plan that you approved in this run.")
+    ] = None,
+) -> None:
+    """List the plans that you approved, which are offered for like tasks."""
+    with command:
+        if delete is not None:
+            gone = signals.run(command.app.delete_plan(delete))
+            command.print(gone.as_json(), lambda: [f"Forgotten: {gone.plan.title} (run {gone.run_id})"])
+            return
+        kept = signals.run(command.app.plans())
+        command.print(
+            [each.as_json() for each in kept],
+            lambda: [f"{each.run_id}  {each.plan.title}: {each.as_line()}" for each in kept],
+        )
+        if not kept and not command.as_json:
+            command.note_empty("No plans")
+
+
+@app.command()
+@_options
 def show(
     command: RunCommand,
     run_id: RunId,
