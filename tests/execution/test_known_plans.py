@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scenario import PLAN, TASK, script
+from scenario import TASK, script
 
-from upcall import Run, RunStatus, Settings, Upcall
+from upcall import Run, Settings, Upcall
 from upcall.errors import CallerError
 from upcall.policy.same_task import LIKE, likeness
 from upcall.testing import ScriptedModelClient

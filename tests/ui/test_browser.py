@@ -197,6 +197,79 @@ async def test_a_question_is_answered_while_others_work(notebook: Notebook, lab:
     assert await answered(store) == [("FastAPI", "alice")]
 
 
+TOKENS = """
+import asyncio
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from upcall import PausableAgent, Upcall
+
+more = asyncio.Event()
+class Slow(ReplayChatCompletionClient):
+    async def create_stream(self, messages, **options):
+        yield "Once upon a time"
+        await more.wait()
+        async for piece in super().create_stream(messages, **options):
+            yield piece
+
+def team():
+    teller = PausableAgent("teller", Slow(["The end of the tale."]), stream=True)
+    return RoundRobinGroupChat([teller], max_turns=1)
+app = Upcall(store="STORE", team=team)
+app.form(app.start_stream("Tell a tale"))
+"""
+
+
+@pytest.mark.parametrize("front_end", FRONT_ENDS)
+async def test_tokens_are_seen_as_they_come(notebook: Notebook, lab: Lab, front_end: str) -> None:
+    await opened(notebook, lab, f"tokens-{front_end[:3]}", TOKENS, "more.set()", front_end=front_end)
+    await notebook.run(0)
+    form = form_in(notebook, 0)
+    await expect(form.get_by_text("Once upon a time")).to_be_visible()
+    await expect(form.get_by_text("Working")).to_be_visible()
+    await notebook.run(1)
+    await expect(form.get_by_text("completed", exact=True)).to_be_visible()
+    await expect(form.get_by_text("Once upon a time")).to_have_count(0)
+
+
+APPROVE = """
+from autogen_agentchat.teams import RoundRobinGroupChat
+from upcall import PausableAgent, Upcall
+from upcall.testing import Call, Calls, ScriptedModelClient
+
+sent = []
+def send(to: str) -> str:
+    sent.append(to)
+    return "sent"
+
+letters = Calls([Call("send", {"to": name}) for name in ("ann", "bob", "eve")])
+mailer = PausableAgent("mailer", ScriptedModelClient([letters, "All is sent."]), tools=[send], approve=["send"])
+app = Upcall(store="STORE", team=lambda: RoundRobinGroupChat([mailer], max_turns=1))
+app.form(app.start_stream("Mail them", user="alice"), user="alice")
+"""
+
+
+@pytest.mark.parametrize("front_end", FRONT_ENDS)
+async def test_tool_calls_are_approved_changed_and_refused_by_clicks(
+    notebook: Notebook, lab: Lab, front_end: str
+) -> None:
+    name = f"approve-{front_end[:3]}"
+    store = await opened(notebook, lab, name, APPROVE, "print(*sent)", front_end=front_end)
+    await notebook.run(0)
+    rows = form_in(notebook, 0).locator(".upcall-risk")
+    await expect(rows).to_have_count(3)
+    await answer(rows.filter(has_text="send(ann)"), "Allow once")
+    await expect(rows).to_have_count(2)
+    changed = rows.filter(has_text="send(bob)")
+    await changed.get_by_role("textbox").fill('{"to": "joe"}')
+    await changed.get_by_role("button", name="Answer", exact=True).click()
+    await expect(rows).to_have_count(1)
+    await rows.get_by_role("button", name="Decline", exact=True).click()
+    await expect(form_in(notebook, 0).get_by_text("completed", exact=True)).to_be_visible()
+    await notebook.run(1)
+    await expect(notebook.output(1).get_by_text("ann joe", exact=True)).to_be_visible()
+    assert [user for _, user in await answered(store)] == ["alice"] * 3
+
+
 MONEY = """
 from autogen_agentchat.teams import RoundRobinGroupChat
 from upcall import PausableAgent, Upcall
