@@ -26,6 +26,7 @@ from autogen_core import CancellationToken
 from autogen_core.tools import FunctionTool, StaticWorkbench
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from conversation import answers, cancelled_while, carried, impatient, nothing_left_behind, run, say
+from tables import rows
 
 from upcall.agents import Clarifier, DocumentsWorkbench, HumanProxyAgent
 from upcall.agents.clarifier import MAX_TOOL_ROUNDS, ClarifierAgentState, ClarifierConfig
@@ -326,15 +327,7 @@ async def test_a_skip_command_ends_the_clarification_without_another_call(word: 
 
 @pytest.mark.parametrize(
     ("reply", "meant"),
-    [
-        ('{"query": "Only Japan"}', "Only Japan"),
-        ('{"query": " no idea "}', "no idea"),
-        ('{"query": "2"}', "Japan"),
-        ('{"query": "all"}', "All"),
-        ('{"query": "\\ud83d Japan"}', "? Japan"),
-        ('{"query": 2}', '{"query": 2}'),
-        ('{"answer": "Japan"}', '{"answer": "Japan"}'),
-    ],
+    rows("clarifier/an_answer_is_read_out_of_the_json_around_it"),
 )
 async def test_an_answer_is_read_out_of_the_json_around_it(reply: str, meant: str) -> None:
     """S0-60: as if it had been typed."""

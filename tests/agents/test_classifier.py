@@ -13,6 +13,7 @@ from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMess
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from conversation import cancelled_while, carried, say
 from pydantic import ValidationError
+from tables import rows
 
 from upcall.agents import Classifier
 from upcall.agents.classifier import HISTORY_CHARS, REPAIR_SECONDS, ClassifierConfig
@@ -56,17 +57,7 @@ def found_in(message: BaseChatMessage) -> Classification:
 
 @pytest.mark.parametrize(
     ("intent", "depth", "target"),
-    [
-        ("research", "shallow", "researcher"),
-        ("research", "deep", "clarifier"),
-        ("coding", "shallow", "coder"),
-        ("coding", "deep", "clarifier"),
-        ("research", None, "researcher"),
-        ("coding", None, "coder"),
-        ("Research ", "DEEP", "clarifier"),
-        ("travel", "deep", "clarifier"),
-        ("travel", "bottomless", "researcher"),
-    ],
+    rows("classifier/intent_and_depth_decide_who_gets_the_task"),
 )
 async def test_intent_and_depth_decide_who_gets_the_task(intent: str, depth: str | None, target: str) -> None:
     """S2-01, S2-08, S2-12, S2-39: one call is all that it takes."""

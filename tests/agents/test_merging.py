@@ -8,6 +8,7 @@ import re
 import string
 
 import pytest
+from tables import rows
 
 from upcall.agents.structured.merging import SHORTEST, holds_most_of, merge_messages
 
@@ -140,22 +141,7 @@ def test_nothing_is_cut_without_a_mark(seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("said", "holds"),
-    [
-        ("Denmark", True),
-        ("in Denmark", True),
-        ("a licence for driving", True),
-        ("DENMARK; two tests", True),
-        ("2 boats, 4 people", False),
-        ("3 tests in Denmark", True),
-        ("the Renaissance", False),
-        ("a mythical bird", False),
-        ("unknown", False),
-        ("Germany or Denmark", True),
-        ("Germany, not France", False),
-        ("", True),
-        ("it", True),
-        ("?", True),
-    ],
+    rows("merging/what_a_text_is_said_to_hold_is_looked_for_in_it"),
 )
 def test_what_a_text_is_said_to_hold_is_looked_for_in_it(said: str, holds: bool) -> None:
     """Half of the longer words and of the numbers will do, in some inflected form."""

@@ -13,6 +13,7 @@ import pytest
 from conversation import HANG_GUARD
 from odd_replies import ODD, READ, UNREADABLE, Odd
 from pydantic import BaseModel
+from tables import rows
 
 from upcall.agents.structured.parse_output import UnreadableReply, parse_reply, schema_text
 from upcall.research.reports import Report
@@ -97,16 +98,7 @@ def test_of_several_objects_the_one_that_is_meant_counts(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        '{"result": {"x": 1}, "status": "ok"}',
-        '{"step": {"x": 1}}',
-        '{"result": [{"x": 1}]}',
-        '{"result": {"result": {"x": 1}}}',
-        '{"x": {"x": 1}}',
-        '{"a": {"x": 1}',
-        '{"a": {"x": 1}, "b": ',
-        '{"a": {"x": 1} "b": 2}',
-    ],
+    rows("parse_output/a_part_of_an_object_is_never_the_reply"),
 )
 def test_a_part_of_an_object_is_never_the_reply(text: str) -> None:
     problem(text, Point)

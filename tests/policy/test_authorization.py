@@ -15,6 +15,7 @@ from autogen_agentchat.messages import UserInputRequestedEvent
 from autogen_agentchat.teams import RoundRobinGroupChat
 from conversation import soon
 from scenario import TASK, upcall
+from tables import rows
 
 from upcall import AnsweredBy, Outcome, PausableAgent, Run, RunStatus, Settings, Upcall
 from upcall.errors import AlreadyAnswered, ConfigurationError, NotAllowed, UnknownQuestion, UnknownRun, UpcallError
@@ -371,19 +372,7 @@ async def _rest(stream: Any) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("rule", "fits"),
-    [
-        ({}, True),
-        ({"type": "risk_confirmation"}, True),
-        ({"type": "missing_info"}, False),
-        ({"agent": "tester"}, True),
-        ({"agent": "lead/tester"}, True),
-        ({"agent": "lead"}, False),
-        ({"agent": "other/tester"}, False),
-        ({"agent": "ester"}, False),
-        ({"words": "tables delete"}, True),
-        ({"words": "Delete the database"}, False),
-        ({"words": "tables", "agent": "coder"}, False),
-    ],
+    rows("authorization/a_rule_fits_by_type_asker_and_words"),
 )
 def test_a_rule_fits_by_type_asker_and_words(rule: dict[str, str], fits: bool) -> None:
     question = Question(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tables import rows
 
 from upcall import Question
 from upcall.policy.facts import has_answer
@@ -37,49 +38,7 @@ SAME = [
     ("Which port, 80 or 8080?", "What port: 80 or 8080?"),
 ]
 
-NOT_THE_SAME = [
-    ("Which framework should I use?", "Which testing framework should I use?"),
-    ("Which framework for the frontend?", "Which framework for the backend?"),
-    ("Should I delete X?", "Should I not delete X?"),
-    ("Should I delete X?", "Shouldn't I delete X?"),
-    ("Which framework should I use?", "Which framework should I not use?"),
-    ("Which framework should I use?", "Should I use a framework?"),
-    ("Which framework should I use?", "Can I use a framework?"),
-    ("Which framework should I use?", "Which framework do you use?"),
-    ("Should I delete X?", "Can I delete X?"),
-    ("Should I delete X?", "Did you delete X?"),
-    ("Should I delete X?", "Delete X?"),
-    ("How should I deploy?", "Where should I deploy?"),
-    ("How should I deploy?", "When should I deploy?"),
-    ("How many users?", "How much users?"),
-    ("Should I move A to B?", "Should I move B to A?"),
-    ("Should I replace Redis with Kafka?", "Should I replace Kafka with Redis?"),
-    ("Which Python, 3.11 or 3.12?", "Which Python, 3.11 or 3.13?"),
-    ("Should I start 2 workers?", "Should I start 3 workers?"),
-    ("Should I start workers?", "Should I start 3 workers?"),
-    ("Should I pay $5?", "Should I pay €5?"),
-    ("Should I pay 5?", "Should I pay -5?"),
-    ("Is x > 5?", "Is x < 5?"),
-    ("Should I use C++?", "Should I use C#?"),
-    ("Should I use Java?", "Should I use JavaScript?"),
-    ("Should I delete a.txt?", "Should I delete b.txt?"),
-    ("Should I delete /etc/a?", "Should I delete etc/a?"),
-    ("Should I read env?", "Should I read .env?"),
-    ("Should I use Express and Flask?", "Should I use Express or Flask?"),
-    ("Should I push with --force?", "Should I push?"),
-    ("Which database?", "Which database in production?"),
-    ("What is your name?", "What is the name?"),
-    ("What now?", "What now?"),
-    ("What do you want?", "What do you want?"),
-    ("Should I continue?", "Should I continue?"),
-    ("Should I go on?", "Should I go on?"),
-    ("Is this ok?", "Is this ok?"),
-    ("Should it support login?", "Should it support login?"),
-    ("Anything else?", "Anything else?"),
-    ("Which one?", "Which two?"),
-    ("???", "???"),
-    ("应该用哪个框架？", "应该用哪个数据库？"),
-]
+NOT_THE_SAME = rows("same_question/not_the_same")
 
 
 def question(text: str, **fields: Any) -> Question:
@@ -100,18 +59,7 @@ def test_these_do_not(one: str, other: str) -> None:
 
 @pytest.mark.parametrize(
     ("one", "other", "same"),
-    [
-        ({"options": ["A", "B"]}, {"options": ["b", "a"]}, True),
-        ({"options": ["A", "B"]}, {"options": ["A", "C"]}, False),
-        ({"options": ["A", "B"]}, {"options": ["A", "B", "C"]}, False),
-        ({"options": ["A", "B"]}, {}, True),
-        ({"options": ["A", "B"], "allow_free_text": False}, {}, False),
-        ({"options": ["A", "B"], "allow_free_text": False}, {"options": ["A", "B"]}, False),
-        ({"options": ["A", "B"], "multi_select": True}, {"options": ["A", "B"]}, False),
-        ({"multi_select": True}, {}, True),
-        ({"context": "one reason"}, {"context": "another"}, True),
-        ({"required": False}, {"default": "A"}, True),
-    ],
+    rows("same_question/what_may_be_answered_has_to_fit"),
 )
 def test_what_may_be_answered_has_to_fit(one: dict[str, Any], other: dict[str, Any], same: bool) -> None:
     first, second = question("Which framework?", **one), question("Which framework?", **other)

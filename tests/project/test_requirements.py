@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 from places import ROOT, TESTS
+from tables import rows
 
 PAGE = ROOT / "docs" / "requirements.md"
 DOCUMENTS: dict[str, dict[str, str]] = tomllib.loads((TESTS / "requirements.toml").read_text())
@@ -131,19 +132,7 @@ def test_the_page_says_what_the_tests_show(shown: Mapping[str, Sequence[str]]) -
 
 @pytest.mark.parametrize(
     ("text", "claims"),
-    [
-        ("S0-18", ["S0-18"]),
-        ("S0-07, S0-08: in order", ["S0-07", "S0-08"]),
-        ("S2-09 to S2-11, and X4.", ["S2-09", "S2-10", "S2-11", "X4"]),
-        ("S0-31..S0-33", ["S0-31", "S0-32", "S0-33"]),
-        ("S2-39\nto S2-40", ["S2-39", "S2-40"]),
-        ("X9 to X11", ["X9", "X10", "X11"]),
-        ("S0-64 to S0-66", ["S0-64", "S0-65", "S0-66"]),
-        ("S0-7, S2-18a", ["S0-7", "S2-18a"]),
-        ("S0-09 to S0-08", ["S0-09 to S0-08"]),
-        ("S0-09 to S2-10", ["S0-09 to S2-10"]),
-        ("the scenario of S4, GPT-4", []),
-    ],
+    rows("requirements/ids_are_read_alone_in_lists_and_in_ranges"),
 )
 def test_ids_are_read_alone_in_lists_and_in_ranges(text: str, claims: list[str]) -> None:
     assert list(claims_of(text)) == claims

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tables import rows
 
 from upcall.errors import AnswerRefused
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
@@ -29,121 +30,11 @@ REVIEW = Question(
 )
 CHOICE = Question(question="Include archives?", options=("Yes", "No", "Continue"), path=("clarifier",))
 
-SKIPS, ANSWERS = True, False
-YES, NO, FEEDBACK = Verdict.APPROVED, Verdict.REJECTED, Verdict.FEEDBACK
-
-TABLE: list[tuple[str, bool, Verdict]] = [
-    # what both stages read alike, or only one of them reads
-    ("approve", ANSWERS, YES),
-    ("Approved", ANSWERS, YES),
-    ("yes", ANSWERS, YES),
-    ("ok", ANSWERS, YES),
-    ("go ahead", ANSWERS, YES),
-    ("looks good", ANSWERS, YES),
-    ("y", ANSWERS, YES),
-    ("accept", ANSWERS, YES),
-    ("reject", ANSWERS, NO),
-    ("rejected", ANSWERS, NO),
-    ("cancel", ANSWERS, NO),
-    ("stop", ANSWERS, NO),
-    ("abort", ANSWERS, NO),
-    ("skip", SKIPS, FEEDBACK),
-    ("done", SKIPS, FEEDBACK),
-    ("exit", SKIPS, FEEDBACK),
-    ("quit", SKIPS, FEEDBACK),
-    # what the stages read differently
-    ("no", SKIPS, NO),
-    ("n", SKIPS, NO),
-    ("proceed", SKIPS, YES),
-    ("continue", SKIPS, YES),
-    # case, blanks, full stops, quotes
-    ("OK!", ANSWERS, YES),
-    (" yes ", ANSWERS, YES),
-    ("\n\tYES\r\n", ANSWERS, YES),
-    ("No.", SKIPS, NO),
-    ("NO!!!", SKIPS, NO),
-    ("Go\n ahead.", ANSWERS, YES),
-    ("looks  good", ANSWERS, YES),
-    ("LOOKS GOOD", ANSWERS, YES),
-    ('"no"', SKIPS, NO),
-    ("'Approve'", ANSWERS, YES),
-    ("`approve`", ANSWERS, YES),
-    ("“proceed”", SKIPS, YES),
-    ("„reject“", ANSWERS, NO),
-    ("« stop »", ANSWERS, NO),
-    ("‘n’", SKIPS, NO),
-    ("yes\u00a0", ANSWERS, YES),
-    ("ＯＫ", ANSWERS, YES),
-    ("ｎｏ", SKIPS, NO),
-    ("Ａｐｐｒｏｖｅ！", ANSWERS, YES),
-    ("ｓｋｉｐ。", SKIPS, FEEDBACK),
-    # wrapped by a chat front end
-    ('{"query": "Approve"}', ANSWERS, YES),
-    ('{"query": " no "}', SKIPS, NO),
-    ('{ "query" : "skip", "id": 7 }', SKIPS, FEEDBACK),
-    ('{"query": "yes, but shorter"}', ANSWERS, FEEDBACK),
-    ('{"query": ""}', SKIPS, FEEDBACK),
-    ('{"query": 5}', ANSWERS, FEEDBACK),
-    ('{"query": null}', ANSWERS, FEEDBACK),
-    ('{"query": ["approve"]}', ANSWERS, FEEDBACK),
-    ('{"query": {"query": "approve"}}', ANSWERS, FEEDBACK),
-    ('{"answer": "approve"}', ANSWERS, FEEDBACK),
-    ('["approve"]', ANSWERS, FEEDBACK),
-    ('{"query": "approve"', ANSWERS, FEEDBACK),
-    ("true", ANSWERS, FEEDBACK),
-    ("{}", ANSWERS, FEEDBACK),
-    # words inside sentences
-    ("now add costs", ANSWERS, FEEDBACK),
-    ("not sure", ANSWERS, FEEDBACK),
-    ("no idea", ANSWERS, FEEDBACK),
-    ("no, Germany only", ANSWERS, FEEDBACK),
-    ("nothing", ANSWERS, FEEDBACK),
-    ("nope", ANSWERS, FEEDBACK),
-    ("none", ANSWERS, FEEDBACK),
-    ("Norway", ANSWERS, FEEDBACK),
-    ("contains no", ANSWERS, FEEDBACK),
-    ("okay", ANSWERS, FEEDBACK),
-    ("yesterday", ANSWERS, FEEDBACK),
-    ("yes, but add costs", ANSWERS, FEEDBACK),
-    ("yes and no", ANSWERS, FEEDBACK),
-    ("yes no", ANSWERS, FEEDBACK),
-    ("yes\nno", ANSWERS, FEEDBACK),
-    ("ok?", ANSWERS, FEEDBACK),
-    ("ok？", ANSWERS, FEEDBACK),
-    ("no?", ANSWERS, FEEDBACK),
-    ("approve section 2", ANSWERS, FEEDBACK),
-    ("I approve", ANSWERS, FEEDBACK),
-    ("do not approve", ANSWERS, FEEDBACK),
-    ("disapprove", ANSWERS, FEEDBACK),
-    ("not approved", ANSWERS, FEEDBACK),
-    ("go ahead and add costs", ANSWERS, FEEDBACK),
-    ("goahead", ANSWERS, FEEDBACK),
-    ("looks good except for step 2", ANSWERS, FEEDBACK),
-    ("stop the plan", ANSWERS, FEEDBACK),
-    ("proceed with 2 sections", ANSWERS, FEEDBACK),
-    ("continue in German", ANSWERS, FEEDBACK),
-    ("skip the archives", ANSWERS, FEEDBACK),
-    ("y/n", ANSWERS, FEEDBACK),
-    ("n/a", ANSWERS, FEEDBACK),
-    ("ok-ish", ANSWERS, FEEDBACK),
-    ("'yes' means no", ANSWERS, FEEDBACK),
-    ('say "no"', ANSWERS, FEEDBACK),
-    # other scripts, signs, numbers
-    ("да", ANSWERS, FEEDBACK),
-    ("はい", ANSWERS, FEEDBACK),
-    ("是", ANSWERS, FEEDBACK),
-    ("ja", ANSWERS, FEEDBACK),
-    ("oui", ANSWERS, FEEDBACK),
-    ("نعم", ANSWERS, FEEDBACK),
-    ("nein", ANSWERS, FEEDBACK),
-    ("ⲛo", ANSWERS, FEEDBACK),
-    ("оk", ANSWERS, FEEDBACK),
-    ("👍", ANSWERS, FEEDBACK),
-    ("ok 👍", ANSWERS, FEEDBACK),
-    ("❌", ANSWERS, FEEDBACK),
-    ("-1", ANSWERS, FEEDBACK),
-    ("1.5", ANSWERS, FEEDBACK),
-    ("2 sections", ANSWERS, FEEDBACK),
+READ: list[tuple[str, bool, Verdict]] = [
+    (reply, means == "skips", verdict)
+    for means in ("skips", "answers")
+    for verdict in Verdict
+    for reply in rows(f"reply_intents/{means}, {verdict}")
 ]
 """A reply, whether it ends the clarification, and what it says of a plan."""
 
@@ -155,17 +46,17 @@ def said(reply: Any, question: Question) -> Answer:
 
 
 def test_the_table_is_long_and_has_every_reply_once() -> None:
-    replies = [reply for reply, _, _ in TABLE]
+    replies = [reply for reply, _, _ in READ]
     assert len(replies) == len(set(replies)) >= 60
 
 
-@pytest.mark.parametrize(("reply", "skips"), [(reply, skips) for reply, skips, _ in TABLE], ids=repr)
+@pytest.mark.parametrize(("reply", "skips"), [(reply, skips) for reply, skips, _ in READ], ids=repr)
 def test_a_reply_while_clarifying_is_an_answer_unless_it_is_a_skip_word(reply: str, skips: bool) -> None:
     """S0-60, S0-61, X6"""
     assert ends_clarification(said(reply, CLARIFYING)) is skips
 
 
-@pytest.mark.parametrize(("reply", "says"), [(reply, says) for reply, _, says in TABLE], ids=repr)
+@pytest.mark.parametrize(("reply", "says"), [(reply, says) for reply, _, says in READ], ids=repr)
 def test_a_reply_at_plan_review_is_feedback_unless_it_is_a_word_for_it(reply: str, says: Verdict) -> None:
     """S0-58 to S0-60, X6"""
     assert read_verdict(said(reply, REVIEW)) is says

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from autogen_agentchat.messages import ThoughtEvent
 from conversation import Rest, answers, carried, say
+from tables import rows
 
 from upcall.agents import DocumentsWorkbench, lead, researcher
 from upcall.agents.tool_loop.citing import CitingAgent
@@ -36,19 +37,7 @@ LIBRARY = Library(
 
 @pytest.mark.parametrize(
     ("name", "ref"),
-    [
-        ("eu/energy.md", "eu/energy.md"),
-        ("Energy.MD", "eu/energy.md"),
-        ("energy", "eu/energy.md"),
-        ("[energy.md]", "eu/energy.md"),
-        ("agency.md, line 1", "agency.md"),
-        ("agency.md:1", "agency.md"),
-        ("http://iea.org/about", "https://www.iea.org/about/"),
-        ("other.md", None),
-        ("", None),
-        ("agency.md.bak", None),
-        ("my-agency.md", None),
-    ],
+    rows("citations/a_source_is_known_by_its_names"),
 )
 def test_a_source_is_known_by_its_names(name: str, ref: str | None) -> None:
     assert LIBRARY.resolve(name) == ref

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from files_to_read import pdf, word, zip_bomb
+from tables import rows
 
 from upcall.autogen.scope import RunScope, enter_scope
 from upcall.progress import Progress
@@ -311,15 +312,7 @@ async def test_a_query_without_a_word_is_refused(folder: Path, query: str) -> No
 
 @pytest.mark.parametrize(
     ("query", "terms"),
-    [
-        ("What is the share of wind power?", ["share", "wind", "power"]),
-        ("who is it", ["who", "is", "it"]),
-        ("Straße", ["straße", "strasse"]),
-        ("中国能源", ["中国", "国能", "能源"]),
-        ("风", ["风"]),
-        ("GPT能源", ["gpt", "能源"]),
-        ("ﬁne", ["fine"]),
-    ],
+    rows("document_index/a_query_is_its_telling_words"),
 )
 def test_a_query_is_its_telling_words(query: str, terms: list[str]) -> None:
     assert terms_of(query) == terms

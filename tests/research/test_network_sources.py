@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from files_to_read import pdf
+from tables import rows
 from web_servers import Request, Sent, serving
 
 from upcall.execution.network_sources import network_sources
@@ -166,26 +167,7 @@ async def test_no_way_of_writing_it_reaches_this_machine(host: str) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    [
-        "127.0.0.1",
-        "10.0.0.1",
-        "172.16.0.1",
-        "192.168.1.1",
-        "169.254.169.254",
-        "100.64.0.1",
-        "0.0.0.0",
-        "255.255.255.255",
-        "224.0.0.1",
-        "192.0.2.1",
-        "::1",
-        "fe80::1%eth0",
-        "fd00::1",
-        "::ffff:10.0.0.1",
-        "64:ff9b::a00:1",
-        "2002:7f00:1::",
-        "2001:0:0:0:0:0:80ff:fffe",
-        "no address",
-    ],
+    rows("network_sources/an_address_that_is_not_of_the_public_internet_is_none"),
 )
 def test_an_address_that_is_not_of_the_public_internet_is_none(address: str) -> None:
     assert not is_public(address)

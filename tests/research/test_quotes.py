@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from places import TEST_DATA
+from tables import rows
 
 from upcall.research.quotes import Match, find_quote, says_enough
 from upcall.research.tokens import normalise, split_words
@@ -47,18 +48,7 @@ def test_quotes_that_the_rules_were_not_made_for_are_told_apart() -> None:
 
 @pytest.mark.parametrize(
     ("written", "read"),
-    [
-        ("the eﬃcient ﬁle", "the efficient file"),
-        ("“It’s” – he said", '"it\'s" - HE SAID'),
-        ("co-\noperation", "cooperation"),
-        ("co-operation", "cooperation"),
-        ("exam-\n    ple", "example"),
-        ("a\u00adb\u200bc", "abc"),
-        ("ＡＢＣ １２", "abc 12"),
-        ("**52** percent", "52 percent"),
-        ("a \n\t b", "a b"),
-        ("但成本没有下降。\n研究", "但成本没有下降。研究"),
-    ],
+    rows("quotes/two_writings_of_the_same_words_are_the_same"),
 )
 def test_two_writings_of_the_same_words_are_the_same(written: str, read: str) -> None:
     assert normalise(written) == normalise(read)
@@ -67,17 +57,7 @@ def test_two_writings_of_the_same_words_are_the_same(written: str, read: str) ->
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [
-        ("$2.75 million", "$ 2.75 million"),
-        ("-5 °C, 18 % or 26–77 cm", "-5 c 18% or 26-77 cm"),
-        ("at 14:07 on 12/05", "at 14:07 on 12/05"),
-        ("p < 0.01; pages 3 - 5", "p < 0.01 pages 3 5"),
-        ("Is it? No! Yes...", "is it ? no . yes ."),
-        ("# Head\nText\n- one\n- two", "head . text . one . two"),
-        ("a page\n\nends here\n\nNext", "a page ends here . next"),
-        ("| a | 1 |\n| b | 2 |", "a 1 . b 2"),
-        ("新的方法，更有效。", "新 的 方 法 更 有 效 ."),
-    ],
+    rows("quotes/a_text_is_cut_into_words_figures_and_ends"),
 )
 def test_a_text_is_cut_into_words_figures_and_ends(text: str, words: str) -> None:
     assert " ".join(split_words(text).words) == words
@@ -135,18 +115,7 @@ def test_a_slip_does_not_make_another_word(quote: str, text: str, held: bool) ->
 
 @pytest.mark.parametrize(
     ("quote", "enough"),
-    [
-        ("", False),
-        ("Germany", False),
-        ("52 percent", False),
-        ("52 percent wind", True),
-        ("... Germany ...", False),
-        ("a b ... c d", True),
-        ("a ... b c d", False),
-        ("成本没有下降", True),
-        ("成本", False),
-        ("- - -", False),
-    ],
+    rows("quotes/a_word_is_no_evidence"),
 )
 def test_a_word_is_no_evidence(quote: str, enough: bool) -> None:
     assert says_enough(quote) is enough

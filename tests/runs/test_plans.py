@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tables import rows
 
 from upcall.runs.plan import (
     EDITS_HINT,
@@ -146,31 +147,7 @@ def test_a_plan_that_cannot_be_worked_off_is_refused(steps: list[Any], says: str
 
 @pytest.mark.parametrize(
     ("reference", "says"),
-    [
-        ("${9}", "no earlier step has that id"),
-        ("${9.report}", "no earlier step has that id"),
-        ("${}", "no earlier step has that id"),
-        ("${ }", "no earlier step has that id"),
-        ("${.report}", "no earlier step has that id"),
-        ("${2}", "no earlier step has that id"),
-        ("${2.own}", "no earlier step has that id"),
-        ("${3}", "no earlier step has that id"),
-        ("${3.later}", "no earlier step has that id"),
-        ("${report}", "no earlier step has that id"),
-        ("${steps.1.report}", "no earlier step has that id"),
-        ("${1.draft}", "the outputs of step '1': report, parser.py"),
-        ("${1.}", "the outputs of step '1': report, parser.py"),
-        ("${1.parser}", "the outputs of step '1': report, parser.py"),
-        ("${1.report.md}", "the outputs of step '1': report, parser.py"),
-        ("${0.report}", "the outputs of step '0': none"),
-        ("${1", "broken reference"),
-        ("${", "broken reference"),
-        ("${1.report", "broken reference"),
-        ("${${1}}", "broken reference"),
-        ("${{1}}", "broken reference"),
-        ("${1.report} and ${1", "broken reference"),
-        ("${1.report} and ${9}", r"\$\{9\}"),
-    ],
+    rows("plans/a_reference_to_what_no_earlier_step_makes_is_refused"),
 )
 def test_a_reference_to_what_no_earlier_step_makes_is_refused(reference: str, says: str) -> None:
     """S3-42"""
@@ -181,20 +158,7 @@ def test_a_reference_to_what_no_earlier_step_makes_is_refused(reference: str, sa
 
 @pytest.mark.parametrize(
     "reference",
-    [
-        "${1}",
-        "${1.report}",
-        "${ 1.report }",
-        "${1.parser.py}",
-        "${1.1}",
-        "${1.1.sub.csv}",
-        "from ${1.report} and ${1.1}",
-        "costs $5",
-        "$HOME",
-        "{1}",
-        "$1",
-        "}",
-    ],
+    rows("plans/a_reference_to_an_earlier_result_is_good_and_other_text_is_no_reference"),
 )
 def test_a_reference_to_an_earlier_result_is_good_and_other_text_is_no_reference(reference: str) -> None:
     """S3-42"""
@@ -209,18 +173,7 @@ def test_an_output_with_a_dot_is_not_mistaken_for_a_step_with_one() -> None:
 
 @pytest.mark.parametrize(
     ("said", "kind", "name"),
-    [
-        ({}, "handler", "lead"),
-        ({"type": None, "name": None}, "handler", "lead"),
-        ({"name": "coder"}, "handler", "coder"),
-        ({"type": "agent", "name": "coder"}, "handler", "coder"),
-        ({"type": " Tool ", "name": "search"}, "tool", "search"),
-        ({"agent": "coder"}, "handler", "coder"),
-        ({"handler": "coder"}, "handler", "coder"),
-        ({"tool": "search"}, "tool", "search"),
-        ({"tool": "search", "agent": None}, "tool", "search"),
-        ({"name": "coder", "tool": "search"}, "handler", "coder"),
-    ],
+    rows("plans/who_does_a_step_is_read_in_the_forms_models_write_it_in"),
 )
 def test_who_does_a_step_is_read_in_the_forms_models_write_it_in(said: dict[str, Any], kind: str, name: str) -> None:
     """S3-42"""
@@ -330,43 +283,7 @@ def test_the_edits_that_the_hint_shows_are_edits(line: str) -> None:
 
 @pytest.mark.parametrize(
     "reply",
-    [
-        "Step 2: why?",
-        "step 2: Ask the users",
-        "edit step 2",
-        "edit step 2:",
-        "edit step 2:   ",
-        "edit step 2 - ask the users",
-        "edit the step 2: x",
-        "edit steps 2: x",
-        "edit step sizes: make them small",
-        "please edit step 2: x",
-        "- edit step 2: x",
-        '"edit step 2: x"',
-        "edit step 2: x\nand make it shorter",
-        "Make it shorter\nremove step 2",
-        "add steps: more of them",
-        "add step after lunch: eat",
-        "add step: [coder]",
-        "add a section: costs",
-        "Add a section on policy frameworks.",
-        "remove step",
-        "remove step 2?",
-        "remove step 2 please",
-        "remove step 2, it is silly",
-        "remove step headings",
-        "remove steps entirely.",
-        "remove step 2 and testing",
-        "remove step two",
-        "remove the second step",
-        "do not remove step 2",
-        "remove section 2",
-        "2",
-        "",
-        "\n \n",
-        "edit step \n2: x",
-        "ｒｅｍｏｖｅ step 2",
-    ],
+    rows("plans/text_that_merely_resembles_an_edit_is_none"),
 )
 def test_text_that_merely_resembles_an_edit_is_none(reply: str) -> None:
     assert edited(CHAIN, reply) is None

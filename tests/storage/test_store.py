@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from stores import FIRST, execute, history, rewrite
+from tables import rows
 
 from upcall.errors import ConfigurationError, RunConflict, RunGone, SchemaMismatch, TooLarge, UnknownRun
 from upcall.questions.answer import Answer
@@ -69,16 +70,7 @@ async def test_removed_run_is_gone(location: str) -> None:
 
 @pytest.mark.parametrize(
     ("named", "found"),
-    [
-        ("abcdef000001", "one"),
-        ("abcde", "one"),
-        ("abcd", "several runs start with it"),
-        ("abc", "no run in"),
-        ("abce", "no run in"),
-        ("%%%%", "no run in"),
-        ("abc\x00d", "no run in"),
-        ("abcd\udc80", "no run in"),
-    ],
+    rows("store/run_is_named_by_its_id_or_an_unmistakable_beginning"),
 )
 async def test_run_is_named_by_its_id_or_an_unmistakable_beginning(named: str, found: str, location: str) -> None:
     store = RunStore(location)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from sandboxed import alive, needs_bubblewrap
+from tables import rows
 
 from upcall.errors import ConfigurationError
 from upcall.workspace.limits import Limits
@@ -112,15 +113,7 @@ async def test_a_process_that_leaves_its_parent_and_group_is_killed_when_the_com
 @both
 @pytest.mark.parametrize(
     ("command", "stopped"),
-    [
-        ("for i in $(seq 60); do setsid sleep 9 & done; sleep 9", "processes"),
-        (
-            "for i in 1 2 3 4; do python3 -c 'import time; x = bytearray(90_000_000); time.sleep(9)' & done; wait",
-            "memory",
-        ),
-        ("for i in 1 2 3 4 5 6; do head -c 20000000 /dev/zero > f$i; done; sleep 9", "disk"),
-        ("yes", "output"),
-    ],
+    rows("sandboxes/limits_stop_it"),
 )
 async def test_limits_stop_it(executor: Executor, command: str, stopped: str, tmp_path: Path) -> None:
     limits = LIMITS.model_copy(update={"processes": 50, "memory_mb": 250, "disk_mb": 80})

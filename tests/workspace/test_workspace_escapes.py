@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from autogen_core.tools import ToolResult
+from tables import rows
 
 from upcall.agents import WorkspaceWorkbench
 from upcall.runs.file_changes import FileState
@@ -56,21 +57,7 @@ def _chain(root: Path) -> None:
     (root / "l60").symlink_to("../outside/secret.txt")
 
 
-PLAIN = [
-    "%2e%2e/x.txt",
-    "..%2fx.txt",
-    "%2fetc%2fpasswd",
-    "&#46;&#46;/x.txt",
-    "\uff0e\uff0e/x.txt",
-    "..\u2215x.txt",
-    ".\u200b./x.txt",
-    "....//x.txt",
-    ".. /x.txt",
-    "C:\\x.txt",
-    "c:x.txt",
-    "file/etc",
-    "%c0%ae%c0%ae/x.txt",
-]
+PLAIN = rows("workspace_escapes/plain")
 """Names that something else might decode: here they are names, of files in the workspace."""
 
 WORDS = [
@@ -149,16 +136,7 @@ LINKS = [
     Trick("zero", make=_device),
 ]
 TRICKS = [*(Trick(path) for path in WORDS), *LINKS]
-TOOLS = [
-    "read_file",
-    "write_file",
-    "edit_file",
-    "apply_patch",
-    "delete_file",
-    "list_files",
-    "search_files",
-    "show_diff",
-]
+TOOLS = rows("workspace_escapes/tools")
 NOTHING = ("search_files", "show_diff")
 """What does not go by a path says that there is nothing."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import rows
 
 from upcall.agents import WorkspaceWorkbench
 from upcall.errors import UserInputRequired
@@ -58,17 +59,7 @@ def files(root: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [
-        ({}, "README.md\nsrc/app.py"),
-        ({"folder": None, "glob": None}, "README.md\nsrc/app.py"),
-        ({"folder": "src"}, "src/app.py"),
-        ({"folder": "."}, "README.md\nsrc/app.py"),
-        ({"folder": "src/../src/"}, "src/app.py"),
-        ({"glob": "*.md"}, "README.md"),
-        ({"glob": "src/**/*.py"}, "src/app.py"),
-        ({"glob": "/*.py"}, "There are no files like '/*.py' in None."),
-        ({"folder": "src", "glob": "*.md"}, "There are no files like '*.md' in 'src'."),
-    ],
+    rows("workspace_tools/a_list_can_be_narrowed"),
 )
 async def test_a_list_can_be_narrowed(bench: WorkspaceWorkbench, arguments: dict[str, Any], says: str) -> None:
     assert (await text(bench, "list_files", **arguments)).replace(" in None", "") == says.replace(" in None", "")
@@ -119,16 +110,7 @@ async def test_a_gitignore_that_is_a_link_out_is_not_read(bench: WorkspaceWorkbe
 
 @pytest.mark.parametrize(
     ("first", "last", "says"),
-    [
-        (4, 5, "4\tdef add(a, b):\n5\t    return a - b"),
-        ("4", "4", "4\tdef add(a, b):"),
-        (9.0, None, "9\t    return a - b"),
-        (None, 1, "1\timport os"),
-        (0, 1, "1\timport os"),
-        (-3, 1, "1\timport os"),
-        (10, None, "src/app.py has 9 lines; there are none from 10 on."),
-        (5, 4, "src/app.py has 5 lines; there are none from 5 on."),
-    ],
+    rows("workspace_tools/a_range_of_lines_comes_numbered"),
 )
 async def test_a_range_of_lines_comes_numbered(bench: WorkspaceWorkbench, first: Any, last: Any, says: str) -> None:
     said = await text(bench, "read_file", path="src/app.py", first_line=first, last_line=last)
@@ -161,17 +143,7 @@ def program(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     ("pattern", "hits"),
-    [
-        ("return a - b", ["src/app.py:5:     return a - b", "src/app.py:9:     return a - b"]),
-        (r"^def (add|sub)\(", ["src/app.py:4: def add(a, b):", "src/app.py:8: def sub(a, b):"]),
-        ("(?i)hello$", ["README.md:1: # Hello", "crlf.txt:1: hello"]),
-        (r"(?<=def )add", ["src/app.py:4: def add(a, b):"]),
-        ("^gr", ["latin.txt:1: gr\ufffd\ufffde", "umlaut.txt:1: größe"]),
-        ("größe", ["umlaut.txt:1: größe"]),
-        ("-e", ["-e.txt:1: a -e b"]),
-        ("PNG", []),
-        ("nothing like it", []),
-    ],
+    rows("workspace_tools/both_searches_find_the_same"),
 )
 def test_both_searches_find_the_same(root: Path, program: str, pattern: str, hits: list[str]) -> None:
     (root / "crlf.txt").write_bytes(b"hello\r\nworld\r\n")
