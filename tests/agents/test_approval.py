@@ -184,3 +184,7 @@ def test_a_call_is_made_once_over_kills(tmp_path: Path) -> None:
     assert step("answer") == -signal.SIGKILL
     assert step("resume") == 0
     assert json.loads((tmp_path / "sent").read_text()) == "eve"
+
+
+def test_a_draft_has_the_arguments_that_fit_in_a_line() -> None:
+    assert PendingCall(tool="write", arguments={"path": "a.js", "content": "x\ny"}).as_draft() == '{"path": "a.js"}'

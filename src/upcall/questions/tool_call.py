@@ -44,7 +44,7 @@ class PendingCall(BaseModel):
 
     def as_question(self) -> str:
         """Return what is asked: the call in a line, then whole what that line cuts."""
-        lines = [format_call(self.tool, self.as_json())]
+        lines = [format_call(self.tool, json.dumps(self.arguments))]
         for name, value in self._long_values():
             lines += [f"{name}:", *(f"  {line}" for line in value.split("\n"))]
         shown = quote("\n".join(lines))
@@ -67,9 +67,11 @@ class PendingCall(BaseModel):
             if _format_value(value, VALUE_CHARS) != text:
                 yield name, text
 
-    def as_json(self) -> str:
-        """Return the arguments as JSON in one line, to be edited."""
-        return json.dumps(self.arguments, ensure_ascii=False)
+    def as_draft(self) -> str:
+        """Return the arguments as JSON in a line, to be edited: those that fit in it, where there are any."""
+        long = {name for name, _ in self._long_values()}
+        short = {name: value for name, value in self.arguments.items() if name not in long}
+        return json.dumps(short or self.arguments, ensure_ascii=False)
 
     def edit(self, text: str) -> dict[str, JsonValue]:
         """Return the arguments with those changed that `text` names, a JSON object.

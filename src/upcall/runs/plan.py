@@ -120,7 +120,7 @@ class Plan(PlanOutline):
 
     def in_words(self) -> str:
         """See `Reply`."""
-        steps = "a step" if len(self.steps) == 1 else f"{len(self.steps) or 'no'} steps"
+        steps = "1 step" if len(self.steps) == 1 else f"{len(self.steps) or 'no'} steps"
         return f"a plan of {steps}: {self.title}"
 
     def unknown_names(self, handlers: Collection[str], tools: Collection[str]) -> list[str]:

@@ -229,7 +229,7 @@ class ListAsker:
                 case key if key == _DECLINE:
                     return Answer(question_id=question.id, outcome=Outcome.DECLINED)
                 case key if key == _EDIT and question.approval is not None:
-                    edited = await self._ask_own_words(question, question.approval.as_json(), [])
+                    edited = await self._ask_own_words(question, question.approval.as_draft(), [])
                     if edited is not None:
                         return edited
                     continue
