@@ -27,13 +27,14 @@ class Execution:
     """How the coder's commands run: by which executor and within which limits.
 
     Which of them, and which of their changes, need no question is said as in `upcall.workspace.consent.Consent`.
-    ``overlay`` is how a command gets its view of the workspace.
+    ``network_hosts`` are those that it may reach, ``overlay`` is how it gets its view of the workspace.
     """
 
     executor: Executor
     limits: Limits = field(default_factory=Limits)
     allow_commands: Sequence[str] = ()
     allow_changes: Sequence[str] = ()
+    network_hosts: Sequence[str] = ()
     overlay: ViewName = "auto"
 
 
@@ -56,7 +57,9 @@ def coder(
     """Return a coding agent on the folder `workspace`. Without `execution` it runs nothing. `escalates_to` names the
     peer that gets a task that is too large, or that it did not manage (S2-42)."""
     folder = Path(workspace).expanduser().absolute()
-    consent = Consent(execution.allow_commands, execution.allow_changes) if execution else Consent()
+    consent = Consent()
+    if execution is not None:
+        consent = Consent(execution.allow_commands, execution.allow_changes, execution.network_hosts)
     tools: list[Workbench] = [WorkspaceWorkbench(folder, consent=consent)]
     if execution is not None:
         limits, overlay = execution.limits, execution.overlay

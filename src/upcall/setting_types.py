@@ -1,16 +1,19 @@
-"""Types of settings: counts, seconds, and lengths of time as people write them (``90``, ``30m``, ``2h``, ``3d``)."""
+"""Types of settings: hosts, counts, seconds, lengths of time as people write them (``90``, ``30m``, ``2h``, ``3d``)."""
 
 from __future__ import annotations
 
 import re
 from datetime import timedelta
 from typing import Annotated
+from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", re.ASCII | re.IGNORECASE)
+
+_HOST = re.compile(r"[\w.:-]+", re.ASCII)
 
 MAX_SECONDS = 3650 * 86_400
 """Ten years. A time that lies much further off is a slip, and the calendar has an end."""
@@ -55,6 +58,24 @@ def no_flag(value: object) -> object:
     if isinstance(value, bool):
         raise PydanticCustomError("number", "Input should be a number")
     return value
+
+
+def check_host(value: str) -> str:
+    """Refuse what is no host, with or without a port: an address of a page, a pattern."""
+    try:
+        named = urlsplit(f"//{value}")
+        is_host = named.netloc == value and bool(_HOST.fullmatch(named.hostname or "")) and named.port != 0
+    except ValueError:
+        is_host = False
+    if not is_host or "@" in value:
+        raise PydanticCustomError(
+            "host", "{value} is no host: name one like pypi.org, or with its port like 10.0.0.5:8080", {"value": value}
+        )
+    return value
+
+
+HostName = Annotated[str, AfterValidator(check_host)]
+"""A host that may be reached, for https alone or at the port that it says."""
 
 
 Count = Annotated[int, BeforeValidator(no_flag), Field(ge=0)]

@@ -36,7 +36,7 @@ from upcall.policy.routing import ROLE
 from upcall.questions.secrets import KEY
 from upcall.research.mcp_server import McpServer
 from upcall.runs.config import Fact, RootTeamConfig
-from upcall.setting_types import AtLeastOne, Count, Seconds, no_flag
+from upcall.setting_types import AtLeastOne, Count, HostName, Seconds, no_flag
 from upcall.workspace.limits import Limits
 
 DEMO = "demo"
@@ -125,6 +125,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     readable: list[Path] = []
     allow_commands: list[str] = []
     allow_changes: list[Literal["overwrite", "delete"]] = []
+    network_hosts: list[HostName] = []
     overlay: Literal["auto", "kernel", "fuse", "copy"] = "auto"
     limits: Limits = Limits()
     document_index: Path | None = None

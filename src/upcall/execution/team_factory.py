@@ -316,7 +316,14 @@ def _execution(settings: Settings) -> Execution | None:
     )
     if executor is None:
         return None
-    return Execution(executor, settings.limits, settings.allow_commands, settings.allow_changes, settings.overlay)
+    return Execution(
+        executor,
+        settings.limits,
+        allow_commands=settings.allow_commands,
+        allow_changes=settings.allow_changes,
+        network_hosts=settings.network_hosts,
+        overlay=settings.overlay,
+    )
 
 
 def _load_tools(tools: Sequence[dict[str, Any]]) -> list[BaseTool[Any, Any]]:

@@ -22,6 +22,7 @@ from upcall.workspace.effects import Effect, OwnFiles, find_effects
 from upcall.workspace.folder import ChangedMeanwhile, Folder, Write
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import Command, Execution, Executor
+from upcall.workspace.sandboxes.proxy import NetworkAccess
 from upcall.workspace.sandboxes.views import View, ViewName, make_view
 from upcall.workspace.stages import Stage, StagedCommand
 from upcall.workspace.staging import commit, describe, finish
@@ -128,10 +129,10 @@ class CommandRunner:
 
     async def _run_on_view(self, request: CommandRequest, stage: Stage) -> StagedCommand:
         begun = stage.count_begun()
-        network = request.network and self.executor.gives_network
-        if network:
-            self.consent.request_network(request.text, request.what, begun=begun)
-        await asyncio.to_thread(stage.open, begun + network)
+        network = None
+        if request.network and self.executor.gives_network:
+            network = self.consent.request_network(request.text, request.what, begun=begun)
+        await asyncio.to_thread(stage.open, begun + (network is not None))
         name = self.executor.overlay or self.overlay
         view = await asyncio.to_thread(make_view, self.folder.root, stage.view, name)
         await asyncio.to_thread(view.prepare)
@@ -174,7 +175,7 @@ class CommandRunner:
         return text
 
     async def _execute(
-        self, request: CommandRequest, command: Command, view: View | None, network: bool = False
+        self, request: CommandRequest, command: Command, view: View | None, network: NetworkAccess | None = None
     ) -> Execution:
         return await self.executor.run(
             command,

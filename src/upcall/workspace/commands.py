@@ -80,7 +80,10 @@ class ExecutionWorkbench(StatelessWorkbench):
         seconds = f"How many seconds it may take, at most {most}; {self._limits.seconds} if not given."
         own: dict[str, Any] = {"timeout_seconds": {"type": "number", "description": seconds}}
         if self._executor.gives_network and self._executor.isolated:
-            own["network"] = {"type": "boolean", "description": "Whether it needs the network; the user is asked."}
+            own["network"] = {
+                "type": "boolean",
+                "description": "Whether it needs the network, by https alone; the user is asked.",
+            }
         command = {"type": "string", "description": "A command line for the shell. Nobody can type while it runs."}
         code = {"type": "string", "description": "Python code. Print what you want to see."}
         where = "in the workspace folder. Gives its exit status, the files that it changed, and its output."

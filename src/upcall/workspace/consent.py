@@ -20,6 +20,7 @@ from upcall.questions.question import ClarificationType, Option
 from upcall.questions.tool_context import ask
 from upcall.text import escape_controls, quote
 from upcall.workspace.effects import Effect, Finding
+from upcall.workspace.sandboxes.proxy import NetworkAccess
 
 ALLOW, ALLOW_AGAIN, DENY = "Allow once", "Allow exactly this in this run", "Do not allow"
 KEEP, KEEP_KIND, DISCARD = "Keep it", "Keep this kind in this run", "Throw it away"
@@ -61,10 +62,12 @@ class Consent:
     Attributes:
         allow_commands: command lines that need no word beforehand, each exactly as it is called.
         allow_changes: effects that need no word afterwards: ``overwrite``, ``delete``.
+        network_hosts: hosts that a command may reach without a word; where some are named, no others are asked for.
     """
 
     allow_commands: Collection[str] = ()
     allow_changes: Collection[str] = ()
+    network_hosts: Sequence[str] = ()
 
     def list_arguments(self, line: str) -> list[str] | None:
         """Return the arguments of a command that the settings allow: it is run as it stands, by no shell.
@@ -84,8 +87,8 @@ class Consent:
         why = "It runs without a sandbox, with all your rights. What it changes in files is not recorded."
         self._request_exactly(_COMMAND, f"Run this {what}?", text, why)
 
-    def request_network(self, text: str, what: str = "command", *, begun: int = 0) -> None:
-        """Have consent to run one exact command, or Python code, with the network.
+    def request_network(self, text: str, what: str = "command", *, begun: int = 0) -> NetworkAccess:
+        """Return what one exact command, or Python code, may reach of the network, with consent where it needs one.
 
         `begun`: so many times it was begun before and cut off. What it did out there is not known, and what was allowed
         for the run does not count then.
@@ -94,12 +97,18 @@ class Consent:
             Denied: it is not allowed.
             UserInputRequired: the question is to be put.
         """
-        why = "It asks for the network."
+        named = NetworkAccess(self.network_hosts)
+        allowed = what == "command" and self.list_arguments(text) is not None
+        if not begun and named.hosts and not allowed:
+            return named
+        reached = ", ".join(named.hosts) or "any host of the public internet"
+        why = f"It asks for the network. It could reach {reached}, and send what is in the workspace there."
         if begun:
             times = "once" if begun == 1 else f"{begun} times"
             why += f" It was begun {times} before and cut off: what it did there is not known, and it would run again."
-        if begun or what != "command" or self.list_arguments(text) is None:
+        if begun or not allowed:
             self._request_exactly(_NETWORK, f"Run this {what} with the network?", text, why, once=begun > 0)
+        return named if named.hosts and not allowed else NetworkAccess(self.network_hosts, public=True)
 
     def request_changes(self, text: str, findings: Sequence[Finding], diff: str, whole: Path | None = None) -> None:
         """Have consent to keep what a command changed, or to what a tool on files is about to change.

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import ipaddress
-import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from upcall import addresses
+from upcall.addresses import Resolve
 from upcall.research.sources.base import SourceUnavailable
 from upcall.research.sources.readers import INSTALL
 from upcall.text import first_line
@@ -27,11 +27,6 @@ SECONDS_IN_ALL = 30.0
 MAX_BYTES = 10_000_000
 MAX_REDIRECTS = 5
 AGENT = "upcall/0.1 (research agent; https://pypi.org/project/upcall)"
-
-Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The IP addresses of a host."""
-
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 @dataclass(frozen=True)
@@ -118,7 +113,7 @@ def guard_url(private_hosts: Sequence[str] = (), resolve: Resolve | None = None)
     import httpx
 
     allowed = {host.lower() for host in private_hosts}
-    look_up = resolve or _resolve
+    look_up = resolve or addresses.resolve
 
     class Guarded(httpx.AsyncBaseTransport):
         def __init__(self) -> None:
@@ -133,14 +128,14 @@ def guard_url(private_hosts: Sequence[str] = (), resolve: Resolve | None = None)
             host = url.raw_host.decode("ascii").lower()
             port = url.port or (443 if url.scheme == "https" else 80)
             private = {host, f"{host}:{port}"} & allowed
-            addresses = await look_up(host, port)
-            if not addresses:
+            found = await look_up(host, port)
+            if not found:
                 raise httpx.ConnectError("the host is not known", request=request)
-            bad = [address for address in addresses if not private and not is_public(address)]
+            bad = [address for address in found if not private and not addresses.is_public(address)]
             if bad:
                 raise Refused(f"{host} is a private address, which is not read. Name a public one.")
             request.extensions = {**request.extensions, "sni_hostname": host}
-            request.url = url.copy_with(host=addresses[0])  # The Host header was set before, from the name.
+            request.url = url.copy_with(host=found[0])  # The Host header was set before, from the name.
             try:
                 response = await self._inner.handle_async_request(request)
             finally:
@@ -151,26 +146,3 @@ def guard_url(private_hosts: Sequence[str] = (), resolve: Resolve | None = None)
             await self._inner.aclose()
 
     return Guarded()
-
-
-def is_public(address: str) -> bool:
-    """Whether an IP address is one of the public internet; one within another counts too."""
-    try:
-        ip = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    if isinstance(ip, ipaddress.IPv6Address):
-        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo or (None, None))[1]
-        if inner is None and ip in _NAT64:
-            inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-        if inner is not None:
-            return is_public(str(inner))
-    return ip.is_global and not ip.is_multicast and not ip.is_reserved
-
-
-async def _resolve(host: str, port: int) -> Sequence[str]:
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return []
-    return list(dict.fromkeys(str(each[4][0]) for each in found))

@@ -8,8 +8,9 @@ import json
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
+from upcall.addresses import Resolve
 from upcall.research.sources.base import Hit, Passage, SourceUnavailable
-from upcall.research.sources.http import Reply, Resolve, fetch, guard_url, missing
+from upcall.research.sources.http import Reply, fetch, guard_url, missing
 from upcall.research.sources.isolated import IsolatedReader
 from upcall.research.sources.passages import passage_of
 from upcall.research.sources.readers import INSTALL, NotReadable, Text

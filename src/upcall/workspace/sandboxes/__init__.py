@@ -5,6 +5,7 @@ from upcall.workspace.sandboxes.bubblewrap import Bubblewrap
 from upcall.workspace.sandboxes.choice import Unavailable, executor_for
 from upcall.workspace.sandboxes.docker import Docker
 from upcall.workspace.sandboxes.local import Local
+from upcall.workspace.sandboxes.proxy import NetworkAccess
 
 __all__ = [
     "Bubblewrap",
@@ -14,6 +15,7 @@ __all__ = [
     "Executor",
     "ExecutorUnavailable",
     "Local",
+    "NetworkAccess",
     "Unavailable",
     "executor_for",
 ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from upcall.workspace.limits import Limits
 
 if TYPE_CHECKING:
+    from upcall.workspace.sandboxes.proxy import NetworkAccess
     from upcall.workspace.sandboxes.views import View, ViewName
 
 Command: TypeAlias = str | Sequence[str]
@@ -59,7 +60,7 @@ class Executor(Protocol):
     Attributes:
         name: its name in the settings.
         description: one line for people.
-        isolated: whether a command reaches nothing but its folder, and no network unless it is given that.
+        isolated: whether a command reaches nothing but its folder, and no host unless it is given access to it.
         gives_network: whether it can be given that.
         overlay: the one way in which a command can get its view of the folder, where there is only one.
     """
@@ -78,7 +79,7 @@ class Executor(Protocol):
         limits: Limits,
         seconds: float | None = None,
         stdin: str = "",
-        network: bool = False,
+        network: NetworkAccess | None = None,
         view: View | None = None,
     ) -> Execution:
         """Run a command with `folder` as its working directory until it ends or a limit stops it.

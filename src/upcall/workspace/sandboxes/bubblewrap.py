@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from upcall.workspace.sandboxes.base import MEGABYTE, Command, Execution, Execut
 from upcall.workspace.sandboxes.cgroups import ROOM, Group
 from upcall.workspace.sandboxes.descriptors import Pipe, open_file, read_some, wait_readable
 from upcall.workspace.sandboxes.processes import Start, argv_of, descendants, run_process
+from upcall.workspace.sandboxes.proxy import NetworkAccess, Proxy
 from upcall.workspace.sandboxes.views import View, ViewName, show_plainly
 
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -40,7 +41,6 @@ _ETC = (
 )
 """What programs need of ``/etc``: nothing that holds a password, a host's name or a key."""
 
-_ETC_OF_NETWORK = ("hosts", "resolv.conf")
 _STORES = ("/nix/store", "/gnu/store")
 
 _USER = 1000
@@ -75,13 +75,21 @@ class Bubblewrap:
         limits: Limits,
         seconds: float | None = None,
         stdin: str = "",
-        network: bool = False,
+        network: NetworkAccess | None = None,
         view: View | None = None,
     ) -> Execution:
         """Run a command as the protocol has it; without a view it works on the folder itself."""
         if (why := explain_unusable()) is not None:
             raise ExecutorUnavailable(why)
         view = view or show_plainly(folder)
+        async with AsyncExitStack() as stack:
+            proxy = await stack.enter_async_context(Proxy(network)) if network else None
+            return await self._run(command, view, limits, seconds, stdin, proxy)
+
+    async def _run(
+        self, command: Command, view: View, limits: Limits, seconds: float | None, stdin: str, proxy: Proxy | None
+    ) -> Execution:
+        argv = argv_of(command)
         with (
             Pipe() as info,
             Pipe() as go,
@@ -89,24 +97,33 @@ class Bubblewrap:
             open_file(seccomp.compile_filter()) as calls,
             _make_group(limits) as group,
         ):
-            arguments = self.arguments(view, limits, network=network, passwd=passwd, calls=calls)
+            arguments = self.arguments(view, limits, passwd=passwd, calls=calls)
             limited = _limit(limits, seconds, bounded=os.geteuid() != 0 or group.bounds_processes)
             wait = ["--info-fd", str(info.writing), "--block-fd", str(go.reading)]
             start = Start(
-                group.join([*view.prefix, find_program(), *wait, *arguments, "--", *limited, *argv_of(command)]),
+                group.join(
+                    [
+                        *view.prefix,
+                        find_program(),
+                        *wait,
+                        *arguments,
+                        "--",
+                        *limited,
+                        *(proxy.wrap(argv) if proxy else argv),
+                    ]
+                ),
                 view.start,
                 environment={},  # What bubblewrap itself is given can be read inside, as /proc/1/environ.
                 stdin=stdin,
-                pass_fds=(info.writing, go.reading, passwd, calls),
+                pass_fds=(info.writing, go.reading, passwd, calls, *([proxy.descriptor] if proxy else [])),
                 written=view.written,
             )
             execution = await run_process(start, _Namespace(info, go), limits, seconds or limits.seconds)
             return execution.stop_at("memory" if execution.stopped is None and group.has_killed() else None)
 
-    def arguments(self, view: View | None, limits: Limits, *, network: bool, passwd: int, calls: int) -> list[str]:
+    def arguments(self, view: View | None, limits: Limits, *, passwd: int, calls: int) -> list[str]:
         """Return the options of bubblewrap for a command; `passwd` and `calls` are descriptors of files."""
         options: list[str] = ["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]
-        options += ["--share-net"] if network else []
         options += ["--new-session", "--cap-drop", "ALL", "--uid", str(_USER), "--gid", str(_USER)]
         options += ["--seccomp", str(calls)]
         options += ["--hostname", "sandbox", "--ro-bind", "/usr", "/usr"]
@@ -116,7 +133,7 @@ class Bubblewrap:
                 options += ["--symlink", os.readlink(path), str(path)]
             elif path.is_dir():
                 options += ["--ro-bind", str(path), str(path)]
-        for name in (*_ETC, *(_ETC_OF_NETWORK if network else ())):
+        for name in _ETC:
             options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
         options += ["--ro-bind-data", str(passwd), "/etc/passwd"]
         # As root the files below /proc/sys could be written, core_pattern among them, which is a way out. The keys are

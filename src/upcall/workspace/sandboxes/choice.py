@@ -12,6 +12,7 @@ from upcall.workspace.sandboxes.base import Command, Execution, Executor, Execut
 from upcall.workspace.sandboxes.bubblewrap import INSTALL, Bubblewrap, explain_unusable
 from upcall.workspace.sandboxes.docker import IMAGE, Docker
 from upcall.workspace.sandboxes.local import Local
+from upcall.workspace.sandboxes.proxy import NetworkAccess
 from upcall.workspace.sandboxes.views import View, ViewName
 
 ExecutorName: TypeAlias = Literal["auto", "bubblewrap", "docker", "none"]
@@ -37,7 +38,7 @@ class Unavailable:
         limits: Limits,
         seconds: float | None = None,
         stdin: str = "",
-        network: bool = False,
+        network: NetworkAccess | None = None,
         view: View | None = None,
     ) -> Execution:
         """Refuse."""

@@ -16,6 +16,7 @@ from upcall.autogen.concurrency import run_to_completion
 from upcall.text import first_line
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import MEGABYTE, Command, Execution, ExecutorUnavailable, Output
+from upcall.workspace.sandboxes.proxy import NetworkAccess
 from upcall.workspace.sandboxes.views import View, ViewName
 
 IMAGE = "python:3-slim"
@@ -55,7 +56,7 @@ class Docker:
         limits: Limits,
         seconds: float | None = None,
         stdin: str = "",
-        network: bool = False,
+        network: NetworkAccess | None = None,
         view: View | None = None,
     ) -> Execution:
         """Run a command as the protocol has it; `network` cannot be had."""

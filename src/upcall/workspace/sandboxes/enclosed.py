@@ -29,7 +29,7 @@ class EnclosedProcess(subprocess.Popen[bytes]):
             open_file(make_passwd()) as passwd,
             open_file(seccomp.compile_filter()) as calls,
         ):
-            options = Bubblewrap(readable).arguments(None, Limits(), network=False, passwd=passwd, calls=calls)
+            options = Bubblewrap(readable).arguments(None, Limits(), passwd=passwd, calls=calls)
             super().__init__(
                 [find_program(), "--info-fd", str(info.writing), *options, "--", *program],
                 stdin=subprocess.PIPE,

@@ -14,6 +14,7 @@ from pathlib import Path
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import MEGABYTE, Command, Execution
 from upcall.workspace.sandboxes.processes import Start, argv_of, run_process
+from upcall.workspace.sandboxes.proxy import NetworkAccess
 from upcall.workspace.sandboxes.views import View, ViewName
 
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "VIRTUAL_ENV", "SYSTEMROOT")
@@ -40,7 +41,7 @@ class Local:
         limits: Limits,
         seconds: float | None = None,
         stdin: str = "",
-        network: bool = False,
+        network: NetworkAccess | None = None,
         view: View | None = None,
     ) -> Execution:
         """Run a command as the protocol has it; there is always a network, and never a view."""

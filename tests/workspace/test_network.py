@@ -1,0 +1,162 @@
+"""The network of a command: by a proxy to the hosts that are allowed, and nothing of this machine beside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+from sandboxed import needs_bubblewrap
+
+from upcall import Settings, addresses
+from upcall.errors import ConfigurationError, UserInputRequired
+from upcall.workspace.commands import ExecutionWorkbench
+from upcall.workspace.consent import ALLOW, DENY, Consent
+from upcall.workspace.limits import Limits
+from upcall.workspace.sandboxes import Bubblewrap, NetworkAccess
+
+pytestmark = needs_bubblewrap
+
+ASK = """
+import http.client, os, urllib.parse
+there = urllib.parse.urlsplit(os.environ["HTTPS_PROXY"])
+line = http.client.HTTPConnection(there.hostname, there.port, timeout=20)
+line.set_tunnel({host!r}, {port})
+try:
+    line.connect()
+    line.sock.sendall(b"?")
+    print(line.sock.recv(99))
+except OSError as error:
+    print(error)
+"""
+
+
+SAY = "exec 3<>/dev/tcp/127.0.0.1/${{{{HTTPS_PROXY##*:}}}}; printf '{} HTTP/1.1\\r\\n\\r\\n' >&3; cat <&3"
+"""What is said to the proxy word by word."""
+
+
+class Server:
+    """A server of this machine that greets who asks, and counts them."""
+
+    port = 0
+    reached = 0
+
+    async def greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reached += 1
+        await reader.read(1)
+        writer.write(b"hello")
+        writer.close()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    made = Server()
+    async with await asyncio.start_server(made.greet, "127.0.0.1", 0) as listening:
+        made.port = listening.sockets[0].getsockname()[1]
+        yield made
+
+
+async def ask(folder: Path, access: NetworkAccess | None, host: str, port: int) -> str:
+    code = ASK.format(host=host, port=port)
+    command = ["python3", "-c", code]
+    return (await Bubblewrap().run(command, folder=folder, limits=Limits(seconds=30), network=access)).output
+
+
+async def test_a_host_that_is_named_is_reached(server: Server, tmp_path: Path) -> None:
+    access = NetworkAccess([f"127.0.0.1:{server.port}"])
+    assert await ask(tmp_path, access, "127.0.0.1", server.port) == "b'hello'\n"
+    assert server.reached == 1
+
+
+@pytest.mark.parametrize(
+    ("hosts", "asked", "resolved", "told"),
+    [
+        (["pypi.org"], "example.org", ["93.184.215.14"], "403 example.org:PORT is none of the hosts"),
+        (["127.0.0.1"], "127.0.0.1", ["127.0.0.1"], "403 127.0.0.1:PORT is none"),
+        (["local.test:PORT"], "local.test", ["127.0.0.1"], "403 local.test is in a private network"),
+        (["cloud.test:PORT"], "cloud.test", ["169.254.169.254"], "403 cloud.test is in a private network"),
+        (None, "127.0.0.1", ["127.0.0.1"], "403 127.0.0.1 is in a private network or this machine"),
+        (None, "localhost", ["::1", "127.0.0.1"], "403 localhost is in a private network"),
+        (None, "mapped.test", ["::ffff:127.0.0.1"], "403 mapped.test is in a private"),
+        (None, "both.test", ["93.184.215.14", "127.0.0.1"], "403 both.test is in a private"),
+        (None, "corp.test", ["10.0.0.5"], "403 corp.test is in a private"),
+        (None, "unknown.test", [], "502 unknown.test is not known"),
+    ],
+)
+async def test_any_other_host_is_refused(
+    hosts: Sequence[str] | None,
+    asked: str,
+    resolved: Sequence[str],
+    told: str,
+    server: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        return resolved
+
+    monkeypatch.setattr(addresses, "resolve", resolve)
+    named = [each.replace("PORT", str(server.port)) for each in hosts or ()]
+    said = await ask(tmp_path, NetworkAccess(named, public=hosts is None), asked, server.port)
+    assert told.replace("PORT", str(server.port)) in said
+    assert server.reached == 0
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 5)'",
+        "exec 3<>/dev/tcp/127.0.0.1/{port}",
+        "curl -s --noproxy '*' http://127.0.0.1:{port}",
+        "curl -s http://127.0.0.1:{port}; curl -sp --proxy $HTTPS_PROXY telnet://127.0.0.1:{port} < /dev/null",
+        SAY.format("GET http://127.0.0.1:{port}/"),
+        SAY.format("CONNECT 127.1:{port}"),
+        SAY.format("CONNECT 0:{port}"),
+        SAY.format("CONNECT :{port}"),
+        "getent hosts localhost.; cat /etc/resolv.conf /etc/hosts; ip addr; exit 1",
+    ],
+)
+async def test_no_way_leads_to_this_machine(way: str, server: Server, tmp_path: Path) -> None:
+    command = way.format(port=server.port)
+    access = NetworkAccess(public=True)
+    execution = await Bubblewrap().run(command, folder=tmp_path, limits=Limits(seconds=20), network=access)
+    assert execution.stopped is None
+    assert (server.reached, "hello" in execution.output) == (0, False)
+
+
+async def test_what_the_proxy_holds_ends_with_the_command(server: Server, tmp_path: Path) -> None:
+    before = asyncio.all_tasks()
+    await ask(tmp_path, NetworkAccess([f"127.0.0.1:{server.port}"]), "127.0.0.1", server.port)
+    assert asyncio.all_tasks() <= before
+
+
+# -- who allows it ----------------------------------------------------------------------------------------------------
+
+
+async def test_hosts_that_the_settings_name_need_no_question(server: Server, tmp_path: Path) -> None:
+    consent = Consent(network_hosts=[f"127.0.0.1:{server.port}"])
+    bench = ExecutionWorkbench(tmp_path, Bubblewrap(), consent=consent)
+    code = ASK.format(host="127.0.0.1", port=server.port)
+    told = await bench.call_tool("run_python", {"code": code, "network": True})
+    assert told.to_text().endswith("b'hello'\n")
+    told = await bench.call_tool("run_python", {"code": code})
+    assert "KeyError: 'HTTPS_PROXY'" in told.to_text()
+
+
+def test_what_a_command_may_reach() -> None:
+    named = Consent(allow_commands=["pip install x"], network_hosts=["pypi.org"])
+    assert named.request_network("anything") == NetworkAccess(["pypi.org"])
+    assert named.request_network("pip install x") == NetworkAccess(["pypi.org"], public=True)
+    assert Consent(["git push"]).request_network("git push") == NetworkAccess(public=True)
+    with pytest.raises(UserInputRequired) as asked:
+        named.request_network("anything", begun=1)
+    assert "It could reach pypi.org" in (asked.value.context or "")
+    assert [each if isinstance(each, str) else each.label for each in asked.value.options] == [ALLOW, DENY]
+
+
+@pytest.mark.parametrize("host", ["https://pypi.org", "*.pypi.org", "pypi.org/simple", "me@pypi.org", "", "pypi.org:x"])
+def test_what_is_no_host_is_refused(host: str) -> None:
+    with pytest.raises((ConfigurationError, ValidationError), match=r"is no host: name one like pypi\.org"):
+        Settings.read(None, network_hosts=[host])
