@@ -30,7 +30,7 @@ from upcall.questions.record import QuestionRecords
 from upcall.runs.call_timings import MAX_CALLS, TimedCall, Timings, WorkPeriod, parse_work_period
 from upcall.runs.run import Usage
 from upcall.testing import Call, Fail, Reply, ScriptedModelClient
-from upcall.ui.diagrams import team_mermaid, team_svg, timeline, tree, tree_lines
+from upcall.ui.diagrams import team_lines, team_mermaid, team_svg, timeline, tree, tree_lines
 from upcall.ui.diagrams.svg import BLUE, FAINT, INK, PAPER, RED, clean_text, fit_text, length, width_of
 from upcall.ui.diagrams.team import read_team
 
@@ -472,6 +472,17 @@ def test_a_tool_s_name_is_no_directive_to_mermaid() -> None:
     tool = FunctionTool(search, name="%%{init: {'theme': 'dark'}}%%", description="x")
     team = RoundRobinGroupChat([AssistantAgent("one", ScriptedModelClient({}), tools=[tool])])
     assert "%%" not in team_mermaid(team)
+
+
+def test_a_team_is_a_tree_of_text() -> None:
+    stock = AssistantAgent("finder", ScriptedModelClient({}), tools=[search])
+    lead = PausableAgent("lead", ScriptedModelClient({}), agents=[stock])
+    assert team_lines(RoundRobinGroupChat([lead], name="crew")) == [
+        "crew (RoundRobinGroupChat)",
+        "  lead, may ask you",
+        "    finder (AssistantAgent)",
+        "      tools: search",
+    ]
 
 
 def assert_mermaid(text: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from autogen_agentchat.messages import (
     HandoffMessage,
     ModelClientStreamingChunkEvent,
+    TextMessage,
     ThoughtEvent,
     ToolCallExecutionEvent,
     ToolCallRequestEvent,
@@ -21,10 +22,12 @@ from autogen_core.models import FunctionExecutionResult, RequestUsage
 from rich.console import Console
 
 from upcall.autogen.messages import PATH, PLAN, Event
+from upcall.execution.start_options import EARLIER
 from upcall.progress import PROGRESS
 from upcall.runs.call_timings import ActiveCall
 from upcall.runs.plan import Plan, PlanStatus, PlanStep, ReviewedPlan
 from upcall.runs.run import Run
+from upcall.ui.event_lines import describe_event
 from upcall.ui.event_tree import EventTree
 from upcall.ui.terminal.live_region import LiveRegion
 
@@ -236,3 +239,7 @@ def test_what_a_model_makes_up_begins_no_line_of_its_own(live: bool) -> None:
     lines = printed(calls("lead", name, 0), result("lead", name, 1, 0), progress("files\nx  reports: y"), live=live)
     assert len(lines) == 3
     assert not any(line.startswith(("coder", "x")) for line in lines)
+
+
+def test_what_was_said_before_a_run_is_not_printed_again() -> None:
+    assert describe_event(TextMessage(source=EARLIER, content="We spoke of that.")) == ""

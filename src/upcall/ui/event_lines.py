@@ -15,6 +15,7 @@ from autogen_agentchat.messages import (
 from autogen_core import FunctionCall
 
 from upcall.autogen.messages import ANSWERS, ERROR, PLAN, QUESTIONS, Event, message_answers
+from upcall.execution.start_options import EARLIER
 from upcall.progress import PROGRESS
 from upcall.questions.answer import AnsweredBy
 from upcall.questions.tool_call import NAME_CHARS, format_call
@@ -39,8 +40,8 @@ def describe_event(event: Event) -> str:
             return _describe_answers(event)
         case HandoffMessage():
             return f"hands over to {event.target}{' with the plan' if PLAN in event.metadata else ''}"
-        case TextMessage() if ERROR in event.metadata or event.source == "user":
-            return ""  # An error is printed as the run's.
+        case TextMessage() if ERROR in event.metadata or event.source in ("user", EARLIER):
+            return ""  # An error is printed as the run's; what was said before a run was printed then.
         case TextMessage():
             return f"reports: {_shorten(event.content)}"
         case _:

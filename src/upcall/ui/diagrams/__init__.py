@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from upcall.ui.diagrams.diagram import Picture
 from upcall.ui.diagrams.team import team_mermaid, team_svg
+from upcall.ui.diagrams.team_tree import team_lines
 from upcall.ui.diagrams.timeline import timeline
 from upcall.ui.diagrams.tree import tree, tree_lines
 
-__all__ = ["Picture", "team_mermaid", "team_svg", "timeline", "tree", "tree_lines"]
+__all__ = ["Picture", "team_lines", "team_mermaid", "team_svg", "timeline", "tree", "tree_lines"]

@@ -250,13 +250,16 @@ def inbox(
 def team(
     command: RunCommand,
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it into this file instead.")] = None,
+    tree: Annotated[bool, typer.Option("--tree", help="Print it as a tree to read.")] = False,
 ) -> None:
-    """Print the team that works on your tasks, as the settings make it: the text of a Mermaid diagram, or an SVG."""
+    """Print the team that works on your tasks, as the settings make it: the text of a Mermaid diagram, a tree, or an
+    SVG."""
     with command:
         from upcall.ui import diagrams
 
         root = command.app.team()
         if svg is None:
-            command.screen.result(diagrams.team_mermaid(root).rstrip())
+            text = "\n".join(diagrams.team_lines(root)) if tree else diagrams.team_mermaid(root).rstrip()
+            command.screen.result(text)
         else:
             _write_picture(command, diagrams.team_svg(root), svg)
