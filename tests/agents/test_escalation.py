@@ -296,17 +296,6 @@ async def test_nested_in_the_lead_nobody_escalates() -> None:
     assert list(requests_of(client, "lead")[1].tool_results.values()) == [SHORT]
 
 
-async def test_a_question_asked_before_is_known_to_clarifier_planner_and_lead() -> None:
-    """S0-05, X11."""
-    with scripted(researcher=[ASK, report(SHORT)]) as client:
-        asked = await app(client).start(TASK)
-        run = await app(client).answer(asked.id, "The second")
-    assert (asked.questions[0].path, run.status) == (("researcher",), RunStatus.COMPLETED)
-    for agent in ("clarifier", "planner", "lead"):
-        (*_, request) = requests_of(client, agent)
-        assert "Which edition? - The second" in str(request.messages), agent
-
-
 async def test_a_failure_right_after_the_escalation_is_resumed_without_the_work_before_it() -> None:
     with scripted(researcher=[report(f"CUDA is from 2007. {SHORT}")], clarifier=[Fail(500), CLEAR]) as client:
         failed = await app(client).start(TASK)
@@ -314,14 +303,6 @@ async def test_a_failure_right_after_the_escalation_is_resumed_without_the_work_
     assert (failed.status, done.status) == (RunStatus.FAILED, RunStatus.COMPLETED)
     assert len(requests_of(client, "researcher")) == 1
     assert "CUDA is from 2007." in str(requests_of(client, "clarifier")[1].messages)
-
-
-async def test_the_tokens_of_an_escalated_run_are_all_counted() -> None:
-    with scripted(researcher=[Call("missing"), report(SHORT)]) as client:
-        run = await app(client).start(TASK)
-    calls = {agent: used.model_calls for agent, used in run.usage.items()}
-    assert calls == {"classifier": 1, "researcher": 2, "clarifier": 1, "planner": 2, "lead": 1}
-    assert sum(used.completion_tokens for used in run.usage.values()) == client.total_usage().completion_tokens
 
 
 async def test_what_was_looked_up_goes_along_when_the_model_hands_over_by_itself(tmp_path: Path) -> None:

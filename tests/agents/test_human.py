@@ -239,28 +239,6 @@ async def test_the_root_team_asks_a_human_of_any_name_whatever_its_members_ask(t
     assert items[-1].messages[-1].to_text() == "Published."
 
 
-async def test_the_root_team_works_with_a_stock_user_proxy(tmp_path: Path) -> None:
-    aspect = {"aspect": "scope", "description": "", "clarification_question": "Which pages?", "possible_options": []}
-    with ScriptedHuman({"from planner": "All of them", "from lead": "Express"}) as human:
-        client, team = root(
-            {
-                "classifier": [DEEP],
-                "clarifier": [CLEAR],
-                "planner": [json.dumps({"needs_clarification": True, "ambiguity_details": [aspect]}), CLEAR, PLAN],
-                "lead": [Call("coder", {"task": "Write it"}), '{"summary": "Done."}'],
-                "coder": [ASK, "Written.", "Written."],
-            },
-            tmp_path,
-            UserProxyAgent("user", input_func=human.input_func),
-        )
-        with client:
-            items = await run(team, "Build a login")
-    assert isinstance(items[-1], TaskResult)
-    assert items[-1].messages[-1].to_text() == "Done."
-    planned = [request.system for request in client.requests if "Which pages? - All of them" in request.system]
-    assert len(planned) == 2
-
-
 @pytest.mark.parametrize("how", ["cancelled", "failed"])
 async def test_a_prompt_that_ends_without_an_answer_is_shown_again_by_a_new_team(how: str) -> None:
     """The question stays open in the state, and no finished model call is made again."""

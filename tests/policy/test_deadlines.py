@@ -7,15 +7,14 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import BaseChatAgent, UserProxyAgent
+from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response, Team
-from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
 from autogen_agentchat.messages import (
     BaseChatMessage,
     HandoffMessage,
@@ -23,11 +22,12 @@ from autogen_agentchat.messages import (
     ThoughtEvent,
     UserInputRequestedEvent,
 )
-from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
+from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import CancellationToken
 from conversation import soon
 from cryptography.fernet import Fernet
 from scenario import TASK, script, upcall
+from worlds import crew, model_of, pausing
 
 from upcall import AnsweredBy, Outcome, PausableAgent, Question, Run, RunStatus, Settings, Upcall, identity
 from upcall.autogen.messages import event_questions, message_answers, question_message
@@ -68,8 +68,7 @@ class Solo:
         self.settings = settings
 
     def team(self) -> Team:
-        stops = HandoffTermination("user") | TextMessageTermination("solo")
-        return Swarm([PausableAgent("solo", self.model)], termination_condition=stops)
+        return pausing(PausableAgent("solo", self.model))
 
     @property
     def app(self) -> Upcall:
@@ -171,13 +170,6 @@ def test_a_wrong_setting_is_named(name: str) -> None:
         Settings.read(None, **{name: "later"})
 
 
-def test_the_settings_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UPCALL_EXPIRES_AFTER", "90")
-    monkeypatch.setenv("UPCALL_REMIND_AFTER", "1d")
-    read = Settings.read()
-    assert (read.expires_after, read.on_expiry, read.remind_after) == (90, "wait", 86_400)
-
-
 def test_a_time_of_another_zone_is_kept_in_utc_and_one_without_is_utc() -> None:
     east = Question(question="?", expires_at=NOON.astimezone(timezone(8 * HOUR)))
     assert (str(east.expires_at), Question(question="?", expires_at=datetime(2026, 1, 31, 12)).expires_at) == (
@@ -207,8 +199,7 @@ class Patient(BaseChatAgent):
 
 async def test_a_question_that_says_its_own_time_keeps_it(clock: Clock) -> None:
     def team() -> Team:
-        stops = HandoffTermination("user") | TextMessageTermination("patient")
-        return Swarm([Patient("patient", "Asks.")], termination_condition=stops)
+        return pausing(Patient("patient", "Asks."))
 
     app = Upcall(store="runs.db", team=team, settings=Settings.read(None, **ASSUME))
     asked = await app.start("Build it")
@@ -366,32 +357,16 @@ async def test_looking_at_a_run_changes_nothing(clock: Clock) -> None:
 # -- several questions ------------------------------------------------------------------------------------------------
 
 
-def pair(model: ScriptedModelClient) -> Callable[[], Team]:
-    """Return a lead with two nested agents."""
-
-    def make() -> Team:
-        nested = [PausableAgent(name, model, system_message=f"<{name}>") for name in ("one", "two")]
-        lead = PausableAgent("lead", model, system_message="<lead>", agents=nested)
-        stops = HandoffTermination("user") | TextMessageTermination("lead")
-        return Swarm([lead, UserProxyAgent("user")], termination_condition=stops)
-
-    return make
-
-
-def replies(**said: Sequence[Reply]) -> ScriptedModelClient:
-    return ScriptedModelClient({f"<{name}>": list(each) for name, each in said.items()})
-
-
 BOTH = Calls([Call("one", {"task": "A"}), Call("two", {"task": "B"})])
 
 
 async def test_each_question_expires_by_itself_and_keeps_its_time_when_the_other_is_answered(clock: Clock) -> None:
-    model = replies(
+    model = model_of(
         lead=[BOTH, "All done."],
         one=[Call("ask_user", FRAMEWORK), Call("ask_user", {"question": "Which port?", "default": "80"}), "One."],
         two=[Call("ask_user", DATABASE), "Two."],
     )
-    app = Upcall(store="runs.db", team=pair(model), settings=Settings.read(None, **ASSUME))
+    app = Upcall(store="runs.db", team=crew(model, "one", "two"), settings=Settings.read(None, **ASSUME))
     asked = await app.start("Build it")
     first, second = asked.questions
     clock.now += HOUR / 2
@@ -414,10 +389,10 @@ async def test_each_question_expires_by_itself_and_keeps_its_time_when_the_other
 
 
 async def test_an_answer_in_time_is_taken_and_what_is_over_beside_it_is_assumed(clock: Clock) -> None:
-    model = replies(
+    model = model_of(
         lead=[BOTH, "All done."], one=[Call("ask_user", FRAMEWORK), "1"], two=[Call("ask_user", DATABASE), "2"]
     )
-    app = Upcall(store="runs.db", team=pair(model), settings=Settings.read(None, **ASSUME))
+    app = Upcall(store="runs.db", team=crew(model, "one", "two"), settings=Settings.read(None, **ASSUME))
     asked = await app.start("Build it")
     first, second = asked.questions
     await with_more_time(app, asked, second)
@@ -429,12 +404,12 @@ async def test_an_answer_in_time_is_taken_and_what_is_over_beside_it_is_assumed(
 
 
 async def test_a_failure_beside_an_expired_question_is_resumed_with_what_is_assumed(clock: Clock) -> None:
-    model = replies(
+    model = model_of(
         lead=[BOTH, "All done."],
         one=[Call("ask_user", FRAMEWORK), Fail("Connection lost", 500), "1"],
         two=[Call("ask_user", DATABASE), "2"],
     )
-    app = Upcall(store="runs.db", team=pair(model), settings=Settings.read(None, **ASSUME))
+    app = Upcall(store="runs.db", team=crew(model, "one", "two"), settings=Settings.read(None, **ASSUME))
     asked = await app.start("Build it")
     failed = await app.answer(asked.id, {asked.questions[0].id: "FastAPI"})
     assert (failed.status, len(failed.questions)) == (RunStatus.FAILED, 1)
@@ -449,7 +424,7 @@ class AtWork:
 
     def __init__(self, *said: Reply, on_expiry: str) -> None:
         asker: list[Reply] = [Call("ask_user", FRAMEWORK), *said]
-        self.model = replies(lead=[BOTH, "All done."], one=asker, two=[Call("search"), "2"])
+        self.model = model_of(lead=[BOTH, "All done."], one=asker, two=[Call("search"), "2"])
         self.searched = asyncio.Event()
         self.settings = Settings.read(None, expires_after=3600, on_expiry=on_expiry)
         self.stream = self.app.start_stream("Build it", run_id="a-run")
@@ -532,12 +507,12 @@ async def test_a_question_about_a_call_in_doubt_never_expires(clock: Clock) -> N
 
 async def asked_of_two(on_expiry: str) -> tuple[Upcall, ScriptedModelClient, Run, dict[str, Question]]:
     """Alice's run: the framework is hers to say, the database is Bob's."""
-    model = replies(
+    model = model_of(
         lead=[BOTH, "All done."], one=[Call("ask_user", FRAMEWORK), "1"], two=[Call("ask_user", DATABASE), "2"]
     )
     rules = [{"to": "bob", "words": "database"}]
     settings = Settings.read(None, expires_after=3600, on_expiry=on_expiry, assign=rules)
-    app = Upcall(store="runs.db", team=pair(model), settings=settings)
+    app = Upcall(store="runs.db", team=crew(model, "one", "two"), settings=settings)
     asked = await app.start("Build it", user="alice")
     return app, model, asked, {question.asker: question for question in asked.questions}
 
@@ -595,7 +570,7 @@ async def test_what_is_assumed_beside_an_assignees_answer_is_not_theirs_to_see(c
 async def test_runs_of_all_users_expire_whoever_the_user_of_the_settings_is(clock: Clock) -> None:
     _, model, asked, _ = await asked_of_two("assume")
     clock.now += HOUR
-    app = Upcall(store="runs.db", team=pair(model), settings=Settings.read(None, user="mallory"))
+    app = Upcall(store="runs.db", team=crew(model, "one", "two"), settings=Settings.read(None, user="mallory"))
     (done,) = await app.expire()
     assert (done.id, done.result) == (asked.id, "All done.")
 
@@ -607,8 +582,7 @@ async def test_a_secret_that_nobody_told_in_time_leaves_no_sealed_text(
     monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
 
     def team() -> Team:
-        stops = HandoffTermination("user") | TextMessageTermination("patient")
-        return Swarm([Patient("patient", "Asks.", default=default, secret=True)], termination_condition=stops)
+        return pausing(Patient("patient", "Asks.", default=default, secret=True))
 
     app = Upcall(store="runs.db", team=team, settings=Settings.read(None, **ASSUME))
     await app.start("Build it")

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import UserProxyAgent
 from autogen_agentchat.base import Team
-from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
 from autogen_agentchat.messages import TextMessage, ThoughtEvent, UserInputRequestedEvent
-from autogen_agentchat.teams import Swarm
 from autogen_core import CancellationToken
 from autogen_core.models import ModelFamily, ModelInfo
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from scenario import TASK, script
+from worlds import app_of, model_of, pausing
 
 from upcall import AnsweredBy, PausableAgent, Run, RunStatus, Settings, Upcall
 from upcall.autogen.messages import message_questions
@@ -38,10 +36,6 @@ def knows(**changed: Any) -> str:
     return json.dumps(KNOWN | changed)
 
 
-def model_of(**replies: Sequence[Reply]) -> ScriptedModelClient:
-    return ScriptedModelClient({f"<{name}>": list(said) for name, said in replies.items()})
-
-
 def tree(model: ScriptedModelClient, *, boss: bool = False, **options: Any) -> Callable[[], Team]:
     """Return a lead with a nested coder, or below a boss."""
 
@@ -52,14 +46,9 @@ def tree(model: ScriptedModelClient, *, boss: bool = False, **options: Any) -> C
         )
         if boss:
             top = PausableAgent("boss", model, system_message="<boss>", agents=[top], answers_nested=True)
-        stops = HandoffTermination("user") | TextMessageTermination(top.name)
-        return Swarm([top, UserProxyAgent("user")], termination_condition=stops)
+        return pausing(top)
 
     return make
-
-
-def app_of(team: Callable[[], Team], **settings: Any) -> Upcall:
-    return Upcall(store="runs.db", team=team, settings=Settings.read(None, **settings))
 
 
 def of(model: ScriptedModelClient, name: str) -> list[Request]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import AssistantAgent, UserProxyAgent
+from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import Team
-from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
 from autogen_agentchat.messages import BaseChatMessage, ThoughtEvent, UserInputRequestedEvent
-from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
+from autogen_agentchat.teams import RoundRobinGroupChat
 from cryptography.fernet import Fernet
 from scenario import CLEAR, PLAN, TASK, script, upcall
+from worlds import MakeTeam, app_of, at_once, crew, model_of, pausing, results_in, solo
 
 from upcall import Answer, AnsweredBy, Outcome, PausableAgent, Question, Run, RunStatus, Settings, Upcall
 from upcall.agents import NestedTeam
@@ -35,46 +35,10 @@ def ask(question: str = "Which framework should I use?", **fields: Any) -> Call:
     return Call("ask_user", {"question": question, **fields})
 
 
-def tree(model: ScriptedModelClient, *names: str, **options: Any) -> Callable[[], Team]:
-    """Return a lead with nested agents of these names; the system message of each is its name."""
-
-    def make() -> Team:
-        nested = [PausableAgent(name, model, system_message=f"<{name}>", **options) for name in names]
-        lead = PausableAgent("lead", model, system_message="<lead>", agents=nested)
-        stops = HandoffTermination("user") | TextMessageTermination("lead")
-        return Swarm([lead, UserProxyAgent("user")], termination_condition=stops)
-
-    return make
-
-
-def app_of(team: Callable[[], Team], **settings: Any) -> Upcall:
-    """Return a new driver on the same store, as another process would make it."""
-    return Upcall(store="runs.db", team=team, settings=Settings.read(None, **settings))
-
-
-def model_of(**replies: Sequence[Reply]) -> ScriptedModelClient:
-    return ScriptedModelClient({f"<{name}>": list(said) for name, said in replies.items()})
-
-
-def at_once(*names: str) -> Calls:
-    return Calls([Call(name, {"task": f"The part of {name}"}) for name in names])
-
-
-def solo(*replies: Reply, **options: Any) -> tuple[ScriptedModelClient, Callable[[], Team]]:
+def alone(*replies: Reply, **options: Any) -> tuple[ScriptedModelClient, MakeTeam]:
     """Return a team of one agent."""
     model = ScriptedModelClient(list(replies))
-
-    def make() -> Team:
-        stops = HandoffTermination("user") | TextMessageTermination("solo")
-        return Swarm([PausableAgent("solo", model, **options)], termination_condition=stops)
-
-    return model, make
-
-
-def told(model: ScriptedModelClient, name: str = "") -> list[str]:
-    """Return the results of tool calls that the model of an agent was sent in its last request."""
-    requests = [each for each in model.requests if name in each.system]
-    return list(requests[-1].tool_results.values())
+    return model, solo(model, **options)
 
 
 def by_whom(run: Run) -> list[str]:
@@ -95,12 +59,12 @@ WORDINGS = {
 async def test_four_agents_that_work_at_once_need_the_same_fact_and_the_human_is_asked_once() -> None:
     replies = {name: [ask(text, options=FRAMEWORKS), f"{name} is done."] for name, text in WORDINGS.items()}
     model = model_of(lead=[at_once(*FOUR), "All done."], **replies)
-    asked = await app_of(tree(model, *FOUR)).start("Build it")
+    asked = await app_of(crew(model, *FOUR)).start("Build it")
     assert (len(asked.questions), len(asked.duplicates)) == (1, 3)
     assert {question.path for question in asked.open_questions} == {("lead", name) for name in FOUR}
-    done = await app_of(tree(model, *FOUR)).answer(asked.id, "express")
+    done = await app_of(crew(model, *FOUR)).answer(asked.id, "express")
     assert (done.status, done.result) == (RunStatus.COMPLETED, "All done.")
-    assert [told(model, f"<{name}>") for name in FOUR] == [["Express"]] * 4
+    assert [results_in(model, f"<{name}>") for name in FOUR] == [["Express"]] * 4
     assert sorted(by_whom(done)) == ["human", "ledger", "ledger", "ledger"]
     assert not done.open_questions
     model.assert_used_up()
@@ -110,19 +74,19 @@ async def test_a_number_in_own_words_is_no_option_of_a_question_that_is_asked_ag
     sizes = ["4", "8"]
     replies = {name: [ask(WORDINGS[name], options=sizes), f"{name} is done."] for name in FOUR}
     model = model_of(lead=[at_once(*FOUR), "All done."], **replies)
-    asked = await app_of(tree(model, *FOUR)).start("Build it")
-    await app_of(tree(model, *FOUR)).answer(asked.id, OwnWords("2"))
-    assert [told(model, f"<{name}>") for name in FOUR] == [["2"]] * 4
+    asked = await app_of(crew(model, *FOUR)).start("Build it")
+    await app_of(crew(model, *FOUR)).answer(asked.id, OwnWords("2"))
+    assert [results_in(model, f"<{name}>") for name in FOUR] == [["2"]] * 4
 
 
 async def test_four_agents_that_work_one_after_another_need_the_same_fact_and_the_human_is_asked_once() -> None:
     calls = [Call(name, {"task": "Your part"}) for name in FOUR]
     replies = {name: [ask(text, options=FRAMEWORKS), f"{name} is done."] for name, text in WORDINGS.items()}
     model = model_of(lead=[*calls, "All done."], **replies)
-    asked = await app_of(tree(model, *FOUR)).start("Build it")
-    done = await app_of(tree(model, *FOUR)).answer(asked.id, "2")
+    asked = await app_of(crew(model, *FOUR)).start("Build it")
+    done = await app_of(crew(model, *FOUR)).answer(asked.id, "2")
     assert (done.status, done.result) == (RunStatus.COMPLETED, "All done.")
-    assert [told(model, f"<{name}>") for name in FOUR] == [["FastAPI"]] * 4
+    assert [results_in(model, f"<{name}>") for name in FOUR] == [["FastAPI"]] * 4
     assert by_whom(done) == ["human", "ledger", "ledger", "ledger"]
     assert [question.path for question in done.answered_questions] == [("lead", name) for name in FOUR]
     assert {len(question.calls) for question in done.answered_questions} == {2}
@@ -131,50 +95,53 @@ async def test_four_agents_that_work_one_after_another_need_the_same_fact_and_th
 
 async def test_without_a_ledger_each_agent_asks_for_itself() -> None:
     model = model_of(lead=[at_once("one", "two"), "All done."], one=[ask(), "1"], two=[ask(), "2"])
-    asked = await app_of(tree(model, "one", "two"), ledger=False).start("Build it")
+    asked = await app_of(crew(model, "one", "two"), ledger=False).start("Build it")
     first, second = asked.questions
-    done = await app_of(tree(model, "one", "two")).answer(asked.id, {first.id: "Express", second.id: "Django"})
+    done = await app_of(crew(model, "one", "two")).answer(asked.id, {first.id: "Express", second.id: "Django"})
     assert [answer.text for answer in done.answers] == ["Express", "Django"]
 
 
 async def test_only_what_has_another_meaning_is_asked_too() -> None:
     texts = ["Which framework should I use?", "Which testing framework should I use?"]
     model = model_of(lead=[at_once("one", "two"), "."], one=[ask(texts[0]), "1"], two=[ask(texts[1]), "2"])
-    asked = await app_of(tree(model, "one", "two")).start("Build it")
+    asked = await app_of(crew(model, "one", "two")).start("Build it")
     assert sorted(question.question for question in asked.questions) == sorted(texts)
 
 
 async def test_an_answer_that_a_repeated_question_does_not_accept_leaves_it_open() -> None:
     must, may = ask(), ask(required=False)
     model = model_of(lead=[at_once("one", "two"), "Done."], one=[may, "1"], two=[must, "2"])
-    asked = await app_of(tree(model, "one", "two")).start("Build it")
+    asked = await app_of(crew(model, "one", "two")).start("Build it")
     (optional,) = [each.id for each in asked.open_questions if each.path[-1] == "one"]  # Either was put first.
     skipped = Answer(question_id=optional, outcome=Outcome.SKIPPED)
-    waits = await app_of(tree(model, "one", "two")).answer(asked.id, skipped)
+    waits = await app_of(crew(model, "one", "two")).answer(asked.id, skipped)
     assert ([each.path[-1] for each in waits.questions], waits.duplicates) == (["two"], ())
-    assert (await app_of(tree(model, "one", "two")).answer(asked.id, "Express")).result == "Done."
+    assert (await app_of(crew(model, "one", "two")).answer(asked.id, "Express")).result == "Done."
 
 
 async def test_the_answer_may_name_a_question_that_is_not_shown() -> None:
     model = model_of(lead=[at_once("one", "two"), "Done."], one=[ask(), "1"], two=[ask(), "2"])
-    asked = await app_of(tree(model, "one", "two")).start("Build it")
-    done = await app_of(tree(model, "one", "two")).answer(asked.id, {asked.duplicates[0].id: "Express"})
-    assert (done.result, [told(model, "<one>"), told(model, "<two>")]) == ("Done.", [["Express"], ["Express"]])
+    asked = await app_of(crew(model, "one", "two")).start("Build it")
+    done = await app_of(crew(model, "one", "two")).answer(asked.id, {asked.duplicates[0].id: "Express"})
+    assert (done.result, [results_in(model, "<one>"), results_in(model, "<two>")]) == (
+        "Done.",
+        [["Express"], ["Express"]],
+    )
 
 
 async def test_what_the_human_declined_is_not_asked_again() -> None:
-    model, team = solo(ask(), ask("What framework do you want?"), "Done without.")
+    model, team = alone(ask(), ask("What framework do you want?"), "Done without.")
     asked = await app_of(team).start("Build it")
     declined = Answer(question_id=asked.questions[0].id, outcome=Outcome.DECLINED, text="Ask Bob.")
     done = await app_of(team).answer(asked.id, declined)
     assert (done.result, done.answers[1].outcome) == ("Done without.", Outcome.DECLINED)
-    assert told(model) == ["The user declined to answer. They said: Ask Bob. Do not ask again; do without, or say "
-                           "what cannot be done."] * 2  # fmt: skip
+    told = "The user declined to answer. They said: Ask Bob. Do not ask again; do without, or say what cannot be done."
+    assert results_in(model) == [told] * 2
 
 
 @pytest.mark.parametrize("said", ["What are the choices?", "skip", "Proceed."])
 async def test_what_was_no_answer_is_not_given_again(said: str) -> None:
-    _, team = solo(ask(), ask())
+    _, team = alone(ask(), ask())
     asked = await app_of(team).start("Build it")
     again = await app_of(team).answer(asked.id, said)
     assert (again.status, len(again.answers)) == (RunStatus.AWAITING_CLARIFICATION, 1)
@@ -182,10 +149,10 @@ async def test_what_was_no_answer_is_not_given_again(said: str) -> None:
 
 async def test_a_risk_confirmation_is_asked_every_time() -> None:
     model = model_of(lead=[at_once("one", "two"), RISK, "Done."], one=[RISK, "1"], two=[RISK, "2"])
-    asked = await app_of(tree(model, "one", "two")).start("Tidy up", facts={"table drop": "logs"})
+    asked = await app_of(crew(model, "one", "two")).start("Tidy up", facts={"table drop": "logs"})
     assert (len(asked.questions), asked.duplicates) == (2, ())
     first, second = asked.questions
-    again = await app_of(tree(model, "one", "two")).answer(asked.id, {first.id: "logs", second.id: "none"})
+    again = await app_of(crew(model, "one", "two")).answer(asked.id, {first.id: "logs", second.id: "none"})
     assert [question.path for question in again.questions] == [("lead",)]
 
 
@@ -225,18 +192,18 @@ async def test_a_tool_that_needs_the_user_gets_what_was_answered_already() -> No
         """Deploy it."""
         raise UserInputRequired("What framework do you want?", FRAMEWORKS)
 
-    model, team = solo(ask(options=FRAMEWORKS), Call("deploy"), "Done.", tools=[deploy])
+    model, team = alone(ask(options=FRAMEWORKS), Call("deploy"), "Done.", tools=[deploy])
     asked = await app_of(team).start("Build it")
     done = await app_of(team).answer(asked.id, "Express")
-    assert (done.result, told(model)) == ("Done.", ["Express", "Express"])
+    assert (done.result, results_in(model)) == ("Done.", ["Express", "Express"])
 
 
 async def test_an_answer_outlives_a_failure_of_the_stretch_in_which_it_was_given() -> None:
-    model, team = solo(ask(), Fail(500), "Done.")
+    model, team = alone(ask(), Fail(500), "Done.")
     failed = await app_of(team, facts={"framework": "Express"}).start("Build it")
     done = await app_of(team).resume(failed.id)
     assert (failed.status, by_whom(failed)) == (RunStatus.FAILED, ["facts"])
-    assert (done.result, by_whom(done), told(model)) == ("Done.", ["facts"], ["Express"])
+    assert (done.result, by_whom(done), results_in(model)) == ("Done.", ["facts"], ["Express"])
 
 
 # -- a model judges ---------------------------------------------------------------------------------------------------
@@ -282,7 +249,7 @@ async def test_without_the_setting_no_model_judges() -> None:
 
 async def test_a_team_of_ones_own_needs_a_model_to_judge_with() -> None:
     with pytest.raises(ConfigurationError, match="ledger_model is true, but no model is set"):
-        await app_of(solo()[1], ledger_model=True).start("Build it")
+        await app_of(alone()[1], ledger_model=True).start("Build it")
 
 
 # -- facts ------------------------------------------------------------------------------------------------------------
@@ -291,9 +258,9 @@ async def test_a_team_of_ones_own_needs_a_model_to_judge_with() -> None:
 async def test_a_fact_of_the_project_answers_and_says_where_it_stands() -> None:
     """S4-25"""
     Path("upcall.yaml").write_text("user: alice\nfacts:\n  framework: Express\n")
-    model, team = solo(ask(options=FRAMEWORKS), "Done.")
+    model, team = alone(ask(options=FRAMEWORKS), "Done.")
     done = await app_of(team).start("Build it")
-    assert (done.result, told(model), len(done.answered_questions)) == ("Done.", ["Express"], 1)
+    assert (done.result, results_in(model), len(done.answered_questions)) == ("Done.", ["Express"], 1)
     (answer,) = done.answers
     assert (answer.by, answer.selected) == (AnsweredBy.FACTS, ("Express",))
     assert answer.reason == "the fact 'framework' (upcall.yaml, line 3)"
@@ -301,18 +268,18 @@ async def test_a_fact_of_the_project_answers_and_says_where_it_stands() -> None:
 
 async def test_the_facts_of_a_run_come_before_those_of_the_project() -> None:
     """S4-25"""
-    model, team = solo(ask(), ask("Which database?"), "Done.")
+    model, team = alone(ask(), ask("Which database?"), "Done.")
     app = app_of(team, facts={"framework": "Express", "database": "SQLite"})
     done = await app.start("Build it", facts={"framework": "Flask"})
-    assert told(model) == ["Flask", "SQLite"]
+    assert results_in(model) == ["Flask", "SQLite"]
     assert done.answers[0].reason == "the fact 'framework' (this run)"
 
 
 async def test_a_run_keeps_the_facts_it_was_started_with() -> None:
-    model, team = solo(ask("Which color?"), ask(), "Done.")
+    model, team = alone(ask("Which color?"), ask(), "Done.")
     asked = await app_of(team, facts={"framework": "Express"}).start("Build it")
     await app_of(team, facts={"framework": "Flask"}).answer(asked.id, "Red")
-    assert told(model) == ["Red", "Express"]
+    assert results_in(model) == ["Red", "Express"]
 
 
 @pytest.mark.parametrize(
@@ -327,17 +294,17 @@ async def test_a_run_keeps_the_facts_it_was_started_with() -> None:
 )
 async def test_where_no_fact_fits_the_human_is_asked(question: Call) -> None:
     facts = {"framework": "Express", "table drop": "logs"}
-    assert (await app_of(solo(question)[1], facts=facts).start("Build it")).waiting
+    assert (await app_of(alone(question)[1], facts=facts).start("Build it")).waiting
 
 
 async def test_a_number_as_a_fact_is_not_the_number_of_an_option() -> None:
     question = ask("How many replicas?", options=["one", "two", "three"])
-    assert (await app_of(solo(question)[1], facts={"how many replicas": 2}).start("Build it")).waiting
+    assert (await app_of(alone(question)[1], facts={"how many replicas": 2}).start("Build it")).waiting
 
 
 async def test_two_facts_that_disagree_answer_nothing() -> None:
     facts = {"framework": "Express", "Which framework?": "Flask"}
-    assert (await app_of(solo(ask())[1], facts=facts).start("Build it")).waiting
+    assert (await app_of(alone(ask())[1], facts=facts).start("Build it")).waiting
 
 
 async def test_what_was_answered_in_the_run_comes_before_a_fact() -> None:
@@ -385,7 +352,7 @@ def test_facts_are_read_from_a_file_of_their_own_and_from_the_environment(monkey
 
 
 async def test_a_wrong_fact_of_a_run_is_refused_before_anything_is_stored() -> None:
-    app = app_of(solo()[1])
+    app = app_of(alone()[1])
     with pytest.raises(ConfigurationError, match="this run: the fact 'framework' = a list is wrong"):
         await app.start("Build it", facts={"framework": ["Express"]})
     assert await app.list() == []
@@ -436,12 +403,12 @@ async def test_a_structured_agent_that_asks_two_things_waits_for_the_one_that_is
 
 async def test_unattended_a_question_comes_to_its_own_default() -> None:
     """S4-22: assumed, told to the model as that, and listed with the run."""
-    model, team = solo(ask(options=FRAMEWORKS, default="express"), "Done.")
+    model, team = alone(ask(options=FRAMEWORKS, default="express"), "Done.")
     done = await app_of(team).start("Build it", unattended=True)
     ((question, answer),) = done.assumptions
     assert (done.status, answer.outcome, answer.by) == (RunStatus.COMPLETED, Outcome.ASSUMED, AnsweredBy.POLICY)
     assert (question.path, answer.text, answer.reason) == (("solo",), "Express", "Nobody was there to answer.")
-    assert told(model) == [
+    assert results_in(model) == [
         "Nobody was there to answer; assumed: Express. Go on with this and list it as an assumption."
     ]
     shown = done.as_json()["assumptions"]
@@ -450,10 +417,10 @@ async def test_unattended_a_question_comes_to_its_own_default() -> None:
 
 @pytest.mark.parametrize("default", [None, " ", "Flask"])
 async def test_unattended_without_a_default_that_can_be_taken_the_question_expires(default: str | None) -> None:
-    model, team = solo(ask(options=FRAMEWORKS, allow_free_text=False, default=default), "Done.")
+    model, team = alone(ask(options=FRAMEWORKS, allow_free_text=False, default=default), "Done.")
     done = await app_of(team, unattended=True).start("Build it")
     assert (done.result, done.answers[0].outcome, done.assumptions) == ("Done.", Outcome.EXPIRED, [])
-    assert told(model) == [
+    assert results_in(model) == [
         "Nobody was there to answer. Do not take this as consent; do without, or say what stays open."
     ]
 
@@ -461,7 +428,7 @@ async def test_unattended_without_a_default_that_can_be_taken_the_question_expir
 async def test_unattended_nested_agents_get_each_its_own_default() -> None:
     replies = {name: [ask(default=name), "."] for name in ("one", "two")}
     model = model_of(lead=[at_once("one", "two"), "Done."], **replies)
-    done = await app_of(tree(model, "one", "two"), unattended=True).start("Build it")
+    done = await app_of(crew(model, "one", "two"), unattended=True).start("Build it")
     assert {(question.path, answer.text) for question, answer in done.assumptions} == {
         (("lead", "one"), "one"),
         (("lead", "two"), "two"),
@@ -469,18 +436,18 @@ async def test_unattended_nested_agents_get_each_its_own_default() -> None:
 
 
 async def test_unattended_a_fact_still_comes_first() -> None:
-    model, team = solo(ask(default="Flask"), "Done.")
+    model, team = alone(ask(default="Flask"), "Done.")
     done = await app_of(team, unattended=True, facts={"framework": "Express"}).start("Build it")
-    assert (told(model), done.assumptions) == (["Express"], [])
+    assert (results_in(model), done.assumptions) == (["Express"], [])
 
 
 async def test_unattended_a_risk_confirmation_waits_for_the_human() -> None:
-    model, team = solo(Calls([RISK, ask(default="Express")]), "Done.")
+    model, team = alone(Calls([RISK, ask(default="Express")]), "Done.")
     asked = await app_of(team, unattended=True).start("Tidy up")
     assert [question.question for question in asked.questions] == ["Which table should I drop?"]
     assert [answer.outcome for answer in asked.answers] == [Outcome.ASSUMED]
     done = await app_of(team).answer(asked.id, "logs")
-    assert (done.result, told(model)[0]) == ("Done.", "logs")
+    assert (done.result, results_in(model)[0]) == ("Done.", "logs")
 
 
 def test_a_risk_confirmation_that_nobody_answers_expires_and_is_no_consent() -> None:
@@ -500,8 +467,7 @@ async def test_unattended_a_stock_agents_question_expires_and_the_run_goes_on() 
     model = ScriptedModelClient([Call("transfer_to_user"), "Done."])
 
     def team() -> Team:
-        stops = HandoffTermination("user") | TextMessageTermination("stock")
-        return Swarm([AssistantAgent("stock", model, handoffs=["user"])], termination_condition=stops)
+        return pausing(AssistantAgent("stock", model, handoffs=["user"]))
 
     done = await app_of(team, unattended=True).start("Build it")
     assert (done.result, done.answers[0].outcome) == ("Done.", Outcome.EXPIRED)
@@ -513,14 +479,13 @@ async def test_a_stock_agent_that_goes_on_asking_makes_the_run_wait_in_the_end()
     model = ScriptedModelClient(lambda request: Call("transfer_to_user"))
 
     def team() -> Team:
-        stops = HandoffTermination("user") | TextMessageTermination("stock")
-        return Swarm([AssistantAgent("stock", model, handoffs=["user"])], termination_condition=stops)
+        return pausing(AssistantAgent("stock", model, handoffs=["user"]))
 
     assert (await app_of(team, unattended=True).start("Build it")).waiting
 
 
 async def test_attended_a_default_is_only_shown() -> None:
-    assert (await app_of(solo(ask(default="Express"))[1]).start("Build it")).waiting
+    assert (await app_of(alone(ask(default="Express"))[1]).start("Build it")).waiting
 
 
 @pytest.mark.parametrize("as_json", [pytest.param(True, marks=pytest.mark.slow), False])
@@ -553,43 +518,43 @@ def about(subject: str, **fields: Any) -> Call:
 
 
 async def test_beyond_the_budget_of_the_run_the_asker_is_told_so() -> None:
-    model, team = solo(about("color"), about("port"), about("host"), about("database", default="SQLite"), "Done.")
+    model, team = alone(about("color"), about("port"), about("host"), about("database", default="SQLite"), "Done.")
     run = await app_of(team, max_questions_run=2).start("Build it")
     run = await app_of(team).answer(run.id, "red")
     done = await app_of(team).answer(run.id, "80")
     limit = "This was not put to the user: 2 questions of this run were, the limit"
     assert (done.result, by_whom(done)) == ("Done.", ["human", "human", "policy", "policy"])
-    assert told(model)[2:] == [
+    assert results_in(model)[2:] == [
         f"{limit}. Do not take this as consent; do without, or say what stays open.",
         f"{limit}; assumed: SQLite. Go on with this and list it as an assumption.",
     ]
 
 
 async def test_of_questions_asked_at_once_the_first_ones_are_put() -> None:
-    model, team = solo(Calls([about(subject) for subject in SUBJECTS]), "Done.")
+    model, team = alone(Calls([about(subject) for subject in SUBJECTS]), "Done.")
     run = await app_of(team, max_questions_run=3).start("Build it")
     assert [question.question for question in run.questions] == ["Which color?", "Which port?", "Which database?"]
     done = await app_of(team).answer(run.id, {question.id: "x" for question in run.questions})
-    assert (done.result, len([each for each in told(model) if "the limit" in each])) == ("Done.", 1)
+    assert (done.result, len([each for each in results_in(model) if "the limit" in each])) == ("Done.", 1)
 
 
 async def test_what_does_not_reach_the_human_does_not_count() -> None:
-    model, team = solo(about("color"), about("port"), about("host"), about("host"), "Done.")
+    model, team = alone(about("color"), about("port"), about("host"), about("host"), "Done.")
     app = app_of(team, max_questions_run=1, facts={"color": "red", "port": 80})
     run = await app.start("Build it")
     done = await app_of(team).answer(run.id, "localhost")
-    assert told(model) == ["red", "80", "localhost", "localhost"]
+    assert results_in(model) == ["red", "80", "localhost", "localhost"]
     assert by_whom(done) == ["facts", "facts", "human", "ledger"]
 
 
 async def test_with_a_budget_of_nothing_nobody_is_asked() -> None:
-    done = await app_of(solo(about("color"), "Done.")[1], max_questions_run=0).start("Build it")
+    done = await app_of(alone(about("color"), "Done.")[1], max_questions_run=0).start("Build it")
     assert (done.result, by_whom(done)) == ("Done.", ["policy"])
 
 
 async def test_several_that_ask_the_same_count_once() -> None:
     model = model_of(lead=[at_once("one", "two"), "Done."], one=[ask(), "1"], two=[ask(), "2"])
-    run = await app_of(tree(model, "one", "two"), max_questions_run=1).start("Build it")
+    run = await app_of(crew(model, "one", "two"), max_questions_run=1).start("Build it")
     assert (len(run.questions), len(run.duplicates), run.answers) == (1, 1, ())
 
 
@@ -602,11 +567,11 @@ async def test_the_questions_of_the_planner_have_a_limit_of_their_own() -> None:
 
 
 async def test_a_risk_beyond_the_budget_is_no_consent() -> None:
-    model, team = solo(about("color"), RISK, "Done.")
+    model, team = alone(about("color"), RISK, "Done.")
     run = await app_of(team, max_questions_run=1).start("Build it")
     done = await app_of(team).answer(run.id, "red")
     assert done.answers[1].outcome is Outcome.EXPIRED
-    assert "Do not take this as consent" in told(model)[1]
+    assert "Do not take this as consent" in results_in(model)[1]
 
 
 # -- what is told and stored ------------------------------------------------------------------------------------------
@@ -618,7 +583,7 @@ async def items_of(app: Upcall, **choices: Any) -> list[Any]:
 
 async def test_the_stream_tells_who_answered_and_requests_nothing() -> None:
     model = model_of(lead=[at_once("one"), "Done."], one=[ask(), "1"])
-    items = await items_of(app_of(tree(model, "one")), facts={"framework": "Express"})
+    items = await items_of(app_of(crew(model, "one")), facts={"framework": "Express"})
     (thought,) = [item for item in items if isinstance(item, ThoughtEvent)]
     assert thought.content == "Which framework should I use? - Express (facts: the fact 'framework' (this run))"
     assert json.loads(thought.metadata["upcall.questions"])[0]["path"] == ["lead", "one"]
@@ -629,13 +594,13 @@ async def test_the_stream_tells_who_answered_and_requests_nothing() -> None:
 
 async def test_one_request_is_told_for_several_questions_of_one_meaning() -> None:
     model = model_of(lead=[at_once("one", "two"), "."], one=[ask(), "1"], two=[ask(), "2"])
-    items = await items_of(app_of(tree(model, "one", "two")))
+    items = await items_of(app_of(crew(model, "one", "two")))
     requested = [item.request_id for item in items if isinstance(item, UserInputRequestedEvent)]
     assert requested == [question.id for question in items[-1].questions]
 
 
 async def test_what_is_assumed_is_told_in_the_place_of_the_request() -> None:
-    _, team = solo(ask(default="Express"), "Done.")
+    _, team = alone(ask(default="Express"), "Done.")
     items = await items_of(app_of(team), unattended=True)
     assert not any(isinstance(item, UserInputRequestedEvent) for item in items)
     (thought,) = [item for item in items if isinstance(item, ThoughtEvent)]
@@ -643,7 +608,7 @@ async def test_what_is_assumed_is_told_in_the_place_of_the_request() -> None:
 
 
 async def test_an_answer_of_a_rung_cannot_be_overruled_silently() -> None:
-    _, team = solo(ask(), "Done.")
+    _, team = alone(ask(), "Done.")
     done = await app_of(team, facts={"framework": "Express"}).start("Build it")
     asked = done.answered_questions[0].id
     with pytest.raises(AlreadyAnswered, match=r"was answered by facts \(the fact 'framework'.*upcall fork RUN"):
@@ -652,7 +617,7 @@ async def test_an_answer_of_a_rung_cannot_be_overruled_silently() -> None:
 
 
 async def test_the_same_answer_again_is_harmless_also_after_the_ledger_gave_it() -> None:
-    _, team = solo(ask(), ask("What framework do you want?"), "Done.")
+    _, team = alone(ask(), ask("What framework do you want?"), "Done.")
     asked = await app_of(team).start("Build it")
     done = await app_of(team).answer(asked.id, "Express")
     assert (await app_of(team).answer(asked.id, "Express")).answers == done.answers
@@ -660,8 +625,8 @@ async def test_the_same_answer_again_is_harmless_also_after_the_ledger_gave_it()
 
 async def test_a_cancelled_run_closes_repeated_questions_too() -> None:
     model = model_of(lead=[at_once("one", "two"), "."], one=[ask(), "1"], two=[ask(), "2"])
-    asked = await app_of(tree(model, "one", "two")).start("Build it")
-    cancelled = await app_of(tree(model, "one", "two")).cancel(asked.id)
+    asked = await app_of(crew(model, "one", "two")).start("Build it")
+    cancelled = await app_of(crew(model, "one", "two")).cancel(asked.id)
     assert [answer.outcome for answer in cancelled.answers] == [Outcome.CANCELLED] * 2
     assert not cancelled.open_questions
 
@@ -675,11 +640,10 @@ async def test_a_member_of_an_inner_team_is_answered_under_its_whole_path(below:
         member = PausableAgent("one", model, system_message="<one>")
         crew = NestedTeam(RoundRobinGroupChat([member], max_turns=1), name="crew")
         outermost = PausableAgent("lead", model, system_message="<lead>", agents=[crew]) if below else crew
-        stops = HandoffTermination("user") | TextMessageTermination(outermost.name)
-        return Swarm([outermost], termination_condition=stops)
+        return pausing(outermost)
 
     done = await app_of(team, facts={"framework": "Express"}).start("Build it")
-    assert (done.status, told(model, "<one>")) == (RunStatus.COMPLETED, ["Express"])
+    assert (done.status, results_in(model, "<one>")) == (RunStatus.COMPLETED, ["Express"])
     assert done.answered_questions[0].path == (("lead", "crew", "one") if below else ("crew", "one"))
 
 
@@ -695,12 +659,12 @@ async def test_a_stock_team_as_a_member_is_part_of_the_path_too() -> None:
 
     asked = await app_of(team).start("Build it")
     done = await app_of(team).answer(asked.id, "Express")
-    assert (done.status, told(model, "<two>")) == (RunStatus.COMPLETED, ["Express"])
+    assert (done.status, results_in(model, "<two>")) == (RunStatus.COMPLETED, ["Express"])
     assert [question.path for question in done.answered_questions] == [("first", "one"), ("second", "two")]
 
 
 async def test_without_a_driver_every_question_goes_up() -> None:
     model = model_of(lead=[at_once("one", "two"), "."], one=[ask(), "1"], two=[ask(), "2"])
-    result = await tree(model, "one", "two")().run(task="Build it")
+    result = await crew(model, "one", "two")().run(task="Build it")
     assert isinstance(result.messages[-1], BaseChatMessage)
     assert len(json.loads(result.messages[-1].metadata["upcall.questions"])) == 2

@@ -7,15 +7,15 @@ import json
 import logging
 import os
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from autogen_agentchat.agents import BaseChatAgent, CodeExecutorAgent, UserProxyAgent
+from autogen_agentchat.agents import BaseChatAgent, CodeExecutorAgent
 from autogen_agentchat.base import Response, Team
-from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
+from autogen_agentchat.conditions import TextMessageTermination
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage, ThoughtEvent
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 from autogen_core import CancellationToken
@@ -29,6 +29,7 @@ from pydantic import BaseModel
 from scenario import script, upcall
 from screens import Desk, desk
 from terminals import PROMPT, Terminal, ended, terminal
+from worlds import app_of, results_in, solo
 
 from upcall import (
     Answer,
@@ -94,27 +95,9 @@ class Server:
         return deploy
 
 
-def solo(model: ScriptedModelClient, *tools: Tool) -> Callable[[], Team]:
-    def make() -> Team:
-        stops = HandoffTermination("user") | TextMessageTermination("solo")
-        return Swarm([PausableAgent("solo", model, tools=tools), UserProxyAgent("user")], termination_condition=stops)
-
-    return make
-
-
-def app_of(team: Callable[[], Team], **settings: Any) -> Upcall:
-    """Return a new driver on the same store, as another process would make it."""
-    return Upcall(store="runs.db", team=team, settings=Settings.read(None, **settings))
-
-
 def app_with(tool: Tool, *replies: Reply) -> tuple[Upcall, ScriptedModelClient]:
     model = ScriptedModelClient(list(replies))
-    return app_of(solo(model, tool)), model
-
-
-def results(model: ScriptedModelClient) -> list[str]:
-    """Return the tool results that the model was sent last."""
-    return list(model.requests[-1].tool_results.values())
+    return app_of(solo(model, tools=[tool])), model
 
 
 async def stored(app: Upcall, run: Run) -> str:
@@ -191,11 +174,11 @@ async def test_what_a_tool_says_of_its_secret_is_hidden_in_its_result() -> None:
         raise ConnectionError(f"postgresql://me:{ask_secret(ASKED)}@db refused")
 
     model = ScriptedModelClient([Calls([Call("login"), Call("fail")]), "Done."])
-    app = app_of(solo(model, login, fail))
+    app = app_of(solo(model, tools=[login, fail]))
     asked = await app.start("Log in")
     done = await app.answer(asked.id, dict.fromkeys((each.id for each in asked.questions), SECRET))
     assert done.result == "Done."
-    assert results(model) == [f"Logged in with {HIDDEN}.", f"Error: postgresql://me:{HIDDEN}@db refused"]
+    assert results_in(model) == [f"Logged in with {HIDDEN}.", f"Error: postgresql://me:{HIDDEN}@db refused"]
     assert SECRET not in await stored(app, done)
 
 
@@ -233,7 +216,7 @@ async def test_the_example_of_the_documentation_runs() -> None:
     app, model = app_with(scope["backup"], Call("backup", {"database": "users"}), "Done.")
     asked = await app.start("Back it up")
     await app.answer(asked.id, SECRET)
-    assert results(model) == [f"Backed up users with a password of {len(SECRET)} characters."]
+    assert results_in(model) == [f"Backed up users with a password of {len(SECRET)} characters."]
 
 
 async def test_a_secret_is_hidden_in_what_code_prints() -> None:
@@ -269,7 +252,7 @@ async def test_a_tool_may_ask_for_two_secrets_and_have_both() -> None:
     second = await app.answer(first.id, "2")
     done = await app.answer(first.id, SECRET)
     assert [each.questions[0].question for each in (first, second)] == ["Which account?", ASKED]
-    assert (had, results(model), done.result) == ([("admin", SECRET)], ["Logged in."], "Done.")
+    assert (had, results_in(model), done.result) == ([("admin", SECRET)], ["Logged in."], "Done.")
     assert [(answer.text[:10], answer.selected) for answer in done.answers] == [("sealed:v1:", ())] * 2
 
 
@@ -280,7 +263,7 @@ async def test_a_refusal_is_the_result_of_the_call() -> None:
     (question,) = asked.questions
     await app.answer(asked.id, Answer(question_id=question.id, outcome=Outcome.DECLINED))
     assert (server.calls, server.passwords) == (1, [])
-    assert results(model)[0].startswith("The user declined to answer.")
+    assert results_in(model)[0].startswith("The user declined to answer.")
 
 
 async def test_a_tool_that_does_not_take_its_secret_is_not_put_to_the_human_again() -> None:
@@ -292,7 +275,7 @@ async def test_a_tool_that_does_not_take_its_secret_is_not_put_to_the_human_agai
     asked = await app.start("Deploy it")
     done = await app.answer(asked.id, SECRET)
     assert done.status is RunStatus.COMPLETED
-    assert "asked again for a secret that it was given" in results(model)[0]
+    assert "asked again for a secret that it was given" in results_in(model)[0]
 
 
 async def test_a_secret_is_told_once_to_a_tool_and_not_to_another_one() -> None:
@@ -304,7 +287,7 @@ async def test_a_secret_is_told_once_to_a_tool_and_not_to_another_one() -> None:
         return "Sent."
 
     model = ScriptedModelClient([DEPLOY, DEPLOY, Call("send"), "Done."])
-    app = app_of(solo(model, server.deploy, send))
+    app = app_of(solo(model, tools=[server.deploy, send]))
     asked = await app.start("Deploy it twice")
     again = await app.answer(asked.id, SECRET)
     done = await app.answer(asked.id, "other")
@@ -322,7 +305,7 @@ async def test_a_secret_given_while_others_work_reaches_its_tool_at_once() -> No
         return "Found."
 
     model = ScriptedModelClient([Calls([DEPLOY, Call("search")]), "Done."])
-    app = app_of(solo(model, server.deploy, search))
+    app = app_of(solo(model, tools=[server.deploy, search]))
     working = asyncio.create_task(app.start("Deploy it, and search"))
     while not (runs := await app.list()) or not runs[0].questions:
         await asyncio.sleep(0.01)
@@ -332,7 +315,7 @@ async def test_a_secret_given_while_others_work_reaches_its_tool_at_once() -> No
     assert (left.working, SECRET in await stored(app, left)) == (True, False)
     told.set()
     done = await soon(working)
-    assert (done.result, results(model)) == ("Done.", ["Deployed to example.org.", "Found."])
+    assert (done.result, results_in(model)) == ("Done.", ["Deployed to example.org.", "Found."])
     assert SECRET not in await stored(app, done)
 
 
@@ -340,7 +323,7 @@ async def test_where_nobody_is_there_a_secret_is_not_had() -> None:
     server = Server()
     model = ScriptedModelClient([DEPLOY, "Done."])
     facts = {"password": SECRET}
-    done = await app_of(solo(model, server.deploy), unattended=True).start("Deploy it", facts=facts)
+    done = await app_of(solo(model, tools=[server.deploy]), unattended=True).start("Deploy it", facts=facts)
     assert (done.result, server.passwords, done.answers[0].outcome) == ("Done.", [], Outcome.EXPIRED)
 
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.base import Team
-from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
-from autogen_agentchat.teams import Swarm
+from worlds import pausing
 
-from upcall import Answer, HumanProxyAgent, Outcome, PausableAgent, RunStatus, Settings, Upcall, ask
+from upcall import Answer, Outcome, PausableAgent, RunStatus, Settings, Upcall, ask
 from upcall.agents.toolset import Tool
 from upcall.errors import UserInputRequired
 from upcall.policy import resolver
@@ -24,8 +23,7 @@ RELEASE = Call("release", {"version": "1.2"})
 
 def app_of(model: ScriptedModelClient, *tools: Tool, **settings: Any) -> Upcall:
     def make() -> Team:
-        stops = HandoffTermination("user") | TextMessageTermination("solo")
-        return Swarm([PausableAgent("solo", model, tools=tools), HumanProxyAgent("user")], termination_condition=stops)
+        return pausing(PausableAgent("solo", model, tools=tools))
 
     return Upcall(store="runs.db", team=make, settings=Settings.read(**settings))
 

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.base import Team
-from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
 from autogen_agentchat.messages import TextMessage
-from autogen_agentchat.teams import Swarm
 from autogen_core import CancellationToken
+from worlds import pausing
 
-from upcall import Answer, AnsweredBy, HumanProxyAgent, Outcome, PausableAgent, Run, RunStatus, Settings, Upcall
+from upcall import Answer, AnsweredBy, Outcome, PausableAgent, Run, RunStatus, Settings, Upcall
 from upcall.autogen.messages import answer_message, message_questions
 from upcall.errors import UserInputRequired
 from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Option, Question
@@ -54,8 +53,7 @@ def app_of(model: ScriptedModelClient, folder: Path, *allowed: str, **settings: 
     def make() -> Team:
         workers = [agent_of(model, folder, *allowed, name=name) for name in ("one", "two")]
         lead = PausableAgent("lead", model, agents=workers, system_message="<lead>")
-        stops = HandoffTermination("user") | TextMessageTermination("lead")
-        return Swarm([lead, HumanProxyAgent("user")], termination_condition=stops)
+        return pausing(lead)
 
     return Upcall(store="runs.db", team=make, settings=Settings.read(None, **settings))
 
