@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +55,9 @@ async def error(paths: list[Path], tool: str, arguments: Mapping[str, Any] | Non
 
 
 def test_a_folder_names_all_documents_in_it_at_any_depth(docs: Path) -> None:
-    assert names(docs) == ["energy/solar.txt", "readme.md"]
-
-
-def test_a_file_is_named_by_its_name(docs: Path) -> None:
-    assert names(docs / "energy" / "solar.txt") == ["solar.txt"]
+    (docs / "UPPER.MD").write_text("x")
+    assert names(docs) == ["UPPER.MD", "energy/solar.txt", "readme.md"]
+    assert (names(docs / "energy" / "solar.txt"), names()) == (["solar.txt"], [])
 
 
 def test_each_document_is_described_by_its_first_line(docs: Path) -> None:
@@ -84,19 +82,6 @@ def test_a_description_is_short_or_empty(tmp_path: Path, content: str, summary: 
     assert DocumentsWorkbench([tmp_path / "a.md"]).available[0].summary == summary
 
 
-def test_what_is_no_document_is_passed_over_in_a_folder(docs: Path) -> None:
-    (docs / "photo.png").write_bytes(b"\x89PNG")
-    (docs / "UPPER.MD").write_text("x")
-    (docs / "folder.md").mkdir()
-    assert names(docs) == ["UPPER.MD", "energy/solar.txt", "readme.md"]
-
-
-def test_hidden_folders_are_passed_over(docs: Path) -> None:
-    (docs / ".venv" / "lib").mkdir(parents=True)
-    (docs / ".venv" / "lib" / "x.py").write_text("x")
-    assert names(docs) == ["energy/solar.txt", "readme.md"]
-
-
 def test_a_file_that_cannot_be_read_as_text_is_refused_with_what_can(tmp_path: Path) -> None:
     (tmp_path / "photo.png").write_bytes(b"\x89PNG")
     with pytest.raises(ConfigurationError, match=r"photo\.png cannot be read as text\. Readable: \.c, \.cfg"):
@@ -106,14 +91,6 @@ def test_a_file_that_cannot_be_read_as_text_is_refused_with_what_can(tmp_path: P
 def test_a_path_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"missing\.md does not exist"):
         DocumentsWorkbench([tmp_path / "missing.md"])
-
-
-def test_no_documents_are_fine() -> None:
-    assert DocumentsWorkbench([]).available == ()
-
-
-def test_an_empty_folder_is_fine(tmp_path: Path) -> None:
-    assert names(tmp_path) == []
 
 
 def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
@@ -145,23 +122,31 @@ def test_a_file_named_twice_is_one_document(docs: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("link", "target"),
-    [("link.md", "../outside/secret.md"), ("link", "../outside"), ("energy/up", "../.."), ("energy/all", "..")],
+    ("name", "put"),
+    [
+        ("photo.png", lambda path: path.write_bytes(b"\x89PNG")),
+        ("folder.md", Path.mkdir),
+        (".venv/x.py", lambda path: (path.parent.mkdir(), path.write_text("x"))),
+        ("pipe.md", os.mkfifo),
+        *[
+            (name, lambda path, target=target: path.symlink_to(target))
+            for name, target in [
+                ("out.md", "../outside/secret.md"),
+                ("out", "../outside"),
+                ("energy/up", "../.."),
+                ("energy/all", ".."),
+                ("zz.md", "readme.md"),
+                ("longer.md", "../docs-private/x.md"),
+                (".#readme.md", "alice@host.1234"),  # Emacs leaves such links beside every file it has open.
+                ("loop.md", "loop.md"),
+            ]
+        ],
+    ],
 )
-def test_a_link_that_leads_out_of_the_folder_is_not_followed(docs: Path, link: str, target: str) -> None:
-    (docs / link).symlink_to(target)
-    assert names(docs) == ["energy/solar.txt", "readme.md"]
-
-
-def test_a_link_inside_the_folder_names_no_document_twice(docs: Path) -> None:
-    (docs / "zz.md").symlink_to("readme.md")
-    assert names(docs) == ["energy/solar.txt", "readme.md"]
-
-
-def test_a_folder_with_a_longer_name_is_not_inside(docs: Path) -> None:
+def test_what_is_no_document_of_the_folder_is_passed_over(docs: Path, name: str, put: Callable[[Path], object]) -> None:
     (docs.parent / "docs-private").mkdir()
     (docs.parent / "docs-private" / "x.md").write_text("x")
-    (docs / "link.md").symlink_to("../docs-private/x.md")
+    put(docs / name)
     assert names(docs) == ["energy/solar.txt", "readme.md"]
 
 
@@ -170,19 +155,6 @@ def test_a_link_that_the_user_names_is_followed(docs: Path) -> None:
     (docs.parent / "folder").symlink_to("docs")
     assert names(docs.parent / "link.md") == ["link.md"]
     assert names(docs.parent / "folder") == ["energy/solar.txt", "readme.md"]
-
-
-def test_a_link_to_nothing_does_not_spoil_the_folder(docs: Path) -> None:
-    """Emacs leaves such links beside every file it has open"""
-    (docs / ".#readme.md").symlink_to("alice@host.1234")
-    (docs / "loop.md").symlink_to("loop.md")
-    assert names(docs) == ["energy/solar.txt", "readme.md"]
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no named pipes")
-def test_a_pipe_in_the_folder_does_not_block(docs: Path) -> None:
-    os.mkfifo(docs / "pipe.md")
-    assert names(docs) == ["energy/solar.txt", "readme.md"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of arbitrary bytes")

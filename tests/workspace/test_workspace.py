@@ -79,20 +79,67 @@ async def test_a_server_may_hold_the_model_to_the_schemas() -> None:
         assert optional == TOOLS[tool["name"]].optional
 
 
-async def test_all_files_are_listed_by_their_relative_path(root: Path) -> None:
-    assert await text(root, "list_files") == "README.md\nsrc/app.py"
+FULL, LEFT = "x" * MAX_READ_CHARS, f"\n[cut: only the first {MAX_READ_CHARS} characters are shown]"
+FILES = "README.md\nsrc/app.py"
 
 
-async def test_hidden_folders_are_not_listed(root: Path) -> None:
-    (root / ".git").mkdir()
-    (root / ".git" / "config").write_text("x")
-    (root / ".gitignore").write_text("x")
-    assert await text(root, "list_files") == ".gitignore\nREADME.md\nsrc/app.py"
+@pytest.mark.parametrize(
+    ("given", "tool", "arguments", "said"),
+    [
+        ({}, "list_files", {}, FILES),
+        ({".git/config": "x", ".gitignore": "x", ".write-0123": "half"}, "list_files", {}, f".gitignore\n{FILES}"),
+        ({}, "read_file", {"path": "src/app.py"}, "print()\n"),
+        *[
+            ({}, "read_file", {"path": path}, "# Hello\n")
+            for path in ("./README.md", "src/../README.md", "src//..//README.md", "src\\..\\README.md")
+        ],
+        ({}, "read_file", {"path": "src/main.py"}, f"There is no file 'src/main.py'. Files:\n{FILES}"),
+        ({"image.png": b"\x89PNG\r\n\x00\x00\x00\rIHDR"}, "read_file", {"path": "image.png"}, "not a text file."),
+        ({"latin.txt": "Größe".encode("latin-1")}, "read_file", {"path": "latin.txt"}, "Gr\ufffd\ufffde"),
+        ({"big.txt": f"{FULL}x"}, "read_file", {"path": "big.txt"}, FULL + LEFT),
+        ({"big.txt": "ä" * MAX_READ_CHARS}, "read_file", {"path": "big.txt"}, "ä" * MAX_READ_CHARS),
+        ({"link": Path("src")}, "read_file", {"path": "link/app.py"}, "print()\n"),
+        *[
+            ({"loop": Path("loop")}, tool, {"path": path, **content}, "")
+            for tool, path, content in [
+                ("read_file", "loop", {}),
+                ("read_file", "loop/x", {}),
+                ("write_file", "loop/x", {"content": ""}),
+            ]
+        ],
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+async def test_files_are_listed_and_read(
+    root: Path, given: dict[str, str | bytes | Path], tool: str, arguments: dict[str, str], said: str
+) -> None:
+    for name, content in given.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        if isinstance(content, Path):
+            (root / name).symlink_to(content)
+        else:
+            (root / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    result = await call(root, tool, **arguments)
+    is_error = not said or said.startswith("There is no") or said.endswith("text file.")
+    assert result.is_error is is_error
+    assert result.to_text() == said or (is_error and result.to_text().endswith(said))
 
 
-async def test_a_file_that_is_being_written_is_not_listed(root: Path) -> None:
-    (root / ".write-0123").write_text("half")
-    assert ".write" not in await text(root, "list_files")
+@pytest.mark.parametrize("path", ["a/b/c.txt", "README.md"])
+async def test_a_file_is_written_with_its_folders_or_replaced(root: Path, path: str) -> None:
+    assert await text(root, "write_file", path=path, content="hi\n") == f"Wrote {path} (3 characters)."
+    assert (root / path).read_text() == "hi\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no named pipes")
+async def test_a_pipe_does_not_block(root: Path) -> None:
+    os.mkfifo(root / "pipe")
+    assert await error(root, "read_file", path="pipe") == "'pipe' is no regular file."
+
+
+async def test_an_absolute_path_that_lies_outside_is_refused(root: Path) -> None:
+    path = str(root.parent / "outside" / "secret.txt")
+    assert "outside the workspace" in await error(root, "read_file", path=path)
 
 
 async def test_an_empty_workspace_says_so(tmp_path: Path) -> None:
@@ -111,34 +158,9 @@ async def test_a_long_list_is_cut_and_says_so(root: Path) -> None:
     assert (len(lines), lines[-1]) == (MAX_LISTED + 1, "... and 2 more files")
 
 
-async def test_a_file_is_read(root: Path) -> None:
-    assert await text(root, "read_file", path="src/app.py") == "print()\n"
-
-
-async def test_a_missing_file_is_an_error_that_lists_what_is_there(root: Path) -> None:
-    said = await error(root, "read_file", path="src/main.py")
-    assert said == "There is no file 'src/main.py'. Files:\nREADME.md\nsrc/app.py"
-
-
-async def test_a_file_is_written_with_its_folders(root: Path) -> None:
-    said = await text(root, "write_file", path="a/b/c.txt", content="hi\n")
-    assert said == "Wrote a/b/c.txt (3 characters)."
-    assert (root / "a" / "b" / "c.txt").read_text() == "hi\n"
-
-
 async def test_the_first_file_makes_the_workspace(tmp_path: Path) -> None:
     await text(tmp_path / "new" / "work", "write_file", path="a.txt", content="")
     assert (tmp_path / "new" / "work" / "a.txt").read_text() == ""
-
-
-async def test_an_existing_file_is_replaced(root: Path) -> None:
-    await text(root, "write_file", path="README.md", content="x")
-    assert (root / "README.md").read_text() == "x"
-
-
-@pytest.mark.parametrize("path", ["./README.md", "src/../README.md", "src//..//README.md", "src\\..\\README.md"])
-async def test_a_roundabout_path_inside_is_fine(root: Path, path: str) -> None:
-    assert await text(root, "read_file", path=path) == "# Hello\n"
 
 
 @pytest.mark.parametrize(
@@ -159,23 +181,6 @@ async def test_what_is_written_is_read_unchanged(root: Path, content: str) -> No
 
 
 # -- nothing outside --------------------------------------------------------------------------------------------------
-
-
-async def test_an_absolute_path_that_lies_outside_is_refused(root: Path) -> None:
-    path = str(root.parent / "outside" / "secret.txt")
-    assert "outside the workspace" in await error(root, "read_file", path=path)
-
-
-async def test_a_link_that_stays_inside_is_followed(root: Path) -> None:
-    (root / "link").symlink_to("src")
-    assert await text(root, "read_file", path="link/app.py") == "print()\n"
-
-
-async def test_a_link_to_itself_is_an_error(root: Path) -> None:
-    (root / "loop").symlink_to("loop")
-    await error(root, "read_file", path="loop")
-    await error(root, "read_file", path="loop/x")
-    await error(root, "write_file", path="loop/x", content="")
 
 
 async def test_a_workspace_that_is_a_link_itself_works(root: Path) -> None:
@@ -207,37 +212,10 @@ async def test_a_file_is_no_folder(root: Path) -> None:
     )
 
 
-async def test_a_binary_file_is_an_error(root: Path) -> None:
-    (root / "image.png").write_bytes(b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR")
-    assert await error(root, "read_file", path="image.png") == "'image.png' is not a text file."
-
-
-async def test_bytes_that_are_no_utf8_are_shown_as_such(root: Path) -> None:
-    (root / "latin.txt").write_bytes("Größe".encode("latin-1"))
-    assert await text(root, "read_file", path="latin.txt") == "Gr\ufffd\ufffde"
-
-
-async def test_a_big_file_is_cut_and_says_so(root: Path) -> None:
-    (root / "big.txt").write_text("x" * (MAX_READ_CHARS + 1))
-    shown = await text(root, "read_file", path="big.txt")
-    assert shown == "x" * MAX_READ_CHARS + f"\n[cut: only the first {MAX_READ_CHARS} characters are shown]"
-
-
-async def test_a_file_of_just_the_limit_is_whole(root: Path) -> None:
-    (root / "big.txt").write_text("ä" * MAX_READ_CHARS)
-    assert await text(root, "read_file", path="big.txt") == "ä" * MAX_READ_CHARS
-
-
 async def test_a_file_of_many_gigabytes_is_not_loaded(root: Path) -> None:
     (root / "huge.log").write_text("x" * 100_000)
     os.truncate(root / "huge.log", 1 << 36)
     assert "[cut:" in await text(root, "read_file", path="huge.log")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no named pipes")
-async def test_a_pipe_does_not_block(root: Path) -> None:
-    os.mkfifo(root / "pipe")
-    assert await error(root, "read_file", path="pipe") == "'pipe' is no regular file."
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of arbitrary bytes")
