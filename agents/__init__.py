@@ -1,26 +1,53 @@
-"""The agents, one a file. `pausable` is the tool loop that lead, coder and researcher share."""
+"""The agents, one a file. `pausable` is the tool loop that lead, coder and researcher share.
 
-from upcall.agents.clarifier import Clarifier
-from upcall.agents.classifier import Classifier
-from upcall.agents.coder import coder
+Each name below loads its module when it is first used; what stands for AutoGen's own agents registers at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from upcall.agents.human import HumanProxyAgent
-from upcall.agents.lead import lead
 from upcall.agents.message_filter import FilteringAgent
-from upcall.agents.nested_team import NestedTeam
-from upcall.agents.planner import Planner
-from upcall.agents.researcher import ShallowResearcher, researcher
-from upcall.agents.resumable import ResumableAgent
 from upcall.agents.stock import StockAgent
-from upcall.agents.tool_loop.citing import CitingAgent
-from upcall.agents.tool_loop.escalating import EscalatingAgent
-from upcall.agents.tool_loop.pausable import PausableAgent
-from upcall.agents.wrapping import with_questions
-from upcall.autogen.group_chats import make_resumable
-from upcall.research.documents_workbench import DocumentsWorkbench
-from upcall.research.mcp_tools import McpTools
-from upcall.research.sources_workbench import SourcesWorkbench
-from upcall.workspace.commands import ExecutionWorkbench
-from upcall.workspace.workbench import WorkspaceWorkbench
+from upcall.lazy_names import load_name
+
+if TYPE_CHECKING:
+    from upcall.agents.clarifier import Clarifier
+    from upcall.agents.classifier import Classifier
+    from upcall.agents.nested_team import NestedTeam
+    from upcall.agents.planner import Planner
+    from upcall.agents.researcher import ShallowResearcher
+    from upcall.agents.resumable import ResumableAgent
+    from upcall.agents.tool_loop.citing import CitingAgent
+    from upcall.agents.tool_loop.escalating import EscalatingAgent
+    from upcall.agents.tool_loop.pausable import PausableAgent
+    from upcall.agents.wrapping import with_questions
+    from upcall.autogen.group_chats import make_resumable
+    from upcall.research.documents_workbench import DocumentsWorkbench
+    from upcall.research.mcp_tools import McpTools
+    from upcall.research.sources_workbench import SourcesWorkbench
+    from upcall.workspace.commands import ExecutionWorkbench
+    from upcall.workspace.workbench import WorkspaceWorkbench
+
+_HOMES = {
+    "CitingAgent": "agents.tool_loop.citing",
+    "Clarifier": "agents.clarifier",
+    "Classifier": "agents.classifier",
+    "DocumentsWorkbench": "research.documents_workbench",
+    "EscalatingAgent": "agents.tool_loop.escalating",
+    "ExecutionWorkbench": "workspace.commands",
+    "McpTools": "research.mcp_tools",
+    "NestedTeam": "agents.nested_team",
+    "PausableAgent": "agents.tool_loop.pausable",
+    "Planner": "agents.planner",
+    "ResumableAgent": "agents.resumable",
+    "ShallowResearcher": "agents.researcher",
+    "SourcesWorkbench": "research.sources_workbench",
+    "WorkspaceWorkbench": "workspace.workbench",
+    "make_resumable": "autogen.group_chats",
+    "with_questions": "agents.wrapping",
+}
 
 __all__ = [
     "CitingAgent",
@@ -40,9 +67,10 @@ __all__ = [
     "SourcesWorkbench",
     "StockAgent",
     "WorkspaceWorkbench",
-    "coder",
-    "lead",
     "make_resumable",
-    "researcher",
     "with_questions",
 ]
+
+
+def __getattr__(name: str) -> object:
+    return load_name("upcall", _HOMES, name)

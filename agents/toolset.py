@@ -23,6 +23,7 @@ from upcall.autogen.internals import agent_of, function_of, in_this_context, is_
 from upcall.autogen.messages import Event, answered_event, asked_event
 from upcall.autogen.scope import current_scope, id_for_question
 from upcall.autogen.tool_calls import check_start_time, is_idempotent
+from upcall.autogen.workbenches import FileWorkbench
 from upcall.errors import AgentFailed, ConfigurationError, UserInputRequired
 from upcall.policy.approval import ApprovalRules, Approve, is_allowed_for_run
 from upcall.policy.resolver import resolve_question
@@ -31,7 +32,6 @@ from upcall.questions.question import Question
 from upcall.questions.secrets import require_key
 from upcall.questions.tool_call import MAX_ARGUMENTS, PendingCall
 from upcall.questions.tool_context import name_question, question_fields, redact_secrets, tool_context
-from upcall.research.sources_workbench import SourcesWorkbench
 from upcall.runs.journal_records import ToolOutcome
 from upcall.text import first_line
 
@@ -121,7 +121,7 @@ class Toolset:
     @property
     def source_tools(self) -> frozenset[str]:
         """The names of those that search and read sources; also of a source that cannot be used now."""
-        found = [each.tool_names for each in self.workbenches if isinstance(each, SourcesWorkbench)]
+        found = [each.source_tools for each in self.workbenches if isinstance(each, FileWorkbench)]
         return frozenset().union(*found) - self.tools.keys()
 
     async def serve(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> None:

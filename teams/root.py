@@ -16,11 +16,13 @@ from autogen_agentchat.teams import Swarm
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool
 
-from upcall.agents import Clarifier, Classifier, DocumentsWorkbench, HumanProxyAgent, Planner, coder, lead, researcher
-from upcall.agents.clarifier import ClarifierSettings
-from upcall.agents.classifier import ClassifierSettings
-from upcall.agents.coder import Execution
-from upcall.agents.planner import PlannerSettings
+from upcall.agents import HumanProxyAgent
+from upcall.agents.clarifier import Clarifier, ClarifierSettings
+from upcall.agents.classifier import Classifier, ClassifierSettings
+from upcall.agents.coder import Execution, coder
+from upcall.agents.lead import lead
+from upcall.agents.planner import Planner, PlannerSettings
+from upcall.agents.researcher import researcher
 from upcall.agents.structured.options import StructuredSettings
 from upcall.agents.toolset import Tool, as_tool
 from upcall.autogen.messages import USER
@@ -29,6 +31,7 @@ from upcall.errors import ConfigurationError
 from upcall.options import TeamOptions
 from upcall.policy.approval import ApprovalRules
 from upcall.prompts import PROMPTS, Prompts, ToolInfo
+from upcall.research.documents_workbench import DocumentsWorkbench
 from upcall.research.mcp_server import McpServer
 from upcall.research.mcp_tools import McpTools
 from upcall.research.sources.base import Source
@@ -113,7 +116,7 @@ class _Sources:
     @property
     def tool_names(self) -> list[str]:
         """The names of the tools, but for those of servers."""
-        return [*(tool.name for tool in self.tools), *self.library.tool_names]
+        return [*(tool.name for tool in self.tools), *self.library.source_tools]
 
     def tools_of(self, agent: str) -> list[BaseTool[Any, Any]]:
         """Return the tools that one agent gets."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, TypeVar
 
-import json_repair
 from pydantic import BaseModel, ValidationError
 
 T = TypeVar("T", bound=BaseModel)
@@ -149,6 +148,8 @@ def _repair(text: str) -> Iterator[dict[str, Any]]:
     broken_off = text.count("{") != text.count("}")
     if broken_off or len(text) > _MAX_REPAIRED_CHARS:
         return
+    import json_repair  # Here, since it is needed for a broken reply alone.
+
     try:
         found = json_repair.loads(text[text.find("{") : text.rfind("}") + 1])
     except (ValueError, RecursionError):

@@ -5,8 +5,9 @@ Importing this package costs next to nothing: each name below loads its module w
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from upcall.lazy_names import load_name
 
 if TYPE_CHECKING:
     from upcall.agents import HumanProxyAgent, PausableAgent, make_resumable, with_questions
@@ -92,9 +93,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'upcall' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"upcall.{_HOMES[name]}"), name)
+    return load_name("upcall", _HOMES, name)
 
 
 def __dir__() -> list[str]:

@@ -53,7 +53,6 @@ from upcall.storage.plans import list_plans
 from upcall.storage.run_lists import RunPage
 from upcall.storage.store import LogEntry, RunStore, StoredRun
 from upcall.storage.transcripts import copy_transcripts, load_transcript
-from upcall.workspace.undo import undo
 
 if TYPE_CHECKING:
     from upcall.ui.notebook.forms import Form
@@ -412,6 +411,8 @@ class Upcall:
         stored = await access.load_whole(self.store, run_id, "undo")
         if stored.run.working and (worker := await self.store.at_work(stored)) is not None:
             raise RunBusy(stored.run.id, worker, self.store.lease_seconds)
+        from upcall.workspace.undo import undo
+
         return await undo(StoredChanges(self.store, stored.run.id, access.user), stored.run.id, change_id)
 
     async def get(self, run_id: str, *, user: str | None = None) -> Run:

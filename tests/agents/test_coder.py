@@ -13,8 +13,7 @@ from sandboxed import alive, needs_bubblewrap
 from scenario import upcall
 
 from upcall import RunStore, Settings, Upcall
-from upcall.agents import coder
-from upcall.agents.coder import Execution
+from upcall.agents.coder import Execution, coder
 from upcall.errors import ConfigurationError
 from upcall.storage.export import export_run, import_run
 from upcall.testing import Call, LoopbackServer, Request, Say, ScriptedModelClient

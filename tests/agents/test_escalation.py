@@ -13,8 +13,9 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from conversation import Rest, answers, carried, say
 
 from upcall import Run, RunStatus, Settings, Upcall
-from upcall.agents import EscalatingAgent, coder, researcher
-from upcall.agents.researcher import SHALLOW_ROUNDS
+from upcall.agents import EscalatingAgent
+from upcall.agents.coder import coder
+from upcall.agents.researcher import SHALLOW_ROUNDS, researcher
 from upcall.agents.tool_loop.escalating import falls_short
 from upcall.autogen.messages import OUTPUT
 from upcall.errors import ModelReplyInvalid

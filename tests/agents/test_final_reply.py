@@ -15,7 +15,7 @@ from conversation import Rest, carried, say
 from pydantic import BaseModel
 
 from upcall.agents import PausableAgent
-from upcall.agents import coder as make_coder
+from upcall.agents.coder import coder as make_coder
 from upcall.autogen.messages import OUTCOME, OUTPUT, event_warnings
 from upcall.errors import ConfigurationError, ModelReplyInvalid
 from upcall.research.reports import CodingReport, Report

@@ -16,10 +16,14 @@ with contextlib.suppress(SystemExit), contextlib.redirect_stdout(None):
 """
 
 
-def packages_loaded_by(code: str) -> set[str]:
-    ending = "\nimport json, sys\nprint(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+def modules_loaded_by(code: str) -> set[str]:
+    ending = "\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
     process = subprocess.run([sys.executable, "-c", code + ending], capture_output=True, text=True, check=True)
     return set(json.loads(process.stdout))
+
+
+def packages_loaded_by(code: str) -> set[str]:
+    return {name.split(".")[0] for name in modules_loaded_by(code)}
 
 
 def test_importing_upcall_loads_nothing_heavy() -> None:
@@ -29,11 +33,18 @@ def test_importing_upcall_loads_nothing_heavy() -> None:
 
 def test_an_agent_that_asks_needs_neither_store_nor_driver() -> None:
     """S1-26"""
-    code = "from upcall.agents import PausableAgent\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = json.loads(done.stdout)
+    loaded = modules_loaded_by("from upcall.agents import PausableAgent")
     assert "upcall.agents.tool_loop.pausable" in loaded
     assert not [each for each in loaded if each.startswith(("upcall.app", "upcall.storage.sqlite", "upcall.execution"))]
+
+
+def test_a_team_of_ones_own_loads_no_agent_of_the_root_team() -> None:
+    loaded = modules_loaded_by("from upcall import PausableAgent, Upcall")
+    assert not loaded & {"upcall.teams", "upcall.agents.coder", "upcall.agents.planner", "upcall.workspace.workbench"}
+
+
+def test_importing_leaves_the_garbage_collector_on() -> None:
+    modules_loaded_by("import gc; from upcall import Upcall; assert gc.isenabled() and not gc.get_freeze_count()")
 
 
 def test_help_loads_neither_autogen_nor_a_model_client() -> None:

@@ -12,7 +12,9 @@ from autogen_agentchat.messages import ThoughtEvent
 from conversation import Rest, answers, carried, say
 from tables import rows
 
-from upcall.agents import DocumentsWorkbench, lead, researcher
+from upcall.agents import DocumentsWorkbench
+from upcall.agents.lead import lead
+from upcall.agents.researcher import researcher
 from upcall.agents.tool_loop.citing import CitingAgent
 from upcall.autogen.messages import CHECKED, OUTPUT
 from upcall.errors import ModelError

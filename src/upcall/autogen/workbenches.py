@@ -41,6 +41,11 @@ class StatelessWorkbench(Workbench):
 class FileWorkbench(StatelessWorkbench):
     """A workbench whose only state is files, which it does not own."""
 
+    @property
+    def source_tools(self) -> frozenset[str]:
+        """The names of its tools that search and read sources; also of a source that cannot be used now."""
+        return frozenset()
+
 
 def tool_schema(name: str, description: str, properties: dict[str, Any], optional: Collection[str] = ()) -> ToolSchema:
     """Return a tool whose schema a server may hold the model to: there all arguments are required, an `optional` one

@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -15,7 +16,6 @@ from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool
 
 from upcall import identity
-from upcall.agents.coder import Execution
 from upcall.agents.servers import TeamServers
 from upcall.agents.structured.same_question import same_question_matcher
 from upcall.agents.toolset import Tool, as_tool
@@ -25,7 +25,6 @@ from upcall.autogen.messages import USER
 from upcall.errors import ConfigurationError, UpcallError
 from upcall.execution.model_clients import ModelClients, uses_demo
 from upcall.execution.named_teams import import_team
-from upcall.execution.network_sources import network_sources
 from upcall.execution.start_options import StartOptions, read_facts
 from upcall.options import Options, PinnedTeamOptions, ResolutionOptions, WorkKind
 from upcall.policy.resolver import Matcher
@@ -34,10 +33,7 @@ from upcall.runs.config import DEFAULT_WORKSPACES, ModelAddress, NamedTeam, Root
 from upcall.runs.plan import ApprovedPlan
 from upcall.runs.run import Run, RunStatus
 from upcall.settings import DEMO, Settings
-from upcall.teams import PHASES, TeamResources, root_team
-from upcall.teams.root import Clients
 from upcall.text import first_line
-from upcall.workspace.sandboxes import executor_for
 
 MakeTeam: TypeAlias = Callable[[], Team]
 
@@ -120,7 +116,11 @@ class TeamFactory:
     @property
     def execution(self) -> str | None:
         """How the coder's commands run, in one line; None where none do, or the team is the caller's."""
-        execution = None if self.is_own else _execution(self._settings)
+        if self.is_own:
+            return None
+        from upcall.execution.root_teams import execution_for
+
+        execution = execution_for(self._settings)
         return None if execution is None else f"commands {execution.executor.description}"
 
     @property
@@ -137,7 +137,11 @@ class TeamFactory:
 
     def phase(self, agent: str) -> RunStatus:
         """Return the status of a run while an agent has the turn."""
-        return RunStatus.EXECUTING if self.is_own else PHASES.get(agent, RunStatus.EXECUTING)
+        if self.is_own:
+            return RunStatus.EXECUTING
+        from upcall.teams import PHASES
+
+        return PHASES.get(agent, RunStatus.EXECUTING)
 
     def phase_reached(self, run: Run) -> RunStatus:
         """How far a run has come, whatever its status says of how it stopped."""
@@ -228,27 +232,26 @@ class TeamFactory:
             how = f"say --team {named.name}" if named else "resume it in the program that started it, Upcall(team=...)"
             raise ConfigurationError(f"Run {run.id} has a team of its own: {how}.")
         settings = self.settings_of(run)
-        _refuse_unsafe(pinned.workspace, self._store_file)
-        resources = TeamResources(
-            workspace=pinned.workspace,
-            execution=_execution(settings),
-            documents=pinned.documents,
-            document_index=settings.document_index,
+        # Here, since it imports all agents and their tools, of which a program with a team of its own needs none.
+        from upcall.execution.root_teams import build_root_team
+
+        prompts = Prompts(settings.prompts) if settings.prompts else PROMPTS
+        build = partial(
+            build_root_team,
+            pinned,
+            settings,
+            store_file=self._store_file,
             tools=[*self._tools, *_load_tools(settings.tools)],
             shown_tools=_shown_tools(settings),
-            sources=network_sources(settings),
-            mcp_servers=settings.mcp_servers,
-            known_plan=pinned.known_plan,
-            prompts=Prompts(settings.prompts) if settings.prompts else PROMPTS,
+            prompts=prompts,
         )
         if (common := self._model_client) is not None:
-            matcher = same_question_matcher(common, resources.prompts) if settings.ledger_model else None
-            return BuiltTeam(_root_team(lambda agent: common, resources, settings), matcher=matcher)
+            matcher = same_question_matcher(common, prompts) if settings.ledger_model else None
+            return BuiltTeam(build(lambda agent: common), matcher=matcher)
         clients = ModelClients(settings if settings.names_a_model else settings.started_with(pinned))
-        resources = replace(resources, small_model=clients.small)
         judge = clients.small or clients("clarifier")
-        matcher = same_question_matcher(judge, resources.prompts) if settings.ledger_model else None
-        return BuiltTeam(_root_team(clients, resources, settings), clients, matcher)
+        matcher = same_question_matcher(judge, prompts) if settings.ledger_model else None
+        return BuiltTeam(build(clients, small_model=clients.small), clients, matcher)
 
     def _matcher_clients(self, run: Run) -> ModelClients | None:
         """Return the model that says which questions mean the same, for a team that brings its own models."""
@@ -261,11 +264,6 @@ class TeamFactory:
                 "or leave ledger_model out."
             )
         return ModelClients(settings)
-
-
-def _root_team(clients: Clients, resources: TeamResources, settings: Settings) -> Team:
-    """Build the root team, whose members hear of a question with its answer, and so keep no copy of it till then."""
-    return make_resumable(root_team(clients, resources, settings), user_proxy=USER)
 
 
 def _address_models(settings: Settings) -> dict[WorkKind, ModelAddress]:
@@ -307,25 +305,6 @@ def _call(make_team: MakeTeam) -> Team:
     )
 
 
-def _execution(settings: Settings) -> Execution | None:
-    executor = executor_for(
-        settings.executor,
-        unsafe_local=settings.unsafe_local,
-        image=settings.docker_image,
-        readable=settings.readable,
-    )
-    if executor is None:
-        return None
-    return Execution(
-        executor,
-        settings.limits,
-        allow_commands=settings.allow_commands,
-        allow_changes=settings.allow_changes,
-        network_hosts=settings.network_hosts,
-        overlay=settings.overlay,
-    )
-
-
 def _load_tools(tools: Sequence[dict[str, Any]]) -> list[BaseTool[Any, Any]]:
     """Return the tools that the settings describe.
 
@@ -356,24 +335,3 @@ def _refuse_unusable(folder: Path) -> None:
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         why = "it is no folder" if not there.is_dir() else "it cannot be written"
         raise ConfigurationError(f"The workspace {folder} cannot be used: {there}: {why}. Name another --workspace.")
-
-
-def _refuse_unsafe(folder: Path, store_file: Path | None) -> None:
-    """Refuse a workspace that holds the store, whose answers are what commands may do, or what runs when the user logs
-    in: the coder's commands can change all that is in it.
-
-    Raises:
-        ConfigurationError: it holds one of them.
-    """
-    real = Path(os.path.realpath(folder))
-    if store_file is not None and real in Path(os.path.realpath(store_file)).parents:
-        raise ConfigurationError(
-            f"The store {store_file} is in the workspace {folder}, where the coder's commands could change it. Name a "
-            f"--store outside of it, such as {real.parent / f'{real.name}-runs.db'}, or another --workspace."
-        )
-    home = Path(os.path.realpath(Path.home()))
-    if real == home or real in home.parents:
-        raise ConfigurationError(
-            f"The workspace {folder} holds your home folder, with its keys and what runs when you log in. Name a "
-            "folder in it with --workspace."
-        )

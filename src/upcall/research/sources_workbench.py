@@ -58,7 +58,7 @@ class SourcesWorkbench(FileWorkbench):
         self._read = {_words(source).read: source for source in usable}
 
     @property
-    def tool_names(self) -> frozenset[str]:
+    def source_tools(self) -> frozenset[str]:
         """The names of the tools of all sources, also of those that cannot be used now."""
         words = [_words(source) for source in self._sources]
         return frozenset(name for each in words for name in (each.search, each.read))

@@ -1,0 +1,93 @@
+"""Build the root team of a run as its settings say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from autogen_agentchat.base import Team
+from autogen_core.models import ChatCompletionClient
+
+from upcall.agents.coder import Execution
+from upcall.agents.toolset import Tool
+from upcall.autogen.group_chats import make_resumable
+from upcall.autogen.messages import USER
+from upcall.errors import ConfigurationError
+from upcall.execution.network_sources import network_sources
+from upcall.prompts import Prompts
+from upcall.runs.config import RootTeamConfig
+from upcall.settings import Settings
+from upcall.teams import TeamResources, root_team
+from upcall.teams.root import Clients
+from upcall.workspace.sandboxes import executor_for
+
+
+def build_root_team(
+    pinned: RootTeamConfig,
+    settings: Settings,
+    clients: Clients,
+    *,
+    store_file: Path | None,
+    tools: Sequence[Tool],
+    shown_tools: Mapping[str, Sequence[str]],
+    prompts: Prompts,
+    small_model: ChatCompletionClient | None = None,
+) -> Team:
+    """Build the root team, whose members hear of a question with its answer, and so keep no copy of it till then."""
+    _refuse_unsafe(pinned.workspace, store_file)
+    resources = TeamResources(
+        workspace=pinned.workspace,
+        execution=execution_for(settings),
+        documents=pinned.documents,
+        document_index=settings.document_index,
+        tools=tools,
+        shown_tools=shown_tools,
+        sources=network_sources(settings),
+        mcp_servers=settings.mcp_servers,
+        known_plan=pinned.known_plan,
+        prompts=prompts,
+        small_model=small_model,
+    )
+    return make_resumable(root_team(clients, resources, settings), user_proxy=USER)
+
+
+def execution_for(settings: Settings) -> Execution | None:
+    """Return how the coder's commands run; None where they do not."""
+    executor = executor_for(
+        settings.executor,
+        unsafe_local=settings.unsafe_local,
+        image=settings.docker_image,
+        readable=settings.readable,
+    )
+    if executor is None:
+        return None
+    return Execution(
+        executor,
+        settings.limits,
+        allow_commands=settings.allow_commands,
+        allow_changes=settings.allow_changes,
+        network_hosts=settings.network_hosts,
+        overlay=settings.overlay,
+    )
+
+
+def _refuse_unsafe(folder: Path, store_file: Path | None) -> None:
+    """Refuse a workspace that holds the store, whose answers are what commands may do, or what runs when the user logs
+    in: the coder's commands can change all that is in it.
+
+    Raises:
+        ConfigurationError: it holds one of them.
+    """
+    real = Path(os.path.realpath(folder))
+    if store_file is not None and real in Path(os.path.realpath(store_file)).parents:
+        raise ConfigurationError(
+            f"The store {store_file} is in the workspace {folder}, where the coder's commands could change it. Name a "
+            f"--store outside of it, such as {real.parent / f'{real.name}-runs.db'}, or another --workspace."
+        )
+    home = Path(os.path.realpath(Path.home()))
+    if real == home or real in home.parents:
+        raise ConfigurationError(
+            f"The workspace {folder} holds your home folder, with its keys and what runs when you log in. Name a "
+            "folder in it with --workspace."
+        )
