@@ -12,11 +12,11 @@ from files_to_read import pdf
 from tables import rows
 from web_servers import Request, Sent, serving
 
+from upcall.addresses import is_public
 from upcall.execution.network_sources import network_sources
 from upcall.research.sources import SourceUnavailable
 from upcall.research.sources.arxiv import Arxiv
 from upcall.research.sources.fences import parse_fenced
-from upcall.addresses import is_public
 from upcall.research.sources.http import MAX_BYTES, fetch
 from upcall.research.sources.web import Brave, Ddgs, Tavily, Web
 from upcall.research.sources.wikipedia import Wikipedia
