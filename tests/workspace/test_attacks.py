@@ -18,6 +18,7 @@ from upcall.errors import UserInputRequired
 from upcall.workspace.commands import ExecutionWorkbench
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes import Bubblewrap
+from upcall.workspace.sandboxes.views import ViewName
 
 pytestmark = needs_bubblewrap
 
@@ -53,15 +54,20 @@ def work(pristine: Path, tmp_path: Path) -> Path:
     return folder
 
 
-async def attack(line: str, work: Path) -> str:
+@pytest.fixture(params=["auto", pytest.param("copy", marks=pytest.mark.slow)])
+def overlay(request: pytest.FixtureRequest) -> ViewName:
+    """Return the way to view the workspace: the best of this machine, and that of one without overlayfs."""
+    return request.param  # type: ignore[no-any-return]
+
+
+async def attack(line: str, work: Path, overlay: ViewName) -> str:
     """Return what became of a line: the question that it led to, or what the model was told."""
     for name, path in (("outside", work.parent / "outside.txt"), ("canary", work.parent / "canary")):
         line = line.replace(f"{{{name}}}", str(path))
     before = read_tree(work.parent)
     try:
-        told = await ExecutionWorkbench(work, Bubblewrap(), limits=Limits(seconds=10)).call_tool(
-            "run_command", {"command": line}
-        )
+        bench = ExecutionWorkbench(work, Bubblewrap(), limits=Limits(seconds=10), overlay=overlay)
+        told = await bench.call_tool("run_command", {"command": line})
     except UserInputRequired as asked:
         assert read_tree(work.parent) == before
         return f"{asked.question}\n{asked.context}"
@@ -73,19 +79,19 @@ async def attack(line: str, work: Path) -> str:
 
 
 @pytest.mark.parametrize("line", list_attacks("destroys"))
-async def test_nothing_is_destroyed_unasked(line: str, work: Path) -> None:
-    assert "what this run did not make" in await attack(line, work)
+async def test_nothing_is_destroyed_unasked(line: str, work: Path, overlay: ViewName) -> None:
+    assert "what this run did not make" in await attack(line, work, overlay)
 
 
 @pytest.mark.parametrize("line", list_attacks("runs later"))
-async def test_nothing_goes_in_unasked_that_runs_later(line: str, work: Path) -> None:
+async def test_nothing_goes_in_unasked_that_runs_later(line: str, work: Path, overlay: ViewName) -> None:
     """A line that moves the repository's own folder is asked about as well."""
-    assert "outside of the sandbox" in await attack(line, work)
+    assert "outside of the sandbox" in await attack(line, work, overlay)
 
 
 @pytest.mark.parametrize("line", list_attacks("links"))
-async def test_no_link_goes_in_that_leads_out(line: str, work: Path) -> None:
-    assert "leads out of the workspace" in await attack(line, work)
+async def test_no_link_goes_in_that_leads_out(line: str, work: Path, overlay: ViewName) -> None:
+    assert "leads out of the workspace" in await attack(line, work, overlay)
     assert not os.path.lexists(work / "new")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -146,6 +147,17 @@ async def test_a_pipe_and_a_socket_are_left_out(folder: Path, overlay: ViewName)
     assert (folder / "f").exists()
     assert not (folder / "p").exists()
     assert not (folder / "s").exists()
+
+
+async def test_a_socket_in_the_workspace_leads_to_nobody(folder: Path, overlay: ViewName) -> None:
+    code = "import socket; socket.socket(socket.AF_UNIX).connect('daemon')"
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind(os.path.relpath(folder / "daemon"))  # A whole path may be too long.
+        daemon.listen()
+        daemon.setblocking(False)
+        await ExecutionWorkbench(folder, Bubblewrap(), overlay=overlay).call_tool("run_python", {"code": code})
+        with pytest.raises(BlockingIOError):
+            daemon.accept()
 
 
 async def test_a_name_that_is_no_text_is_refused(folder: Path) -> None:
