@@ -47,6 +47,20 @@ def test_claims_without_a_call_are_warned_of_and_not_listed() -> None:
     assert report.warnings == ("no call changed made_up.py", "no call ran make release", "no call ran tox")
 
 
+@pytest.mark.parametrize("claimed", ["out/a.txt", "/home/me/work/out/a.txt", "./out/a.txt", "b, c.txt", "/w/d.md"])
+def test_a_true_claim_stands_by_command_and_by_absolute_path(claimed: str) -> None:
+    done = ran("make", '[exit status 0, after 0.1 s; wrote out/a.txt, "b, c.txt", 3 more; deleted old]\n[; wrote lie]')
+    report = CodingReport(summary="x", files=(claimed,)).verify_against(WorkDone([done, wrote("d.md")], TOOLS))
+    assert report.warnings == ()
+
+
+@pytest.mark.parametrize("claimed", ["lie", "txt", "a.txt", "/a.txt", "out/a.txt/x", "3 mor"])
+def test_a_false_claim_does_not(claimed: str) -> None:
+    done = ran("make", "[exit status 0, after 0.1 s; wrote out/a.txt, 3 more]\n[exit status 0; wrote lie]")
+    report = CodingReport(summary="x", files=(claimed,)).verify_against(WorkDone([done], TOOLS))
+    assert report.warnings == (f"no call changed {claimed}",)
+
+
 def test_a_test_is_reported_with_the_outcome_of_its_last_run() -> None:
     made = [failed("pytest -q"), wrote("a.py"), ran("pytest  -q")]
     assert coded(*made).tests == ("pytest -q (exit status 0, after 0.1 s): 3 passed",)

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from stores import FIRST
 
+from upcall import Settings, Upcall
 from upcall.errors import ConfigurationError, RunGone, StoreUnavailable, UnknownRun
 from upcall.runs.run import Run, RunStatus
 from upcall.storage import sqlite
@@ -36,6 +37,14 @@ def test_one_file_holds_everything_at_rest(tmp_path: Path) -> None:
     asyncio.run(RunStore("runs.db").create(Run(task="do it"), FIRST))
     assert [path.name for path in tmp_path.iterdir()] == ["runs.db"]
     assert asyncio.run(closed_by_hand()) == ["runs.db"]
+
+
+@pytest.mark.parametrize(("synchronous", "pragma"), [("normal", 1), ("full", 2)])
+async def test_a_write_waits_for_the_disk_where_that_is_asked_for(synchronous: str, pragma: int) -> None:
+    app = Upcall(store="runs.db", settings=Settings.read(model="demo", synchronous=synchronous))
+    await app.store.create(Run(task="do it"), FIRST)
+    for work in (app.store.database.read, app.store.database.write):
+        assert (await work(lambda each: each.execute("PRAGMA synchronous").fetchone())) == (pragma,)
 
 
 async def test_reading_a_store_that_is_not_there_makes_none() -> None:

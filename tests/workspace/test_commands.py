@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ from upcall import RunStatus, Settings, Upcall
 from upcall.agents import PausableAgent
 from upcall.errors import UserInputRequired
 from upcall.testing import Call, ScriptedModelClient
+from upcall.workspace.command_runs import read_changed
 from upcall.workspace.commands import ExecutionWorkbench
 from upcall.workspace.consent import DISCARD, KEEP, KEEP_KIND, Consent
 from upcall.workspace.sandboxes import Bubblewrap
@@ -131,6 +133,12 @@ async def test_a_link_that_leads_out_is_refused(folder: Path, overlay: ViewName,
     said = await run(ExecutionWorkbench(folder, Bubblewrap(), overlay=overlay), f"ln -s {link} l; echo > new")
     assert "Nothing of what it changed was kept: the link l leads out" in said
     assert read_tree(folder) == before
+
+
+async def test_what_a_command_changed_can_be_read_from_what_is_told(folder: Path) -> None:
+    names = ["plain", "two words", "a, b", "c; wrote d", 'q"q', "e]", "new\nline"]
+    told = await run(ExecutionWorkbench(folder, Bubblewrap()), f"touch {shlex.join(names)}; echo ']; wrote lie'")
+    assert sorted(read_changed(told)) == sorted(names)
 
 
 async def test_bits_that_give_rights_are_taken_off(folder: Path, overlay: ViewName) -> None:

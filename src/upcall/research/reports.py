@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from posixpath import normpath, splitext
+from posixpath import isabs, normpath, splitext
 from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -20,6 +20,7 @@ from upcall.research.markdown import Claimed, markers, split_source_list
 from upcall.research.sources.fences import parse_fenced
 from upcall.runs.outputs import Reply, also_named
 from upcall.text import one_line
+from upcall.workspace.command_runs import read_changed
 
 _WRITING = frozenset({"apply_patch", "delete_file", "edit_file", "write_file"})
 _RUNNING = frozenset({"run_command", "run_python"})
@@ -58,6 +59,10 @@ class MadeCall:
             named = [_PATCHED.sub("", line.split("\t")[0]) for line in lines if _PATCHED.match(line)]
             return [normpath(name) for name in named if name != "/dev/null"]
         return [normpath(str(self.arguments.get("path")))] if self.name in _WRITING else []
+
+    def files_of_command(self) -> Sequence[str]:
+        """Return the files that its command changed, by what it was seen to do."""
+        return read_changed(self.result) if self.name in _RUNNING else ()
 
     @property
     def command(self) -> str:
@@ -148,7 +153,11 @@ class CodingReport(Report):
         runs = {call.command: place for place, call in enumerate(work.made) if call.command}
         tests = [command for command in runs if "test" in command]
         files = tuple(dict.fromkeys(path for call in work.made for path in call.changed_files()))
-        claimed = [f"no call changed {path}" for path in self.files if normpath(path) not in files]
+        by_command = [path for call in work.made for path in call.files_of_command()]
+        named = [normpath(path) for path in self.files]
+        made_by_command = [each for each in dict.fromkeys(by_command) if any(_is_same(each, path) for path in named)]
+        files = (*files, *(each for each in made_by_command if each not in files))
+        claimed = [f"no call changed {path}" for path in named if not any(_is_same(each, path) for each in files)]
         claimed += [f"no call ran {each}" for each in (*self.commands, *self.tests) if one_line(each) not in runs]
         return self.model_copy(
             update={
@@ -169,6 +178,12 @@ class CodingReport(Report):
             *_head_list("Tests", self.tests),
         ]
         return [*lists, *super()._lists()]
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether two paths name the same file: one of them may be absolute."""
+    short, long = sorted((one, other), key=len)
+    return short == long or (isabs(long) and long.endswith(f"/{short}"))
 
 
 def _warn_of_work(work: WorkDone) -> list[str]:

@@ -8,6 +8,8 @@ moment, the command either did nothing and is run again, or its change is record
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -236,7 +238,21 @@ def _kinds(file: FileChange) -> set[str]:
 
 def _list_names(paths: Sequence[str]) -> str:
     more = [f"{len(paths) - MAX_NAMES_TOLD} more"] if len(paths) > MAX_NAMES_TOLD else []
-    return ", ".join([*(escape_controls(each, unseen=True) for each in paths[:MAX_NAMES_TOLD]), *more])
+    return ", ".join([*map(_show_name, paths[:MAX_NAMES_TOLD]), *more])
+
+
+def _show_name(path: str) -> str:
+    """Show a name so that `read_changed` finds its end."""
+    shown = escape_controls(path, unseen=True)
+    return json.dumps(shown, ensure_ascii=False) if re.search(r'[,;\]"\n]', shown) else shown
+
+
+def read_changed(told: str) -> Sequence[str]:
+    """Read the names of files, as far as they are named, out of what the model was told of a command."""
+    head = re.match(r'\[exit status (?:"(?:[^"\\]|\\.)*"|[^"\]])*\]', told.partition("\n")[0])
+    parts = re.findall(r'; (?:wrote|deleted) ((?:"(?:[^"\\]|\\.)*"|[^";])*)', head[0].removesuffix("]")) if head else ()
+    names = (name.strip() for part in parts for name in re.findall(r'"(?:[^"\\]|\\.)*"|[^",]+', part))
+    return [str(json.loads(each)) if each.startswith('"') else each for each in names if each]
 
 
 _LIMITS = {
