@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mappi
 from contextlib import aclosing, contextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from autogen_agentchat.agents import UserProxyAgent
@@ -61,6 +61,7 @@ from upcall.autogen.messages import (
     question_message,
 )
 from upcall.autogen.model_errors import explain
+from upcall.autogen.quiet_runtime import QuietRuntime, make_quiet
 from upcall.autogen.recording import TeamProxy, manager_with_journal
 from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope, note_interruption, publish
 from upcall.errors import AgentFailed, ConfigurationError, SchemaMismatch
@@ -504,6 +505,7 @@ def make_resumable(team: TeamT, *, user_proxy: str = "user", live: bool = False)
             if isinstance(participant, UserProxyAgent):
                 turns.proxies.append(agent)
     manager_with_journal(team)
+    make_quiet(team)
     stream = team.run_stream
 
     async def run_stream(**given: Any) -> AsyncGenerator[Event | TaskResult, None]:
@@ -520,7 +522,7 @@ def make_resumable(team: TeamT, *, user_proxy: str = "user", live: bool = False)
 
         def made() -> BaseGroupChatManager:
             manager: Any = make()
-            manager.__class__ = _keeping_class(type(manager))
+            manager.__class__ = _keeping_class(type(manager))  # type: ignore[arg-type]  # It is hashable.
             manager._handlers.clear()
             for handler in type(manager)._discover_handlers():
                 for kind in handler.target_types:
@@ -560,6 +562,17 @@ class _Container(ChatAgentContainer):
     async def on_message_impl(self, message: Any, ctx: MessageContext) -> Any:
         """As the member, in the context of the team's run."""
         return await self._turns.run_in_context(self.id, super().on_message_impl(message, ctx))
+
+    async def _log_message(self, message: Event) -> None:
+        """Tell of a message: where nobody watches the runtime, without a message to the manager, which would do no more
+        than this."""
+        manager, runtime = self._turns.manager, self.runtime
+        if manager is None or not isinstance(runtime, QuietRuntime) or runtime.is_watched:
+            await super()._log_message(message)
+        elif not self._message_factory.is_registered(type(message)):
+            raise ValueError(f"Message type {type(message)} is not registered.")
+        else:
+            manager._output_message_queue.put_nowait(message)
 
     def _buffer_message(self, message: BaseChatMessage) -> None:
         if not self._turns.is_for_others(self._agent, message):
@@ -674,6 +687,7 @@ def _named(name: str) -> Iterator[None]:
         raise cause from error
 
 
+@cache
 def _keeping_class(kind: type[BaseGroupChatManager]) -> type[BaseGroupChatManager]:
     if issubclass(kind, MagenticOneOrchestrator):
         return KeepsOrchestratedTurns if kind is MagenticOneOrchestrator else _joined(KeepsOrchestratedTurns, kind)

@@ -1,0 +1,173 @@
+"""AutoGen's runtime of a group chat without what nobody sees of it.
+
+The stock one writes each message as JSON for a log, formats it for another, and opens several spans around it, also
+where there is neither a log nor a trace: at 500 messages that is more than the group chat itself (autogen-core 0.7.5).
+Here it does so only where somebody looks. What is delivered, to whom, and in which order is the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+from uuid import uuid4
+
+from autogen_agentchat.teams import BaseGroupChat
+from autogen_core import (
+    EVENT_LOGGER_NAME,
+    ROOT_LOGGER_NAME,
+    AgentId,
+    CancellationToken,
+    MessageContext,
+    MessageHandlerContext,
+    SingleThreadedAgentRuntime,
+    TopicId,
+)
+from autogen_core._single_threaded_agent_runtime import (
+    PublishMessageEnvelope,
+    SendMessageEnvelope,
+)
+from opentelemetry import trace
+
+_logger = logging.getLogger(ROOT_LOGGER_NAME)
+_events = logging.getLogger(EVENT_LOGGER_NAME)
+
+
+class QuietRuntime(SingleThreadedAgentRuntime):
+    """A runtime that tells of its messages only where somebody looks at them."""
+
+    is_watched = True
+    """Whether there was a log or a trace of messages when it was started last."""
+
+    def start(self) -> None:
+        """As AutoGen's."""
+        self.is_watched = _is_watched()
+        super().start()
+
+    async def send_message(
+        self,
+        message: Any,
+        recipient: AgentId,
+        *,
+        sender: AgentId | None = None,
+        cancellation_token: CancellationToken | None = None,
+        message_id: str | None = None,
+    ) -> Any:
+        """As AutoGen's."""
+        if self.is_watched or recipient.type not in self._agent_factories:
+            return await super().send_message(
+                message, recipient, sender=sender, cancellation_token=cancellation_token, message_id=message_id
+            )
+        token = cancellation_token or CancellationToken()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._message_queue.put_nowait(
+            SendMessageEnvelope(
+                message=message,
+                recipient=recipient,
+                future=future,
+                cancellation_token=token,
+                sender=sender,
+                message_id=message_id or str(uuid4()),
+            )
+        )
+        token.link_future(future)
+        return await future
+
+    async def publish_message(
+        self,
+        message: Any,
+        topic_id: TopicId,
+        *,
+        sender: AgentId | None = None,
+        cancellation_token: CancellationToken | None = None,
+        message_id: str | None = None,
+    ) -> None:
+        """As AutoGen's."""
+        if self.is_watched:
+            await super().publish_message(
+                message, topic_id, sender=sender, cancellation_token=cancellation_token, message_id=message_id
+            )
+            return
+        self._message_queue.put_nowait(
+            PublishMessageEnvelope(
+                message=message,
+                cancellation_token=cancellation_token or CancellationToken(),
+                sender=sender,
+                topic_id=topic_id,
+                message_id=message_id or str(uuid4()),
+            )
+        )
+
+    async def _process_send(self, message_envelope: SendMessageEnvelope) -> None:
+        sent = message_envelope
+        if self.is_watched:
+            await super()._process_send(sent)
+            return
+        try:
+            agent = await self._get_agent(sent.recipient)
+            context = MessageContext(
+                sender=sent.sender,
+                topic_id=None,
+                is_rpc=True,
+                cancellation_token=sent.cancellation_token,
+                message_id=sent.message_id,
+            )
+            with MessageHandlerContext.populate_context(agent.id):
+                response = await agent.on_message(sent.message, ctx=context)
+        except BaseException as error:  # noqa: BLE001  (whatever it is, it is for the sender)
+            if not sent.future.done():
+                sent.future.set_exception(error)
+        else:
+            # Not by way of the queue, as AutoGen does: that is closed where another agent has failed meanwhile, and the
+            # sender would wait for ever (autogen-core 0.7.5).
+            if not sent.future.done():
+                sent.future.set_result(response)
+        self._message_queue.task_done()
+
+    async def _process_publish(self, message_envelope: PublishMessageEnvelope) -> None:
+        if self.is_watched:
+            await super()._process_publish(message_envelope)
+            return
+        try:
+            recipients = await self._subscription_manager.get_subscribed_recipients(message_envelope.topic_id)
+            delivered = [
+                self._deliver(each, message_envelope) for each in recipients if each != message_envelope.sender
+            ]
+            if len(delivered) == 1:
+                await delivered[0]
+            else:
+                await asyncio.gather(*delivered)
+        except BaseException as error:  # noqa: BLE001  (raised where the group chat waits for its end)
+            if not self._ignore_unhandled_handler_exceptions:
+                self._background_exception = error
+        finally:
+            self._message_queue.task_done()
+
+    async def _deliver(self, recipient: AgentId, published: PublishMessageEnvelope) -> None:
+        agent = await self._get_agent(recipient)
+        context = MessageContext(
+            sender=published.sender,
+            topic_id=published.topic_id,
+            is_rpc=False,
+            cancellation_token=published.cancellation_token,
+            message_id=published.message_id,
+        )
+        with MessageHandlerContext.populate_context(agent.id):
+            try:
+                await agent.on_message(published.message, ctx=context)
+            except BaseException:
+                _logger.error(f"Error processing publish message for {agent.id}", exc_info=True)
+                raise
+
+
+def _is_watched() -> bool:
+    if _events.isEnabledFor(logging.INFO) or _logger.isEnabledFor(logging.INFO):
+        return True
+    # Without a provider OpenTelemetry gives a stand-in, which makes spans as soon as there is one.
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider | trace.NoOpTracerProvider)
+
+
+def make_quiet(team: BaseGroupChat) -> None:
+    """Give a group chat that was not run yet, and has AutoGen's runtime of its own, a quiet one."""
+    if team._embedded_runtime and type(team._runtime) is SingleThreadedAgentRuntime and not team._initialized:
+        team._runtime = QuietRuntime(ignore_unhandled_exceptions=False)
