@@ -1,8 +1,9 @@
 """OpenAI requests whose messages and tools are sent as AutoGen wrote them.
 
-Before each request the `openai` package walks every key of every message and tool, looking for fields that it has to
-rename; for chat messages there are none. At 500 messages that walk is nearly the whole cost of a call. What is handed
-over as `extra_body`, the package's public option for fields it does not know, is merged into the body after the walk.
+Before each request the `openai` package walks every key of every message, tool and option, looking for fields that it
+has to rename; for chat completions there are none. At 500 messages that walk is nearly the whole cost of a call. The
+package's public `client.post` sends a body as it is; what its `parse` is given as `extra_body` is merged into the body
+after the walk.
 """
 
 from __future__ import annotations
@@ -11,21 +12,33 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from autogen_ext.models.openai import BaseOpenAIChatCompletionClient
+from openai import AsyncStream, NotGiven, Omit
 from openai.resources.chat.completions import AsyncCompletions
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from upcall.autogen.server_waits import leave_retry_to_us
 
 ModelClient = TypeVar("ModelClient", bound=BaseOpenAIChatCompletionClient)
+
+_REQUEST = {"extra_headers": "headers", "extra_query": "params", "extra_body": "extra_json", "timeout": "timeout"}
+"""The arguments that are no fields of the body, and how `client.post` calls them."""
 
 
 class _AsIsCompletions(AsyncCompletions):
     """`chat.completions` that passes messages, and tools where nothing reads them first, by the short way."""
 
     async def create(self, *, messages: Iterable[Any], **options: Any) -> Any:
-        tools = options.pop("tools", None)
-        as_is = {"messages": list(messages)} | ({"tools": list(tools)} if tools else {})
-        options["extra_body"] = as_is | dict(options.get("extra_body") or {})
-        return await super().create(messages=[], **options)
+        given = {name: value for name, value in options.items() if not isinstance(value, NotGiven | Omit)}
+        request: Any = {called: given.pop(name) for name, called in _REQUEST.items() if name in given}
+        request = {name: value for name, value in request.items() if value is not None or name == "timeout"}
+        return await self._client.post(
+            "/chat/completions",
+            body={"messages": list(messages), **given},
+            options=request,
+            cast_to=ChatCompletion,
+            stream=bool(given.get("stream")),
+            stream_cls=AsyncStream[ChatCompletionChunk],
+        )
 
     async def parse(self, *, messages: Iterable[Any], **options: Any) -> Any:
         # The tools stay: `parse` reads the arguments of the calls by them.
