@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from autogen_agentchat.base import ChatAgent, Handoff, Team
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_core import CancellationToken
-from autogen_core.tools import BaseTool, FunctionTool, ParametersSchema, StreamTool, ToolSchema, Workbench
+from autogen_core.tools import BaseTool, FunctionTool, ParametersSchema, ToolSchema, Workbench
 
 from upcall.agents.nested_team import NestedTeam
 from upcall.agents.nesting import registered
@@ -172,7 +172,10 @@ class Toolset:
         """Return what comes of the call, replayed where it was made already. A call that names no tool is none."""
         name, arguments, call_id = frame.call.name, frame.arguments(), frame.call.id
         try:
-            home = await cancellable(self._home(name), token)
+            tool = self.tools.get(name) or self._static.get(name)
+            home: BaseTool[Any, Any] | Workbench | None = tool
+            if tool is None:
+                home = await cancellable(self._home(name), token)
         except Exception as error:  # noqa: BLE001  (a workbench too; nothing was begun)
             return self._failed(error)
         if home is None:
@@ -198,12 +201,11 @@ class Toolset:
         said = f"{self.error_prefix}{str(error) or type(error).__name__}"
         return ToolOutcome(content=redact_secrets(said), is_error=True)
 
-    async def _home(self, name: str) -> BaseTool[Any, Any] | Workbench | None:
-        """Return what makes a call: a tool, or the workbench that it is in."""
-        tool = self.tools.get(name) or self._static.get(name)
-        if tool is None and name not in self._homes:  # No model was called since the agent was made.
+    async def _home(self, name: str) -> Workbench | None:
+        """Return the workbench that makes a call."""
+        if name not in self._homes:  # No model was called since the agent was made.
             await self.schemas()
-        return tool or self._homes.get(name)
+        return self._homes.get(name)
 
     async def _run(
         self,
@@ -216,8 +218,9 @@ class Toolset:
     ) -> ToolOutcome:
         if isinstance(home, BaseTool):
             tool = in_this_context(home, check_start_time)
-            if isinstance(tool, StreamTool):
-                value = await _last(tool.run_json_stream(arguments, token, call_id=call_id), emit)
+            stream = getattr(tool, "run_json_stream", None)  # `StreamTool` is a protocol, and dear to ask for.
+            if stream is not None:
+                value = await _last(stream(arguments, token, call_id=call_id), emit)
             else:
                 value = await tool.run_json(arguments, token, call_id=call_id)
             return ToolOutcome(content=redact_secrets(home.return_value_as_string(value)))

@@ -362,7 +362,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         """Return what the model can call."""
         if not self._calls_tools:
             return []
-        schemas = list(await cancellable(self._toolset.schemas(), token))
+        asked = self._toolset.schemas()  # Only a workbench can keep one waiting.
+        schemas = list(await (cancellable(asked, token) if self._toolset.workbenches else asked))
         if self._report_tool is None:
             return schemas
         if any(schema["name"] == REPORT for schema in schemas):

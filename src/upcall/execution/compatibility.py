@@ -175,13 +175,12 @@ class _StoredChat:
 
     def _pending(self) -> PendingQuestions:
         """Return who waits for what. Of a message that is no hand-off only its source counts."""
-        speakers = {*_speakers(self.state), self.user_proxy}
+        names = {*_speakers(self.state), self.user_proxy}
+        spoke = {name: TextMessage(source=name, content="") for name in names}
         thread = [
-            HandoffMessage.model_validate(each)
-            if each["type"] == "HandoffMessage"
-            else TextMessage(source=each["source"], content="")
+            HandoffMessage.model_validate(each) if each["type"] == "HandoffMessage" else spoke[each["source"]]
             for each in self.chat_messages
-            if each["source"] in speakers
+            if each["source"] in names
         ]
         return PendingQuestions.in_thread(thread, [*self.members], self.user_proxy)
 
