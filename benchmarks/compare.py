@@ -39,6 +39,7 @@ REQUIREMENTS = (
     "langchain-openai>=1.7,<2",
     "openai-agents>=0.24,<1",
     "pydantic-ai-slim[openai]>=2.68,<3",
+    "strands-agents>=1.62,<2",  # Its extra `openai` would ask for an older client than the others have.
 )
 SYSTEMS = {
     "upcall_": "upcall",
@@ -46,6 +47,8 @@ SYSTEMS = {
     "langgraph_": "langgraph",
     "openai_agents": "openai-agents",
     "pydantic_ai_": "pydantic-ai",
+    "strands_": "strands",
+    "by_hand": "by hand",
 }
 OURS = "upcall_"
 RUN_SCENARIOS = ("depth 1", "depth 2", "depth 3", "two in parallel", "ask again", "history of 50", "history of 500")
