@@ -35,30 +35,28 @@ from upcall.execution.known_plans import find_plan, forget_plan
 from upcall.execution.secret_tools import refuse_without_key
 from upcall.execution.start_options import StartOptions, Task, as_history, check_options, read_task
 from upcall.execution.team_factory import BuiltTeam, MakeTeam, TeamFactory
-from upcall.policy.authorization import Authorization, OpenQuestions
+from upcall.policy.authorization import Authorization
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.matching import AnswersInput, match_answers
-from upcall.questions.question import Question
-from upcall.runs.call_timings import ActiveCall, WorkPeriod
+from upcall.run_reader import RunReader
+from upcall.runs.call_timings import ActiveCall
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import make_absolute
 from upcall.runs.file_changes import Change
 from upcall.runs.plan import ApprovedPlan
 from upcall.runs.run import Run, RunStatus, record_act
-from upcall.runs.transcript import Transcript
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
 from upcall.settings import Settings
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.plans import list_plans
-from upcall.storage.run_lists import RunPage
-from upcall.storage.store import LogEntry, RunStore, StoredRun
-from upcall.storage.transcripts import copy_transcripts, load_transcript
+from upcall.storage.store import RunStore, StoredRun
+from upcall.storage.transcripts import copy_transcripts
 
 if TYPE_CHECKING:
     from upcall.ui.notebook.forms import Form
 
 
-class Upcall:
+class Upcall(RunReader):
     """Runs that stop when any agent needs the human, and go on with the answer, here or in another process.
 
     A run works from one pause to the next: a question, its result, or an error. At a pause all of it is in the store.
@@ -97,16 +95,10 @@ class Upcall:
         settings: Settings | None = None,
     ) -> None:
         _check_types(model_client, store, tools, settings)
-        self.settings = settings or Settings.read()
-        if not isinstance(store, RunStore):
-            store = RunStore(
-                store or self.settings.store,
-                lease_seconds=self.settings.lease_seconds,
-                max_state_bytes=self.settings.max_state_bytes,
-                synchronous=self.settings.synchronous,
-            )
-        self.store = store
-        self._teams = TeamFactory(self.settings, store.file, make_team=team, model_client=model_client, tools=tools)
+        super().__init__(settings or Settings.read(), store)
+        self._teams = TeamFactory(
+            self.settings, self.store.file, make_team=team, model_client=model_client, tools=tools
+        )
         self.driver = Driver(self.store, self._teams, self.settings)
         """What takes runs from pause to pause, for workers; a program calls the methods here."""
         if self.settings.tracing:
@@ -415,30 +407,6 @@ class Upcall:
 
         return await undo(StoredChanges(self.store, stored.run.id, access.user), stored.run.id, change_id)
 
-    async def get(self, run_id: str, *, user: str | None = None) -> Run:
-        """Return the run as it is stored. `run_id` may be the first characters of its id, four or more. To whom only
-        questions of it are assigned, it has these and nothing else of what was said.
-
-        Raises:
-            UnknownRun: there is no such run.
-        """
-        access = self._access(user)
-        run = access.restrict((await access.load(self.store, run_id, "show")).run)
-        return run.model_copy(update={"interrupted": bool(await self.store.find_interrupted([run]))})
-
-    async def transcript(self, run: Run | str, *, user: str | None = None) -> Transcript:
-        """Return what the agents of a run said and did up to its last pause, failure or interruption, oldest first.
-
-        Of a run whose process was killed it has what the next resume brings back; with ``transcripts: false`` nothing.
-
-        Raises:
-            UnknownRun: there is no such run.
-            NotAllowed: it is somebody else's.
-        """
-        run_id = run if isinstance(run, str) else run.id
-        stored = await self._access(user).load_whole(self.store, run_id, "show")
-        return Transcript.of(stored.run, await load_transcript(self.store, stored.run.id))
-
     async def plans(self, *, user: str | None = None) -> Sequence[ApprovedPlan]:
         """Return the plans that the user approved, newest first. Each is kept as long as its run, and offered in the
         review of the plan for a like task."""
@@ -451,17 +419,6 @@ class Upcall:
             CallerError: there is none, or there are several.
         """
         return await forget_plan(self.store, self._access(user).user, run_id)
-
-    async def call_timings(self, run_id: str, *, user: str | None = None) -> Sequence[WorkPeriod]:
-        """When teams were at work on a run, and which calls of models and tools they made then, oldest first: what
-        `upcall.ui.diagrams.timeline` draws. What was going on when a process was killed is not among it.
-
-        Raises:
-            UnknownRun: there is no such run.
-            NotAllowed: it is somebody else's.
-        """
-        stored = await self._access(user).load_whole(self.store, run_id, "show")
-        return await self.store.call_timings(stored.run.id)
 
     def active_calls(self, run_id: str) -> Sequence[ActiveCall]:
         """Return the calls of models and tools that this program is making for a run, the oldest first."""
@@ -486,31 +443,6 @@ class Upcall:
             return await find_incompatibilities(built.team, stored.checkpoint, await self.store.journal(stored.run.id))
         finally:
             await built.close()
-
-    async def list(self, user: str | None = None, *, limit: int | None = None, before: str | None = None) -> RunPage:
-        """All runs, or those that a user sees, newest first. With a limit a page of them, behind the run `before`; the
-        page names the run to go on behind. What is damaged is named in its ``damaged``.
-
-        Raises:
-            UnknownRun: there is no run `before`.
-        """
-        access = self._access(user)
-        _check_limit(limit)
-        page = access.all_seen(await self.store.list(access.viewer, limit=limit, before=before))
-        left = await self.store.find_interrupted(page)
-        page[:] = [run.model_copy(update={"interrupted": True}) if run.id in left else run for run in page]
-        return page
-
-    async def inbox(self, user: str | None = None, *, limit: int | None = None) -> OpenQuestions:
-        """Return the open questions of all runs that a user may answer, oldest first; with a limit those of so many
-        runs. What is damaged is named in its ``damaged``."""
-        access = self._access(user)
-        _check_limit(limit)
-        return access.inbox(await self.store.list_open(access.viewer, limit=limit))
-
-    def answerable(self, run: Run, user: str | None = None) -> Sequence[Question]:
-        """Return the questions that a run shows and a user may answer."""
-        return self._access(user).answerable(run)
 
     def form(self, run: Run | str | AsyncGenerator[Event | Run, None], *, user: str | None = None) -> Form:
         """Return a run in a notebook, with buttons that answer its questions; the cell returns at once, and the
@@ -542,41 +474,6 @@ class Upcall:
         run, question = access.assign(stored.run, question_id, assignee)
         with record_act("assigned", access.user, question=question.id, to=assignee):
             return (await self.store.save(stored, run)).run
-
-    async def audit(
-        self, run_id: str | None = None, *, user: str | None = None, after: int = 0, limit: int | None = None
-    ) -> Sequence[LogEntry]:
-        """Who did what, oldest first, from the entry that follows the one with the id `after`, so many at most: who
-        started, answered, resumed, cancelled, assigned, and who was refused. Of one run, or of all that are the user's.
-
-        Raises:
-            UnknownRun: there is no such run.
-            NotAllowed: it is somebody else's.
-        """
-        return await self._access(user).audit(self.store, run_id, after, limit)
-
-    async def log(self, run_id: str, *, user: str | None = None, after: int = 0) -> Sequence[LogEntry]:
-        """All that the store has noted of a run, oldest first, from the entry that follows the one with the id `after`.
-
-        Raises:
-            UnknownRun: there is no such run.
-            NotAllowed: it is somebody else's.
-        """
-        stored = await self._access(user).load_whole(self.store, run_id, "log")
-        return await self.store.log(stored.run.id, after)
-
-    async def visible_log(self, run_id: str, *, user: str | None = None) -> Sequence[LogEntry]:
-        """As `log`, but nothing for who sees only questions of the run.
-
-        Raises:
-            UnknownRun: there is no such run.
-        """
-        access = self._access(user)
-        run = (await access.load(self.store, run_id, "show")).run
-        return await self.store.log(run.id) if access.sees_whole(run) else ()
-
-    def _access(self, user: str | None) -> Authorization:
-        return Authorization.of(user, self.settings)
 
     async def cancel(self, run_id: str, *, user: str | None = None) -> Run:
         """End a run for good. Its open questions are recorded as cancelled. Cancelling twice is harmless.
@@ -620,8 +517,3 @@ def _check_types(model_client: object, store: object, tools: object, settings: o
     for name, (value, kinds, what) in wanted.items():
         if value is not None and not isinstance(value, kinds):
             raise ConfigurationError(f"{name} is {type(value).__name__}; it must be {what}.")
-
-
-def _check_limit(limit: object) -> None:
-    if limit is not None and not (isinstance(limit, int) and limit > 0):
-        raise CallerError(f"limit = {limit!r} is wrong: it must be a whole number, 1 or more.")

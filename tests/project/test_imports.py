@@ -5,8 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 import upcall
+from upcall import Run
+from upcall.runs.checkpoint import Checkpoint
+from upcall.storage.store import RunStore
 
 HELP = """
 import contextlib
@@ -51,6 +57,16 @@ def test_help_loads_neither_autogen_nor_a_model_client() -> None:
     loaded = packages_loaded_by(HELP)
     assert "typer" in loaded
     assert not loaded & {"autogen_agentchat", "autogen_core", "autogen_ext", "openai", "pydantic", "sqlite3"}
+
+
+@pytest.mark.parametrize("command", ["list", "inbox", "show RUN", "log RUN", "transcript RUN", "audit"])
+async def test_looking_at_runs_loads_no_autogen(command: str, tmp_path: Path) -> None:
+    store = RunStore(tmp_path / "runs.db")
+    await store.create(Run(id="run-to-see", task="do it"), Checkpoint())
+    arguments = [*command.replace("RUN", "run-to-see").split(), "--store", str(store.file)]
+    loaded = packages_loaded_by(HELP.replace('["--help"]', repr(arguments)))
+    assert "sqlite3" in loaded
+    assert not loaded & {"autogen_agentchat", "autogen_core", "autogen_ext", "openai"}
 
 
 def test_lists_on_a_terminal_are_loaded_when_a_question_is_asked() -> None:

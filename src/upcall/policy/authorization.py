@@ -12,9 +12,8 @@ from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Seque
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from upcall.autogen.messages import Event
 from upcall.errors import (
     AlreadyAnswered,
     CallerError,
@@ -35,6 +34,9 @@ from upcall.runs.run import Run
 from upcall.storage.connection import Work
 from upcall.storage.run_lists import DamagedRun, RunPage, Viewer
 from upcall.storage.store import LogEntry, RunStore, StoredRun
+
+if TYPE_CHECKING:
+    from upcall.autogen.messages import Event
 
 NOT_SHOWN = "(the task of somebody else)"
 """What stands for the task in a run of which a user sees only the questions assigned to them."""
@@ -220,13 +222,20 @@ class Authorization:
         Raises:
             UnknownRun: there is none, or several. A run that the user does not see is the same as none.
         """
+        return await store.load(await self._find_id(store, run_id, action))
+
+    async def find(self, store: RunStore, run_id: str, action: str) -> Run:
+        """As `load`, the run alone: what a team needs to go on with it is not read."""
+        return await store.load_run(await self._find_id(store, run_id, action))
+
+    async def _find_id(self, store: RunStore, run_id: str, action: str) -> str:
         if not isinstance(run_id, str):
             raise CallerError(f"A run is named by its id, a text, not by {type(run_id).__name__}. Give run.id.")
         if self.user is None:
-            return await store.load(run_id)
+            return run_id
         found = await store.find(run_id, self.viewer)
         if len(found) == 1:
-            return await store.load(found[0])
+            return found[0]
         if not await store.exists():
             raise UnknownRun(run_id, f"the store {store.name} does not exist")
         hidden = [] if found else await store.find(run_id)
@@ -241,13 +250,22 @@ class Authorization:
             NotAllowed: the user sees only questions of it.
         """
         stored = await self.load(store, run_id, action)
-        if not self.sees_whole(stored.run):
-            await self.record_refusal(store, stored.run.id, action)
-            raise NotAllowed(
-                f"Run {stored.run.id} is somebody else's: you can answer the questions in it that are assigned to you, "
-                "and nothing else."
-            )
+        await self._require_whole(store, stored.run, action)
         return stored
+
+    async def find_whole(self, store: RunStore, run_id: str, action: str) -> Run:
+        """As `load_whole`, the run alone."""
+        run = await self.find(store, run_id, action)
+        await self._require_whole(store, run, action)
+        return run
+
+    async def _require_whole(self, store: RunStore, run: Run, action: str) -> None:
+        if not self.sees_whole(run):
+            await self.record_refusal(store, run.id, action)
+            raise NotAllowed(
+                f"Run {run.id} is somebody else's: you can answer the questions in it that are assigned to you, and "
+                "nothing else."
+            )
 
     async def require_answerable(self, store: RunStore, run: Run, question: Question) -> None:
         """Refuse another answer to a question that is not the user's to answer, as in a fork.

@@ -10,6 +10,7 @@ from autogen_agentchat.messages import ChatMessage
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from upcall.errors import SchemaMismatch
+from upcall.runs.json_text import dump_json
 from upcall.runs.run import RunProgress
 
 CHECKPOINT_VERSION: Literal[1] = 1
@@ -81,14 +82,6 @@ class Checkpoint(BaseModel):
             f"The checkpoint of run {run_id} has version {version!r}; this version of upcall reads version "
             f"{CHECKPOINT_VERSION}. Go on with the version of upcall that stored it."
         )
-
-
-def dump_json(model: BaseModel, *, exclude_none: bool = False) -> str:
-    """Give a value as JSON text, whatever its texts hold."""
-    try:
-        return model.model_dump_json(exclude_none=exclude_none)
-    except ValueError:  # Half a surrogate pair: no UTF-8, but a text that Python can hold, and JSON as an escape.
-        return json.dumps(model.model_dump(mode="json", exclude_none=exclude_none), separators=(",", ":"))
 
 
 def _explain_damage(run_id: str) -> SchemaMismatch:

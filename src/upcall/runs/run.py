@@ -9,9 +9,8 @@ from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ConfigDict, Field
 
 from upcall import identity
@@ -22,6 +21,9 @@ from upcall.questions.states import QuestionState
 from upcall.runs.config import RunConfig, RunId
 from upcall.runs.outputs import Classification
 from upcall.runs.plan import ClarifierResult, ReviewedPlan
+
+if TYPE_CHECKING:
+    from autogen_core.models import RequestUsage
 
 MAX_ROUNDS = "max_rounds"
 """The stop reason of a run whose agent spent its model calls before it was done."""

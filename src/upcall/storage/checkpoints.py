@@ -12,12 +12,26 @@ that is a delta itself.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from upcall.errors import SchemaMismatch, UnknownRun
-from upcall.runs.checkpoint import Checkpoint
 from upcall.storage.compression import Damaged, decode, encode
 from upcall.storage.connection import Connection, database_errors
 from upcall.storage.databases import is_unreadable
+
+if TYPE_CHECKING:
+    from upcall.runs.checkpoint import Checkpoint
+
+
+def parse_checkpoint(text: bytes, run_id: str) -> Checkpoint:
+    """Give the checkpoint that a JSON text holds. It is loaded here, with AutoGen: lists and reports of runs need none.
+
+    Raises:
+        SchemaMismatch: it has another version, or is damaged.
+    """
+    from upcall.runs.checkpoint import Checkpoint
+
+    return Checkpoint.load(text, run_id)
 
 
 def append_checkpoint(connection: Connection, run_id: str, version: int, text: bytes, whole: bytes) -> None:
@@ -73,7 +87,7 @@ def load_newest(connection: Connection, run_id: str) -> Checkpoint:
         text = decode(row[1])
     except Damaged as error:
         raise _explain_damage(connection, run_id, row[0], error) from error
-    return Checkpoint.load(text, run_id)
+    return parse_checkpoint(text, run_id)
 
 
 def load_at(connection: Connection, run_id: str, version: int) -> Checkpoint:
@@ -87,7 +101,7 @@ def load_at(connection: Connection, run_id: str, version: int) -> Checkpoint:
         if found == version:
             if isinstance(text, Damaged):
                 raise _explain_damage(connection, run_id, version, text) from text
-            return Checkpoint.load(text, run_id)
+            return parse_checkpoint(text, run_id)
     raise UnknownRun(run_id, f"it has no checkpoint of version {version}")
 
 
@@ -101,7 +115,7 @@ def load_since(connection: Connection, run_id: str, version: int) -> dict[int, C
     for each, text in read_texts(connection, run_id, version):
         if isinstance(text, Damaged):
             raise _explain_damage(connection, run_id, each, text) from text
-        found[each] = Checkpoint.load(text, run_id)
+        found[each] = parse_checkpoint(text, run_id)
     return dict(reversed(found.items()))
 
 
@@ -117,7 +131,7 @@ def find_whole(connection: Connection, run_id: str, before: int) -> tuple[int, b
     for version, text in read_texts(connection, run_id):
         if version < before and isinstance(text, bytes):
             try:
-                Checkpoint.load(text, run_id)
+                parse_checkpoint(text, run_id)
             except SchemaMismatch:
                 continue
             return version, text

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from upcall.errors import SchemaMismatch
-from upcall.runs.checkpoint import dump_json
+from upcall.runs.json_text import dump_json
 from upcall.runs.run import ANSWERABLE, Run
 from upcall.storage.compression import Damaged, decode
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from upcall import identity
 from upcall.errors import (
@@ -26,7 +27,6 @@ from upcall.errors import (
 )
 from upcall.questions.answer import Answer
 from upcall.runs.call_timings import TIMED, WorkPeriod, parse_work_period
-from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.run import Run, RunStatus, log_changes
 from upcall.storage import checkpoints, run_lists
 from upcall.storage.compression import SHORT, Damaged, decode, encode
@@ -37,6 +37,9 @@ from upcall.storage.leases import Worker, is_over, take_lease
 from upcall.storage.run_lists import RunPage, Viewer
 from upcall.storage.run_rows import COLUMNS, derive_columns, dump_run, load_run, name_values
 from upcall.storage.schema import OF_A_RUN
+
+if TYPE_CHECKING:
+    from upcall.runs.checkpoint import Checkpoint
 
 MAX_STATE_BYTES = 100_000_000
 
@@ -188,6 +191,17 @@ class RunStore:
         if not await self.exists():
             raise UnknownRun(run_id, f"the store {self.name} does not exist")
         return await self.database.read(partial(_load, run_id=run_id, name=self.name))
+
+    async def load_run(self, run_id: str) -> Run:
+        """As `load`, the run alone.
+
+        Raises:
+            UnknownRun: there is none, or there are several.
+            SchemaMismatch: its record is damaged.
+        """
+        if not await self.exists():
+            raise UnknownRun(run_id, f"the store {self.name} does not exist")
+        return await self.database.read(partial(_load_run, run_id=run_id, name=self.name))
 
     async def find(self, run_id: str, viewer: Viewer | None = None) -> Sequence[str]:
         """Find the run with this id, or else those whose id starts with it (four characters or more), three at most; of
@@ -604,20 +618,34 @@ def delete_run(connection: Connection, run_id: str) -> None:
 
 
 def _load(connection: Connection, *, run_id: str, name: str) -> StoredRun:
-    row = _select_head(connection, run_id)
-    if row is None:
-        row = _select_head(connection, find_id(connection, run_id, name))
-    found, record, version, worker = row
-    try:
+    found, record, version, worker = _find_head(connection, run_id, name)
+    with _explain_unreadable(found, name):
         run, checkpoint = load_run(record, found), checkpoints.load_newest(connection, found)
         return StoredRun(run, checkpoint, version, worker, read_journal(connection, found))
+
+
+def _load_run(connection: Connection, *, run_id: str, name: str) -> Run:
+    found, record, *_ = _find_head(connection, run_id, name)
+    with _explain_unreadable(found, name):
+        return load_run(record, found)
+
+
+@contextmanager
+def _explain_unreadable(run_id: str, name: str) -> Iterator[None]:
+    try:
+        yield
     except database_errors() as error:
         if not is_unreadable(error):
             raise
         raise SchemaMismatch(
-            f"The stored run {found} cannot be read: the file {name} is damaged there. See what else is: upcall store "
+            f"The stored run {run_id} cannot be read: the file {name} is damaged there. See what else is: upcall store "
             "check"
         ) from error
+
+
+def _find_head(connection: Connection, run_id: str, name: str) -> Any:
+    row = _select_head(connection, run_id)
+    return _select_head(connection, find_id(connection, run_id, name)) if row is None else row
 
 
 def _select_head(connection: Connection, run_id: str) -> Any:
@@ -643,7 +671,7 @@ def find_id(connection: Connection, run_id: str, name: str) -> str:
 
 def _load_checkpoints(connection: Connection, *, run_id: str) -> Sequence[Checkpoint]:
     texts = [text for _, text in checkpoints.read_texts(connection, run_id) if not isinstance(text, Damaged)]
-    return [Checkpoint.load(text, run_id) for text in reversed(texts)]
+    return [checkpoints.parse_checkpoint(text, run_id) for text in reversed(texts)]
 
 
 def _take_queued(connection: Connection, before: Run, after: Run) -> None:

@@ -20,6 +20,7 @@ from upcall.ui.cli.program import Program, explain_pending
 if TYPE_CHECKING:
     from upcall.app import Upcall
     from upcall.autogen.messages import Event
+    from upcall.run_reader import RunReader
     from upcall.runs.run import Run
     from upcall.settings import Settings
     from upcall.storage.store import RunStore
@@ -33,9 +34,11 @@ class RunCommand(Command):
         run_id: the run that the command is about, as far as it is known: a stop says how to go on with it.
         is_interactive: whether questions are asked in place.
         is_watching: whether the command looks on and on, so that a stop is how it ends.
+        reader: the runs, to look at.
     """
 
-    app: Upcall
+    reader: RunReader
+    _app: Upcall | None
 
     def __init__(
         self,
@@ -85,15 +88,25 @@ class RunCommand(Command):
         self._use(settings)
 
     def _use(self, settings: Settings, store: RunStore | None = None, team: str | None = None) -> None:
-        from upcall.app import Upcall
-        from upcall.autogen.tracing import export as export_traces
+        from upcall.run_reader import RunReader
         from upcall.ui.cli.secrets import collect_secrets
 
         self._secrets = collect_secrets(settings)
         self._team = self._given_team or team
-        self.app = Upcall(settings=settings, store=store, team=self._team)
+        self.reader, self._app = RunReader(settings, store), None
         if settings.tracing:
+            from upcall.autogen.tracing import export as export_traces
+
             export_traces()
+
+    @property
+    def app(self) -> Upcall:
+        """What works on runs. It is loaded when a command needs it, with AutoGen: to look at runs takes neither."""
+        if self._app is None:
+            from upcall.app import Upcall
+
+            self._app = Upcall(settings=self.reader.settings, store=self.reader.store, team=self._team)
+        return self._app
 
     # -- runs ---------------------------------------------------------------------------------------------------------
 
@@ -240,8 +253,8 @@ class RunCommand(Command):
 
     def note_empty(self, what: str) -> None:
         """Say that a list is empty, and whether there is a store at all."""
-        there = "" if signals.run(self.app.store.exists()) else ": there is no such store"
-        self.screen.note(f"{what} in {self.app.store.name}{there}.")
+        there = "" if signals.run(self.reader.store.exists()) else ": there is no such store"
+        self.screen.note(f"{what} in {self.reader.store.name}{there}.")
 
     def finish(self, run: Run) -> None:
         """Print how a run stands, and end with the status that goes with it."""
@@ -284,13 +297,14 @@ class RunCommand(Command):
 
     def print_pending(self, run: Run) -> None:
         """Print the open questions, and how to answer them later: they are what the command came to."""
-        from upcall.policy.deadlines import explain_lapsed
-
         console = self.screen.out
         for question in run.questions:
             self.screen.question(question, also=run.list_also_waiting(question), console=console)
-        for line in explain_lapsed(run):
-            self.screen.print_whole(f"\n{line}", "yellow", console)
+        if run.list_overdue():
+            from upcall.policy.deadlines import explain_lapsed
+
+            for line in explain_lapsed(run):
+                self.screen.print_whole(f"\n{line}", "yellow", console)
         self.screen.print_whole("\n".join(["", *explain_pending(run, self.program)]), "", console)
 
     def describe_error(self, error: Exception) -> dict[str, Any]:
@@ -322,6 +336,6 @@ class RunCommand(Command):
 
     async def _find_stored(self) -> Run | None:
         try:
-            return await self.app.get(self.run_id) if self.run_id else None
+            return await self.reader.get(self.run_id) if self.run_id else None
         except UpcallError:
             return None

@@ -52,7 +52,7 @@ def list_runs(
         from upcall.ui.listings import note_interrupted
 
         most = limit if limit is not None else None if command.as_json else RUNS_ON_A_PAGE
-        page = signals.run(command.app.list(limit=most or None, before=before))
+        page = signals.run(command.reader.list(limit=most or None, before=before))
         runs = sorted([*page, *page.damaged], key=lambda each: (each.created_at, each.id), reverse=True)
         command.print([each.as_json() for each in runs], lambda: rows(runs))
         if not runs and not command.as_json:
@@ -100,7 +100,7 @@ def show(
 ) -> None:
     """Show a run: plan, answers, timeline, cost, open questions, result; or draw it."""
     with command:
-        found = signals.run(command.app.get(run_id))
+        found = signals.run(command.reader.get(run_id))
         if svg is not None:
             _write_picture(command, _draw_run(command, found, tree=tree), svg)
         elif command.as_json:
@@ -116,8 +116,8 @@ def show(
 def _print_report(command: RunCommand, run: Run) -> None:
     from upcall.ui.run_report import Prices, report
 
-    log = signals.run(command.app.visible_log(run.id))
-    prices = Prices.of(command.app.settings, run)
+    log = signals.run(command.reader.visible_log(run.id))
+    prices = Prices.of(command.reader.settings, run)
     command.screen.result("\n".join(report(run, log, prices, command.screen.report_width)))
     if run.questions and not run.is_final:
         command.print_pending(run)
@@ -126,7 +126,7 @@ def _print_report(command: RunCommand, run: Run) -> None:
 def _draw_run(command: RunCommand, run: Run, *, tree: bool) -> str:
     from upcall.ui import diagrams
 
-    return diagrams.tree(run) if tree else diagrams.timeline(run, signals.run(command.app.call_timings(run.id)))
+    return diagrams.tree(run) if tree else diagrams.timeline(run, signals.run(command.reader.call_timings(run.id)))
 
 
 def _write_picture(command: RunCommand, picture: str, file: Path) -> None:
@@ -152,7 +152,7 @@ def log(
     with command:
         from upcall.ui.listings import list_log
 
-        entries = signals.run(command.app.log(run_id))
+        entries = signals.run(command.reader.log(run_id))
         command.print([asdict(each) for each in entries], lambda: list_log(entries, with_diffs=diff))
 
 
@@ -170,7 +170,7 @@ def transcript(
     with command:
         from upcall.ui.transcript_text import transcript_lines, transcript_markdown
 
-        found = signals.run(command.app.transcript(run_id))
+        found = signals.run(command.reader.transcript(run_id))
         kept = found.of_agent(agent) if agent is not None else found
         if agent is not None and found.entries and not kept.entries:
             raise CallerError(f"No agent {agent!r} is in this transcript. There are: {', '.join(found.list_agents())}.")
@@ -206,7 +206,7 @@ def audit(
     with command:
         from upcall.ui.listings import list_audit
 
-        entries = signals.run(command.app.audit(run_id, after=after, limit=limit))
+        entries = signals.run(command.reader.audit(run_id, after=after, limit=limit))
         command.print([asdict(each) for each in entries], lambda: list_audit(entries))
 
 
@@ -223,7 +223,7 @@ def inbox(
         if watch and command.as_json:
             raise CallerError("--watch prints lines as things happen and has no --json; leave one of them out.")
         opened = Inbox(
-            command.screen, command.app.inbox, command.program, lambda: command.note_empty("No open questions")
+            command.screen, command.reader.inbox, command.program, lambda: command.note_empty("No open questions")
         )
         if command.is_interactive and sys.stdout.isatty():
             opened.choose_and_answer(command.answer_here, watch=watch)
@@ -231,7 +231,7 @@ def inbox(
             command.is_watching = True
             signals.run(opened.watch())
         elif command.as_json:
-            entries = signals.run(command.app.inbox())
+            entries = signals.run(command.reader.inbox())
             for damaged in entries.damaged:
                 command.screen.error(damaged.problem)
             command.print_json(
@@ -241,7 +241,7 @@ def inbox(
             from upcall.ui.listings import note_interrupted
 
             opened.print_all()
-            if lines := note_interrupted(signals.run(command.app.list(limit=RUNS_ON_A_PAGE)), command.program):
+            if lines := note_interrupted(signals.run(command.reader.list(limit=RUNS_ON_A_PAGE)), command.program):
                 command.screen.note("\n".join(lines))
 
 

@@ -1,0 +1,137 @@
+"""Runs as they are stored, to look at: all that it takes is a store and who looks, neither AutoGen nor a team."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from upcall.errors import CallerError
+from upcall.policy.authorization import Authorization, OpenQuestions
+from upcall.questions.question import Question
+from upcall.runs.call_timings import WorkPeriod
+from upcall.runs.run import Run
+from upcall.runs.transcript import Transcript
+from upcall.settings import Settings
+from upcall.storage.run_lists import RunPage
+from upcall.storage.store import LogEntry, RunStore
+from upcall.storage.transcripts import load_transcript
+
+
+class RunReader:
+    """What a caller may see of the runs of a store.
+
+    Args:
+        settings: whose user looks, where a call names none.
+        store: where the runs are; that of the settings if not given.
+    """
+
+    def __init__(self, settings: Settings, store: str | Path | RunStore | None = None) -> None:
+        self.settings = settings
+        if not isinstance(store, RunStore):
+            store = RunStore(
+                store or settings.store,
+                lease_seconds=settings.lease_seconds,
+                max_state_bytes=settings.max_state_bytes,
+                synchronous=settings.synchronous,
+            )
+        self.store = store
+
+    async def get(self, run_id: str, *, user: str | None = None) -> Run:
+        """Return the run as it is stored. `run_id` may be the first characters of its id, four or more. To whom only
+        questions of it are assigned, it has these and nothing else of what was said.
+
+        Raises:
+            UnknownRun: there is no such run.
+        """
+        access = self._access(user)
+        run = access.restrict(await access.find(self.store, run_id, "show"))
+        return run.model_copy(update={"interrupted": bool(await self.store.find_interrupted([run]))})
+
+    async def transcript(self, run: Run | str, *, user: str | None = None) -> Transcript:
+        """Return what the agents of a run said and did up to its last pause, failure or interruption, oldest first.
+
+        Of a run whose process was killed it has what the next resume brings back; with ``transcripts: false`` nothing.
+
+        Raises:
+            UnknownRun: there is no such run.
+            NotAllowed: it is somebody else's.
+        """
+        run_id = run if isinstance(run, str) else run.id
+        found = await self._access(user).find_whole(self.store, run_id, "show")
+        return Transcript.of(found, await load_transcript(self.store, found.id))
+
+    async def call_timings(self, run_id: str, *, user: str | None = None) -> Sequence[WorkPeriod]:
+        """When teams were at work on a run, and which calls of models and tools they made then, oldest first: what
+        `upcall.ui.diagrams.timeline` draws. What was going on when a process was killed is not among it.
+
+        Raises:
+            UnknownRun: there is no such run.
+            NotAllowed: it is somebody else's.
+        """
+        run = await self._access(user).find_whole(self.store, run_id, "show")
+        return await self.store.call_timings(run.id)
+
+    async def list(self, user: str | None = None, *, limit: int | None = None, before: str | None = None) -> RunPage:
+        """All runs, or those that a user sees, newest first. With a limit a page of them, behind the run `before`; the
+        page names the run to go on behind. What is damaged is named in its ``damaged``.
+
+        Raises:
+            UnknownRun: there is no run `before`.
+        """
+        access = self._access(user)
+        _check_limit(limit)
+        page = access.all_seen(await self.store.list(access.viewer, limit=limit, before=before))
+        left = await self.store.find_interrupted(page)
+        page[:] = [run.model_copy(update={"interrupted": True}) if run.id in left else run for run in page]
+        return page
+
+    async def inbox(self, user: str | None = None, *, limit: int | None = None) -> OpenQuestions:
+        """Return the open questions of all runs that a user may answer, oldest first; with a limit those of so many
+        runs. What is damaged is named in its ``damaged``."""
+        access = self._access(user)
+        _check_limit(limit)
+        return access.inbox(await self.store.list_open(access.viewer, limit=limit))
+
+    def answerable(self, run: Run, user: str | None = None) -> Sequence[Question]:
+        """Return the questions that a run shows and a user may answer."""
+        return self._access(user).answerable(run)
+
+    async def audit(
+        self, run_id: str | None = None, *, user: str | None = None, after: int = 0, limit: int | None = None
+    ) -> Sequence[LogEntry]:
+        """Who did what, oldest first, from the entry that follows the one with the id `after`, so many at most: who
+        started, answered, resumed, cancelled, assigned, and who was refused. Of one run, or of all that are the user's.
+
+        Raises:
+            UnknownRun: there is no such run.
+            NotAllowed: it is somebody else's.
+        """
+        return await self._access(user).audit(self.store, run_id, after, limit)
+
+    async def log(self, run_id: str, *, user: str | None = None, after: int = 0) -> Sequence[LogEntry]:
+        """All that the store has noted of a run, oldest first, from the entry that follows the one with the id `after`.
+
+        Raises:
+            UnknownRun: there is no such run.
+            NotAllowed: it is somebody else's.
+        """
+        run = await self._access(user).find_whole(self.store, run_id, "log")
+        return await self.store.log(run.id, after)
+
+    async def visible_log(self, run_id: str, *, user: str | None = None) -> Sequence[LogEntry]:
+        """As `log`, but nothing for who sees only questions of the run.
+
+        Raises:
+            UnknownRun: there is no such run.
+        """
+        access = self._access(user)
+        run = await access.find(self.store, run_id, "show")
+        return await self.store.log(run.id) if access.sees_whole(run) else ()
+
+    def _access(self, user: str | None) -> Authorization:
+        return Authorization.of(user, self.settings)
+
+
+def _check_limit(limit: object) -> None:
+    if limit is not None and not (isinstance(limit, int) and limit > 0):
+        raise CallerError(f"limit = {limit!r} is wrong: it must be a whole number, 1 or more.")
