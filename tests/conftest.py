@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import signal
 import sys
@@ -25,6 +26,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 _CHILDREN = str(SUPPORT / "child_processes")
 if _CHILDREN not in (paths := os.environ.get("PYTHONPATH", "").split(os.pathsep)):
     os.environ["PYTHONPATH"] = os.pathsep.join([_CHILDREN, *filter(None, paths)])
+
+
+_NUMBERS = itertools.count()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,11 +63,21 @@ def _no_network() -> Iterator[None]:
     assert not loopback_only.refused
 
 
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a new folder. pytest's own looks for its number through the folders of all tests before it."""
+    folder = tmp_path_factory.getbasetemp() / f"{next(_NUMBERS)}" / "folder"
+    folder.mkdir(parents=True)
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("cache", "state"):
-        monkeypatch.setenv(f"XDG_{name.upper()}_HOME", str(tmp_path_factory.mktemp(name)))
+        home = tmp_path.parent / "home" / name
+        home.mkdir(parents=True)
+        monkeypatch.setenv(f"XDG_{name.upper()}_HOME", str(home))
     for name in [name for name in os.environ if name.startswith(("OPENAI_", "UPCALL_", "TAVILY_", "BRAVE_"))]:
         if name.startswith("UPCALL_UPDATE_"):
             continue

@@ -48,7 +48,7 @@ from upcall.questions.matching import AnswerValue, match_answers
 from upcall.questions.question import Question
 from upcall.research.sources.fences import FencedText, parse_fenced
 from upcall.teams import TeamResources, root_team
-from upcall.testing import Call, Calls, Fail, Hang, Reply, Request, ScriptedModelClient
+from upcall.testing import Call, Calls, Fail, Reply, Request, ScriptedModelClient
 
 pytestmark = pytest.mark.usefixtures(impatient.__name__)
 
@@ -769,13 +769,6 @@ async def test_a_repair_that_fails_is_made_again_but_not_the_call_before_it() ->
         agent = Clarifier(client)
         with pytest.raises(ModelUnavailable):
             await turn(agent, TASK)
-        assert (await turn(await carried(agent, Clarifier(client)))).target == "planner"
-
-
-async def test_a_cancelled_call_ends_at_once_and_can_be_made_again() -> None:
-    with ScriptedModelClient([Hang(), CLEAR]) as client:
-        agent = Clarifier(client)
-        await cancelled_while(agent, lambda: len(client.requests) == 1, "token", TASK.content)
         assert (await turn(await carried(agent, Clarifier(client)))).target == "planner"
 
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import pytest
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage, ThoughtEvent
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from conversation import cancelled_while, carried, say
+from conversation import carried, say
 from pydantic import ValidationError
 from tables import rows
 
@@ -411,13 +411,6 @@ async def test_the_first_call_has_the_whole_time(monkeypatch: pytest.MonkeyPatch
     message = await said_to([SHALLOW])
     assert isinstance(message, HandoffMessage)
     assert message.target == "researcher"
-
-
-async def test_a_cancelled_call_ends_at_once_and_can_be_made_again() -> None:
-    with ScriptedModelClient([Hang(), SHALLOW]) as client:
-        agent = Classifier(client)
-        await cancelled_while(agent, lambda: len(client.requests) == 1, "token", QUERY.content)
-        assert isinstance(await turn(agent), HandoffMessage)
 
 
 async def test_a_message_that_comes_again_after_a_failure_is_taken_once() -> None:

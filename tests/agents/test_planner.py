@@ -450,13 +450,6 @@ async def test_a_repair_that_fails_is_made_again_but_no_call_before_it_that_went
     assert plan_in(message).title == "Find the files"
 
 
-async def test_a_cancelled_call_ends_at_once_and_can_be_made_again() -> None:
-    with ScriptedModelClient([CLEAR, Hang(), PLAN_REPLY]) as client:
-        agent = Planner(client)
-        await cancelled_while(agent, lambda: len(client.requests) == 2, "token", TASK.content)
-        assert plan_in(await turn(await carried(agent, Planner(client)))).title == "Find the files"
-
-
 async def test_messages_that_come_again_are_taken_once() -> None:
     with ScriptedModelClient([AMBIGUITY, CLEAR, Fail(500), PLAN_REPLY]) as client:
         agent = Planner(client)

@@ -11,7 +11,7 @@ import pytest
 from autogen_agentchat.messages import HandoffMessage, TextMessage
 from autogen_core.models import ChatCompletionClient
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from conversation import answers, carried, say
+from conversation import answers, cancelled_while, carried, say
 from pydantic import BaseModel
 
 from upcall.agents import Clarifier, Classifier, Planner
@@ -23,7 +23,7 @@ from upcall.autogen.messages import CLASSIFICATION, ERROR
 from upcall.errors import ModelError
 from upcall.execution.model_clients import ModelClients
 from upcall.settings import Settings
-from upcall.testing import Fail, LoopbackServer, Reply, Request, ScriptedModelClient
+from upcall.testing import Fail, Hang, LoopbackServer, Reply, Request, ScriptedModelClient
 from upcall.testing.script import Responder
 
 TASK = "Compare solar power"
@@ -336,6 +336,15 @@ async def test_a_huge_reply_is_shown_to_the_model_cut() -> None:
     shown = client.requests[1].messages[-2]["content"]
     assert len(shown) <= 2_000
     assert "characters are left out here" in shown
+
+
+@each_agent
+async def test_a_cancelled_call_ends_at_once_and_is_made_again(agent: Make, good: list[str], names: list[str]) -> None:
+    with ScriptedModelClient([Hang(), *good]) as client:
+        made = agent(client)
+        await cancelled_while(made, lambda: len(client.requests) == 1, "token", TASK)
+        rest = await say(await carried(made, agent(client)))
+    assert isinstance(rest.message, HandoffMessage)
 
 
 # -- options ----------------------------------------------------------------------------------------------------------

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -430,23 +428,6 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone() -> None:
     ended = upcall("run", TASK, "--store", "letter.txt")
     assert "Cannot write the store" in ended.error
     assert Path("letter.txt").read_text().startswith("Dear reader")
-
-
-@pytest.mark.slow
-def test_a_database_of_another_program_is_refused() -> None:
-    with closing(sqlite3.connect("other.db")) as connection, connection:
-        connection.execute("create table music (title text)")
-    assert "database of another program" in upcall("run", TASK, "--store", "other.db").error
-
-
-@pytest.mark.slow
-def test_another_schema_version_is_refused_with_what_to_do() -> None:
-    upcall("run", "What is CUDA?")
-    with closing(sqlite3.connect("upcall.db")) as connection, connection:
-        connection.execute("update upcall_meta set value = '0'")
-    ended = upcall("list")
-    assert ended.status == 1
-    assert "schema version 0; this version of upcall reads version " in ended.error
 
 
 @pytest.mark.slow
