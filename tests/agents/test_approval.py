@@ -155,6 +155,11 @@ def test_the_settings_refuse_a_name_that_is_no_tool() -> None:
         Upcall(settings=Settings.read(approve=["run_comand"])).team()
 
 
+def test_a_team_of_ones_own_refuses_the_setting() -> None:
+    with pytest.raises(ConfigurationError, match="approve is for the built-in team"):
+        Upcall(team=lambda: RoundRobinGroupChat([]), settings=Settings.read(approve=["send"]))
+
+
 async def test_the_coder_asks_before_it_writes() -> None:
     app = Upcall(settings=Settings.read(model="demo", approve=["write_*"]), store="runs.db")
     run = await app.start("Build me a user authentication system")

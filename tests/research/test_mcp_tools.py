@@ -52,6 +52,18 @@ async def test_its_results_are_fenced_and_limited(notes: McpTools) -> None:
     assert len((await notes.call_tool("notes_endless")).to_text()) < MAX_TEXT_CHARS + 300
 
 
+@pytest.mark.parametrize("by_object", [True, False])
+async def test_its_tools_are_called_when_they_are_approved(notes: McpTools, by_object: bool) -> None:
+    model = ScriptedModelClient([Call("notes_search", {"words": "wind"}), "Found."])
+    approve = [notes] if by_object else ["notes_*"]
+    agent = PausableAgent("finder", model, workbench=notes, approve=approve)
+    app = Upcall(store="runs.db", team=lambda: RoundRobinGroupChat([agent], max_turns=1))
+    run = await app.start("Find wind")
+    assert "| notes_search(wind)" in run.questions[0].question
+    run = await app.answer(run.id, '{"words": "sea"}')
+    assert "Notes on sea" in str(await app.transcript(run.id))
+
+
 @pytest.mark.slow
 async def test_it_gets_its_own_keys_and_no_others(notes: McpTools, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-ours")

@@ -97,6 +97,11 @@ class TeamFactory:
                 f"team must be a function that builds a team, not {type(make_team).__name__}: each segment of a run "
                 "needs a new one. Say team=make_team, or team=lambda: ..."
             )
+        if make_team is not None and settings.approve:
+            raise ConfigurationError(
+                "The setting approve is for the built-in team and would approve nothing in a team of your own: say "
+                "PausableAgent(approve=[...]) there, or with_questions(agent, approve=[...])."
+            )
         self._settings = settings
         self._store_file = store_file
         self._make_team = make_team

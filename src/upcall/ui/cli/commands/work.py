@@ -44,6 +44,9 @@ def run(
     workspace: Annotated[Path | None, typer.Option(help="Folder for the coder's files [upcall-work/RUN].")] = None,
     docs: Annotated[list[Path] | None, typer.Option(help="A document or folder to research; repeatable.")] = None,
     review_plan: Annotated[bool, typer.Option("--review-plan", help="Review the plan before work begins.")] = False,
+    approve: Annotated[
+        list[str] | None, typer.Option(metavar="TOOL", help="Ask before calls of this tool, or 'web_*'; repeatable.")
+    ] = None,
     unattended: Annotated[
         bool, typer.Option("--unattended", help="Nobody is there: questions get their own default.")
     ] = False,
@@ -65,6 +68,7 @@ def run(
     command.work(
         detach=detach,
         enable_plan_approval=review_plan or None,
+        approve=approve or None,
         unattended=unattended or None,
         expires_after=expires_after,
         on_expiry=on_expiry,
