@@ -367,6 +367,15 @@ async def test_the_text_of_a_stock_user_proxy_answers_the_question() -> None:
     assert client.requests[1].messages[-1]["content"] == "Japan"
 
 
+async def test_a_blank_reply_to_a_stock_user_proxy_skips() -> None:
+    """S0-61."""
+    with ScriptedModelClient([REGION]) as client:
+        agent = Clarifier(client)
+        await turn(agent, TASK)
+        message = await turn(agent, HandoffMessage(source="user", target="clarifier", content=" "))
+    assert message.target == "planner"
+
+
 async def test_a_second_task_starts_with_an_empty_dialog() -> None:
     with ScriptedModelClient([REGION, CLEAR]) as client:
         agent = Clarifier(client, max_turns=1)

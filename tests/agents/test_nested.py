@@ -119,18 +119,6 @@ async def test_an_answer_goes_down_to_the_very_call_that_asked_and_nothing_is_do
     assert (tool.calls, len(client.requests)) == (1, 2 * depth + 1)
 
 
-@pytest.mark.parametrize("depth", [2, 4])
-async def test_a_nested_agent_asks_again_after_it_went_on(depth: int) -> None:
-    with tower_script(depth, ASK, ASK, "done") as client:
-        made = tower(client, depth)
-        rest = await say(made, "Build it")
-        made = await carried(made, tower(client, depth))
-        rest = await say(made, answers(rest, "Express"))
-        made = await carried(made, tower(client, depth))
-        await say(made, answers(rest, "FastAPI"))
-    assert list(client.requests[depth + 1].tool_results.values()) == ["Express", "FastAPI"]
-
-
 async def test_the_result_of_a_nested_agent_is_the_text_of_its_report() -> None:
     report = Report(summary="Built.", assumptions=("No login",))
     with script(lead=[call("coder"), "done"], coder=[Say(report)]) as client:
@@ -165,37 +153,6 @@ async def test_an_agent_that_is_not_in_the_team_any_more_is_missed() -> None:
 # -- several askers ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "order",
-    [[("Express", "Firefox")], [("Express", None), ("Firefox",)], [(None, "Firefox"), ("Express",)]],
-    ids=["together", "first one first", "second one first"],
-)
-async def test_two_agents_that_ask_are_answered_in_any_order(order: list[tuple[str | None, ...]]) -> None:
-    with script(lead=[BOTH, "done"], coder=[ASK, "coded"], tester=[ASK_TESTER, "tested"]) as client:
-        made = team(client)
-        rest = await say(made, "Build it")
-        for given in order:
-            open_before = len(rest.questions)
-            made = await carried(made, team(client))
-            rest = await say(made, answers(rest, *given))
-            assert len(rest.questions) == open_before - len([each for each in given if each])
-    assert client.requests[-1].tool_results == {"call_1_1": "coded", "call_1_2": "tested"}
-    asked = {request.system[:20]: list(request.tool_results.values()) for request in client.requests[3:5]}
-    assert asked == {"You are the coder.\n\n": ["Express"], "You are the tester.\n": ["Firefox"]}
-
-
-async def test_what_was_answered_goes_on_while_the_rest_stays_open() -> None:
-    tool = Counted()
-    with script(lead=[BOTH, "done"], coder=[ASK, Call("note"), ASK, "coded"], tester=[ASK_TESTER, "tested"]) as client:
-        made = team(client, tools=[tool.note])
-        rest = await say(made, "Build it")
-        rest = await say(made, answers(rest, "Express"))
-        assert [question.asker for question in rest.questions] == ["coder", "tester"]
-        assert tool.calls == 1
-        await say(await carried(made, team(client, tools=[tool.note])), answers(rest, "FastAPI", "Firefox"))
-    assert client.requests[-1].tool_results == {"call_1_1": "coded", "call_1_2": "tested"}
-
-
 async def test_an_agent_that_waits_is_left_alone_until_its_answer_comes() -> None:
     with script(lead=[BOTH, "done"], coder=[ASK, "coded"], tester=[ASK_TESTER, "tested"]) as client:
         made = team(client)
@@ -205,49 +162,6 @@ async def test_an_agent_that_waits_is_left_alone_until_its_answer_comes() -> Non
         assert (await made.save_state())["frames"][1] == waiting
         assert not waiting["interrupted"]
         await say(made, answers(rest, "Firefox"))
-
-
-def echoing(*tasks: str) -> Callable[[Request], Reply]:
-    """Return a lead that calls the coder with several tasks at once, and a coder that asks once for each of its
-    tasks."""
-
-    def reply(request: Request) -> Reply:
-        results = list(request.tool_results.values())
-        if "You are the lead." in request.system:
-            return "; ".join(results) if results else Calls([call("coder", task) for task in tasks])
-        task = request.messages[1]["content"]
-        return f"{task} with {results[0]}" if results else Call("ask_user", {"question": f"What for the {task}?"})
-
-    return reply
-
-
-@pytest.mark.parametrize("order", [[("Express", "Koa")], [(None, "Koa"), ("Express",)]], ids=["together", "apart"])
-async def test_one_agent_serves_two_calls_of_one_batch(order: list[tuple[str | None, ...]]) -> None:
-    with ScriptedModelClient(echoing("shop", "blog")) as client:
-        made = agent("lead", client, agent("coder", client))
-        rest = await say(made, "Build both")
-        assert [question.calls[0] for question in rest.questions] == ["call_1_1", "call_1_2"]
-        for given in order:
-            made = await carried(made, agent("lead", client, agent("coder", client)))
-            rest = await say(made, answers(rest, *given))
-    assert rest.text == "shop with Express; blog with Koa"
-
-
-async def test_agents_on_two_levels_ask_at_once() -> None:
-    def make() -> PausableAgent:
-        return agent("lead", client, agent("coder", client, agent("tester", client), mixed_batch="run"))
-
-    with script(
-        lead=[call("coder"), "done"], coder=[Calls([ASK, call("tester")]), "coded"], tester=[ASK_TESTER, "tested"]
-    ) as client:
-        first = make()
-        rest = await say(first, "Build it")
-        assert [question.path for question in rest.questions] == [LEVELS[:2], LEVELS[:3]]
-        second = await carried(first, make())
-        rest = await say(second, answers(rest, "Express"))
-        assert [question.path for question in rest.questions] == [LEVELS[:3]]
-        await say(await carried(second, make()), answers(rest, "Firefox"))
-    assert client.requests[-2].tool_results == {"call_2_1": "Express", "call_2_2": "tested"}
 
 
 async def test_nested_agents_work_at_the_same_time() -> None:
@@ -558,24 +472,6 @@ async def test_a_stock_agent_that_only_heeds_its_token_ends_with_it() -> None:
     with script(lead=[call("own")]) as client:
         async with nothing_left_behind():
             await cancelled_while(agent("lead", client, Heedless("own")), lambda: bool(client.requests), "token", "Go")
-
-
-async def test_a_cancelled_turn_keeps_its_open_questions_and_answers() -> None:
-    hanging = Hanging()
-    with script(lead=[BOTH, "done"], coder=[ASK, Call("wait"), "coded"], tester=[ASK_TESTER, "tested"]) as client:
-        first = team(client, tools=[hanging.wait])
-        rest = await say(first, "Build it")
-        token = CancellationToken()
-        going = asyncio.create_task(say(first, answers(rest, "Express"), token=token))
-        while not hanging.calls:
-            await asyncio.sleep(0)
-        token.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await going
-        second = await carried(first, team(client, tools=[hanging.wait]))
-        rest = await say(second)
-        assert [question.asker for question in rest.questions] == ["tester"]
-        assert (await say(second, answers(rest, "Firefox"))).text == "done"
 
 
 # -- anything at any time ---------------------------------------------------------------------------------------------

@@ -740,19 +740,6 @@ async def test_several_calls_may_fail_for_good_without_a_loose_end() -> None:
             await say(coder(client, tools=[refuse]), "Go")
 
 
-async def test_a_turn_that_its_reader_leaves_goes_on_from_there() -> None:
-    tool = Counted()
-    with ScriptedModelClient([Call("note"), "Done."]) as client:
-        agent = coder(client, tools=[tool.note])
-        stream = agent.on_messages_stream([TextMessage(source="user", content="Go")], CancellationToken())
-        async for event in stream:
-            if isinstance(event, ToolCallExecutionEvent):
-                break
-        await stream.aclose()
-        rest = await say(await carried(agent, coder(client, tools=[tool.note])))
-    assert (rest.text, tool.calls) == ("Done.", 1)
-
-
 # -- limits, counters -------------------------------------------------------------------------------------------------
 
 
