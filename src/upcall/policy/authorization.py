@@ -41,8 +41,14 @@ if TYPE_CHECKING:
 NOT_SHOWN = "(the task of somebody else)"
 """What stands for the task in a run of which a user sees only the questions assigned to them."""
 
+ADMIN = "admin"
+"""The role of a token from whose user nothing is kept, as from the settings' ``admins``."""
+
 AUDITED = frozenset(
-    {"started", "answered", "resumed", "cancelled", "assigned", "forked", "exported", "undone", "refused"}
+    {
+        *("started", "answered", "resumed", "cancelled", "assigned", "forked", "exported", "undone", "refused"),
+        *("token created", "token revoked", "logged in", "logged out"),
+    }
 )
 """The kinds of log entries that say what somebody did."""
 

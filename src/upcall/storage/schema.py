@@ -121,10 +121,32 @@ PLANS = Table(
 )
 """Plans that were approved; the owner is empty where a run has none. See `upcall.storage.plans`."""
 
+TOKENS = Table(
+    "upcall_tokens",
+    {
+        "digest": "TEXT",
+        "id": "TEXT NOT NULL",
+        "actor": "TEXT",
+        "role": "TEXT",
+        "session_of": "TEXT",
+        "created_at": "NUMBER NOT NULL",
+        "expires_at": "NUMBER",
+    },
+    "digest",
+)
+"""Who may use the service, by the hash of what they show. See `upcall.storage.tokens`."""
+
+REQUESTS = Table(
+    "upcall_requests",
+    {"actor": "TEXT", "key": "TEXT", "content": "TEXT NOT NULL", "run_id": "NAME NOT NULL", "at": "NUMBER NOT NULL"},
+    "actor, key",
+)
+"""Which run a request was for that may be made twice. See `upcall.storage.requests`."""
+
 OF_A_RUN = (CHECKPOINTS, QUEUED_ANSWERS, JOURNAL, CONTENTS, LOG, TRANSCRIPTS, PLANS)
 """What belongs to a run, beside its row."""
 
-TABLES = (META, RUNS, *OF_A_RUN)
+TABLES = (META, RUNS, TOKENS, REQUESTS, *OF_A_RUN)
 
 _SEEN_BY = "owner, assignees"
 INDEXES = (

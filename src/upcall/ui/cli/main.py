@@ -9,7 +9,7 @@ import typer
 
 from upcall import signals
 from upcall.ui.cli.command import WRONG_USE
-from upcall.ui.cli.commands import change, fleet, look, store, work
+from upcall.ui.cli.commands import change, fleet, look, store, token, work
 
 app = typer.Typer(
     name="upcall",
@@ -23,6 +23,7 @@ app = typer.Typer(
 for commands in (work, look, change, fleet):
     app.add_typer(commands.app)
 app.add_typer(store.app, name="store")
+app.add_typer(token.app, name="token")
 
 
 @app.callback(invoke_without_command=True)

@@ -17,6 +17,7 @@ from upcall.ui.cli.command import FAILED, Command
 from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, STORE, RunId, with_options
 
 if TYPE_CHECKING:
+    from upcall.settings import Settings
     from upcall.storage.maintenance import Checked, Pruned, Stats
     from upcall.storage.store import RunStore
 
@@ -36,6 +37,7 @@ class StoreCommand(Command):
     """A command about a store."""
 
     store: RunStore
+    settings: Settings
 
     def __init__(self, *, store: str | None, config: Path | None, as_json: bool, debug: bool) -> None:
         super().__init__(as_json=as_json, debug=debug)
@@ -46,7 +48,7 @@ class StoreCommand(Command):
         from upcall.settings import Settings
         from upcall.storage.store import RunStore
 
-        settings = Settings.read(self._config, store=self._given)
+        self.settings = settings = Settings.read(self._config, store=self._given)
         self.store = RunStore(
             settings.store,
             lease_seconds=settings.lease_seconds,

@@ -1,0 +1,159 @@
+"""Who may use the service: tokens and the sessions of browsers. Only a hash of each is stored, so that who reads the
+store cannot use them."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from hashlib import sha256
+from typing import Any
+
+from upcall import identity
+from upcall.errors import CallerError
+from upcall.storage.connection import Connection
+from upcall.storage.store import RunStore, add_to_log
+
+PREFIX = "upcall_"
+"""How a token begins: those who look for secrets in files find it."""
+
+_COLUMNS = "id, actor, role, session_of, created_at, expires_at"
+
+
+@dataclass(frozen=True)
+class Token:
+    """What somebody shows to be let in; not the secret itself.
+
+    Attributes:
+        id: its name, for `revoke_token`.
+        user: who shows it; None is who runs the service, on the machine itself.
+        role: what they may do beyond what is theirs: ``admin``, or a role of the settings.
+        session_of: the token that a browser logged in with, where this is the session.
+    """
+
+    id: str
+    user: str | None
+    role: str | None
+    session_of: str | None
+    created_at: datetime
+    expires_at: datetime | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Give it as plain JSON."""
+        at = {"created_at": self.created_at.isoformat(), "expires_at": self.expires_at and self.expires_at.isoformat()}
+        return {**asdict(self), **at}
+
+
+async def create_token(
+    store: RunStore, user: str, role: str | None = None, lifetime: timedelta | None = None
+) -> tuple[Token, str]:
+    """Store a new token; it, and the secret, which cannot be had again. Without a lifetime it does not expire.
+
+    Raises:
+        CallerError: the user is empty.
+    """
+    if not user.strip():
+        raise CallerError("The user of a token is empty. Give a name.")
+    return await _store_token(store, user, role, None, lifetime, "token created")
+
+
+async def open_session(store: RunStore, token: Token | None, lifetime: timedelta) -> tuple[Token, str]:
+    """Store a session of who has a token, or of who runs the service; it ends with the token at the latest."""
+    if token is None:
+        return await _store_token(store, None, None, "", lifetime, "logged in")
+    left = None if token.expires_at is None else token.expires_at - identity.now()
+    lifetime = lifetime if left is None else min(lifetime, left)
+    return await _store_token(store, token.user, token.role, token.id, lifetime, "logged in")
+
+
+async def _store_token(
+    store: RunStore, user: str | None, role: str | None, session_of: str | None, lifetime: timedelta | None, act: str
+) -> tuple[Token, str]:
+    now = identity.now()
+    expires_at = None if lifetime is None else now + lifetime
+    token = Token(identity.new_id(), user, role, session_of, now, expires_at)
+    secret = PREFIX + secrets.token_urlsafe(32)
+    row = {
+        "digest": hash_secret(secret),
+        "id": token.id,
+        "actor": user,
+        "role": role,
+        "session_of": session_of,
+        "created_at": int(now.timestamp()),
+        "expires_at": expires_at and int(expires_at.timestamp()),
+    }
+
+    def work(connection: Connection) -> None:
+        connection.execute("DELETE FROM upcall_tokens WHERE expires_at <= :now", {"now": int(now.timestamp())})
+        connection.execute(
+            f"INSERT INTO upcall_tokens (digest, {_COLUMNS}) "
+            "VALUES (:digest, :id, :actor, :role, :session_of, :created_at, :expires_at)",
+            row,
+        )
+        detail = {"token": session_of or token.id} | ({"role": role} if role else {})
+        add_to_log(connection, "", [(act, user, detail)])
+
+    await store.database.write(work)
+    return token, secret
+
+
+async def find_token(store: RunStore, secret: str) -> Token | None:
+    """Find the token or session that a secret is of; None where there is none, or its time is over."""
+    values = {"digest": hash_secret(secret), "now": int(identity.now().timestamp())}
+    query = f"SELECT {_COLUMNS} FROM upcall_tokens WHERE digest = :digest AND (expires_at IS NULL OR expires_at > :now)"
+    if not await store.exists():
+        return None
+    row = await store.database.read(lambda connection: connection.execute(query, values).fetchone())
+    return None if row is None else _read_token(row)
+
+
+async def list_tokens(store: RunStore) -> list[Token]:
+    """List the tokens whose time is not over, oldest first, without sessions."""
+    if not await store.exists():
+        return []
+    query = (
+        f"SELECT {_COLUMNS} FROM upcall_tokens WHERE session_of IS NULL AND (expires_at IS NULL OR expires_at > :now) "
+        "ORDER BY created_at, id"
+    )
+    now = {"now": int(identity.now().timestamp())}
+    rows = await store.database.read(lambda connection: connection.execute(query, now).fetchall())
+    return [_read_token(row) for row in rows]
+
+
+async def revoke_token(store: RunStore, token_id: str) -> None:
+    """Remove a token, and the sessions that were opened with it.
+
+    Raises:
+        CallerError: there is none with this id.
+    """
+    known = [token.id for token in await list_tokens(store)]
+    if token_id not in known:
+        raise CallerError(f"There is no token {token_id!r}. See them with: upcall token list")
+    await store.database.write(partial(_delete, token_id=token_id))
+
+
+async def close_session(store: RunStore, session: Token) -> None:
+    """Remove a session."""
+
+    def work(connection: Connection) -> None:
+        connection.execute("DELETE FROM upcall_tokens WHERE id = :id", {"id": session.id})
+        add_to_log(connection, "", [("logged out", session.user, {"token": session.session_of or session.id})])
+
+    await store.database.write(work)
+
+
+def hash_secret(secret: str) -> str:
+    """Hash a secret. It has 256 random bits: nobody finds it by trying, so that a fast hash is enough."""
+    return sha256(secret.encode(errors="replace")).hexdigest()
+
+
+def _delete(connection: Connection, *, token_id: str) -> None:
+    connection.execute("DELETE FROM upcall_tokens WHERE id = :id OR session_of = :id", {"id": token_id})
+    add_to_log(connection, "", [("token revoked", None, {"token": token_id})])
+
+
+def _read_token(row: Any) -> Token:
+    token_id, user, role, session_of, created_at, expires_at = row
+    ends = None if expires_at is None else datetime.fromtimestamp(expires_at, UTC)
+    return Token(token_id, user, role, session_of, datetime.fromtimestamp(created_at, UTC), ends)

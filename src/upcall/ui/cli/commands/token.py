@@ -1,0 +1,102 @@
+"""``upcall token ...``: who may use the service."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upcall import signals
+from upcall.errors import ConfigurationError
+from upcall.ui.cli.commands.store import StoreCommand
+from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, STORE, with_options
+
+if TYPE_CHECKING:
+    from upcall.storage.tokens import Token
+
+NEVER = "never"
+
+app = typer.Typer(
+    help="Make and revoke the tokens that let people and programs in.", rich_markup_mode=None
+)
+
+
+@app.callback(invoke_without_command=True)
+def _help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        sys.stdout.write(f"{context.get_help()}\n")
+
+
+_options = with_options(StoreCommand, STORE, CONFIG, AS_JSON, DEBUG)
+
+
+@app.command()
+@_options
+def create(
+    command: StoreCommand,
+    user: Annotated[str, typer.Argument(metavar="USER", help="Whose it is: kept with their runs and answers.")],
+    role: Annotated[
+        str | None, typer.Option(help="What they may do beyond what is theirs: admin, or a role of the settings.")
+    ] = None,
+    expires_after: Annotated[
+        str, typer.Option(metavar="TIME", help="How long it is good for: 12h, 30d, or never.")
+    ] = "90d",
+) -> None:
+    """Make a token. It is shown once: the store keeps a hash of it only."""
+    with command:
+        from upcall.policy.authorization import ADMIN
+        from upcall.storage.tokens import create_token
+
+        known = [ADMIN, *command.settings.roles]
+        if role is not None and role not in known:
+            raise ConfigurationError(f"There is no role {role!r}. Roles: {', '.join(known)}.")
+        token, secret = signals.run(create_token(command.store, user, role, _lifetime(expires_after)))
+        if not command.as_json:
+            command.screen.note(f"Token {token.id} for {_describe(token)}. It is not shown again:")
+        command.print_lines({**token.as_json(), "secret": secret}, [secret])
+
+
+@app.command("list")
+@_options
+def list_all(command: StoreCommand) -> None:
+    """List the tokens that are good, oldest first; none is shown."""
+    with command:
+        from upcall.storage.tokens import list_tokens
+
+        tokens = signals.run(list_tokens(command.store))
+        command.print_lines([each.as_json() for each in tokens], [f"{each.id}  {_describe(each)}" for each in tokens])
+        if not tokens and not command.as_json:
+            command.screen.note(f"No tokens in {command.store.name}. Make one with: upcall token create USER")
+
+
+@app.command()
+@_options
+def revoke(
+    command: StoreCommand, token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id.")]
+) -> None:
+    """Revoke a token; who is logged in with it is logged out."""
+    with command:
+        from upcall.storage.tokens import revoke_token
+
+        signals.run(revoke_token(command.store, token_id))
+        command.print_lines({"id": token_id}, [f"Token {token_id} is revoked."])
+
+
+def _lifetime(text: str) -> timedelta | None:
+    from upcall.setting_types import parse_seconds
+
+    if text == NEVER:
+        return None
+    try:
+        return timedelta(seconds=parse_seconds(text))
+    except ValueError as error:
+        raise ConfigurationError(f"--expires-after {text!r} is wrong: {error}, or {NEVER}.") from error
+
+
+def _describe(token: Token) -> str:
+    from upcall.questions.question import format_time
+
+    role = f" ({token.role})" if token.role else ""
+    return f"{token.user}{role}, {'until ' + format_time(token.expires_at) if token.expires_at else 'for ever'}"
