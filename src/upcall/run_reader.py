@@ -48,9 +48,9 @@ class RunReader:
         return run.model_copy(update={"interrupted": bool(await self.store.find_interrupted([run]))})
 
     async def transcript(self, run: Run | str, *, user: str | None = None) -> Transcript:
-        """Return what the agents of a run said and did up to its last pause, failure or interruption, oldest first.
+        """Return what the agents of a run said and did, oldest first; while they work, up to a second or so ago.
 
-        Of a run whose process was killed it has what the next resume brings back; with ``transcripts: false`` nothing.
+        With ``transcripts: false`` there is nothing.
 
         Raises:
             UnknownRun: there is no such run.

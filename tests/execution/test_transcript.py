@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,14 @@ from autogen_agentchat.base import Team
 from autogen_agentchat.teams import RoundRobinGroupChat
 from cryptography.fernet import Fernet
 
-from upcall import PausableAgent, Run, Settings, Upcall, ask_secret
+from upcall import PausableAgent, Run, Settings, Upcall, ask_secret, identity
+from upcall.execution.driver import last
 from upcall.questions.secrets import KEY
+from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.storage.export import export_run, import_run
 from upcall.storage.store import RunStore
-from upcall.testing import Call, Fail, ScriptedModelClient
+from upcall.storage.transcripts import write_transcript
+from upcall.testing import Call, Fail, Hang, ScriptedModelClient
 
 ASK = Call("ask_user", {"question": "Which Python?", "options": ["3.11", "3.12"]})
 
@@ -119,3 +123,30 @@ async def test_a_removed_run_leaves_no_transcript(tmp_path: Path) -> None:
     await app.store.delete(run.id)
     rows = await app.store.database.read(lambda each: each.execute("SELECT * FROM upcall_transcripts").fetchall())
     assert rows == []
+
+
+async def test_a_transcript_grows_while_the_team_works(tmp_path: Path) -> None:
+    app = make_app(tmp_path / "runs.db", ASK, Hang())
+    run = await app.start("See to it")
+    items = app.answer_stream(run.id, "3.12", user="ada")
+    work = asyncio.create_task(last(items))
+    while len(said := await told(app, run)) < 4:
+        await asyncio.sleep(0.1)
+    assert said[-1] == ("ada", "answer", "3.12")
+    work.cancel()
+    await asyncio.wait([work])
+
+
+async def test_what_a_killed_segment_said_keeps_its_place(tmp_path: Path) -> None:
+    app = make_app(tmp_path / "runs.db", ASK, Hang())
+    run = await app.start("See to it")
+    work = asyncio.create_task(app.answer(run.id, "3.12", user="ada"))
+    while (await app.get(run.id)).status.value != "executing":
+        await asyncio.sleep(0.05)
+    work.cancel()
+    await asyncio.wait([work])
+    extra = TranscriptEntry(EntryKind.THOUGHT, ("lead",), identity.now(), "said before the kill")
+    await app.store.database.write(write_transcript(run.id, 1, [extra]))
+    await make_app(tmp_path / "runs.db", "Passed.").resume(run.id)
+    said = await told(app, run)
+    assert [text for _, kind, text in said if kind in ("thought", "answer")] == ["said before the kill", "3.12"]

@@ -38,7 +38,7 @@ from upcall.storage.change_log import StoredChanges
 from upcall.storage.connection import Work, join_work
 from upcall.storage.plans import write_plan
 from upcall.storage.store import AnswersQueued, RunStore, StoredRun
-from upcall.storage.transcripts import write_transcript
+from upcall.storage.transcripts import load_segments, write_transcript
 from upcall.text import first_line
 
 SECONDS_BETWEEN_MAILS = 0.2
@@ -50,6 +50,10 @@ thousand questions with a write each would cost half a million."""
 
 BEATS_A_LEASE = 4
 """How often a worker says that it lives in the time that its lease lasts."""
+
+ENTRIES_A_SECOND = 500
+"""How many entries of a transcript are written again within a second, at most: the first are there after one, those of
+a long segment less often."""
 
 SECONDS_TO_STOP = 5.0
 """How long a team that is cut off may take to stop. One that takes longer is left behind, its state unread."""
@@ -94,6 +98,7 @@ class RunSegment:
         self._pauses = progress.pauses if progress else 0
         self._server_wait = server_wait
         self._transcript = TranscriptRecorder(stored.run.task, keep=keep_transcript)
+        self._keeps_transcript = keep_transcript
         lineage = progress.lineage if progress and progress.lineage else stored.run.id
         epoch = f"{lineage}/{self._pauses}"
         self._journal = Journal(
@@ -133,6 +138,9 @@ class RunSegment:
         try:
             if not loaded:
                 await adapt_checkpoint(team, self._stored.run.id, self._stored.checkpoint)
+            if self._keeps_transcript and self._stored.version > 1:
+                said = await load_segments(self._store, self._stored.run.id, self._pauses)
+                self._transcript.go_on_behind(said.get(self._pauses, ()))
             async with aclosing(self._events(team)) as events:
                 async for event in events:
                     yield event
@@ -209,16 +217,23 @@ class RunSegment:
             await run_to_completion(self._save_and_tell())
 
     async def _watch(self) -> None:
-        """Keep the lease, take in the answers that come while the team works, and give them to those who wait for them.
+        """Keep the lease, write down what is said so far, take in the answers that come while the team works, and give
+        them to those who wait for them.
 
         Raises:
             RunConflict: another process has the run now.
         """
         loop = asyncio.get_running_loop()
-        beat = loop.time()
+        beat = wrote = loop.time()
+        entries = len(self._transcript.entries)
         while True:
             await asyncio.sleep(SECONDS_BETWEEN_MAILS)
             with suppress(StoreUnavailable):  # Busy, or gone for a moment: it is looked at again.
+                count = len(self._transcript.entries)
+                if count > entries and loop.time() - wrote > max(1, count / ENTRIES_A_SECOND):
+                    await run_to_completion(self._store.renew_lease(self._stored, also=self._write_transcript()))
+                    beat = wrote = loop.time()
+                    entries = count
                 if loop.time() - beat > self._store.lease_seconds / BEATS_A_LEASE:
                     await run_to_completion(self._store.renew_lease(self._stored))
                     beat = loop.time()

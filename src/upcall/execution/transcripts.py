@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from autogen_agentchat.messages import (
     BaseChatMessage,
@@ -47,11 +48,22 @@ class TranscriptRecorder:
     def __init__(self, task: str, *, keep: bool = True) -> None:
         self.entries: list[TranscriptEntry] = []
         self._task, self._keep, self._asked = task, keep, set[str]()
+        self._known = Counter[tuple[object, ...]]()
+
+    def go_on_behind(self, stored: Sequence[TranscriptEntry]) -> None:
+        """Begin with what was kept of a segment that was cut off, and is repeated now: each entry keeps its place, and
+        what comes again is kept once."""
+        self.entries = [*stored]
+        self._known = Counter(map(_words_of, stored))
 
     def add(self, event: Event) -> None:
         """Keep what an event says."""
         if self._keep and len(self.entries) < MAX_ENTRIES:
-            self.entries += self._read(event)
+            for entry in self._read(event):
+                if self._known[words := _words_of(entry)] > 0:
+                    self._known[words] -= 1
+                else:
+                    self.entries.append(entry)
 
     def _read(self, event: Event) -> Iterator[TranscriptEntry]:
         path = event_path(event)
@@ -98,3 +110,7 @@ class TranscriptRecorder:
                 yield entry(EntryKind.MESSAGE, event.to_text())
             case _:
                 yield entry(EntryKind.THOUGHT, event.to_text())
+
+
+def _words_of(entry: TranscriptEntry) -> tuple[object, ...]:
+    return entry.kind, entry.path, entry.text, entry.name, entry.failed

@@ -65,7 +65,7 @@ class Transcript:
     @classmethod
     def of(cls, run: Run, stored: Iterable[TranscriptEntry]) -> Transcript:
         """Make the transcript of a run; the task, questions and answers are stored with the run alone."""
-        return cls(run.id, tuple(_complete(run, stored)))
+        return cls(run.id, tuple(each for each in complete_entries(run, stored) if each is not None))
 
     def of_agent(self, agent: str) -> Transcript:
         """Return what one agent did, by its name or its whole path (``lead/coder``), and the answers it got."""
@@ -93,28 +93,35 @@ class Transcript:
         return transcript_bundle(self)
 
 
-def _complete(run: Run, stored: Iterable[TranscriptEntry]) -> Iterator[TranscriptEntry]:
-    """Add what the run has: its task, the words of its questions, and their answers, each question once."""
+def complete_entries(run: Run, stored: Iterable[TranscriptEntry]) -> Iterator[TranscriptEntry | None]:
+    """Add to each entry what the run has: its task, the words of its questions, and their answers. None stands for an
+    entry that says nothing: of a question that came before, or that the run does not have yet."""
     told: set[tuple[EntryKind, str]] = set()
     for entry in stored:
         if entry.kind is EntryKind.TASK and not entry.text:
             yield replace(entry, text=run.task)
         elif entry.kind in (EntryKind.QUESTION, EntryKind.ANSWER):
-            record = run.records.get(entry.name)
-            answer = record.answer if record is not None else None
-            if record is None or (entry.kind, entry.name) in told:
-                continue
-            told.add((entry.kind, entry.name))
-            if entry.kind is EntryKind.QUESTION:
-                options = ", ".join(option.label for option in record.question.options)
-                text = f"{record.question.question} ({options})" if options else record.question.question
-                yield replace(entry, text=text, path=record.question.path or entry.path)
-            elif answer is not None:
-                text = HIDDEN if answer.sealed else answer.text
-                text = text if answer.outcome is Outcome.ANSWERED else f"({answer.outcome.value}) {text}".rstrip()
-                yield replace(entry, text=text, path=(answer.user or answer.by.value,))
+            whole = None if (entry.kind, entry.name) in told else _complete_question(run, entry)
+            if whole is not None:
+                told.add((entry.kind, entry.name))
+            yield whole
         else:
             yield entry
+
+
+def _complete_question(run: Run, entry: TranscriptEntry) -> TranscriptEntry | None:
+    record = run.records.get(entry.name)
+    if record is None:
+        return None
+    if entry.kind is EntryKind.QUESTION:
+        options = ", ".join(option.label for option in record.question.options)
+        text = f"{record.question.question} ({options})" if options else record.question.question
+        return replace(entry, text=text, path=record.question.path or entry.path)
+    if (answer := record.answer) is None:
+        return None
+    text = HIDDEN if answer.sealed else answer.text
+    text = text if answer.outcome is Outcome.ANSWERED else f"({answer.outcome.value}) {text}".rstrip()
+    return replace(entry, text=text, path=(answer.user or answer.by.value,))
 
 
 def dump_entries(entries: Sequence[TranscriptEntry]) -> bytes:

@@ -349,13 +349,19 @@ class RunStore:
 
     # -- the lease ----------------------------------------------------------------------------------------------------
 
-    async def renew_lease(self, stored: StoredRun) -> None:
-        """Renew the lease.
+    async def renew_lease(self, stored: StoredRun, *, also: Work[object] | None = None) -> None:
+        """Renew the lease. `also` is done in the same transaction.
 
         Raises:
-            RunConflict: another worker has it now, or the run was cancelled.
+            RunConflict: another worker has it now, or the run was cancelled. Nothing was written.
         """
-        await self.database.write(partial(_renew_lease, stored=stored), small=True)
+
+        def work(connection: Connection) -> None:
+            _renew_lease(connection, stored)
+            if also is not None:
+                also(connection)
+
+        await self.database.write(work, small=True)
 
     async def release(self, stored: StoredRun, *, also: Work[object] | None = None) -> None:
         """Give the lease back in the middle of the work: the run stays as it is, and its journal. `also` is done in the

@@ -1,4 +1,4 @@
-"""The transcript of a run in its store: one compressed row for each segment, replaced where the segment is repeated."""
+"""The transcript of a run in its store: one compressed row for each segment, which grows while that is worked on."""
 
 from __future__ import annotations
 
@@ -35,14 +35,16 @@ def copy_transcripts(connection: Connection, run_id: str, new_id: str, before: i
     )
 
 
-def read_transcripts(connection: Connection, run_id: str) -> dict[int, bytes]:
-    """Read the transcripts of a run by segment, as `dump_entries` wrote them.
+def read_transcripts(connection: Connection, run_id: str, first: int = 0) -> dict[int, bytes]:
+    """Read the transcripts of a run by segment, from one on, as `dump_entries` wrote them.
 
     Raises:
         SchemaMismatch: one is damaged.
     """
-    query = "SELECT segment, entries FROM upcall_transcripts WHERE run_id = :run_id ORDER BY segment"
-    rows = connection.execute(query, {"run_id": run_id}).fetchall()
+    query = (
+        "SELECT segment, entries FROM upcall_transcripts WHERE run_id = :run_id AND segment >= :first ORDER BY segment"
+    )
+    rows = connection.execute(query, {"run_id": run_id, "first": first}).fetchall()
     try:
         return {segment: decode(entries) for segment, entries in rows}
     except Damaged as error:
@@ -51,11 +53,20 @@ def read_transcripts(connection: Connection, run_id: str) -> dict[int, bytes]:
         ) from error
 
 
+async def load_segments(store: RunStore, run_id: str, first: int = 0) -> dict[int, list[TranscriptEntry]]:
+    """Load what was kept of the segments of a run, from one on.
+
+    Raises:
+        SchemaMismatch: it is damaged, or another version of upcall wrote it.
+    """
+    texts = await store.database.read(partial(read_transcripts, run_id=run_id, first=first))
+    return {segment: load_entries(text) for segment, text in texts.items()}
+
+
 async def load_transcript(store: RunStore, run_id: str) -> list[TranscriptEntry]:
     """Load all that was kept of what was said and done in a run, oldest first.
 
     Raises:
         SchemaMismatch: it is damaged, or another version of upcall wrote it.
     """
-    texts = await store.database.read(partial(read_transcripts, run_id=run_id))
-    return [entry for text in texts.values() for entry in load_entries(text)]
+    return [entry for entries in (await load_segments(store, run_id)).values() for entry in entries]

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 NEVER = "never"
 
-app = typer.Typer(
-    help="Make and revoke the tokens that let people and programs in.", rich_markup_mode=None
-)
+app = typer.Typer(help="Make and revoke the tokens that let people and programs in.", rich_markup_mode=None)
 
 
 @app.callback(invoke_without_command=True)
