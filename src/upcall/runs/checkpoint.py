@@ -59,7 +59,9 @@ class Checkpoint(BaseModel):
         """
         try:
             return cls.model_validate_json(text)
-        except ValidationError:  # Or Python's own parser takes it: half a surrogate pair, more than 200 levels.
+        except (ValidationError, TypeError):
+            # Or Python's own parser takes it: half a surrogate pair, more than 200 levels; and a text beside an image,
+            # which autogen-core's `Image` refuses with a TypeError where pydantic parses the JSON (0.7.5).
             try:
                 return cls.from_json(json.loads(text), run_id)
             except (ValueError, RecursionError) as error:

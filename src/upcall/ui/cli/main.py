@@ -9,7 +9,7 @@ import typer
 
 from upcall import signals
 from upcall.ui.cli.command import WRONG_USE
-from upcall.ui.cli.commands import change, fleet, look, store, token, work
+from upcall.ui.cli.commands import change, fleet, look, serve, store, token, work
 
 app = typer.Typer(
     name="upcall",
@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for commands in (work, look, change, fleet):
+for commands in (work, look, change, fleet, serve):
     app.add_typer(commands.app)
 app.add_typer(store.app, name="store")
 app.add_typer(token.app, name="token")

@@ -108,6 +108,11 @@ class RunCommand(Command):
             self._app = Upcall(settings=self.reader.settings, store=self.reader.store, team=self._team)
         return self._app
 
+    @property
+    def team(self) -> str | None:
+        """The name of a team of the user's own."""
+        return self._team
+
     # -- runs ---------------------------------------------------------------------------------------------------------
 
     def open_run(self, run_id: str) -> Run:

@@ -1,0 +1,54 @@
+"""The command that opens a door for others: serve."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upcall import signals
+from upcall.errors import ConfigurationError
+from upcall.ui.cli.options import BASE_URL, CONFIG, DEBUG, MODEL, STORE, TEAM, with_options
+from upcall.ui.cli.run_command import RunCommand
+
+if TYPE_CHECKING:
+    from upcall.ui.web.service import Service
+
+app = typer.Typer()
+
+
+@app.command()
+@with_options(RunCommand, TEAM, MODEL, BASE_URL, STORE, CONFIG, DEBUG)
+def serve(
+    command: RunCommand,
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any that is free.")] = 8765,
+) -> None:
+    """Serve an inbox for the browser and an HTTP API, until Ctrl-C; print the link that logs in."""
+    with command:
+        command.is_watching = True
+        command.screen.show_log(verbose=bool(command.app.settings.verbose))
+        service = _make_service(command)
+        from upcall.ui.web.server import serve as serve_until_stopped
+
+        def tell(link: str) -> None:
+            command.screen.note("Open this in a browser; Ctrl-C stops the service.")
+            sys.stdout.write(f"{link}\n")
+            sys.stdout.flush()
+
+        signals.run(serve_until_stopped(service, host, port, operator=secrets.token_urlsafe(32), tell=tell))
+
+
+def _make_service(command: RunCommand) -> Service:
+    try:
+        from upcall.ui.web.service import Service
+    except ImportError as missing:
+        raise ConfigurationError(
+            f"The service needs {missing.name}. Install it: pip install '.[server]' in a checkout of upcall"
+        ) from missing
+    settings = command.app.settings
+    if "stream" not in settings.model_fields_set:
+        settings = settings.model_copy(update={"stream": True})
+    return Service(settings, team=command.team)

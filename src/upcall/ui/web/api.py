@@ -1,0 +1,191 @@
+"""The HTTP API, below ``/api``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import JSONResponse
+from pydantic import ValidationError
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from upcall import identity
+from upcall.errors import CallerError
+from upcall.storage.requests import reserve_request
+from upcall.ui.web.bodies import (
+    Answers,
+    Changes,
+    Entry,
+    Fork,
+    QuestionList,
+    RunBody,
+    RunList,
+    Start,
+    Undo,
+    read_value,
+)
+from upcall.ui.web.callers import Doorkeeper, Me
+from upcall.ui.web.events import Place, Streams, follow, follow_questions
+from upcall.ui.web.problems import Problem
+from upcall.ui.web.service import Caller, Service
+from upcall.ui.web.starting import begin_fork, begin_run
+from upcall.ui.web.uploads import DOCUMENTS, IMAGES, read_files
+
+Key = Annotated[
+    str | None,
+    Header(alias="Idempotency-Key", max_length=200, description="Who repeats a request with its key repeats nothing."),
+]
+Limit = Annotated[int, Query(ge=1, le=200)]
+_FILES = {"type": "array", "items": {"type": "string", "format": "binary"}}
+_MULTIPART = {
+    "type": "object",
+    "required": ["start"],
+    "properties": {"start": {"type": "string", "description": "As in JSON."}, DOCUMENTS: _FILES, IMAGES: _FILES},
+}
+_START = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": Start.model_json_schema()},
+            "multipart/form-data": {"schema": _MULTIPART},
+        },
+    }
+}
+_STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}, "description": "Events."}}
+
+
+def make_router(service: Service, doorkeeper: Doorkeeper) -> APIRouter:
+    """Make the routes."""
+    wrong = {code: {"model": Problem} for code in (400, 401, 403, 404, 409, 413, 422, 429)}
+    router = APIRouter(prefix="/api", tags=["runs"], responses=wrong)  # type: ignore[arg-type]
+    streams = Streams()
+
+    async def show_run(run_id: str, caller: Caller) -> RunBody:
+        return RunBody.of(await service.app_for(caller).get(run_id, user=caller.user))
+
+    @router.post("/runs", status_code=202, response_model=RunBody, openapi_extra=_START)
+    async def start(request: Request, caller: Me, key: Key = None) -> JSONResponse:
+        """Start a run; documents and images come along in a form. It goes on by itself: look at it, or follow its
+        events."""
+        wanted, documents, images = await _read_start(request)
+        run_id = await begin_run(service, caller, wanted, documents, images, key)
+        body = await show_run(run_id, caller)
+        return JSONResponse(body.model_dump(mode="json"), 202, {"Location": f"/api/runs/{run_id}"})
+
+    @router.get("/runs")
+    async def list_runs(caller: Me, limit: Limit = 50, before: str | None = None) -> RunList:
+        """List the runs that the caller sees, newest first."""
+        page = await service.app_for(caller).list(caller.user, limit=limit, before=before)
+        return RunList(runs=[RunBody.of(each) for each in (*page, *page.damaged)], next=page.next)
+
+    @router.get("/runs/{run_id}")
+    async def show(run_id: str, caller: Me) -> RunBody:
+        """Show a run."""
+        return await show_run(run_id, caller)
+
+    @router.post("/runs/{run_id}/answers")
+    async def answer(run_id: str, body: Answers, caller: Me, key: Key = None) -> RunBody:
+        """Answer one or several questions of a run; it goes on by itself. The same answer again changes nothing."""
+        if key is not None:
+            await reserve_request(service.store, caller.user, key, [run_id, body.model_dump()], run_id)
+        await service.go_on(caller, run_id, "answer", body.read())
+        return await show_run(run_id, caller)
+
+    @router.post("/runs/{run_id}/fork", status_code=202)
+    async def fork(run_id: str, body: Fork, caller: Me, key: Key = None) -> RunBody:
+        """Start a branch of a run: the same up to one of its questions, with another answer."""
+        new_id = identity.new_id()
+        if key is not None:
+            new_id = await reserve_request(service.store, caller.user, key, [run_id, body.model_dump()], new_id)
+        await begin_fork(service, caller, run_id, body.question, read_value(body.answer, body.question), new_id)
+        return await show_run(new_id, caller)
+
+    @router.post("/runs/{run_id}/cancel")
+    async def cancel(run_id: str, caller: Me) -> RunBody:
+        """End a run for good."""
+        return RunBody.of(await service.app_for(caller).cancel(run_id, user=caller.user))
+
+    @router.post("/runs/{run_id}/resume", status_code=202)
+    async def resume(run_id: str, caller: Me) -> RunBody:
+        """Go on with a run that failed or was interrupted."""
+        await service.go_on(caller, run_id, "resume")
+        return await show_run(run_id, caller)
+
+    @router.get("/runs/{run_id}/transcript")
+    async def show_transcript(run_id: str, caller: Me) -> list[Entry]:
+        """Show what the agents of a run said and did."""
+        found = await service.app_for(caller).transcript(run_id, user=caller.user)
+        return [Entry.model_validate(each) for each in found.as_json()]
+
+    @router.get("/runs/{run_id}/changes")
+    async def list_changes(run_id: str, caller: Me) -> Changes:
+        """Show what a run changed in files, with the diffs."""
+        return Changes(changes=[*await service.app_for(caller).changes(run_id, user=caller.user)])
+
+    @router.post("/runs/{run_id}/undo")
+    async def undo(run_id: str, body: Undo, caller: Me) -> Changes:
+        """Undo the last change, or one and all after it."""
+        return Changes(changes=[*await service.app_for(caller).undo(run_id, body.change, user=caller.user)])
+
+    @router.get("/runs/{run_id}/events", responses=_STREAM, response_class=EventSourceResponse)
+    async def stream_events(
+        run_id: str, caller: Me, last: Annotated[str | None, Header(alias="Last-Event-ID")] = None
+    ) -> EventSourceResponse:
+        """Follow a run: ``log``, ``entry`` (of the transcript), ``run``, ``token`` (text as it is written), ``end``."""
+        run = await service.app_for(caller).get(run_id, user=caller.user)
+        return _stream(follow(service, doorkeeper, caller, run.id, Place.parse(last)), streams, caller)
+
+    @router.get("/questions")
+    async def list_questions(caller: Me, limit: Annotated[int | None, Query(ge=1)] = None) -> QuestionList:
+        """List the open questions that the caller may answer, oldest first."""
+        found = await service.app_for(caller).inbox(caller.user, limit=limit)
+        asked: list[dict[str, Any]] = [
+            {"run_id": each.run_id, "task": each.task, **each.question.as_json()} for each in found
+        ]
+        return QuestionList(questions=asked, damaged=[RunBody.of(each) for each in found.damaged])
+
+    @router.get("/questions/events", responses=_STREAM, response_class=EventSourceResponse)
+    async def stream_questions(caller: Me) -> EventSourceResponse:
+        """Follow one's open questions: ``questions`` with the ids of all, whenever they change."""
+        return _stream(follow_questions(service, doorkeeper, caller), streams, caller)
+
+    return router
+
+
+def _stream(events: AsyncIterator[ServerSentEvent], streams: Streams, caller: Caller) -> EventSourceResponse:
+    streams.refuse_more(caller)
+
+    async def count() -> AsyncIterator[ServerSentEvent]:
+        with streams.count(caller):
+            async for event in events:
+                yield event
+
+    return EventSourceResponse(count(), ping=15, headers={"Cache-Control": "no-store"}, send_timeout=30)
+
+
+async def _read_start(request: Request) -> tuple[Start, list[Any], list[Any]]:
+    """Read a start out of JSON, or out of a form with files.
+
+    Raises:
+        CallerError: it is neither.
+    """
+    kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    try:
+        if kind == "multipart/form-data":
+            async with request.form() as form:
+                wanted = Start.model_validate_json(str(form.get("start", "")))
+                return wanted, await read_files(form, DOCUMENTS), await read_files(form, IMAGES)
+        return Start.model_validate(json.loads(await request.body())), [], []
+    except ValidationError as error:
+        raise CallerError(explain_validation(error.errors(include_url=False))) from error
+    except (ValueError, RecursionError) as error:
+        raise CallerError("The body is no JSON. Send an object with a task.") from error
+
+
+def explain_validation(errors: Any) -> str:
+    """Say in one line what is wrong with a body: the first thing."""
+    first = errors[0]
+    where = ".".join(str(each) for each in first["loc"] if each not in ("body", "query", "header", "path"))
+    return f"{where or 'The body'}: {first['msg']}."

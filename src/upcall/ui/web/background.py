@@ -1,0 +1,94 @@
+"""Runs that go on in the service's own loop, behind the requests that set them going."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
+from typing import NamedTuple
+
+from autogen_agentchat.messages import ModelClientStreamingChunkEvent
+
+from upcall.autogen.messages import event_path
+from upcall.errors import UpcallError
+from upcall.execution.driver import Stream
+from upcall.text import first_line
+
+MAX_TOKENS_AHEAD = 1_000
+"""How many pieces of text wait for one reader. One who reads slower loses some: the whole text comes afterwards."""
+
+_log = logging.getLogger(__name__)
+
+
+class Token(NamedTuple):
+    """A piece of text as it comes from a model, and which agent it is of."""
+
+    path: tuple[str, ...]
+    text: str
+
+
+class BackgroundWork:
+    """The work that was set going here. Closed, each run is left so that it can be resumed."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listeners: dict[str, set[asyncio.Queue[Token]]] = defaultdict(set)
+
+    async def begin(self, run_id: str, items: Stream, *, patience: float | None = None) -> None:
+        """Set a stream going, and return when its work has begun, or after so many seconds.
+
+        Raises:
+            UpcallError: what keeps it from beginning; nothing was changed.
+        """
+        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._go_on(run_id, items, begun))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        done, _ = await asyncio.wait([begun], timeout=patience)
+        for each in done:
+            each.result()
+
+    async def _go_on(self, run_id: str, items: Stream, begun: asyncio.Future[None]) -> None:
+        try:
+            async with aclosing(items):
+                async for item in items:
+                    if not begun.done():
+                        begun.set_result(None)
+                    if isinstance(item, ModelClientStreamingChunkEvent):
+                        self._tell(run_id, Token(event_path(item), item.content))
+        except Exception as error:
+            if not begun.done():
+                begun.set_exception(error)
+            elif isinstance(error, UpcallError):  # The run says it too.
+                _log.warning("Run %s: %s", run_id, first_line(error))
+            else:
+                raise
+        finally:
+            if not begun.done():
+                begun.set_result(None)
+
+    def _tell(self, run_id: str, token: Token) -> None:
+        for queue in self._listeners.get(run_id, ()):
+            if not queue.full():
+                queue.put_nowait(token)
+
+    @contextmanager
+    def listen(self, run_id: str) -> Iterator[asyncio.Queue[Token]]:
+        """Give what the agents of a run write, as it comes, as long as the block lasts."""
+        queue: asyncio.Queue[Token] = asyncio.Queue(MAX_TOKENS_AHEAD)
+        self._listeners[run_id].add(queue)
+        try:
+            yield queue
+        finally:
+            self._listeners[run_id].discard(queue)
+            if not self._listeners[run_id]:
+                del self._listeners[run_id]
+
+    async def close(self) -> None:
+        """Stop all of it, and wait until it is stored."""
+        tasks = [*self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,155 @@
+"""What the HTTP API takes and gives, as its OpenAPI description says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from upcall.options import OnExpiry
+from upcall.questions.answer import Answer, Outcome
+from upcall.questions.matching import AnswerValue
+from upcall.runs.config import RunId
+from upcall.runs.file_changes import Change
+from upcall.runs.run import Run
+from upcall.storage.run_lists import DamagedRun
+
+
+class Body(BaseModel):
+    """What a request says: nothing else is taken."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Start(Body):
+    """A task and the options of its run.
+
+    Attributes:
+        task: what is to be done.
+        follows: the run that this one follows, in a conversation.
+        facts: answers that stand for this run.
+        unattended: whether questions come to their own default.
+        expires_after: how long each question waits: seconds, or a text like ``2h``.
+        on_expiry: what happens then.
+        user_info: name and email, told to the classifier.
+        data_sources: ids of the tools that may be used.
+    """
+
+    task: str
+    follows: RunId | None = None
+    facts: dict[str, str] | None = None
+    unattended: bool | None = None
+    expires_after: float | str | None = None
+    on_expiry: OnExpiry | None = None
+    user_info: dict[str, str] | None = None
+    data_sources: list[str] | None = None
+
+
+class Without(Body):
+    """An answer that is none: to skip a question, or to decline it, with a reason."""
+
+    outcome: Literal["skipped", "declined"]
+    text: str = ""
+
+    def as_answer(self, question_id: str) -> Answer:
+        """Return it as an answer to a question."""
+        return Answer(question_id=question_id, outcome=Outcome(self.outcome), text=self.text)
+
+
+Value = str | int | list[str | int] | Without
+"""An option (label, number or id), several of them, own words, or none of it."""
+
+
+class Answers(Body):
+    """Answers to questions of a run, by the ids of the questions."""
+
+    answers: Annotated[dict[str, Value], Field(min_length=1)]
+
+    def read(self) -> Mapping[str, AnswerValue]:
+        """Return them as the application takes them."""
+        return {name: read_value(value, name) for name, value in self.answers.items()}
+
+
+class Fork(Body):
+    """Another answer to one of a run's questions."""
+
+    question: str
+    answer: Value
+
+
+class Undo(Body):
+    """What to undo: a change and all after it; the last one where none is named."""
+
+    change: str | None = None
+
+
+class RunBody(BaseModel):
+    """A run. ``status`` is `damaged` where it cannot be read; then ``error`` says why."""
+
+    run_id: str
+    status: str
+    interrupted: bool
+    task: str | None = None
+    user: str | None = None
+    created_at: datetime
+    updated_at: datetime | None = None
+    follows: str | None = None
+    forked_from: str | None = None
+    forked_at: str | None = None
+    plan: dict[str, JsonValue] | None = None
+    result: str | None
+    stop_reason: str | None = None
+    error: str | None
+    questions: list[dict[str, JsonValue]]
+    assumptions: list[dict[str, JsonValue]]
+    warnings: list[str] = []
+    usage: dict[str, dict[str, int]] = {}
+
+    @classmethod
+    def of(cls, run: Run | DamagedRun) -> Self:
+        """Return the object of a run."""
+        if isinstance(run, DamagedRun):
+            return cls(**run.as_json(), created_at=run.created_at)
+        more = {name: getattr(run, name) for name in ("task", "user", "created_at", "updated_at", "follows")}
+        more |= {"forked_from": run.forked_from, "forked_at": run.forked_at}
+        plan = run.plan.model_dump(mode="json") if run.plan else None
+        usage = {path: used.model_dump() for path, used in run.usage.items()}
+        return cls(**run.as_json(), **more, plan=plan, usage=usage)
+
+
+class RunList(BaseModel):
+    """A page of runs, newest first; ``next`` is what ``before`` takes for the page behind it."""
+
+    runs: list[RunBody]
+    next: str | None
+
+
+class QuestionList(BaseModel):
+    """Open questions, oldest first, each with its run and that one's task; and the runs that cannot be read."""
+
+    questions: list[dict[str, JsonValue]]
+    damaged: list[RunBody]
+
+
+class Entry(BaseModel):
+    """One thing that was said or done; see `upcall.runs.transcript.TranscriptEntry`."""
+
+    kind: str
+    path: list[str]
+    at: datetime
+    text: str
+    name: str
+    failed: bool
+
+
+class Changes(BaseModel):
+    """What a run changed in files, oldest first."""
+
+    changes: list[Change]
+
+
+def read_value(value: Value, question_id: str) -> AnswerValue:
+    """Return a value as the application takes it."""
+    return value.as_answer(question_id) if isinstance(value, Without) else value

@@ -1,0 +1,148 @@
+"""Who calls: by a token in the header, or by the session of a browser; never by what a request says of itself."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from datetime import timedelta
+from hashlib import sha256
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from fastapi import Depends, Request
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+
+from upcall.errors import UpcallError
+from upcall.storage.tokens import Token, close_session, find_token, open_session
+from upcall.ui.web.service import Caller, Service
+
+SESSION_LIFETIME = timedelta(hours=12)
+CSRF_HEADER, CSRF_FIELD = "X-CSRF-Token", "csrf"
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class NotLoggedIn(UpcallError):
+    """The request shows no token, or one that is not good."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This needs a token. Make one with: upcall token create USER; send it as Authorization: Bearer"
+        )
+
+
+class Forged(UpcallError):
+    """The request may come from a page of somebody else."""
+
+    def __init__(self) -> None:
+        super().__init__("The form is too old, or another page sent it; nothing was changed. Load the page again.")
+
+
+class Doorkeeper:
+    """Lets callers in.
+
+    Args:
+        service: whose store has the tokens.
+        operator: the secret of who runs the service on this machine; None where there is no such caller.
+    """
+
+    def __init__(self, service: Service, operator: str | None) -> None:
+        self._service, self._operator = service, operator
+
+    async def identify(self, request: Request) -> Caller:
+        """Say who calls; a request that changes something, and that a browser made, has to show where it comes from.
+
+        Raises:
+            NotLoggedIn: nobody who is known.
+            Forged: see above.
+        """
+        caller = await self.find_caller(request)
+        if caller is None:
+            raise NotLoggedIn
+        if caller.by_cookie and request.method not in SAFE:
+            sent = request.headers.get(CSRF_HEADER) or await _form_field(request)
+            if not (is_same_origin(request) and secrets.compare_digest(sent.encode(), csrf_of(caller).encode())):
+                raise Forged
+        return caller
+
+    async def find_caller(self, request: HTTPConnection) -> Caller | None:
+        """Find out who calls, whatever they want."""
+        scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
+        if scheme:
+            return await self.check(shown.strip(), sessions=False) if scheme.lower() == "bearer" else None
+        cookie = request.cookies.get(cookie_name(request))
+        return await self.check(cookie, sessions=True) if cookie else None
+
+    async def check(self, secret: str, *, sessions: bool) -> Caller | None:
+        """Find whose token, or whose session, a secret is."""
+        if not sessions and self._is_operator(secret):
+            return Caller(None, None, secret)
+        token = await find_token(self._service.store, secret)
+        if token is None or (token.session_of is not None) is not sessions:
+            return None
+        if token.user is None and self._operator is None:
+            return None
+        return Caller(token.user, token.role, secret, by_cookie=sessions)
+
+    def _is_operator(self, secret: str) -> bool:
+        return self._operator is not None and secrets.compare_digest(secret.encode(), self._operator.encode())
+
+    async def log_in(self, request: Request, response: Response, secret: str) -> bool:
+        """Give a browser a new session for a token; False where that is not good."""
+        token: Token | None = None
+        if not self._is_operator(secret):
+            token = await find_token(self._service.store, secret)
+            if token is None or token.session_of is not None:
+                return False
+        _, session = await open_session(self._service.store, token, SESSION_LIFETIME)
+        response.set_cookie(
+            cookie_name(request),
+            session,
+            max_age=int(SESSION_LIFETIME.total_seconds()),
+            httponly=True,
+            samesite="lax",
+            secure=request.url.scheme == "https",
+        )
+        return True
+
+    async def log_out(self, request: Request, response: Response, caller: Caller) -> None:
+        """End the session of a browser."""
+        session = await find_token(self._service.store, caller.secret)
+        if session is not None and session.session_of is not None:
+            await close_session(self._service.store, session)
+        response.delete_cookie(cookie_name(request))
+
+
+async def identify(request: Request) -> Caller:
+    """Say who calls; see `Doorkeeper.identify`."""
+    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    return await doorkeeper.identify(request)
+
+
+Me = Annotated[Caller, Depends(identify)]
+"""The parameter of a route that is for those who are let in."""
+
+
+def csrf_of(caller: Caller) -> str:
+    """Return what a form of this session holds, and no other page can know."""
+    return hmac.new(caller.secret.encode(), b"csrf", sha256).hexdigest()
+
+
+def cookie_name(request: HTTPConnection) -> str:
+    """Name the cookie by the port: cookies of a host are those of all its ports."""
+    return f"upcall-session-{request.url.port or 80}"
+
+
+def is_same_origin(request: HTTPConnection) -> bool:
+    """Tell whether a browser says that a page of ours made the request; one that says nothing is old, or no browser."""
+    if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
+        return False
+    origin = request.headers.get("Origin")
+    return origin is None or urlsplit(origin).netloc == request.headers.get("Host", "")
+
+
+async def _form_field(request: Request) -> str:
+    if not request.headers.get("Content-Type", "").startswith(("application/x-www-form-urlencoded", "multipart/")):
+        return ""
+    sent = (await request.form()).get(CSRF_FIELD, "")
+    return sent if isinstance(sent, str) else ""

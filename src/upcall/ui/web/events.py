@@ -1,0 +1,230 @@
+"""What happens to a run, as it happens: read from the store, whichever process works on it, so that a reader who names
+a place goes on behind it, after a restart too. Pieces of text come along where they are written in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from sse_starlette import ServerSentEvent
+
+from upcall.errors import UpcallError
+from upcall.runs.run import Run
+from upcall.runs.transcript import EntryKind, TranscriptEntry, complete_entries
+from upcall.storage.connection import Connection
+from upcall.storage.store import LogEntry
+from upcall.storage.transcripts import load_segments
+from upcall.ui.web.background import Token
+from upcall.ui.web.callers import Doorkeeper
+from upcall.ui.web.service import Caller, Service
+
+SECONDS_BETWEEN_LOOKS = 0.4
+SECONDS_A_STREAM = 900.0
+"""Then it ends, and a browser opens the next one: whoever lost their rights meanwhile gets none."""
+
+STREAMS_A_CALLER, STREAMS = 24, 400
+
+
+class TooManyStreams(UpcallError):
+    """So many streams are open that no other one is opened."""
+
+    def __init__(self) -> None:
+        super().__init__("Too many event streams are open. Close some, or look again later.")
+
+
+@dataclass(frozen=True)
+class Place:
+    """How far a reader is: the last entry of the log that they have, and of the transcript, by segment and number."""
+
+    log: int = 0
+    segment: int = 0
+    entry: int = 0
+
+    @classmethod
+    def parse(cls, text: str | None) -> Place:
+        """Read a ``Last-Event-ID``; what is none of ours is the beginning."""
+        numbers = re.fullmatch(r"(\d{1,18})-(\d{1,18})-(\d{1,18})", text or "")
+        return cls(*map(int, numbers.groups())) if numbers else cls()
+
+    def __str__(self) -> str:
+        return f"{self.log}-{self.segment}-{self.entry}"
+
+
+class Streams:
+    """The open streams, counted."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, int] = {}
+
+    def refuse_more(self, caller: Caller) -> None:
+        """Refuse a caller another one, where there are too many, of theirs or of all.
+
+        Raises:
+            TooManyStreams: there are.
+        """
+        if self._open.get(caller.user or "", 0) >= STREAMS_A_CALLER or sum(self._open.values()) >= STREAMS:
+            raise TooManyStreams
+
+    @contextmanager
+    def count(self, caller: Caller) -> Iterator[None]:
+        """Count one more, as long as the block lasts."""
+        name = caller.user or ""
+        self._open[name] = self._open.get(name, 0) + 1
+        try:
+            yield
+        finally:
+            self._open[name] -= 1
+            if not self._open[name]:
+                del self._open[name]
+
+
+class Reader:
+    """One reader of one run.
+
+    Args:
+        service: where it is.
+        caller: who reads: of whom only questions are, gets nothing but the run as they see it.
+        run_id: the run.
+        place: what they have already.
+    """
+
+    def __init__(self, service: Service, caller: Caller, run_id: str, place: Place) -> None:
+        self._service, self._caller, self._run_id = service, caller, run_id
+        self._place = place
+        self._app = service.app_for(caller)
+        self._run: Run | None = None
+
+    async def read_new(self) -> list[ServerSentEvent]:
+        """Read what the reader does not have yet: log, transcript, and the run where it is another than before.
+
+        Raises:
+            UnknownRun: there is no such run for them any more.
+        """
+        segments = await load_segments(self._service.store, self._run_id, self._place.segment)
+        run = await self._app.get(self._run_id, user=self._caller.user)
+        events: list[ServerSentEvent] = []
+        if not run.restricted:
+            for entry in await self._app.log(self._run_id, user=self._caller.user, after=self._place.log):
+                self._place = replace(self._place, log=entry.id)
+                events.append(self._event("log", _log_as_json(entry)))
+            for segment, entries in segments.items():
+                events += self._read_segment(run, segment, entries)
+        if self._run != run:
+            self._run = run
+            events.append(self._event("run", run.as_json()))
+        return events
+
+    def _read_segment(self, run: Run, segment: int, entries: Sequence[TranscriptEntry]) -> Iterator[ServerSentEvent]:
+        if segment > self._place.segment:
+            self._place = replace(self._place, segment=segment, entry=0)
+        for number, (kept, whole) in enumerate(zip(entries, complete_entries(run, entries), strict=True), start=1):
+            if number <= self._place.entry:
+                continue
+            if whole is None and run.working and kept.kind in (EntryKind.QUESTION, EntryKind.ANSWER):
+                return  # The run does not have it yet.
+            self._place = replace(self._place, entry=number)
+            if whole is not None:
+                yield self._event("entry", whole.as_json())
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether nothing can follow."""
+        return self._run is not None and self._run.is_final
+
+    @property
+    def hears_tokens(self) -> bool:
+        """Whether what the agents write is for them."""
+        return self._run is not None and not self._run.restricted
+
+    def _event(self, kind: str, data: dict[str, Any]) -> ServerSentEvent:
+        return ServerSentEvent(json.dumps(data, ensure_ascii=False), event=kind, id=str(self._place))
+
+
+async def follow(
+    service: Service, doorkeeper: Doorkeeper, caller: Caller, run_id: str, place: Place
+) -> AsyncIterator[ServerSentEvent]:
+    """Yield what happens to a run until it is over, or the caller may not see it any more."""
+    reader = Reader(service, caller, run_id, place)
+    seen: object = None
+    with service.work.listen(run_id) as tokens, suppress(UpcallError):
+        async for tick in _ticks(service):
+            if tick % 40 == 0 and await doorkeeper.check(caller.secret, sessions=caller.by_cookie) is None:
+                return
+            marks = await service.store.database.read(lambda connection: _read_marks(connection, run_id))
+            if marks != seen:
+                for event in await reader.read_new():
+                    yield event
+                seen = marks if not reader.is_at_end else seen
+                if reader.is_at_end:
+                    yield ServerSentEvent("{}", event="end")
+                    return
+            async for token in _drain(service, tokens):
+                if reader.hears_tokens:
+                    yield ServerSentEvent(json.dumps({"path": token.path, "text": token.text}), event="token")
+
+
+async def follow_questions(service: Service, doorkeeper: Doorkeeper, caller: Caller) -> AsyncIterator[ServerSentEvent]:
+    """Yield the ids of the open questions of a caller, whenever they are others than before."""
+    app, seen = service.app_for(caller), None
+    with suppress(UpcallError):
+        async for tick in _ticks(service):
+            if tick % 40 == 0 and await doorkeeper.check(caller.secret, sessions=caller.by_cookie) is None:
+                return
+            ids = [each.question.id for each in await app.inbox(user=caller.user)]
+            if ids != seen:
+                seen = ids
+                yield ServerSentEvent(json.dumps({"questions": ids}), event="questions")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(service.closing.wait(), 3 * SECONDS_BETWEEN_LOOKS)
+
+
+async def _ticks(service: Service) -> AsyncIterator[int]:
+    loop = asyncio.get_running_loop()
+    end, tick = loop.time() + SECONDS_A_STREAM, 0
+    while not service.closing.is_set() and loop.time() < end:
+        yield tick
+        tick += 1
+
+
+async def _drain(service: Service, tokens: asyncio.Queue[Token]) -> AsyncIterator[Token]:
+    """Yield the pieces of text that come until it is time to look into the store again; those of one agent in one."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + SECONDS_BETWEEN_LOOKS
+    while (left := end - loop.time()) > 0 and not service.closing.is_set():
+        try:
+            first = await asyncio.wait_for(tokens.get(), left)
+        except TimeoutError:
+            return
+        while not tokens.empty():
+            following = tokens.get_nowait()
+            if following.path == first.path:
+                first = Token(first.path, first.text + following.text)
+            else:
+                yield first
+                first = following
+        yield first
+
+
+def _read_marks(connection: Connection, run_id: str) -> tuple[Any, ...]:
+    """Read what changes whenever something of the run does."""
+    row = connection.execute(
+        "SELECT r.version, (SELECT max(id) FROM upcall_log l WHERE l.run_id = r.id), "
+        "(SELECT sum(length(entries)) FROM upcall_transcripts t WHERE t.run_id = r.id), r.worker "
+        "FROM upcall_runs r WHERE r.id = :id",
+        {"id": run_id},
+    ).fetchone()
+    return () if row is None else tuple(row)
+
+
+def _log_as_json(entry: LogEntry) -> dict[str, Any]:
+    """Give an entry of the log; of a change of files not the diff, which `changes` has."""
+    found = asdict(entry)
+    if "files" in entry.detail:
+        files = [each.get("path") for each in entry.detail["files"]]
+        found["detail"] = {"change": entry.detail.get("id"), "tool": entry.detail.get("tool"), "files": files}
+    return found

@@ -1,0 +1,152 @@
+"""What every request has to keep to before anything looks at it (host, size, pace), and the headers of responses."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from hashlib import sha256
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from upcall.ui.web.problems import Problem, make_problem, respond
+
+MAX_BODY_BYTES = 1_000_000
+MAX_UPLOAD_BYTES = 25_000_000
+"""Of a request that brings files along."""
+
+SECONDS_A_BODY = 60.0
+REQUESTS_A_SECOND, REQUESTS_AT_ONCE = 40.0, 200.0
+MAX_CALLERS = 10_000
+"""Of so many callers the pace is known; of the one who was silent longest it is forgotten."""
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class BodyTooLarge(Exception):
+    """A body is longer than it may be, or takes too long."""
+
+
+@dataclass
+class _Pace:
+    left: float
+    at: float
+
+
+class Guard:
+    """An ASGI application around another one.
+
+    Args:
+        app: the other one.
+        hosts: the names by which it may be called; any where there are none. A page of another name that leads to this
+            machine is not to read it.
+        uploads: the paths that take files.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str], uploads: Collection[str]) -> None:
+        self._app, self._hosts, self._uploads = app, hosts, uploads
+        self._paces: OrderedDict[str, _Pace] = OrderedDict()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        address = (scope.get("client") or ("",))[0]
+        sent = _with_headers(send, lambda status: status == 401 and self._has_room(address))
+        problem = self._refuse(scope, headers, address)
+        if problem is not None:
+            await respond(problem)(scope, receive, sent)
+            return
+        limit = MAX_UPLOAD_BYTES if scope["path"] in self._uploads else MAX_BODY_BYTES
+        try:
+            await self._app(scope, _limited(receive, limit), sent)
+        except BodyTooLarge as error:
+            await respond(make_problem("BodyTooLarge", 413, str(error)))(scope, receive, sent)
+
+    def _refuse(self, scope: Scope, headers: Headers, address: str) -> Problem | None:
+        host = headers.get("Host", "").rpartition("]")[0] + "]" if "]" in headers.get("Host", "") else ""
+        host = host or headers.get("Host", "").partition(":")[0]
+        if self._hosts and host not in self._hosts:
+            return make_problem("WrongHost", 421, f"This service is not called {host!r}.")
+        shown = headers.get("Authorization") or headers.get("Cookie")
+        caller = sha256(f"{address}\n{shown}".encode(errors="replace")).hexdigest() if shown else address
+        if self._is_empty(address) or not self._has_room(caller):
+            return make_problem("TooManyRequests", 429, "Too many requests. Wait a second, and send fewer.")
+        limit = MAX_UPLOAD_BYTES if scope["path"] in self._uploads else MAX_BODY_BYTES
+        length = headers.get("Content-Length", "0")
+        if length.isdecimal() and int(length) > limit:
+            return make_problem("BodyTooLarge", 413, _too_large(limit))
+        return None
+
+    def _is_empty(self, address: str) -> bool:
+        """Tell whether an address showed so many wrong tokens that it has to wait."""
+        pace = self._paces.get(address)
+        return pace is not None and pace.left + (time.monotonic() - pace.at) * REQUESTS_A_SECOND < 1
+
+    def _has_room(self, caller: str) -> bool:
+        """Count a request of a caller, or a wrong token from an address: a bucket that fills again."""
+        now = time.monotonic()
+        pace = self._paces.pop(caller, None) or _Pace(REQUESTS_AT_ONCE, now)
+        pace.left = min(REQUESTS_AT_ONCE, pace.left + (now - pace.at) * REQUESTS_A_SECOND)
+        pace.at = now
+        self._paces[caller] = pace
+        if len(self._paces) > MAX_CALLERS:
+            self._paces.popitem(last=False)
+        if pace.left < 1:
+            return False
+        pace.left -= 1
+        return True
+
+
+def _limited(receive: Receive, limit: int) -> Receive:
+    size, end = 0, time.monotonic() + SECONDS_A_BODY
+    is_whole = False
+
+    async def take() -> Message:
+        nonlocal size, is_whole
+        if is_whole:  # What comes now is that the caller has gone, which a stream waits for.
+            return await receive()
+        try:
+            async with asyncio.timeout(max(0.0, end - time.monotonic())):
+                message = await receive()
+        except TimeoutError:
+            raise BodyTooLarge(f"The body took longer than {SECONDS_A_BODY:.0f} s. Send less, or faster.") from None
+        size += len(message.get("body", b""))
+        is_whole = not message.get("more_body", False)
+        if size > limit:
+            raise BodyTooLarge(_too_large(limit))
+        return message
+
+    return take
+
+
+def _too_large(limit: int) -> str:
+    return f"The body is longer than {limit:,} bytes. Send less."
+
+
+def _with_headers(send: Send, on_status: Callable[[int], object]) -> Send:
+    async def put(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            on_status(message["status"])
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return put

@@ -1,0 +1,176 @@
+"""The pages for the browser. They work without scripts; what scripts there are keep them up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from upcall import identity
+from upcall.errors import AnswerError, CallerError
+from upcall.questions.answer import Answer, Outcome
+from upcall.questions.matching import AnswerValue
+from upcall.ui import diagrams
+from upcall.ui.web.bodies import Start
+from upcall.ui.web.callers import Doorkeeper, Me, is_same_origin
+from upcall.ui.web.problems import Problem
+from upcall.ui.web.service import Caller, Service
+from upcall.ui.web.starting import begin_fork, begin_run
+from upcall.ui.web.uploads import DOCUMENTS, IMAGES, read_files
+from upcall.ui.web.views import Page, inbox_view, list_operations, render, run_view
+
+Text = Annotated[str, Form()]
+STATIC = Path(__file__).parent / "static"
+RUNS_ON_A_PAGE = 30
+_PROGRAMS = ("/api", "/healthz", "/openapi.json", "/agui", "/mcp", "/static")
+_PICTURE = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
+
+
+def wants_page(request: Request) -> bool:
+    """Tell whether a person looks at what comes of a request."""
+    return not request.url.path.startswith(_PROGRAMS) and "text/html" in request.headers.get("Accept", "")
+
+
+async def page_problem(request: Request, problem: Problem) -> Response:
+    """Show a problem; who is not logged in is led to where they can."""
+    if problem.status == 401:
+        return RedirectResponse("/login", 303)
+    return HTMLResponse(render("problem.html", Page(None), problem=problem), problem.status)
+
+
+def make_pages(service: Service, doorkeeper: Doorkeeper, describe_api: Callable[[], dict[str, Any]]) -> APIRouter:
+    """Make the routes of the pages."""
+    router = APIRouter()
+    router.mount("/static", StaticFiles(directory=STATIC))
+
+    async def show_inbox(caller: Caller, wrong: AnswerError | None = None, question: str = "") -> HTMLResponse:
+        found = await service.app_for(caller).inbox(caller.user)
+        shown = render("inbox.html", Page(caller), **inbox_view(found), wrong=wrong, wrong_at=question)
+        return HTMLResponse(shown, 422 if wrong else 200)
+
+    async def show_run(
+        run_id: str, caller: Caller, wrong: AnswerError | None = None, question: str = ""
+    ) -> HTMLResponse:
+        view = await run_view(service, caller, run_id)
+        shown = render("run.html", Page(caller), **view, wrong=wrong, wrong_at=question)
+        return HTMLResponse(shown, 422 if wrong else 200)
+
+    @router.get("/")
+    async def inbox(caller: Me) -> Response:
+        return await show_inbox(caller)
+
+    @router.get("/runs")
+    async def list_runs(caller: Me, before: str | None = None) -> Response:
+        page = await service.app_for(caller).list(caller.user, limit=RUNS_ON_A_PAGE, before=before)
+        return HTMLResponse(render("runs.html", Page(caller), runs=[*page], damaged=page.damaged, next=page.next))
+
+    @router.get("/start")
+    async def show_start(caller: Me) -> Response:
+        return HTMLResponse(render("start.html", Page(caller), key=identity.new_id()))
+
+    @router.post("/start")
+    async def start(request: Request, caller: Me) -> Response:
+        async with request.form() as form:
+            wanted = Start(task=str(form.get("task", "")), unattended=True if form.get("unattended") else None)
+            files = await read_files(form, DOCUMENTS), await read_files(form, IMAGES)
+            run_id = await begin_run(service, caller, wanted, *files, str(form.get("key", "")) or None)
+        return RedirectResponse(f"/runs/{run_id}", 303)
+
+    @router.get("/runs/{run_id}")
+    async def show(run_id: str, caller: Me) -> Response:
+        return await show_run(run_id, caller)
+
+    @router.post("/runs/{run_id}/answers")
+    async def answer(request: Request, run_id: str, caller: Me) -> Response:
+        form = await request.form()
+        question, back = str(form.get("question", "")), str(form.get("back", ""))
+        choices = [str(each) for each in form.getlist("choice")]
+        try:
+            value = _read_answer(question, choices, str(form.get("own", "")), str(form.get("act", "")))
+            await service.go_on(caller, run_id, "answer", {question: value})
+        except AnswerError as error:
+            return await (show_inbox(caller, error, question) if back else show_run(run_id, caller, error, question))
+        return RedirectResponse("/" if back else f"/runs/{run_id}", 303)
+
+    @router.post("/runs/{run_id}/fork")
+    async def fork(run_id: str, caller: Me, question: Text, answer: Text, key: Text) -> Response:
+        if not (key.isalnum() and len(key) <= 64):
+            raise CallerError("The form is damaged. Load the page again.")
+        await begin_fork(service, caller, run_id, question, answer, key)
+        return RedirectResponse(f"/runs/{key}", 303)
+
+    @router.post("/runs/{run_id}/cancel")
+    async def cancel(run_id: str, caller: Me) -> Response:
+        await service.app_for(caller).cancel(run_id, user=caller.user)
+        return RedirectResponse(f"/runs/{run_id}", 303)
+
+    @router.post("/runs/{run_id}/resume")
+    async def resume(run_id: str, caller: Me) -> Response:
+        await service.go_on(caller, run_id, "resume")
+        return RedirectResponse(f"/runs/{run_id}", 303)
+
+    @router.post("/runs/{run_id}/undo")
+    async def undo(run_id: str, caller: Me, change: Text) -> Response:
+        await service.app_for(caller).undo(run_id, change, user=caller.user)
+        return RedirectResponse(f"/runs/{run_id}#files", 303)
+
+    @router.get("/runs/{run_id}/tree.svg")
+    async def draw_tree(run_id: str, caller: Me) -> Response:
+        run = await service.app_for(caller).get(run_id, user=caller.user)
+        return Response(diagrams.tree(run), media_type="image/svg+xml", headers=_PICTURE)
+
+    @router.get("/runs/{run_id}/timeline.svg")
+    async def draw_timeline(run_id: str, caller: Me) -> Response:
+        app = service.app_for(caller)
+        worked = await app.call_timings(run_id, user=caller.user)
+        drawn = diagrams.timeline(await app.get(run_id, user=caller.user), worked)
+        return Response(drawn, media_type="image/svg+xml", headers=_PICTURE)
+
+    @router.get("/compare")
+    async def compare(caller: Me, one: str, other: str) -> Response:
+        app = service.app_for(caller)
+        lines = await app.diff(one, other, user=caller.user)
+        runs = [await app.get(each, user=caller.user) for each in (one, other)]
+        return HTMLResponse(render("compare.html", Page(caller), lines=lines, runs=runs))
+
+    @router.get("/docs")
+    async def show_reference(caller: Me) -> Response:
+        return HTMLResponse(render("reference.html", Page(caller), operations=list_operations(describe_api())))
+
+    @router.get("/login")
+    async def show_login(request: Request, token: str = "") -> Response:
+        if token:
+            return await _log_in(request, token)
+        return HTMLResponse(render("login.html", Page(None), wrong=False))
+
+    @router.post("/login")
+    async def log_in(request: Request, token: Text) -> Response:
+        if not is_same_origin(request):
+            raise CallerError("Another page sent this form; nothing was changed. Load the page again.")
+        return await _log_in(request, token.strip())
+
+    async def _log_in(request: Request, token: str) -> Response:
+        entered = RedirectResponse("/", 303)
+        if await doorkeeper.log_in(request, entered, token):
+            return entered
+        return HTMLResponse(render("login.html", Page(None), wrong=True), 401)
+
+    @router.post("/logout")
+    async def log_out(request: Request, caller: Me) -> Response:
+        left = RedirectResponse("/login", 303)
+        await doorkeeper.log_out(request, left, caller)
+        return left
+
+    return router
+
+
+def _read_answer(question: str, choices: list[str], own: str, act: str) -> AnswerValue:
+    """Read the answer out of the fields of a form: what is pressed, then what is ticked and written."""
+    if act in (Outcome.SKIPPED, Outcome.DECLINED):
+        return Answer(question_id=question, outcome=Outcome(act), text=own)
+    values = [*choices, *([own] if own.strip() else [])]
+    return values[0] if len(values) == 1 else values

@@ -1,0 +1,180 @@
+"""The service as an ASGI application, and as a server that runs until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp
+
+import upcall
+from upcall.errors import ConfigurationError, UpcallError
+from upcall.storage.tokens import list_tokens
+from upcall.ui.web.api import explain_validation, make_router
+from upcall.ui.web.callers import Doorkeeper
+from upcall.ui.web.events import TooManyStreams
+from upcall.ui.web.guard import Guard
+from upcall.ui.web.pages import make_pages, page_problem, wants_page
+from upcall.ui.web.problems import describe, make_problem, respond
+from upcall.ui.web.service import Service
+
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+UPLOAD_PATHS = ("/api/runs", "/start")
+SECONDS_TO_CLOSE = 5
+
+_log = logging.getLogger(__name__)
+
+
+def make_application(service: Service, *, operator: str | None, loopback: bool = True) -> ASGIApp:
+    """Make the ASGI application of a service.
+
+    Args:
+        service: what it is the door to.
+        operator: the secret of who runs it on this machine; None where there is no such caller.
+        loopback: whether it is called from this machine alone, by its own names.
+    """
+    doorkeeper = Doorkeeper(service, operator)
+
+    @asynccontextmanager
+    async def live(_: FastAPI) -> AsyncIterator[None]:
+        watching = asyncio.create_task(service.watch_deadlines())
+        try:
+            yield
+        finally:
+            await service.close()
+            await watching
+
+    made = FastAPI(
+        title="upcall",
+        version=upcall.__version__,
+        summary="Runs that ask their humans in the middle of the work.",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=live,
+    )
+    made.state.doorkeeper = doorkeeper
+    made.include_router(make_router(service, doorkeeper))
+    made.include_router(make_pages(service, doorkeeper, made.openapi), include_in_schema=False)
+
+    @made.get("/healthz", tags=["service"])
+    async def check_health() -> dict[str, str]:
+        """Say whether the store can be read."""
+        if await service.store.exists():
+            await service.store.database.read(lambda connection: connection.execute("SELECT 1").fetchone())
+        return {"status": "ok"}
+
+    async def tell_error(request: Request, error: Exception) -> Response:
+        problem = make_problem("TooManyStreams", 429, str(error)) if isinstance(error, TooManyStreams) else None
+        problem = problem or describe(error)
+        if problem.status == 500:
+            _log.error("%s %s: %s", request.method, request.url.path, type(error).__name__, exc_info=error)
+        return await page_problem(request, problem) if wants_page(request) else respond(problem)
+
+    async def tell_validation(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        return respond(make_problem("InvalidRequest", 422, explain_validation(error.errors())))
+
+    async def tell_http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        problem = make_problem("NotFound" if error.status_code == 404 else "HttpError", error.status_code, error.detail)
+        return await page_problem(request, problem) if wants_page(request) else respond(problem)
+
+    made.add_exception_handler(UpcallError, tell_error)
+    made.add_exception_handler(RequestValidationError, tell_validation)
+    made.add_exception_handler(HTTPException, tell_http)
+    made.add_exception_handler(Exception, tell_error)
+    return Guard(made, LOOPBACK_NAMES if loopback else (), UPLOAD_PATHS)
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to who runs it, and says when it listens."""
+
+    def __init__(self, config: uvicorn.Config, on_start: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_start = on_start
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_start()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(service: Service, host: str, port: int, *, operator: str, tell: Callable[[str], None]) -> None:
+    """Serve until it is cancelled; every run is left so that it can be resumed.
+
+    Args:
+        service: what is served.
+        host: the address to listen at.
+        port: 0 for any that is free.
+        operator: the secret of who runs it; it counts on loopback only.
+        tell: gets the link that leads in, once the service answers.
+
+    Raises:
+        ConfigurationError: there is nobody who could log in from elsewhere, or the address cannot be used.
+    """
+    loopback = is_loopback(host)
+    if not loopback and not await list_tokens(service.store):
+        raise ConfigurationError(
+            f"{host} can be reached from other machines, and there are no tokens in {service.store.name}. Make one for "
+            "each user with: upcall token create USER"
+        )
+    application = make_application(service, operator=operator if loopback else None, loopback=loopback)
+    with _listen(host, port) as listener:
+        config = uvicorn.Config(
+            application,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=SECONDS_TO_CLOSE,
+            h11_max_incomplete_event_size=64_000,
+        )
+        link = _link(host, listener.getsockname()[1], operator if loopback else None)
+        server = _Server(config, lambda: tell(link))
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            await asyncio.shield(serving)
+        finally:
+            service.closing.set()
+            server.should_exit = True
+            await serving
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address can be reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _link(host: str, port: int, operator: str | None) -> str:
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}/login" + (f"?token={operator}" if operator is not None else "")
+
+
+@contextmanager
+def _listen(host: str, port: int) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigurationError(
+                f"Cannot listen at {host}:{port}: {reason}. Choose others with --host and --port."
+            ) from error
+        yield listener

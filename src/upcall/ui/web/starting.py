@@ -1,0 +1,77 @@
+"""How a run is started from outside, by the API and by the pages: once for each key."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+from upcall import identity
+from upcall.errors import UnknownRun, UpcallError
+from upcall.questions.matching import AnswerValue
+from upcall.storage.requests import reserve_request
+from upcall.ui.web.bodies import Start
+from upcall.ui.web.service import Caller, Service
+from upcall.ui.web.uploads import Sent, make_task, store_documents
+
+
+async def begin_run(
+    service: Service,
+    caller: Caller,
+    wanted: Start,
+    documents: Sequence[Sent] = (),
+    images: Sequence[Sent] = (),
+    key: str | None = None,
+) -> str:
+    """Begin a run; its id. With a key that was used before for the same, it is the run that was begun then.
+
+    Raises:
+        UpcallError: it cannot be started; no run is stored then.
+    """
+    run_id = identity.new_id()
+    if key is not None:
+        content = [wanted.model_dump(), *(sha256(each.content).hexdigest() for each in (*documents, *images))]
+        run_id = await reserve_request(service.store, caller.user, key, content, run_id)
+        if await _is_begun(service, run_id):
+            return run_id
+    task = make_task(wanted.task, images)
+    paths = await asyncio.to_thread(store_documents, service.uploads / run_id, documents)
+    options: dict[str, Any] = {**wanted.model_dump(exclude={"task", "follows"}), "user": caller.user, "run_id": run_id}
+    if paths:
+        options["documents"] = paths
+    app = service.app_for(caller)
+    if wanted.follows is None:
+        items = app.start_stream(task, **options)
+    else:
+        items = app.follow_up_stream(wanted.follows, task, **options)
+    try:
+        await service.work.begin(run_id, items)
+    except UpcallError:
+        if not await _is_begun(service, run_id):
+            await asyncio.to_thread(shutil.rmtree, service.uploads / run_id, ignore_errors=True)
+            raise
+    return run_id  # Where it was begun by the same request, made twice at once, that is the run.
+
+
+async def begin_fork(
+    service: Service, caller: Caller, run_id: str, question_id: str, answer: AnswerValue, new_id: str
+) -> None:
+    """Begin a branch of a run, unless there is one with this id already.
+
+    Raises:
+        UpcallError: it cannot be forked there.
+    """
+    if await _is_begun(service, new_id):
+        return
+    run = await service.app_for(caller).get(run_id, user=caller.user)
+    app = service.app_for(caller, run if not run.restricted else None)
+    await service.work.begin(new_id, app.fork_stream(run.id, question_id, answer, user=caller.user, new_id=new_id))
+
+
+async def _is_begun(service: Service, run_id: str) -> bool:
+    try:
+        return (await service.store.load(run_id)).run.id == run_id
+    except UnknownRun:
+        return False

@@ -1,0 +1,99 @@
+"""What somebody sends along with a task: documents, kept in a folder of the run, and images, which go into the task."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autogen_agentchat.messages import MultiModalMessage
+from autogen_core import Image as AutoGenImage
+from PIL import Image, UnidentifiedImageError
+from starlette.datastructures import FormData, UploadFile
+
+from upcall.autogen.messages import USER
+from upcall.errors import CallerError
+from upcall.execution.start_options import Task
+
+MAX_FILES = 20
+MAX_IMAGE_PIXELS = 40_000_000
+DOCUMENTS, IMAGES = "documents", "images"
+
+_UNSAFE = re.compile(r"[^\w .()+-]|^[. ]+", re.UNICODE)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A file that somebody sent: the name as they say, and what it holds."""
+
+    name: str
+    content: bytes
+
+
+async def read_files(form: FormData, field: str) -> list[Sent]:
+    """Read the files of a field of a form; an empty one stands for none.
+
+    Raises:
+        CallerError: there are too many.
+    """
+    files = [each for each in form.getlist(field) if isinstance(each, UploadFile) and each.filename]
+    if len(files) > MAX_FILES:
+        raise CallerError(f"{len(files)} files are too many: send {MAX_FILES} at most.")
+    return [Sent(each.filename or "", await each.read()) for each in files]
+
+
+def make_task(text: str, images: Sequence[Sent]) -> Task:
+    """Make the task of a text and images.
+
+    Raises:
+        CallerError: one of them is no image.
+    """
+    if not images:
+        return text
+    return MultiModalMessage(source=USER, content=[text, *map(_read_image, images)])
+
+
+def _read_image(sent: Sent) -> AutoGenImage:
+    try:
+        opened = Image.open(io.BytesIO(sent.content))
+        if opened.width * opened.height > MAX_IMAGE_PIXELS:
+            raise CallerError(
+                f"The image {sent.name!r} is {opened.width} x {opened.height} pixels: send a smaller one."
+            )
+        return AutoGenImage(opened.convert("RGB"))
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise CallerError(f"{sent.name!r} is no image that can be read. Send PNG, JPEG, GIF or WebP.") from error
+
+
+def store_documents(folder: Path, documents: Sequence[Sent]) -> list[Path]:
+    """Store documents in a folder of their own, each under a name that stays in it.
+
+    Raises:
+        CallerError: the folder cannot be written.
+    """
+    if not documents:
+        return []
+    taken: list[Path] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for sent in documents:
+            path = folder / _choose_name(sent.name, {each.name for each in taken})
+            path.write_bytes(sent.content)
+            taken.append(path)
+    except OSError as error:
+        raise CallerError(f"The documents cannot be stored in {folder}: {error.strerror}.") from error
+    return taken
+
+
+def _choose_name(name: str, taken: set[str]) -> str:
+    """Choose a name that is no path, hidden by nothing, and not taken."""
+    last = re.split(r"[/\\]", name)[-1]
+    safe = _UNSAFE.sub("_", last)[-120:].strip(". ") or "document"
+    stem, dot, ending = safe.rpartition(".")
+    number, chosen = 1, safe
+    while chosen in taken:
+        number += 1
+        chosen = f"{stem}-{number}.{ending}" if dot else f"{safe}-{number}"
+    return chosen

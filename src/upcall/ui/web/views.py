@@ -1,0 +1,150 @@
+"""What the pages show, and how a template becomes a page. All texts are escaped by the templates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from upcall import identity
+from upcall.policy.authorization import OpenQuestions
+from upcall.questions.question import format_time
+from upcall.runs.file_changes import list_standing
+from upcall.runs.run import Run, Usage
+from upcall.runs.transcript import TranscriptEntry
+from upcall.text import escape_controls
+from upcall.ui.diagrams import tree_lines
+from upcall.ui.listings import status_of
+from upcall.ui.notebook.bundles import markdown_html
+from upcall.ui.run_report import Prices, steps_done
+from upcall.ui.web.callers import csrf_of
+from upcall.ui.web.service import Caller, Service
+
+MAX_ENTRIES = 500
+"""How many entries of a transcript a page shows: the last ones."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """What every page knows: who looks at it."""
+
+    caller: Caller | None
+
+    @property
+    def csrf(self) -> str:
+        """What its forms hold."""
+        return csrf_of(self.caller) if self.caller is not None else ""
+
+    @property
+    def who(self) -> str | None:
+        """Who looks at it, in words; None before anybody has logged in."""
+        return None if self.caller is None else self.caller.user or "you"
+
+
+def render(template: str, page: Page, **values: Any) -> str:
+    """Render a page."""
+    return _environment().get_template(template).render(page=page, **values)
+
+
+def inbox_view(found: OpenQuestions) -> dict[str, Any]:
+    """Return what the inbox shows."""
+    return {"entries": found, "damaged": found.damaged, "now": identity.now()}
+
+
+async def run_view(service: Service, caller: Caller, run_id: str) -> dict[str, Any]:
+    """Return what the page of a run shows: all of it, or the questions of somebody to whom only they are assigned."""
+    app = service.app_for(caller)
+    run = await app.get(run_id, user=caller.user)
+    mine = app.answerable(run, caller.user) if run.waiting or run.working else ()
+    view: dict[str, Any] = {
+        "run": run,
+        "mine": mine,
+        "others": [each for each in run.questions if each not in mine] if not run.is_final else [],
+        "answered": run.clarification_history,
+        "entries": (),
+        "left_out": 0,
+        "changes": (),
+        "standing": (),
+        "usage": _cost(service, run),
+        "done": steps_done(run, run.plan) if run.plan is not None else (),
+        "tree": "" if run.restricted else "\n".join(tree_lines(run)),
+        "key": identity.new_id(),
+        "now": identity.now(),
+    }
+    if not run.restricted:
+        entries = (await app.transcript(run.id, user=caller.user)).entries
+        changes = await app.changes(run.id, user=caller.user)
+        standing = {each.id for each in list_standing(changes)}
+        view |= {"entries": entries[-MAX_ENTRIES:], "left_out": max(0, len(entries) - MAX_ENTRIES)}
+        view |= {"changes": changes, "standing": standing}
+    return view
+
+
+def _cost(service: Service, run: Run) -> list[tuple[str, Usage, str]]:
+    """List what each agent used, and all together, with the price where there is one."""
+    if not run.usage:
+        return []
+    prices = Prices.of(service.settings, run)
+    costs = {path: prices.cost(path, used) for path, used in run.usage.items()}
+    known = [each for each in costs.values() if each is not None]
+
+    def tell(cost: float | None) -> str:
+        return "" if cost is None else f"{cost:.4f} {prices.currency}"
+
+    rows = [(path, used, tell(costs[path])) for path, used in run.usage.items()]
+    return [*rows, ("in all", run.total_usage, tell(sum(known)) if known else "")]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One thing that the API does, for its reference page."""
+
+    method: str
+    path: str
+    summary: str
+    parameters: tuple[str, ...]
+    body: str
+
+
+def list_operations(description: dict[str, Any]) -> list[Operation]:
+    """List what an OpenAPI description describes, in its order."""
+    return [
+        Operation(
+            method.upper(),
+            path,
+            operation.get("description", operation.get("summary", "")),
+            tuple(f"{each['name']} ({each['in']})" for each in operation.get("parameters", ())),
+            ", ".join(operation.get("requestBody", {}).get("content", {})),
+        )
+        for path, methods in description["paths"].items()
+        for method, operation in methods.items()
+    ]
+
+
+def _clean(text: object) -> str:
+    """Write out what would turn or hide other text; the template escapes the rest."""
+    return escape_controls(str(text).replace("\r\n", "\n"))
+
+
+def _markdown(text: str) -> Markup:
+    return Markup(markdown_html(text))  # It escapes all that is no Markdown, and leaves images out.
+
+
+def _who(entry: TranscriptEntry) -> str:
+    return " > ".join(entry.path)
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("upcall.ui.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"clean": _clean, "markdown": _markdown, "time": format_time, "who": _who, "status": status_of}
+    return made
