@@ -55,9 +55,11 @@ class Site:
     async def browser(self, user: str) -> httpx.AsyncClient:
         """Return a client that has logged in, as a browser does."""
         secret = (await create_token(self.service.store, user))[1]
-        client = httpx.AsyncClient(base_url=self.url, headers={"Accept": "text/html"}, timeout=SECONDS)
-        assert (await client.post("/login", data={"token": secret})).status_code == 303
-        return client
+        async with httpx.AsyncClient(base_url=self.url) as client:
+            entered = await client.post("/login", data={"token": secret})
+        assert entered.status_code == 303
+        page = {"Accept": "text/html"}
+        return httpx.AsyncClient(base_url=self.url, headers=page, cookies=entered.cookies, timeout=SECONDS)
 
 
 @asynccontextmanager
@@ -122,6 +124,7 @@ async def settle(client: httpx.AsyncClient, run_id: str) -> Mapping[str, Any]:
     """Wait until a run is not at work; the run."""
     async with asyncio.timeout(SECONDS):
         while (run := (await client.get(f"/api/runs/{run_id}")).json())["status"] in (
+            "queued",
             "initializing",
             "planning",
             "executing",

@@ -134,13 +134,15 @@ async def test_documents_and_images_come_along() -> None:
         ("GET", "/api/runs?before=nothing", None, 404, "unknown-run"),
         ("GET", "/api/runs?limit=0", None, 422, "invalid-request"),
         ("GET", "/api/nothing", None, 404, "not-found"),
-        ("DELETE", "/api/runs", None, 405, "http-error"),
+        ("DELETE", "/api/runs", None, 405, "method-not-allowed"),
     ],
 )
 async def test_what_is_wrong_is_said_as_a_problem(method: str, path: str, body: Any, status: int, name: str) -> None:
     async with serving(one_agent(ASK)) as site, await site.caller() as me:
         run = await start(me)
-        wanted = str(body).replace("QUESTION", run["questions"][0]["id"]).replace("'", '"') if body is not None else None
+        wanted = (
+            str(body).replace("QUESTION", run["questions"][0]["id"]).replace("'", '"') if body is not None else None
+        )
         headers = {"Content-Type": "application/json"}
         response = await me.request(method, path.replace("RUN", run["run_id"]), content=wanted, headers=headers)
         problem = response.json()

@@ -90,7 +90,7 @@ def make_router(service: Service, doorkeeper: Doorkeeper) -> APIRouter:
         """Answer one or several questions of a run; it goes on by itself. The same answer again changes nothing."""
         if key is not None:
             await reserve_request(service.store, caller.user, key, [run_id, body.model_dump()], run_id)
-        await service.go_on(caller, run_id, "answer", body.read())
+        await service.answer(caller, run_id, body.read())
         return await show_run(run_id, caller)
 
     @router.post("/runs/{run_id}/fork", status_code=202)
@@ -110,7 +110,7 @@ def make_router(service: Service, doorkeeper: Doorkeeper) -> APIRouter:
     @router.post("/runs/{run_id}/resume", status_code=202)
     async def resume(run_id: str, caller: Me) -> RunBody:
         """Go on with a run that failed or was interrupted."""
-        await service.go_on(caller, run_id, "resume")
+        await service.resume(caller, run_id)
         return await show_run(run_id, caller)
 
     @router.get("/runs/{run_id}/transcript")

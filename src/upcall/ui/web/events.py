@@ -125,7 +125,7 @@ class Reader:
         for number, (kept, whole) in enumerate(zip(entries, complete_entries(run, entries), strict=True), start=1):
             if number <= self._place.entry:
                 continue
-            if whole is None and run.working and kept.kind in (EntryKind.QUESTION, EntryKind.ANSWER):
+            if whole is None and run.under_way and kept.kind in (EntryKind.QUESTION, EntryKind.ANSWER):
                 return  # The run does not have it yet.
             self._place = replace(self._place, entry=number)
             if whole is not None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from upcall.ui.web.problems import Problem, make_problem, respond
@@ -37,8 +38,11 @@ HEADERS = {
 }
 
 
-class BodyTooLarge(Exception):
-    """A body is longer than it may be, or takes too long."""
+class BodyTooLarge(HTTPException):
+    """A body is longer than it may be, or takes too long. FastAPI passes on this kind of exception alone."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(413, detail)
 
 
 @dataclass
@@ -74,10 +78,7 @@ class Guard:
             await respond(problem)(scope, receive, sent)
             return
         limit = MAX_UPLOAD_BYTES if scope["path"] in self._uploads else MAX_BODY_BYTES
-        try:
-            await self._app(scope, _limited(receive, limit), sent)
-        except BodyTooLarge as error:
-            await respond(make_problem("BodyTooLarge", 413, str(error)))(scope, receive, sent)
+        await self._app(scope, _limited(receive, limit), sent)
 
     def _refuse(self, scope: Scope, headers: Headers, address: str) -> Problem | None:
         host = headers.get("Host", "").rpartition("]")[0] + "]" if "]" in headers.get("Host", "") else ""

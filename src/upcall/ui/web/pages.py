@@ -91,7 +91,7 @@ def make_pages(service: Service, doorkeeper: Doorkeeper, describe_api: Callable[
         choices = [str(each) for each in form.getlist("choice")]
         try:
             value = _read_answer(question, choices, str(form.get("own", "")), str(form.get("act", "")))
-            await service.go_on(caller, run_id, "answer", {question: value})
+            await service.answer(caller, run_id, {question: value})
         except AnswerError as error:
             return await (show_inbox(caller, error, question) if back else show_run(run_id, caller, error, question))
         return RedirectResponse("/" if back else f"/runs/{run_id}", 303)
@@ -110,7 +110,7 @@ def make_pages(service: Service, doorkeeper: Doorkeeper, describe_api: Callable[
 
     @router.post("/runs/{run_id}/resume")
     async def resume(run_id: str, caller: Me) -> Response:
-        await service.go_on(caller, run_id, "resume")
+        await service.resume(caller, run_id)
         return RedirectResponse(f"/runs/{run_id}", 303)
 
     @router.post("/runs/{run_id}/undo")

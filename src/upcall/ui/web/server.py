@@ -85,7 +85,8 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
 
     async def tell_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        problem = make_problem("NotFound" if error.status_code == 404 else "HttpError", error.status_code, error.detail)
+        name = {404: "NotFound", 405: "MethodNotAllowed", 413: "BodyTooLarge"}.get(error.status_code, "HttpError")
+        problem = make_problem(name, error.status_code, error.detail)
         return await page_problem(request, problem) if wants_page(request) else respond(problem)
 
     made.add_exception_handler(UpcallError, tell_error)

@@ -12,8 +12,10 @@ from upcall import identity
 from upcall.app import Upcall
 from upcall.errors import UpcallError
 from upcall.execution.driver import Stream
+from upcall.execution.start_options import StartOptions, Task
 from upcall.execution.team_factory import MakeTeam
 from upcall.policy.authorization import ADMIN
+from upcall.questions.matching import AnswersInput
 from upcall.runs.run import Run
 from upcall.settings import Settings
 from upcall.storage.store import RunStore
@@ -79,21 +81,53 @@ class Service:
                 team = named.name
         return Upcall(settings=settings, store=self.store, team=team)
 
-    async def go_on(self, caller: Caller, run_id: str, verb: str, *given: object) -> None:
-        """Set going what a verb of the application does with a run: ``answer``, ``resume``."""
+    @property
+    def has_fleet(self) -> bool:
+        """Whether workers elsewhere take the runs on (`upcall worker`), and not this process."""
+        return self.store.file is None
+
+    async def start(self, app: Upcall, run_id: str, task: Task, options: StartOptions) -> None:
+        """Start a run, here or by leaving it to a worker."""
+        if self.has_fleet:
+            await app.submit(task, **options)
+        else:
+            await self.work.begin(run_id, app.start_stream(task, **options))
+
+    async def answer(self, caller: Caller, run_id: str, answers: AnswersInput) -> None:
+        """Answer questions of a run, and let it go on."""
+        app, whole_id = await self._app_of(caller, run_id)
+        if self.has_fleet:
+            await app.answer(whole_id, answers, user=caller.user, wait=False)
+        else:
+            await self._go_on(whole_id, app.answer_stream(whole_id, answers, user=caller.user))
+
+    async def resume(self, caller: Caller, run_id: str) -> None:
+        """Let a run go on that failed or was interrupted."""
+        app, whole_id = await self._app_of(caller, run_id)
+        if self.has_fleet:
+            await app.resume(whole_id, user=caller.user, wait=False)
+        else:
+            await self._go_on(whole_id, app.resume_stream(whole_id, user=caller.user))
+
+    async def _app_of(self, caller: Caller, run_id: str) -> tuple[Upcall, str]:
+        """Return the application that goes on with a run, and the whole of the run's id."""
         run = await self.app_for(caller).get(run_id, user=caller.user)
-        app = self.app_for(caller, run if not run.restricted else (await self.store.load(run.id)).run)
-        stream: Stream = getattr(app, f"{verb}_stream")(run.id, *given, user=caller.user)
-        await self.work.begin(run.id, stream, patience=SECONDS_TO_BEGIN)
+        if run.restricted:  # What they do not see says with which model it goes on.
+            run = (await self.store.load(run.id)).run
+        return self.app_for(caller, run), run.id
+
+    async def _go_on(self, run_id: str, items: Stream) -> None:
+        await self.work.begin(run_id, items, patience=SECONDS_TO_BEGIN)
 
     async def watch_deadlines(self) -> None:
-        """Act on questions whose time is over, as `Upcall.expire` does, until the service closes."""
-        while not self.closing.is_set():
+        """Act on questions whose time is over, as `Upcall.expire` does, until the service closes. A fleet does it
+        itself."""
+        while not (self.closing.is_set() or self.has_fleet):
             for run_id in await self._list_due():
                 try:
                     run = (await self.store.load(run_id)).run
                     app = self.app_for(Caller(None), run)
-                    await self.work.begin(run_id, app.expire_stream(run_id=run_id), patience=SECONDS_TO_BEGIN)
+                    await self._go_on(run_id, app.expire_stream(run_id=run_id))
                 except UpcallError as error:  # One that is damaged keeps no other from being looked at.
                     _log.warning("Run %s: %s", run_id, first_line(error))
             with suppress(TimeoutError):

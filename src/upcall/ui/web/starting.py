@@ -10,6 +10,7 @@ from typing import Any
 
 from upcall import identity
 from upcall.errors import UnknownRun, UpcallError
+from upcall.execution.start_options import check_options
 from upcall.questions.matching import AnswerValue
 from upcall.storage.requests import reserve_request
 from upcall.ui.web.bodies import Start
@@ -38,16 +39,14 @@ async def begin_run(
             return run_id
     task = make_task(wanted.task, images)
     paths = await asyncio.to_thread(store_documents, service.uploads / run_id, documents)
-    options: dict[str, Any] = {**wanted.model_dump(exclude={"task", "follows"}), "user": caller.user, "run_id": run_id}
-    if paths:
-        options["documents"] = paths
+    said: dict[str, Any] = {**wanted.model_dump(exclude={"task", "follows"}), "user": caller.user, "run_id": run_id}
+    options = check_options({**said, **({"documents": paths} if paths else {})})
     app = service.app_for(caller)
-    if wanted.follows is None:
-        items = app.start_stream(task, **options)
-    else:
-        items = app.follow_up_stream(wanted.follows, task, **options)
     try:
-        await service.work.begin(run_id, items)
+        if wanted.follows is None:
+            await service.start(app, run_id, task, options)
+        else:
+            await service.work.begin(run_id, app.follow_up_stream(wanted.follows, task, **options))
     except UpcallError:
         if not await _is_begun(service, run_id):
             await asyncio.to_thread(shutil.rmtree, service.uploads / run_id, ignore_errors=True)

@@ -58,7 +58,7 @@ async def run_view(service: Service, caller: Caller, run_id: str) -> dict[str, A
     """Return what the page of a run shows: all of it, or the questions of somebody to whom only they are assigned."""
     app = service.app_for(caller)
     run = await app.get(run_id, user=caller.user)
-    mine = app.answerable(run, caller.user) if run.waiting or run.working else ()
+    mine = app.answerable(run, caller.user) if run.waiting or run.under_way else ()
     view: dict[str, Any] = {
         "run": run,
         "mine": mine,

@@ -71,13 +71,14 @@
       if (seen.has(event.lastEventId)) return;
       seen.add(event.lastEventId);
       if (!list || known-- > 0) return; // The page had it already.
-      const isAtEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 40;
+      const box = list.parentElement;
+      const isAtEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
       const item = make("li", "k-" + entry.kind + (entry.failed ? " failed" : ""), "");
       const named = ["call", "result", "handoff"].includes(entry.kind) ? " " + entry.name : "";
       item.append(make("span", "who", entry.path.join(" > ")), " ", make("span", "faint", entry.kind + named));
       item.append(make("div", "pre", entry.text));
       list.append(item);
-      if (isAtEnd) list.scrollTop = list.scrollHeight;
+      if (isAtEnd) box.scrollTop = box.scrollHeight;
       written.delete(entry.path.join(" > "));
       if (tokens) showTokens();
     });
@@ -132,7 +133,7 @@
 
   const { events, questions } = document.body.dataset;
   const list = document.getElementById("transcript");
-  if (list) list.scrollTop = list.scrollHeight;
+  if (list) list.parentElement.scrollTop = list.parentElement.scrollHeight;
   if (events) followRun(events);
   if (questions) followQuestions(questions);
 })();

@@ -1,0 +1,470 @@
+"""Who may do what through the service: each route, each kind of caller, their own run and somebody else's; and what a
+request, a model or a user may try."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from html.parser import HTMLParser
+
+import httpx
+import pytest
+from services import OPERATOR, Site, one_agent, serving
+from stores import FIRST
+
+from upcall import Run, identity
+from upcall.questions.answer import Answer
+from upcall.questions.question import Option, Question
+from upcall.questions.record import QuestionRecords
+from upcall.runs.plan import PlanStep, ReviewedPlan
+from upcall.runs.run import RunStatus
+from upcall.runs.transcript import EntryKind, TranscriptEntry
+from upcall.storage.tokens import create_token, revoke_token
+from upcall.storage.transcripts import write_transcript
+from upcall.ui.web import events, guard
+
+PAGE = {"Accept": "text/html"}
+ROUTES = [
+    ("GET", "/api/runs/RUN"),
+    ("GET", "/api/runs/RUN/transcript"),
+    ("GET", "/api/runs/RUN/changes"),
+    ("GET", "/api/runs/RUN/events"),
+    ("POST", "/api/runs/RUN/answers"),
+    ("POST", "/api/runs/RUN/fork"),
+    ("POST", "/api/runs/RUN/undo"),
+    ("POST", "/api/runs/RUN/resume"),
+    ("POST", "/api/runs/RUN/cancel"),
+    ("GET", "/runs/RUN"),
+    ("GET", "/runs/RUN/tree.svg"),
+    ("GET", "/runs/RUN/timeline.svg"),
+    ("GET", "/compare?one=RUN&other=RUN"),
+    ("POST", "/runs/RUN/answers"),
+    ("POST", "/runs/RUN/fork"),
+    ("POST", "/runs/RUN/undo"),
+    ("POST", "/runs/RUN/resume"),
+    ("POST", "/runs/RUN/cancel"),
+]
+OF_NO_RUN = [
+    ("GET", "/api/runs"),
+    ("GET", "/api/questions"),
+    ("GET", "/"),
+    ("GET", "/runs"),
+    ("GET", "/start"),
+    ("GET", "/docs"),
+]
+BODIES = {
+    "answers": {"answers": {"QUESTION": "Express"}},
+    "fork": {"question": "QUESTION", "answer": "Express"},
+    "undo": {},
+}
+FORMS = {
+    "answers": {"question": "QUESTION", "choice": "Express"},
+    "fork": {"question": "QUESTION", "answer": "Express", "key": "abc"},
+    "undo": {"change": "none"},
+}
+SEES_ONE_QUESTION = {"/api/runs/RUN", "/api/runs/RUN/events", "/runs/RUN", "/runs/RUN/tree.svg"}
+
+
+async def call(client: httpx.AsyncClient, method: str, path: str, run: str, question: str) -> httpx.Response:
+    """Make a request that would do something if it were allowed."""
+    last = path.rpartition("/")[2]
+    chosen = BODIES if path.startswith("/api") else FORMS
+    body = {key: _fill(value, question) for key, value in chosen.get(last, {}).items()}
+    address, given = path.replace("RUN", run), "json" if path.startswith("/api") else "data"
+    if path.endswith("events"):
+        async with client.stream(method, address) as response:
+            return response
+    more = {given: body} if method == "POST" else {}
+    return await client.request(method, address, headers=PAGE if given == "data" else {}, **more)  # type: ignore[arg-type]
+
+
+def _fill(value: object, question: str) -> object:
+    if isinstance(value, dict):
+        return {key.replace("QUESTION", question): each for key, each in value.items()}
+    return str(value).replace("QUESTION", question)
+
+
+async def store_run(site: Site, *, assignee: str | None = None) -> tuple[str, str]:
+    """Store a run of alice that waits for an answer; its id, and that of the question."""
+    question = Question(question="Which framework?", path=("agent",), assignee=assignee)
+    records = QuestionRecords.build([question])
+    run = Run(task="Secret plans", status=RunStatus.AWAITING_CLARIFICATION, user="alice", records=records)
+    await site.service.store.create(run, FIRST)
+    return run.id, question.id
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    async with serving(one_agent()) as served:
+        yield served
+
+
+@pytest.mark.parametrize(("method", "path"), [*ROUTES, *OF_NO_RUN])
+async def test_who_shows_no_good_token_gets_nothing(site: Site, method: str, path: str) -> None:
+    run, question = await store_run(site)
+    token, revoked = await create_token(site.service.store, "alice")
+    await revoke_token(site.service.store, token.id)
+    _, expired = await create_token(site.service.store, "alice", None, timedelta(seconds=-1))
+    shown: list[dict[str, str]] = [
+        {},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": f"Bearer {revoked}"},
+        {"Authorization": f"Bearer {expired}"},
+        {"Authorization": f"Basic {OPERATOR}"},
+        {"Cookie": f"upcall-session-{site.url.rpartition(':')[2]}={OPERATOR}"},
+        {"X-User": "alice", "X-Forwarded-User": "alice"},
+    ]
+    for headers in shown:
+        async with httpx.AsyncClient(base_url=site.url, headers=headers) as client:
+            response = await call(client, method, path, run, question)
+        assert response.status_code == (401 if path.startswith("/api") else 303), headers
+        assert path.endswith("events") or "Secret plans" not in response.text
+    assert (await site.service.store.load(run)).version == 1
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+async def test_each_caller_gets_what_is_theirs(site: Site, method: str, path: str) -> None:
+    run, question = await store_run(site)
+    async with await site.caller("mallory") as mallory:
+        assert (await call(mallory, method, path, run, question)).status_code == 404
+    assert (await site.service.store.load(run)).version == 1
+    async with await site.caller("bob") as bob:
+        theirs = await store_run(site, assignee="bob")
+        response = await call(bob, method, path, *theirs)
+    if not path.endswith("/answers"):
+        assert response.status_code == (200 if path in SEES_ONE_QUESTION else 403)
+        assert path.endswith("events") or "Secret plans" not in response.text
+        assert (await site.service.store.load(theirs[0])).version == 1
+    for user, role in (("alice", None), ("root", "admin"), (None, None)):
+        run, question = await store_run(site)
+        async with await site.caller(user, role) as client:
+            assert (await call(client, method, path, run, question)).status_code not in (401, 403, 404)
+
+
+async def test_a_role_of_a_token_answers_what_is_assigned_to_the_role() -> None:
+    async with serving(one_agent(), roles={"legal": []}) as site:
+        run, question = await store_run(site, assignee="role:legal")
+        for role, status in ((None, 404), ("legal", 200)):
+            async with await site.caller("carol", role) as carol:
+                assert (await carol.get(f"/api/runs/{run}")).status_code == status
+                asked = (await carol.get("/api/questions")).json()["questions"]
+                assert [each["id"] for each in asked] == ([question] if role else [])
+
+
+# -- browsers ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_browser_changes_nothing_for_another_page(site: Site) -> None:
+    run, question = await store_run(site)
+    async with await site.browser("alice") as alice:
+        for path in (path.replace("RUN", run) for method, path in ROUTES if method == "POST"):
+            for headers in ({}, {"X-CSRF-Token": "wrong"}, {"Origin": "http://evil.example"}):
+                response = await alice.post(path, headers=headers, data={"question": question})
+                assert (response.status_code, (await site.service.store.load(run)).version) == (403, 1)
+
+
+async def test_a_good_form_of_another_origin_is_refused(site: Site) -> None:
+    run, _ = await store_run(site)
+    async with await site.browser("alice") as alice:
+        csrf = find_csrf((await alice.get(f"/runs/{run}")).text)
+        for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+            response = await alice.post(f"/runs/{run}/cancel", data={"csrf": csrf}, headers=headers)
+            assert response.status_code == 403
+        assert (await alice.post(f"/runs/{run}/cancel", data={"csrf": csrf})).status_code == 303
+
+
+def find_csrf(page: str) -> str:
+    found = re.search(r'name="csrf" value="([0-9a-f]{64})"', page)
+    assert found
+    return found[1]
+
+
+async def test_a_session_is_new_at_each_login_and_ends_with_logout(site: Site) -> None:
+    name = f"upcall-session-{site.url.rpartition(':')[2]}"
+    async with httpx.AsyncClient(base_url=site.url, cookies={name: "chosen-by-another"}, headers=PAGE) as client:
+        entered = await client.get("/login", params={"token": OPERATOR})
+        cookie = entered.headers["Set-Cookie"]
+        assert ("HttpOnly" in cookie, "SameSite=lax" in cookie, "chosen-by-another" in cookie) == (True, True, False)
+        assert entered.headers["Location"] == "/"
+        session = re.search(rf"{name}=([^;]+)", cookie)
+        assert session
+        async with httpx.AsyncClient(base_url=site.url, cookies={name: session[1]}, headers=PAGE) as mine:
+            page = await mine.get("/")
+            assert page.status_code == 200
+            assert (await mine.post("/logout", data={"csrf": find_csrf(page.text)})).status_code == 303
+        async with httpx.AsyncClient(base_url=site.url, cookies={name: session[1]}, headers=PAGE) as again:
+            assert (await again.get("/")).headers["Location"] == "/login"
+        async with httpx.AsyncClient(base_url=site.url, headers={"Authorization": f"Bearer {session[1]}"}) as bearer:
+            assert (await bearer.get("/api/runs")).status_code == 401
+
+
+async def test_a_page_of_another_name_reads_nothing(site: Site) -> None:
+    async with await site.caller() as me:
+        for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", ""):
+            assert (await me.get("/api/runs", headers={"Host": host})).status_code in (400, 421)
+
+
+@pytest.mark.parametrize("path", ["/", "/login", "/api/runs", "/healthz", "/nothing", "/static/app.js"])
+async def test_every_response_forbids_foreign_scripts(site: Site, path: str) -> None:
+    async with await site.caller() as me:
+        headers = (await me.get(path)).headers
+    policy = headers["Content-Security-Policy"]
+    assert ("unsafe" in policy, "default-src 'none'" in policy, "frame-ancestors 'none'" in policy) == (
+        False,
+        True,
+        True,
+    )
+    assert (headers["X-Content-Type-Options"], headers["Cache-Control"]) == ("nosniff", "no-store")
+
+
+@pytest.mark.parametrize("path", ["../app.py", "..%2f..%2fserver.py", "%2e%2e/pages.py", "/etc/passwd", "app.css%00"])
+async def test_static_files_are_those_of_the_package(site: Site, path: str) -> None:
+    async with httpx.AsyncClient(base_url=site.url) as client:
+        assert (await client.get(f"/static/{path}")).status_code in (400, 404)
+
+
+# -- sizes and paces --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "size"), [("/api/runs", 26_000_000), ("/api/runs/x/answers", 1_100_000), ("/login", 1_100_000)]
+)
+@pytest.mark.parametrize("counted", [True, False])
+async def test_a_body_that_is_too_long_is_refused(site: Site, path: str, size: int, counted: bool) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(size // 100_000):
+            yield b"a" * 100_000
+
+    async with await site.caller() as me:
+        sent = b"a" * size if counted else pieces()
+        try:
+            response = await me.post(path, content=sent, headers={"Content-Type": "application/x-www-form-urlencoded"})
+        except httpx.TransportError:
+            response = None  # It closed before all of it was sent.
+        assert response is None or response.status_code == 413
+        assert not (await me.get("/api/runs")).json()["runs"]
+
+
+async def test_a_slow_body_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "SECONDS_A_BODY", 0.2)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b'{"task": '
+        await asyncio.sleep(5)
+        yield b'"x"}'
+
+    async with await site.caller() as me:
+        response = await me.post("/api/runs", content=pieces(), headers={"Content-Type": "application/json"})
+    assert response.status_code == 413
+
+
+async def test_too_many_requests_are_told_to_wait(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 5.0)
+    monkeypatch.setattr(guard, "REQUESTS_A_SECOND", 0.01)
+    async with await site.caller("alice") as alice, await site.caller("bob") as bob:
+        found = [(await alice.get("/api/runs")).status_code for _ in range(7)]
+        assert (found, (await bob.get("/api/runs")).status_code) == ([200] * 5 + [429] * 2, 200)
+    wrong = [{"Authorization": f"Bearer {number}"} for number in range(7)]
+    async with httpx.AsyncClient(base_url=site.url) as guesser:
+        guessed = [(await guesser.get("/api/runs", headers=each)).status_code for each in wrong]
+    assert guessed == [401] * 5 + [429] * 2
+
+
+async def test_a_caller_opens_so_many_streams_at_most(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "STREAMS_A_CALLER", 1)
+    async with await site.caller("alice") as alice, alice.stream("GET", "/api/questions/events") as one:
+        await anext(one.aiter_lines())
+        assert (await alice.get("/api/questions/events")).status_code == 429
+        async with await site.caller("bob") as bob, bob.stream("GET", "/api/questions/events") as other:
+            assert other.status_code == 200
+
+
+# -- texts ------------------------------------------------------------------------------------------------------------
+
+MARKUP = [
+    "<script>alert(1)</script>",
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<svg/onload=alert(1)>",
+    "<svg><script>alert(1)</script></svg>",
+    "<iframe src=javascript:alert(1)>",
+    "<body onload=alert(1)>",
+    "<a href=javascript:alert(1)>x</a>",
+    "[x](javascript:alert(1))",
+    "[x](JaVaScRiPt:alert(1))",
+    "[x](java\tscript:alert(1))",
+    "[x](data:text/html,<script>alert(1)</script>)",
+    "[x](vbscript:alert(1))",
+    "[x]: javascript:alert(1)\n\n[x]",
+    "<javascript:alert(1)>",
+    "![x](http://evil.example/x.png)",
+    "![x](javascript:alert(1))",
+    '"><script>alert(1)</script>',
+    "'><script>alert(1)</script>",
+    '" onmouseover="alert(1)',
+    "' onfocus='alert(1)' autofocus='",
+    "` onload=alert(1) `",
+    "<style>@import 'http://evil.example'</style>",
+    "<link rel=stylesheet href=http://evil.example>",
+    "<meta http-equiv=refresh content='0;url=http://evil.example'>",
+    "<base href=http://evil.example/>",
+    "<form action=http://evil.example><input name=a></form>",
+    "<input onfocus=alert(1) autofocus>",
+    "<button formaction=javascript:alert(1)>x</button>",
+    "<textarea></textarea><script>alert(1)</script>",
+    "</textarea><script>alert(1)</script>",
+    "</title><script>alert(1)</script>",
+    "</pre><script>alert(1)</script>",
+    "<!--<script>alert(1)</script>-->",
+    "--><script>alert(1)</script>",
+    "<![CDATA[<script>alert(1)</script>]]>",
+    "<math><mtext><script>alert(1)</script></mtext></math>",
+    "<object data=javascript:alert(1)></object>",
+    "<embed src=javascript:alert(1)>",
+    "<details open ontoggle=alert(1)>",
+    "<marquee onstart=alert(1)>",
+    "<video><source onerror=alert(1)></video>",
+    "<audio src=x onerror=alert(1)>",
+    "<ScRiPt>alert(1)</sCrIpT>",
+    "<scr<script>ipt>alert(1)</scr</script>ipt>",
+    "%3Cscript%3Ealert(1)%3C/script%3E",
+    "&lt;script&gt;alert(1)&lt;/script&gt;",
+    "\\x3cscript\\x3ealert(1)\\x3c/script\\x3e",
+    "{{ 7 * 7 }}{% for each in page %}x{% endfor %}",
+    "${7*7}<%= 7*7 %>",
+    "\u202e<script>alert(1)</script>",
+    "```html\n<script>alert(1)</script>\n```",
+]
+TAGS = {
+    *(
+        "html",
+        "head",
+        "meta",
+        "title",
+        "link",
+        "script",
+        "body",
+        "a",
+        "header",
+        "nav",
+        "form",
+        "input",
+        "span",
+        "button",
+    ),
+    *(
+        "main",
+        "h1",
+        "h2",
+        "h3",
+        "p",
+        "div",
+        "section",
+        "article",
+        "label",
+        "textarea",
+        "fieldset",
+        "legend",
+        "time",
+        "ol",
+    ),
+    *(
+        "ul",
+        "li",
+        "pre",
+        "details",
+        "summary",
+        "img",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "strong",
+        "br",
+        "code",
+    ),
+    *("sup", "em", "blockquote", "hr", "h4", "h5", "h6", "s"),
+}
+
+
+class Checker(HTMLParser):
+    """Reads a page as a browser does, and notes what in it is none of ours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wrong: list[str] = []
+        self.scripts = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.wrong += [f"<{tag}>"] if tag not in TAGS else []
+        self.wrong += [f"{tag} {name}" for name in found if name.startswith("on") or name in ("style", "formaction")]
+        for name in ("href", "src", "action"):
+            target = found.get(name) or "/"
+            allowed = ("/", "#", "http://", "https://", "mailto:") if tag == "a" else ("/", "#")
+            self.wrong += [] if target.startswith(allowed) else [f"{tag} {name}={target}"]
+        if tag == "script":
+            self.scripts += 1
+            self.wrong += [] if found.get("src") == "/static/app.js" else ["inline script"]
+        if tag == "meta" and "http-equiv" in found:
+            self.wrong.append("meta refresh")
+
+
+async def store_hostile(site: Site, text: str) -> str:
+    """Store a run of mallory that has a text wherever a model or a user can write one; its id."""
+    question = Question(
+        question=text,
+        header=text[:80],
+        context=text,
+        options=(Option(label=text, description=text), Option(label="b")),
+        default=text,
+        path=(text, text),
+        assignee="alice",
+    )
+    open_too = question.model_copy(update={"id": identity.new_id(), "multi_select": True})
+    closed = question.model_copy(update={"id": identity.new_id()})
+    answer = Answer(question_id=closed.id, text=text, user=text, reason=text)
+    step = PlanStep(step_id="1", description=text, name="coder", outputs=(text,))
+    run = Run(
+        task=text,
+        user="mallory",
+        status=RunStatus.AWAITING_CLARIFICATION,
+        records=QuestionRecords.build([closed, question, open_too]).close([answer]),
+        result=text,
+        error=text,
+        warnings=(text,),
+        plan=ReviewedPlan(title=text, sections=(text,), steps=(step,), remark=text),
+    )
+    await site.service.store.create(run, FIRST)
+    entries = [TranscriptEntry(kind, (text,), identity.now(), text, text) for kind in EntryKind]
+    await site.service.store.database.write(write_transcript(run.id, 0, entries))
+    return run.id
+
+
+@pytest.mark.slow
+async def test_no_text_becomes_part_of_a_page(site: Site) -> None:
+    assert len(MARKUP) >= 50
+    async with await site.browser("mallory") as mallory, await site.browser("alice") as alice:
+        for text in MARKUP:
+            run = await store_hostile(site, text)
+            looks = [(mallory, path) for path in (f"/runs/{run}", f"/compare?one={run}&other={run}", "/runs")]
+            for client, path in [*looks, (alice, f"/runs/{run}"), (alice, "/")]:
+                checker = Checker()
+                checker.feed((await client.get(path)).text)
+                assert (checker.wrong, checker.scripts) == ([], 1), (path, text)
+            await site.service.store.delete(run)
+
+
+async def test_an_answer_that_is_refused_is_shown_as_text(site: Site) -> None:
+    run, _ = await store_run(site)
+    async with await site.browser("alice") as alice:
+        csrf = find_csrf((await alice.get("/")).text)
+        form = {"csrf": csrf, "question": "<script>", "choice": "<script>alert(1)</script>"}
+        page = await alice.post(f"/runs/{run}/answers", data=form)
+    checker = Checker()
+    checker.feed(page.text)
+    assert (page.status_code, checker.wrong, "Unknown question" in page.text) == (422, [], True)
