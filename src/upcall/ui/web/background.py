@@ -43,14 +43,14 @@ class BackgroundWork:
             UpcallError: what keeps it from beginning; nothing was changed.
         """
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._go_on(run_id, items, begun))
+        task = asyncio.create_task(self._consume(run_id, items, begun))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         done, _ = await asyncio.wait([begun], timeout=patience)
         for each in done:
             each.result()
 
-    async def _go_on(self, run_id: str, items: Stream, begun: asyncio.Future[None]) -> None:
+    async def _consume(self, run_id: str, items: Stream, begun: asyncio.Future[None]) -> None:
         try:
             async with aclosing(items):
                 async for item in items:

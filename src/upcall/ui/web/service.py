@@ -99,7 +99,7 @@ class Service:
         if self.has_fleet:
             await app.answer(whole_id, answers, user=caller.user, wait=False)
         else:
-            await self._go_on(whole_id, app.answer_stream(whole_id, answers, user=caller.user))
+            await self._continue(whole_id, app.answer_stream(whole_id, answers, user=caller.user))
 
     async def resume(self, caller: Caller, run_id: str) -> None:
         """Let a run go on that failed or was interrupted."""
@@ -107,7 +107,7 @@ class Service:
         if self.has_fleet:
             await app.resume(whole_id, user=caller.user, wait=False)
         else:
-            await self._go_on(whole_id, app.resume_stream(whole_id, user=caller.user))
+            await self._continue(whole_id, app.resume_stream(whole_id, user=caller.user))
 
     async def _app_of(self, caller: Caller, run_id: str) -> tuple[Upcall, str]:
         """Return the application that goes on with a run, and the whole of the run's id."""
@@ -116,7 +116,7 @@ class Service:
             run = (await self.store.load(run.id)).run
         return self.app_for(caller, run), run.id
 
-    async def _go_on(self, run_id: str, items: Stream) -> None:
+    async def _continue(self, run_id: str, items: Stream) -> None:
         await self.work.begin(run_id, items, patience=SECONDS_TO_BEGIN)
 
     async def watch_deadlines(self) -> None:
@@ -127,7 +127,7 @@ class Service:
                 try:
                     run = (await self.store.load(run_id)).run
                     app = self.app_for(Caller(None), run)
-                    await self._go_on(run_id, app.expire_stream(run_id=run_id))
+                    await self._continue(run_id, app.expire_stream(run_id=run_id))
                 except UpcallError as error:  # One that is damaged keeps no other from being looked at.
                     _log.warning("Run %s: %s", run_id, first_line(error))
             with suppress(TimeoutError):
