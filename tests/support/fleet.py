@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from pathlib import Path
+from typing import Any
 
 from autogen_agentchat.base import Team
 from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core.models import CreateResult
 
 from upcall.agents import PausableAgent
 from upcall.autogen.tool_calls import idempotency_key
@@ -31,16 +34,25 @@ def reply(request: Request) -> Reply:
 
 
 async def note(text: str) -> str:
-    """Take a note: the run, the text and the process, a line each."""
+    """Take a note: the run, the text, the process and the time, a line each."""
     await asyncio.sleep(float(os.environ.get("FLEET_SECONDS", "0")))
     run_id = idempotency_key().partition("/")[0]
     with Path(os.environ.get("FLEET_NOTES", "notes.txt")).open("a") as file:
-        file.write(f"{run_id} {text} {os.getpid()}\n")
+        file.write(f"{run_id} {text} {os.getpid()} {time.time()}\n")
     return f"noted {text}"
+
+
+class SlowModel(ScriptedModelClient):
+    """Takes ``FLEET_MODEL_SECONDS`` for a reply."""
+
+    async def create(self, *args: Any, **options: Any) -> CreateResult:
+        """See `ScriptedModelClient`."""
+        await asyncio.sleep(float(os.environ.get("FLEET_MODEL_SECONDS", "0")))
+        return await super().create(*args, **options)
 
 
 def make_team() -> Team:
     """Return the clerk's team."""
-    model = ScriptedModelClient(reply)
+    model = SlowModel(reply)
     clerk = PausableAgent("clerk", model, description="Takes notes", tools=[note])
     return RoundRobinGroupChat([clerk], max_turns=1)

@@ -38,7 +38,7 @@ async def test_a_run_is_queued_and_goes_from_pause_to_pause(location: str) -> No
     await advance_all(app, location)
     assert [each.status for each in seen] == [QUEUED, WAITING, QUEUED, WAITING, QUEUED]
     assert (await app.get(run_id)).status is RunStatus.COMPLETED
-    assert Path("notes.txt").read_text().split()[1::3] == ["first", "second"]
+    assert Path("notes.txt").read_text().split()[1::4] == ["first", "second"]
 
 
 async def test_a_job_that_is_delivered_twice_does_nothing_the_second_time(location: str) -> None:

@@ -33,7 +33,7 @@ async def test_a_worker_takes_runs_from_pause_to_pause(postgres: Server) -> None
         runs = [await app.submit("Build it") for _ in range(3)]
         done = [await finish(app, each.id) for each in runs]
     assert [each.status for each in done] == [RunStatus.COMPLETED] * 3
-    assert sorted(notes().split()[1::3]) == ["first"] * 3 + ["second"] * 3
+    assert sorted(notes().split()[1::4]) == ["first"] * 3 + ["second"] * 3
 
 
 async def test_the_runs_of_a_killed_worker_go_on_elsewhere(postgres: Server) -> None:
@@ -48,7 +48,7 @@ async def test_the_runs_of_a_killed_worker_go_on_elsewhere(postgres: Server) -> 
         kill(workers[0])
         done = [await finish(app, each.id) for each in runs]
     assert [each.status for each in done] == [RunStatus.COMPLETED] * 4
-    assert sorted(notes().split()[1::3]) == ["first"] * 4 + ["second"] * 4
+    assert sorted(notes().split()[1::4]) == ["first"] * 4 + ["second"] * 4
 
 
 async def test_a_worker_that_stood_still_has_lost_its_runs(postgres: Server) -> None:
@@ -64,7 +64,7 @@ async def test_a_worker_that_stood_still_has_lost_its_runs(postgres: Server) -> 
         workers[0].send_signal(signal.SIGCONT)
         done = await finish(app, run_id)
     assert done.status is RunStatus.COMPLETED
-    assert sorted(notes().split()[1::3]) == ["first", "second"]
+    assert sorted(notes().split()[1::4]) == ["first", "second"]
 
 
 async def test_a_stopped_worker_gives_back_what_does_not_finish_in_time(postgres: Server) -> None:
@@ -107,7 +107,7 @@ async def test_workers_wait_for_a_database_that_is_started_anew(postgres: Server
         postgres.kill()
         postgres.start()
         assert (await finish(app, run_id)).status is RunStatus.COMPLETED
-    assert sorted(notes().split()[1::3]) == ["first", "second"]
+    assert sorted(notes().split()[1::4]) == ["first", "second"]
 
 
 async def test_a_worker_that_drains_ends_with_the_queue(postgres: Server) -> None:

@@ -34,7 +34,7 @@ _BEGIN = {
     "read": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
     "write": "BEGIN ISOLATION LEVEL READ COMMITTED",
 }
-_LIMITS = f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; SET LOCAL idle_in_transaction_session_timeout = '60s'"
+_LIMITS = f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; SET LOCAL idle_in_transaction_session_timeout = '5s'"
 """Wait for others no longer than SQLite does; and who stands still in a transaction does not hold up the others. It
 goes with the BEGIN, in one message."""
 _MAKE_TABLES_LOCK = 0x75706361

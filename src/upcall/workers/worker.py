@@ -64,7 +64,7 @@ class Beat:
     @property
     def poll(self) -> float:
         """How often is looked for jobs that were put back; new ones are told of at once."""
-        return min(1.0, self.lease / 8)
+        return min(0.5, self.lease / 8)
 
 
 class Worker:

@@ -1,0 +1,346 @@
+"""A fleet of workers over PostgreSQL: killed and stopped all the time, and measured.
+
+    python benchmarks/workers.py kill                     # 1,000 runs, 4 workers, one killed or stopped every 4 s
+    python benchmarks/workers.py kill --runs 40 --kills 3 --rate 5
+    python benchmarks/workers.py latency --finished 100000 --waiting 10000
+    python benchmarks/workers.py throughput
+
+Each run asks two questions and takes a note behind each answer; a script answers, a question about a call in doubt too:
+it looks whether the note was taken. ``kill`` ends with status 1 if a run did not complete, a note is missing or was
+taken twice, or a job is left. The PostgreSQL is a private one (tests/support/postgres.py) unless ``--store`` names one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+
+from fleet import make_team
+from postgres import running
+from stores import execute
+from worker_process import kill, notes, start
+
+from upcall import Run, RunStatus, Settings, Upcall
+from upcall.errors import AnswerError, CallerError, StoredStateError
+
+OVER = (RunStatus.COMPLETED, RunStatus.FAILED)
+
+
+class Fleet:
+    """Worker processes, and the program that submits and answers.
+
+    Args:
+        location: the store.
+        lease: how long a worker keeps a run without a sign of life, in seconds.
+    """
+
+    def __init__(self, location: str, lease: float) -> None:
+        self.location, self.lease = location, lease
+        settings = Settings.read(lease_seconds=lease)
+        self.app = Upcall(store=location, team=make_team, settings=settings)
+        self.workers: list[subprocess.Popen[str]] = []
+        self.environment = {"UPCALL_LEASE_SECONDS": str(lease), "UPCALL_CONCURRENCY": "8"}
+
+    def start(self, *options: str) -> subprocess.Popen[str]:
+        """Start one more worker."""
+        worker = start(self.location, *options, **self.environment)
+        self.workers.append(worker)
+        return worker
+
+    def end(self) -> None:
+        """End all workers."""
+        for worker in self.workers:
+            if worker.poll() is None:
+                worker.send_signal(signal.SIGCONT)
+                kill(worker)
+
+    def count(self) -> Counter[str]:
+        """Count the runs by status."""
+        return Counter(dict(execute(self.location, "select status, count(*) from upcall_runs group by status")))
+
+    def has_work(self, runs: int) -> bool:
+        """Tell whether not all of the runs are over, or a job is left."""
+        return sum(self.count()[each] for each in OVER) < runs or bool(self.jobs())
+
+    def jobs(self) -> list[tuple[Any, ...]]:
+        """Return the jobs that are in the queue."""
+        return execute(self.location, "select * from procrastinate_jobs where queue_name = 'upcall'")
+
+    async def submit(self, runs: int, rate: float) -> list[str]:
+        """Submit so many runs, so many a second."""
+        ids, began = [], time.monotonic()
+        for number in range(runs):
+            await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
+            ids.append((await self.app.submit("Build it")).id)
+        return ids
+
+    async def answer_all(self) -> None:
+        """Answer whatever is asked, until it is cancelled."""
+        while True:
+            page = await self.app.store.list_open(limit=100)
+            waiting = [run for run in page if run.waiting]
+            await asyncio.gather(*(self._answer(run) for run in waiting))
+            if len(waiting) < 10:
+                await asyncio.sleep(0.05)
+
+    async def _answer(self, run: Run) -> None:
+        question, answer = run.questions[0], "Express"
+        if run.unknown_outcomes:
+            text = "first" if len(_asked(run)) < 2 else "second"
+            answer = "noted" if f"{run.id} {text} " in notes() else "Run it again"
+        try:
+            await self.app.answer(run.id, {question.id: answer}, wait=False)
+        except (AnswerError, CallerError, StoredStateError) as error:
+            print(f"not answered: {error}", file=sys.stderr)
+
+
+def _asked(run: Run) -> list[str]:
+    """Return what the clerk asked by now, without the questions about calls in doubt."""
+    return [each.question for each in run.asked.values() if each.question.startswith("Which")]
+
+
+# -- killed and stopped ---------------------------------------------------------------------------------------------
+
+
+async def kill_workers(fleet: Fleet, options: argparse.Namespace) -> dict[str, Any]:
+    """Kill and stop workers while runs are submitted and answered; return what was found."""
+    chosen, taken_over = random.Random(options.seed), list[float]()
+    fleet.environment["FLEET_MODEL_SECONDS"] = "0.2"
+    for _ in range(options.workers):
+        fleet.start()
+    answering = asyncio.create_task(fleet.answer_all())
+    submitting = asyncio.create_task(fleet.submit(options.runs, options.rate))
+    alive, watching, began = list(fleet.workers), list[asyncio.Task[None]](), time.monotonic()
+    for number in range(options.kills):
+        await asyncio.sleep(options.every)
+        while not (at_work := {each: held for each in alive if (held := held_by(fleet.location, each.pid))}):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        victim = chosen.choice(list(at_work))
+        held = at_work[victim]
+        alive.remove(victim)
+        alive.append(fleet.start())
+        if number % 2:
+            victim.send_signal(signal.SIGSTOP)
+            watching.append(asyncio.create_task(go_on_and_end(victim, fleet.lease * 2)))
+        else:
+            kill(victim)
+        watching.append(asyncio.create_task(watch(fleet, held, taken_over)))
+    ids = await submitting
+    until = time.monotonic() + 300 + 4 * fleet.lease
+    while fleet.has_work(len(ids)) and time.monotonic() < until:  # noqa: ASYNC110
+        await asyncio.sleep(0.2)
+    seconds = time.monotonic() - began
+    await asyncio.gather(*watching)
+    answering.cancel()
+    lost = execute(fleet.location, "select count(*) from upcall_log where kind = 'worker_lost'")[0][0]
+    doubts = 0
+    faults = []
+    for run_id in ids:
+        run = await fleet.app.get(run_id)
+        doubts += sum(not text.startswith("Which") for text in (each.question for each in run.asked.values()))
+        if run.status is not RunStatus.COMPLETED:
+            faults.append(f"{run_id} is {run.status}: {run.error}")
+        if len(_asked(run)) != 2:
+            faults.append(f"{run_id} asked {len(_asked(run))} times")
+    taken = Counter(tuple(line.split()[:2]) for line in notes().splitlines())
+    wanted = {(run_id, text) for run_id in ids for text in ("first", "second")}
+    faults += [f"{key} was noted {count} times" for key, count in taken.items() if count > 1]
+    faults += [f"{key} was not noted" for key in wanted - taken.keys()]
+    faults += [f"a job is left: {each}" for each in fleet.jobs()]
+    return {
+        "runs": len(ids),
+        "seconds": round(seconds, 1),
+        "kills": options.kills,
+        "runs of lost workers": lost,
+        "calls in doubt": doubts,
+        "taken over after (s, max)": round(max(taken_over, default=0.0), 1),
+        "lease (s)": fleet.lease,
+        "faults": faults,
+    }
+
+
+def held_by(location: str, process: int) -> list[tuple[str, str]]:
+    """Return the runs that a worker process has, with its leases."""
+    return execute(location, "select id, worker from upcall_runs where worker like ?", f'%"process": {process},%')
+
+
+async def watch(fleet: Fleet, held: list[tuple[str, str]], taken_over: list[float]) -> None:
+    """Note how long it takes until somebody else has gone on with each of some runs."""
+    began, left = time.monotonic(), dict(held)
+    while left:
+        await asyncio.sleep(0.1)
+        names = ", ".join("?" for _ in left)
+        query = f"select id, worker from upcall_runs where id in ({names})"
+        rows = await asyncio.to_thread(execute, fleet.location, query, *left)
+        for run_id in [run_id for run_id, worker in rows if worker != left[run_id]]:
+            taken_over.append(time.monotonic() - began)
+            del left[run_id]
+
+
+async def go_on_and_end(worker: subprocess.Popen[str], seconds: float) -> None:
+    """Let a worker that stands still go on after a while, and end it in the ordinary way."""
+    await asyncio.sleep(seconds)
+    worker.send_signal(signal.SIGCONT)
+    await asyncio.sleep(3)
+    worker.terminate()
+    await asyncio.to_thread(worker.wait)
+
+
+# -- measured -------------------------------------------------------------------------------------------------------
+
+
+async def measure_latency(fleet: Fleet, options: argparse.Namespace) -> dict[str, Any]:
+    """Measure how long it takes from an answer to the first thing that is done with it, so many answers a second."""
+    fleet.start()
+    fleet.start()
+    wanted = int(options.seconds * options.rate)
+    ids = await fleet.submit(wanted, 40)
+    while fleet.count()["awaiting_clarification"] < wanted:  # noqa: ASYNC110
+        await asyncio.sleep(0.2)
+    fill(fleet.location, ids[0], options.finished, options.waiting)
+    bytes_before, sent = size_of(fleet.location), dict[str, float]()
+    began = time.monotonic()
+    for number, run_id in enumerate(ids):
+        await asyncio.sleep(max(0.0, began + number / options.rate - time.monotonic()))
+        sent[run_id] = time.time()
+        await fleet.app.answer(run_id, "Express", wait=False)
+    while len(notes().splitlines()) < wanted:  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+    noted = {line.split()[0]: float(line.split()[3]) for line in notes().splitlines()}
+    taken = sorted(1000 * (noted[run_id] - sent[run_id]) for run_id in ids)
+    return {
+        "finished": options.finished,
+        "waiting": options.waiting,
+        "answers": wanted,
+        "answers a second": options.rate,
+        "median (ms)": round(taken[len(taken) // 2], 1),
+        "p99 (ms)": round(taken[int(len(taken) * 0.99)], 1),
+        "bytes an answer": round((size_of(fleet.location) - bytes_before) / wanted),
+    }
+
+
+def fill(location: str, run_id: str, finished: int, waiting: int) -> None:
+    """Fill the store with copies of a run: its rows as they are, under other ids."""
+    for status, count in (("completed", finished), ("awaiting_clarification", waiting)):
+        ids = f"generate_series(1, {count}) as n"
+        name = f"'{status[0]}' || lpad(n::text, 11, '0')"
+        asked = "null" if status == "completed" else "asked_at"
+        execute(
+            location,
+            "insert into upcall_runs (id, version, status, owner, created_at, updated_at, asked_at, record) "
+            f"select {name}, version, '{status}', owner, created_at - n, updated_at, {asked}, record "
+            f"from upcall_runs, {ids} where id = ?",
+            run_id,
+        )
+        execute(
+            location,
+            "insert into upcall_checkpoints (run_id, version, state, deltas) "
+            f"select {name}, version, state, deltas from upcall_checkpoints, {ids} where run_id = ?",
+            run_id,
+        )
+    execute(location, "analyze")
+
+
+def size_of(location: str) -> int:
+    """Return the bytes of the database."""
+    return int(execute(location, "select pg_database_size(current_database())")[0][0])
+
+
+async def measure_throughput(fleet: Fleet, options: argparse.Namespace) -> dict[str, Any]:
+    """Measure how many segments so many workers do, in seconds and in seconds of their CPUs."""
+    ids = await fleet.submit(options.runs, 10_000)
+    cpu, began = cpu_of_children(), time.monotonic()
+    workers = [fleet.start("--drain") for _ in range(options.workers)]
+    for worker in workers:
+        await asyncio.to_thread(worker.wait)
+    seconds, used = time.monotonic() - began, cpu_of_children() - cpu
+    assert fleet.count()["awaiting_clarification"] == len(ids)
+    return {
+        "workers": options.workers,
+        "segments": len(ids),
+        "seconds": round(seconds, 1),
+        "CPU seconds": round(used, 1),
+        "segments a second": round(len(ids) / seconds, 1),
+        "segments a CPU second": round(len(ids) / used, 1),
+    }
+
+
+def cpu_of_children() -> float:
+    """Return the seconds of CPU of all child processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+# -- the command ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def a_place(given: str | None) -> Iterator[str]:
+    """Yield the store, in an empty folder."""
+    folder, before = tempfile.mkdtemp(prefix="upcall-workers-"), Path.cwd()
+    os.chdir(folder)
+    try:
+        if given:
+            yield given
+        else:
+            with running() as server:
+                yield server.new_database()
+    finally:
+        os.chdir(before)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+MODES = {"kill": kill_workers, "latency": measure_latency, "throughput": measure_throughput}
+
+
+def parse_options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mode", choices=MODES)
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--kills", type=int, default=24)
+    parser.add_argument("--every", type=float, default=4.0, help="seconds between two kills")
+    parser.add_argument("--rate", type=float, default=12.0, help="runs or answers a second")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of answers")
+    parser.add_argument("--finished", type=int, default=0, help="finished runs in the store before")
+    parser.add_argument("--waiting", type=int, default=0, help="waiting runs in the store before")
+    parser.add_argument("--lease", type=float, default=15.0)
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--store", help="an empty PostgreSQL database")
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run one mode, and print what it found."""
+    options = parse_options()
+    with a_place(options.store) as location:
+        fleet = Fleet(location, options.lease)
+        try:
+            found = asyncio.run(MODES[options.mode](fleet, options))
+        finally:
+            fleet.end()
+    print(json.dumps(found) if options.json else "\n".join(f"{name:28} {value}" for name, value in found.items()))
+    return int(bool(found.get("faults")))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
