@@ -171,6 +171,16 @@ class RunBusy(RunConflict):
         self.run_id, self.worker, self.seconds = run_id, worker, seconds
 
 
+class UserAtLimit(RunConflict):
+    """As many runs of the user are at work as may be at once. Nothing was written; the run stays queued."""
+
+    def __init__(self, run_id: str, user: str, limit: int, seconds: float) -> None:
+        StoredStateError.__init__(
+            self, f"Run {run_id} stays queued: {limit} runs of {user} are at work (user_limit); nothing was written."
+        )
+        self.run_id, self.seconds = run_id, seconds
+
+
 class UserInputRequired(Exception):
     """Raised by a function tool that needs the human: its call waits, and the answer becomes the call's result.
 

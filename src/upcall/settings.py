@@ -114,6 +114,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     max_state_bytes: AtLeastOne = 100_000_000
     lease_seconds: Seconds = 15.0
     concurrency: AtLeastOne = 4
+    user_limit: AtLeastOne | None = None
     grace_seconds: Annotated[float, BeforeValidator(no_flag), Field(ge=0, allow_inf_nan=False)] = 30.0
     synchronous: Literal["normal", "full"] = "normal"
     user: str | None = None

@@ -86,11 +86,11 @@ async def wait_for_pause(app: Upcall, run_id: str) -> Run:
     return await wait_for_status(app, run_id, *STOPPED)
 
 
-async def wait_for_worker_lost(app: Upcall, run_id: str) -> None:
-    """Wait until it is noted that the worker of a run is gone."""
+async def wait_for_entry(app: Upcall, run_id: str, kind: str) -> None:
+    """Wait until something is noted in the log of a run."""
     until = time.monotonic() + SECONDS
-    while not await app.store.log(run_id, kinds=("worker_lost",)):
-        assert time.monotonic() < until, "the worker lives"
+    while not await app.store.log(run_id, kinds=(kind,)):
+        assert time.monotonic() < until, f"nothing is {kind}"
         await asyncio.sleep(0.02)
 
 

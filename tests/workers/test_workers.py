@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import subprocess
+import sys
 
 import pytest
+from fleet import make_team
+from places import ROOT
 from postgres import Server
 from scenario import upcall
+from stores import execute
 from worker_process import (
     answer,
     finish,
@@ -16,12 +22,12 @@ from worker_process import (
     running,
     start,
     wait_for,
+    wait_for_entry,
     wait_for_pause,
     wait_for_status,
-    wait_for_worker_lost,
 )
 
-from upcall import RunStatus
+from upcall import AnsweredBy, RunStatus, Settings, Upcall
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +66,7 @@ async def test_a_worker_that_stood_still_has_lost_its_runs(postgres: Server) -> 
         await wait_for_status(app, run_id, RunStatus.EXECUTING)
         workers[0].send_signal(signal.SIGSTOP)
         workers.append(start(location))
-        await wait_for_worker_lost(app, run_id)
+        await wait_for_entry(app, run_id, "worker_lost")
         workers[0].send_signal(signal.SIGCONT)
         done = await finish(app, run_id)
     assert done.status is RunStatus.COMPLETED
@@ -94,7 +100,7 @@ async def test_a_run_that_kills_its_worker_three_times_fails(postgres: Server) -
             workers.append(start(location, FLEET_KILLS="yes"))
         failed = await wait_for_pause(app, run_id)
     assert failed.status is RunStatus.FAILED
-    assert "3 workers in a row were killed" in (failed.error or "")
+    assert "3 workers in a row were killed or stood still at the same point" in (failed.error or "")
 
 
 async def test_workers_wait_for_a_database_that_is_started_anew(postgres: Server) -> None:
@@ -131,3 +137,39 @@ async def test_the_fleet_is_shown_with_its_queue(postgres: Server) -> None:
     (only,) = shown["workers"]
     assert (only["process"], only["runs"], only["is_alive"]) == (workers[0].pid, [run_id], True)
     assert shown["queue"] == {"waiting": 0, "oldest_seconds": 0.0, "later": 0}
+
+
+async def test_no_user_has_more_runs_at_work_than_the_limit(postgres: Server) -> None:
+    location = postgres.new_database()
+    app = open_app(location)
+    at_work = "select count(*) from upcall_runs where owner = 'alice' and worker is not null"
+    seen: list[int] = []
+    with running(location, 2, FLEET_MODEL_SECONDS="0.3", UPCALL_USER_LIMIT="1"):
+        runs = [await app.submit("Build it", user="alice") for _ in range(3)]
+        bob = await app.submit("Build it", user="bob")
+        await wait_for_pause(app, bob.id)
+        while not all([(await app.get(each.id)).waiting for each in runs]):
+            seen += execute(location, at_work)[0]
+    assert max(seen) == 1
+
+
+async def test_deadlines_and_reminders_are_seen_to_by_the_workers(postgres: Server) -> None:
+    location = postgres.new_database()
+    app = Upcall(store=location, team=make_team, settings=Settings.read(remind_after=1))
+    with running(location):
+        patient = await app.submit("Build it")
+        hasty = await app.submit("Build it", expires_after=2, on_expiry="assume")
+        done = await wait_for_status(app, hasty.id, RunStatus.COMPLETED)
+        await wait_for_entry(app, patient.id, "reminded")
+    assert {each.by for each in done.answers} == {AnsweredBy.POLICY}
+
+
+def test_workers_that_are_killed_all_the_time_lose_and_repeat_nothing() -> None:
+    """`benchmarks/workers.py` is the harness."""
+    options = ["--runs", "40", "--kills", "4", "--rate", "6", "--every", "1", "--lease", "4", "--json"]
+    command = [sys.executable, str(ROOT / "benchmarks" / "workers.py"), "kill", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=160, check=False)
+    assert done.stdout, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["runs"], found["kills"], found["faults"]) == (40, 4, [])
+    assert found["runs of lost workers"] > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import aclosing, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 from autogen_agentchat.messages import UserInputRequestedEvent
@@ -133,10 +134,12 @@ class Driver:
 
     async def advance_queued(self, run_id: str, version: int) -> Run | None:
         """Take a run that was submitted to its next pause; None where there is nothing to do, since the same job was
-        done before. One that cannot go on here is stored as failed.
+        done before. One that cannot go on here is stored as failed, one of a user who has as many at work as
+        `user_limit` says is left as it is.
 
         Raises:
             RunBusy: another worker has it. Should that one be dead, it can be taken up later.
+            UserAtLimit: it is to be tried again later.
             RunConflict: another worker was faster.
             StoreUnavailable: the database cannot be reached.
             UnknownRun: it was removed.
@@ -145,8 +148,10 @@ class Driver:
         is_next = stored.run.status is RunStatus.QUEUED and stored.version == version
         if not (is_next or stored.run.working):
             return None
+        refuse = partial(self.store.refuse_over_limit, stored.run, self._settings.user_limit)
+        await self.store.database.read(refuse(strict=False))  # Cheaper than to build a team first.
         try:
-            return await last(await self.resume(stored, None))
+            return await last(await self.resume(stored, None, also=refuse()))
         except (ConfigurationError, SchemaMismatch) as error:
             return await self.fail(run_id, " ".join(str(error).split()))
 
@@ -163,9 +168,11 @@ class Driver:
 
     # -- taken up here ------------------------------------------------------------------------------------------------
 
-    async def resume(self, stored: StoredRun, user: str | None, *, wait: bool = True) -> Stream:
+    async def resume(
+        self, stored: StoredRun, user: str | None, *, wait: bool = True, also: Work[object] | None = None
+    ) -> Stream:
         """Take on a run that failed, was interrupted or killed, or whose questions are overdue; or leave that to a
-        worker."""
+        worker. `also` is done in the transaction of the claim."""
         run = stored.run
         if run.waiting and is_due(run):
             expired = (self.deadlines if wait else self.queued_deadlines).act(stored)
@@ -193,7 +200,7 @@ class Driver:
                     going_on, checkpoint, _ = take_answers(again, add_expired(run, answers), reached, self._teams.phase)
                     going_on = ask_about_unknown_outcomes(going_on, in_doubt)
                     changed = checkpoint if checkpoint is not stored.checkpoint else None
-                    claim = await self.store.claim(stored, going_on, changed)
+                    claim = await self.store.claim(stored, going_on, changed, also=also)
         asked = claim.run.questions if claim.run.waiting else ()
         told = [asked_event(question, source=question.asker) for question in asked]
         return self.advance(claim, built, claim.records, told)

@@ -24,6 +24,7 @@ from upcall.errors import (
     SchemaMismatch,
     TooLarge,
     UnknownRun,
+    UserAtLimit,
 )
 from upcall.questions.answer import Answer
 from upcall.runs.call_timings import TIMED, WorkPeriod, parse_work_period
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
     from upcall.runs.checkpoint import Checkpoint
 
 MAX_STATE_BYTES = 100_000_000
+
+SECONDS_AT_LIMIT = 30.0
+"""After how long, at most, a run is looked at again whose user has enough at work. Few that wait are looked at more
+often than many."""
 
 LogEntries = Iterable[tuple[str, str | None, Mapping[str, Any]]]
 """Kind, user, detail."""
@@ -378,6 +383,23 @@ class RunStore:
                 also(connection)
 
         await self.database.write(work)
+
+    def refuse_over_limit(self, run: Run, limit: int | None, *, strict: bool = True) -> Work[None]:
+        """Return what refuses, in a transaction, that one more run of a user is worked on than `limit` says. Only one
+        that is `strict` sees what others claim at the same moment.
+
+        Raises:
+            UserAtLimit: from that.
+        """
+        since = time.time() - self.lease_seconds
+
+        def work(connection: Connection) -> None:
+            if limit is not None and run.user is not None:
+                if strict and connection.dialect == "postgresql":
+                    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(:user, 0))", {"user": run.user})
+                _refuse_over_limit(connection, run.id, run.user, limit, since)
+
+        return work
 
     async def at_work(self, stored: StoredRun) -> str | None:
         """Say who works on the run now; None where nobody does."""
@@ -727,6 +749,17 @@ def read_queued(connection: Connection, run_id: str) -> Sequence[Answer]:
     query = "SELECT answer FROM upcall_queued_answers WHERE run_id = :run_id ORDER BY question_id"
     rows = connection.execute(query, {"run_id": run_id}).fetchall()
     return [Answer.model_validate_json(text) for (text,) in rows]
+
+
+def _refuse_over_limit(connection: Connection, run_id: str, user: str, limit: int, since: float) -> None:
+    query = (
+        "SELECT count(CASE WHEN worker IS NOT NULL AND renewed_at > :since AND id <> :id THEN 1 END), "
+        "count(CASE WHEN status = 'queued' THEN 1 END) FROM upcall_runs "
+        "WHERE status IN ('queued', 'initializing', 'planning', 'executing') AND owner = :user"
+    )
+    working, queued = connection.execute(query, {"user": user, "since": since, "id": run_id}).fetchone()
+    if working >= limit:
+        raise UserAtLimit(run_id, user, limit, min(SECONDS_AT_LIMIT, 1 + queued / 20))
 
 
 def _renew_lease(connection: Connection, stored: StoredRun) -> None:

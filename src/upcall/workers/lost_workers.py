@@ -11,11 +11,15 @@ from upcall.storage.jobs import QUEUE
 from upcall.storage.store import RunStore, add_to_log, dump_detail
 
 MAX_LOST = 3
-"""How many workers in a row a run may lose between two of its pauses."""
+"""How many workers in a row a run may lose at the same point of its work. Who is there by accident when a worker is
+killed has come further the next time."""
 
 LOST = "worker_lost"
 
-_PAUSES = {RunStatus.AWAITING_CLARIFICATION, RunStatus.FAILED}
+_POINT = """
+SELECT (SELECT max(version) FROM upcall_checkpoints WHERE run_id = :run_id),
+       (SELECT count(*) FROM upcall_journal WHERE run_id = :run_id)
+"""
 
 
 async def rescue_jobs(app: App, store: RunStore, silent_seconds: float) -> int:
@@ -29,33 +33,39 @@ async def rescue_jobs(app: App, store: RunStore, silent_seconds: float) -> int:
 
 
 async def _note_lost(store: RunStore, job: Job) -> None:
-    run_id, detail = str(job.task_kwargs["run_id"]), {"job": job.id, "attempt": job.attempts}
+    run_id = str(job.task_kwargs["run_id"])
 
     def work(connection: Connection) -> None:
         # Of two who rescue the same job at once, one is counted.
         query = "SELECT attempts FROM procrastinate_jobs WHERE id = :id AND status = 'doing' FOR UPDATE"
-        noted = "SELECT 1 FROM upcall_log WHERE run_id = :run_id AND kind = :kind AND detail = :detail"
         row = connection.execute(query, {"id": job.id}).fetchone()
         if row is None or row[0] != job.attempts:
             return
-        written = dump_detail(detail)
-        if connection.execute(noted, {"run_id": run_id, "kind": LOST, "detail": written}).fetchone() is None:
+        checkpoint, journal = connection.execute(_POINT, {"run_id": run_id}).fetchone()
+        detail = {"job": job.id, "attempt": job.attempts, "checkpoint": checkpoint, "journal": journal}
+        noted = "SELECT 1 FROM upcall_log WHERE run_id = :run_id AND kind = :kind AND detail = :detail"
+        values = {"run_id": run_id, "kind": LOST, "detail": dump_detail(detail)}
+        if connection.execute(noted, values).fetchone() is None:
             add_to_log(connection, run_id, [(LOST, None, detail)])
 
     await store.database.write(work)
 
 
 async def count_lost(store: RunStore, run_id: str) -> int:
-    """Count the workers that a run has lost since its last pause."""
-    lost = 0
+    """Count the workers that a run has lost in a row at the point where it lost the last one."""
+    lost, point = 0, None
     for entry in await store.log(run_id, kinds=(LOST, "status")):
-        lost = lost + 1 if entry.kind == LOST else 0 if entry.detail["to"] in _PAUSES else lost
+        if entry.kind == LOST:
+            before, point = point, (entry.detail["checkpoint"], entry.detail["journal"])
+            lost = lost + 1 if point == before else 1
+        elif entry.detail["to"] == RunStatus.FAILED:
+            point = None  # Somebody has looked at it, and tries again.
     return lost
 
 
 def explain_lost(run_id: str, lost: int) -> str:
     """Say why a run is not tried again."""
     return (
-        f"{lost} workers in a row were killed or stood still while they worked on this run. See what it did (upcall "
+        f"{lost} workers in a row were killed or stood still at the same point of this run. See what it did (upcall "
         f"log {run_id}), and the memory and the log of the workers. To try again: upcall resume {run_id}"
     )

@@ -20,7 +20,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from upcall import identity
 from upcall.app import Upcall
-from upcall.errors import RunBusy, RunConflict, RunGone, StoredStateError, StoreUnavailable, UnknownRun
+from upcall.errors import RunBusy, RunConflict, RunGone, StoredStateError, StoreUnavailable, UnknownRun, UserAtLimit
 from upcall.runs.run import Run
 from upcall.storage.jobs import ADVANCE, QUEUE
 from upcall.text import first_line
@@ -29,9 +29,6 @@ from upcall.workers.lost_workers import MAX_LOST, count_lost, explain_lost, resc
 
 UPKEEP_QUEUE = "upcall-upkeep"
 """Of the periodic tasks, which wait for no run."""
-
-SECONDS_BETWEEN_LOOKS = 5
-"""How often is looked for questions whose time is over."""
 
 SECONDS_TO_RECONNECT = 2.0
 CONNECTIONS = 4
@@ -60,6 +57,11 @@ class Beat:
     def rescue(self) -> int:
         """How often is looked for such workers; whole seconds."""
         return max(1, int(self.lease / 8))
+
+    @property
+    def deadlines(self) -> int:
+        """How often is looked for questions whose time is over; whole seconds."""
+        return max(1, int(self.lease / 3))
 
     @property
     def poll(self) -> float:
@@ -112,7 +114,9 @@ class Worker:
     async def _open(self) -> AsyncIterator[tuple[App, App]]:
         """Open the two parts of the engine, on one pool of connections: runs, and periodic tasks."""
         parameters: dict[str, Any] = dict(self._store.jobs.parameters)
-        pool = AsyncConnectionPool(kwargs=parameters, min_size=1, max_size=CONNECTIONS, timeout=10, open=False)
+        pool = AsyncConnectionPool(
+            kwargs=parameters, configure=_commit_at_once, min_size=1, max_size=CONNECTIONS, timeout=10, open=False
+        )
         async with pool:
             runs, upkeep = (App(connector=PsycopgConnector(kwargs=parameters)) for _ in range(2))
             runs.job_manager = IntroducedWorkers(runs.connector, self._concurrency)
@@ -131,7 +135,7 @@ class Worker:
         async def look_at_deadlines(timestamp: int) -> None:
             await self._app.expire(wait=False)
 
-        for work, seconds in ((rescue, self._beat.rescue), (look_at_deadlines, SECONDS_BETWEEN_LOOKS)):
+        for work, seconds in ((rescue, self._beat.rescue), (look_at_deadlines, self._beat.deadlines)):
             name = f"upcall.{work.__name__}"
             task = upkeep.task(name=name, queue=UPKEEP_QUEUE, queueing_lock=name)(work)
             upkeep.periodic(cron=f"* * * * * */{seconds}")(task)
@@ -210,7 +214,7 @@ class _Again(BaseRetryStrategy):
         match exception:
             case asyncio.CancelledError():
                 seconds = 0.0  # Given back: the worker ends.
-            case RunBusy():
+            case RunBusy() | UserAtLimit():
                 seconds = exception.seconds
             case RunGone():
                 return None
@@ -221,6 +225,11 @@ class _Again(BaseRetryStrategy):
             case _:
                 return None
         return RetryDecision(retry_at=utcnow() + timedelta(seconds=seconds))
+
+
+async def _commit_at_once(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Leave no transaction open between two messages: a worker that stands still there would hold up all others."""
+    await connection.set_autocommit(True)
 
 
 def _raise_first(ended: Sequence[object]) -> None:

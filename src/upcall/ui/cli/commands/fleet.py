@@ -24,13 +24,16 @@ app = typer.Typer()
 def worker(
     command: RunCommand,
     concurrency: Annotated[int | None, typer.Option(min=1, help="How many runs at a time [4].")] = None,
+    user_limit: Annotated[
+        int | None, typer.Option(min=1, help="How many runs of one user at once, over all workers [no limit].")
+    ] = None,
     grace: Annotated[
         float | None, typer.Option(min=0, help="Seconds that runs have to pause when the worker is stopped [30].")
     ] = None,
     drain: Annotated[bool, typer.Option("--drain", help="End when the queue is empty.")] = False,
 ) -> None:
     """Take submitted runs from pause to pause, until Ctrl-C or SIGTERM. Needs a PostgreSQL store."""
-    with command.configure(concurrency=concurrency, grace_seconds=grace):
+    with command.configure(concurrency=concurrency, user_limit=user_limit, grace_seconds=grace):
         command.app.store.jobs.refuse_file()
         try:
             from upcall.workers.worker import Worker
