@@ -1,6 +1,6 @@
 """A fleet of workers over PostgreSQL: killed and stopped all the time, and measured.
 
-    python benchmarks/workers.py kill                     # 1,000 runs, 4 workers, one killed or stopped every 4 s
+    python benchmarks/workers.py kill                     # 1,000 runs, 4 workers, one killed or stopped every 6 s
     python benchmarks/workers.py kill --runs 40 --kills 3 --rate 5
     python benchmarks/workers.py latency --finished 100000 --waiting 10000
     python benchmarks/workers.py throughput
@@ -317,8 +317,8 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--kills", type=int, default=24)
-    parser.add_argument("--every", type=float, default=4.0, help="seconds between two kills")
-    parser.add_argument("--rate", type=float, default=12.0, help="runs or answers a second")
+    parser.add_argument("--every", type=float, default=6.0, help="seconds between two kills")
+    parser.add_argument("--rate", type=float, default=5.0, help="runs or answers a second")
     parser.add_argument("--seconds", type=float, default=60.0, help="of answers")
     parser.add_argument("--finished", type=int, default=0, help="finished runs in the store before")
     parser.add_argument("--waiting", type=int, default=0, help="waiting runs in the store before")

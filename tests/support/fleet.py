@@ -35,7 +35,8 @@ def reply(request: Request) -> Reply:
 
 async def note(text: str) -> str:
     """Take a note: the run, the text, the process and the time, a line each."""
-    await asyncio.sleep(float(os.environ.get("FLEET_SECONDS", "0")))
+    if seconds := float(os.environ.get("FLEET_SECONDS", "0")):
+        await asyncio.sleep(seconds)
     run_id = idempotency_key().partition("/")[0]
     with Path(os.environ.get("FLEET_NOTES", "notes.txt")).open("a") as file:
         file.write(f"{run_id} {text} {os.getpid()} {time.time()}\n")

@@ -66,7 +66,7 @@ async def test_a_worker_that_stood_still_has_lost_its_runs(postgres: Server) -> 
         await wait_for_status(app, run_id, RunStatus.EXECUTING)
         workers[0].send_signal(signal.SIGSTOP)
         workers.append(start(location))
-        await wait_for_entry(app, run_id, "worker_lost")
+        assert (await wait_for_pause(app, run_id)).unknown_outcomes
         workers[0].send_signal(signal.SIGCONT)
         done = await finish(app, run_id)
     assert done.status is RunStatus.COMPLETED

@@ -8,11 +8,11 @@ from procrastinate.jobs import Job
 from upcall.runs.run import RunStatus
 from upcall.storage.connection import Connection
 from upcall.storage.jobs import QUEUE
-from upcall.storage.store import RunStore, add_to_log, dump_detail
+from upcall.storage.store import LogEntry, RunStore, add_to_log, dump_detail
 
-MAX_LOST = 3
-"""How many workers in a row a run may lose at the same point of its work. Who is there by accident when a worker is
-killed has come further the next time."""
+MAX_LOST, MAX_LOST_AMONG_OTHERS = 3, 6
+"""How many workers in a row a run may lose at the same point of its work: where all that were lost meanwhile had this
+run, and where workers were lost without it too. Who is there by accident when workers are killed is not to blame."""
 
 LOST = "worker_lost"
 
@@ -42,7 +42,8 @@ async def _note_lost(store: RunStore, job: Job) -> None:
         if row is None or row[0] != job.attempts:
             return
         checkpoint, journal = connection.execute(_POINT, {"run_id": run_id}).fetchone()
-        detail = {"job": job.id, "attempt": job.attempts, "checkpoint": checkpoint, "journal": journal}
+        detail = {"job": job.id, "attempt": job.attempts, "worker": job.worker_id}
+        detail |= {"checkpoint": checkpoint, "journal": journal}
         noted = "SELECT 1 FROM upcall_log WHERE run_id = :run_id AND kind = :kind AND detail = :detail"
         values = {"run_id": run_id, "kind": LOST, "detail": dump_detail(detail)}
         if connection.execute(noted, values).fetchone() is None:
@@ -52,15 +53,23 @@ async def _note_lost(store: RunStore, job: Job) -> None:
 
 
 async def count_lost(store: RunStore, run_id: str) -> int:
-    """Count the workers that a run has lost in a row at the point where it lost the last one."""
-    lost, point = 0, None
+    """Count the workers that a run has lost in a row, at the point where it lost the last one; 0 where that is not for
+    it to answer for."""
+    row: list[LogEntry] = []
     for entry in await store.log(run_id, kinds=(LOST, "status")):
         if entry.kind == LOST:
-            before, point = point, (entry.detail["checkpoint"], entry.detail["journal"])
-            lost = lost + 1 if point == before else 1
+            row = [*row, entry] if row and _point(row[-1]) == _point(entry) else [entry]
         elif entry.detail["to"] == RunStatus.FAILED:
-            point = None  # Somebody has looked at it, and tries again.
-    return lost
+            row = []  # Somebody has looked at it, and tries again.
+    if len(row) < MAX_LOST:
+        return 0
+    all_lost = await store.trail(row[0].id - 1, kinds=(LOST,))
+    others = {each.detail["worker"] for each in all_lost} - {each.detail["worker"] for each in row}
+    return len(row) if not others or len(row) >= MAX_LOST_AMONG_OTHERS else 0
+
+
+def _point(entry: LogEntry) -> tuple[int, int]:
+    return entry.detail["checkpoint"], entry.detail["journal"]
 
 
 def explain_lost(run_id: str, lost: int) -> str:

@@ -25,7 +25,7 @@ from upcall.runs.run import Run
 from upcall.storage.jobs import ADVANCE, QUEUE
 from upcall.text import first_line
 from upcall.workers.job_manager import IntroducedWorkers, OwnedJobs
-from upcall.workers.lost_workers import MAX_LOST, count_lost, explain_lost, rescue_jobs
+from upcall.workers.lost_workers import count_lost, explain_lost, rescue_jobs
 
 UPKEEP_QUEUE = "upcall-upkeep"
 """Of the periodic tasks, which wait for no run."""
@@ -183,7 +183,7 @@ class Worker:
         """
         driver = self._app.driver
         with suppress(UnknownRun):
-            if context.job.attempts and (lost := await count_lost(self._store, run_id)) >= MAX_LOST:
+            if context.job.attempts and (lost := await count_lost(self._store, run_id)):
                 await driver.fail(run_id, explain_lost(run_id, lost))
                 return
             try:
