@@ -60,7 +60,7 @@ async def test_the_runs_of_a_killed_worker_go_on_elsewhere(postgres: Server) -> 
 async def test_a_worker_that_stood_still_has_lost_its_runs(postgres: Server) -> None:
     location = postgres.new_database()
     app = open_app(location)
-    with running(location, FLEET_SECONDS="30") as workers:
+    with running(location, FLEET_SECONDS="6") as workers:
         run_id = (await app.submit("Build it")).id
         await answer(app, run_id)
         await wait_for_status(app, run_id, RunStatus.EXECUTING)
