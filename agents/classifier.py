@@ -112,14 +112,14 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
                 async for item in turn:
                     yield item
         except ModelError as error:
-            yield self._failed(str(error))
+            yield self._report_failure(str(error))
         except (UpcallError, AssertionError):
             raise  # Not the model's fault: the stored state, or a script in a test.
         except Exception as error:  # noqa: BLE001  (S2-41: whatever it is, the user gets an apology and not a traceback)
             place = traceback.extract_tb(error.__traceback__)[-1]  # Not its words: they might hold a key.
             _log.warning("%s failed: %s in %s:%s", self.name, type(error).__name__, place.filename, place.lineno)
             apology = f"I'm sorry, something went wrong while I read your message ({type(error).__name__})."
-            yield self._failed(f"{apology} Please try again.")
+            yield self._report_failure(f"{apology} Please try again.")
 
     async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
         """Make one call. What cannot be read after one repair, or says nothing, is deep research (S2-37, S2-38)."""
@@ -164,7 +164,7 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
         target = self._settings.deep_target if classification.depth is Depth.DEEP else shallow
         return HandOver(target, f"{classification.depth.value} {classification.intent.value} task: {task}", metadata)
 
-    def _failed(self, message: str) -> Response:
+    def _report_failure(self, message: str) -> Response:
         """End the turn for the group, while the turn itself stays open: called again, it tries again."""
         return Response(chat_message=TextMessage(source=self.name, content=message, metadata={ERROR: message}))
 

@@ -61,7 +61,7 @@ class HumanProxyAgent(UserProxyAgent):
         """Prompt until the reply is an answer this question accepts. A blank reply skips what may be skipped."""
         note = ""
         while True:
-            text = await self._typed(f"{note}{question.as_text()}\nYour answer: ", token)
+            text = await self._read_input(f"{note}{question.as_text()}\nYour answer: ", token)
             skips = not text.strip() and not question.required
             given = Answer(question_id=question.id, outcome=Outcome.SKIPPED) if skips else text
             try:
@@ -69,7 +69,7 @@ class HumanProxyAgent(UserProxyAgent):
             except AnswerRefused as refusal:
                 note = f"{refusal}\n"
 
-    async def _typed(self, prompt: str, token: CancellationToken) -> str:
+    async def _read_input(self, prompt: str, token: CancellationToken) -> str:
         """Return what ``input_func`` gives, or an end at once where the token is cancelled while it waits."""
         typing = asyncio.ensure_future(self._get_input(prompt, token))
         token.link_future(typing)

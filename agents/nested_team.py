@@ -13,7 +13,7 @@ from autogen_agentchat.messages import BaseChatMessage, ChatMessage, TextMessage
 from autogen_core import CancellationToken, Component, ComponentModel
 from pydantic import BaseModel, Field
 
-from upcall.agents.nesting import registered
+from upcall.agents.nesting import to_registered
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
 from upcall.autogen.call_path import nested_call
 from upcall.autogen.concurrency import SECONDS_TO_LET_GO
@@ -109,16 +109,16 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
         """
         state, note = self._state, self._take_in(messages)
         if state.questions and not (state.inbox or state.unfinished):
-            yield self._paused(note)
+            yield self._pause_turn(note)
             return
         said: BaseChatMessage | None = None
         async with self._shared.lock, aclosing(self._run_team(cancellation_token)) as items:
             async for item in items:
                 if isinstance(item, BaseChatMessage) and PATH not in item.metadata and item.to_text().strip():
                     said = item
-                yield prefix_path(self.name, registered(item), "")
+                yield prefix_path(self.name, to_registered(item), "")
         if state.questions:
-            yield self._paused("")
+            yield self._pause_turn("")
             return
         if said is None:
             raise AgentFailed(f"Team {self.name!r} stopped without a result. The run is stored and can be resumed.")
@@ -139,10 +139,10 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
             ):  # The bare text of a stock UserProxyAgent does not say to what.
                 message = answer_message(answers, target=self.name, questions=questions, source=message.source)
             if not message_answers(message) or self.waiting_for() & {answer.question_id for answer in answers}:
-                state.inbox.append(registered(message))  # type: ignore[arg-type]  # a chat message stays one
+                state.inbox.append(to_registered(message))  # type: ignore[arg-type]  # a chat message stays one
         return note
 
-    def _paused(self, note: str) -> Response:
+    def _pause_turn(self, note: str) -> Response:
         self._state.seen = []
         questions = [each.raise_through(self.name, "") for each in self._state.open_questions()]
         return Response(

@@ -133,14 +133,14 @@ async def _serve_resumable(
     try:
         async for item in worker.on_messages_stream(messages, token):
             if not isinstance(item, Response):
-                emit(registered(item))
+                emit(to_registered(item))
             elif questions := message_questions(item.chat_message):
                 frame.questions = [each.raise_through(caller.name, frame.call.id) for each in questions]
             else:
                 said = item.chat_message
                 frame.finish(add_warnings(said.to_model_text(), event_warnings(said)))
                 frame.report = said.metadata.get(OUTPUT) if CHECKED in said.metadata else None
-                emit(registered(said))
+                emit(to_registered(said))
         frame.interrupted = False
     finally:
         if frame.result is None:
@@ -173,7 +173,7 @@ async def _serve_other(
                 task = [answer_message(given, target=agent.name, questions=asked, source=caller.user_proxy)]
             async for item in agent.on_messages_stream(task, own):
                 if not isinstance(item, Response):
-                    emit(registered(item))
+                    emit(to_registered(item))
                 elif questions := extract_questions(item.chat_message, caller.user_proxy):
                     frame.nested, frame.answers = dict(await agent.save_state()), []
                     frame.questions = [each.raise_through(caller.name, frame.call.id) for each in questions]
@@ -181,7 +181,7 @@ async def _serve_other(
                     emit(asked_event(questions[0], source=agent.name))
                 else:
                     frame.finish(item.chat_message.to_model_text())
-                    emit(registered(item.chat_message))
+                    emit(to_registered(item.chat_message))
         except (UpcallError, AssertionError):
             raise  # As in `call_model`.
         except Exception as error:
@@ -191,7 +191,7 @@ async def _serve_other(
             own.cancel()
 
 
-def registered(message: Event) -> Event:
+def to_registered(message: Event) -> Event:
     """Return the same message as a type that every group chat takes."""
     if type(message) in _REGISTERED:
         return message

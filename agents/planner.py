@@ -36,7 +36,7 @@ from upcall.runs.plan import (
     PlanStatus,
     PlanStep,
     ReviewedPlan,
-    edited,
+    apply_edits,
 )
 from upcall.text import CONTROLS, first_line, shorten, shorten_middle
 
@@ -234,9 +234,9 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
             return
         self._state.checked = True
         if isinstance(reply, AmbiguityCheck) and reply.needs_clarification:
-            self._state.candidates = self._unasked(reply)
+            self._state.candidates = self._drop_asked(reply)
 
-    def _unasked(self, check: AmbiguityCheck) -> list[Question]:
+    def _drop_asked(self, check: AmbiguityCheck) -> list[Question]:
         """Return the questions of the check, but for those that were asked before in the same words (X11)."""
         put = {entry.question.question.casefold() for entry in self._state.dialog}
         answered = [line.casefold() for said in self.clarifications() for line in said.splitlines()]
@@ -264,7 +264,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         with suppress(UnreadableReply):
             draft = parse_reply(reply.reply if isinstance(reply, UnreadableReply) else "", PlanDraft)
             with suppress(UnreadableReply):
-                plan, changes = draft.usable(self._called, self._settings.target)
+                plan, changes = draft.usable(self._name_step, self._settings.target)
                 return self._short_enough(plan), changes
             outline = Plan(title=draft.title, sections=draft.sections)
             return self._short_enough(outline), ["its steps are too long to be shown and were left out"]
@@ -276,12 +276,12 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         state = self._state
         if plan is None:
             assert state.plan is not None
-            kept = state.plan.revised(state.plan.plan, self._join_answers())
-            remark = _joined(state.plan.remark, self._join_answers())
-            return self._propose(kept.decided(PlanStatus.PROPOSED, remark), UNREADABLE)
+            kept = state.plan.revise(state.plan.plan, self._join_answers())
+            remark = _join_remarks(state.plan.remark, self._join_answers())
+            return self._propose(kept.decide(PlanStatus.PROPOSED, remark), UNREADABLE)
         if state.plan is not None:
             state.revisions += 1
-            return self._propose(state.plan.revised(plan, self._join_answers()))
+            return self._propose(state.plan.revise(plan, self._join_answers()))
         if self._settings.enable_plan_approval:
             return self._propose(ReviewedPlan.of(plan, PlanStatus.PROPOSED), _mended_note(changes))
         return self._hand_over(ReviewedPlan.of(plan, PlanStatus.MADE))
@@ -305,7 +305,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         Raises:
             UnreadableReply: a step names somebody who is not there (S3-42).
         """
-        named = plan.model_copy(update={"steps": tuple(self._called(step) or step for step in plan.steps)})
+        named = plan.model_copy(update={"steps": tuple(self._name_step(step) or step for step in plan.steps)})
         if problems := named.unknown_names(self._handler_names(), [tool.name for tool in self._settings.tools]):
             raise UnreadableReply("; ".join(problems))
         return self._short_enough(named)
@@ -318,7 +318,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
             else []
         )
 
-    def _called(self, step: PlanStep) -> PlanStep | None:
+    def _name_step(self, step: PlanStep) -> PlanStep | None:
         """Return the step with its agent or tool named as it is called, and of the type of that name: who is shown a
         plan, and edits it, sees no types. None where there is nobody of that name."""
         handlers = self._handler_names()
@@ -335,7 +335,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         content = plan.get_approved_plan_context() or plan.as_markdown()
         if plan.remark:
             content += f"\n\nThe user's last remark on this plan, not worked into it:\n{plan.remark}"
-        return HandOver(self._settings.target, content, {PLAN: plan.passed_on().model_dump_json()})
+        return HandOver(self._settings.target, content, {PLAN: plan.trim_history().model_dump_json()})
 
     # -- review -------------------------------------------------------------------------------------------------------
 
@@ -371,7 +371,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
             options=(Option(label="Approve"), Option(label="Reject"), *more),
             path=(self.name,),
         )
-        return Ask([question], {PLAN: plan.passed_on().model_dump_json()})
+        return Ask([question], {PLAN: plan.trim_history().model_dump_json()})
 
     def _what_else(self) -> str:
         """Return what comes of an answer that neither approves nor rejects: nobody is to find out by giving it."""
@@ -393,32 +393,32 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         answer = self._review()
         match read_verdict(answer):
             case Verdict.APPROVED:
-                return self._hand_over(plan.decided(PlanStatus.APPROVED))
+                return self._hand_over(plan.decide(PlanStatus.APPROVED))
             case Verdict.REJECTED:
                 return self._reject(plan)
         said = self._join_answers()
         if not said:
             return self._propose(plan, "Your answer was empty; nothing was changed.")
         try:
-            changed = edited(plan.plan, said)
+            changed = apply_edits(plan.plan, said)
             if changed is not None:
-                return self._propose(plan.revised(self._with_known_names(changed), said, edited=True))
+                return self._propose(plan.revise(self._with_known_names(changed), said, edited=True))
         except (EditRefused, UnreadableReply) as refusal:
             return self._propose(plan, f"Nothing was changed: {str(refusal)[:500]}.")
         if self._state.revisions < self._settings.max_plan_iterations:
             return None
         match self._settings.at_plan_limit:
             case "approve":
-                return self._hand_over(plan.decided(PlanStatus.AUTO_APPROVED, remark=_joined(plan.remark, said)))
+                return self._hand_over(plan.decide(PlanStatus.AUTO_APPROVED, remark=_join_remarks(plan.remark, said)))
             case "reject":
                 return self._reject(plan, remark=said)
             case "pause":
                 return self._propose(plan, "What you said was not worked in; nothing was changed.")
 
     def _reject(self, plan: ReviewedPlan, remark: str | None = None) -> Say:
-        rejected = plan.decided(PlanStatus.REJECTED, remark)
+        rejected = plan.decide(PlanStatus.REJECTED, remark)
         told = f"The plan {plan.title!r} was rejected; nothing was done."
-        return Say(told, {PLAN: rejected.passed_on().model_dump_json()})
+        return Say(told, {PLAN: rejected.trim_history().model_dump_json()})
 
     def _review(self) -> Answer | None:
         return self._state.dialog[-1].answer
@@ -477,7 +477,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         ]
 
 
-def _joined(remark: str | None, said: str) -> str:
+def _join_remarks(remark: str | None, said: str) -> str:
     return f"{remark}\n{said}" if remark else said
 
 

@@ -77,7 +77,7 @@ def researcher(
     return kind(
         name,
         model_client,
-        description=_described(library.document_names),
+        description=_describe(library.document_names),
         system_message=prompts.render(context),
         tools=tools,
         workbench=[*([library] if library.schemas() else []), *workbench],
@@ -91,7 +91,7 @@ def researcher(
     )
 
 
-def _described(documents: Sequence[str]) -> str:
+def _describe(documents: Sequence[str]) -> str:
     """Return the description with the documents' names: whoever gives this agent its task must know what there is to
     read."""
     if not documents:

@@ -31,7 +31,7 @@ from autogen_core.models import CreateResult, FunctionExecutionResult
 from pydantic import Field
 
 from upcall.agents.nested_team import NestedTeam
-from upcall.agents.nesting import STOCK_LOCKS, Caller, registered, serve_nested
+from upcall.agents.nesting import STOCK_LOCKS, Caller, serve_nested, to_registered
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
 from upcall.agents.stand_in import StandIn
 from upcall.agents.tool_loop.turn import Frame, check_arguments, deliver_answers
@@ -162,11 +162,11 @@ class StockAgent(StandIn[StockTurn]):
             elif not refusal and not is_question(message):
                 new.append(message)
         if began:
-            state.arrived += [registered(each) for each in new]  # type: ignore[misc]  # a chat message stays one
+            state.arrived += [to_registered(each) for each in new]  # type: ignore[misc]  # a chat message stays one
             return state.messages or [], note
         task = [*state.arrived, *new]
         state.arrived, state.handed_over = [], []
-        state.messages = [registered(each) for each in task]  # type: ignore[misc]
+        state.messages = [to_registered(each) for each in task]  # type: ignore[misc]
         return task, note
 
     def _pause(self, note: str) -> Response:

@@ -14,7 +14,7 @@ from autogen_core import CancellationToken
 from autogen_core.tools import BaseTool, FunctionTool, ParametersSchema, ToolSchema, Workbench
 
 from upcall.agents.nested_team import NestedTeam
-from upcall.agents.nesting import registered
+from upcall.agents.nesting import to_registered
 from upcall.agents.tool_loop.ask_user import ASK_USER, InvalidQuestion, ask_user_schema, parse_question
 from upcall.agents.tool_loop.turn import Frame
 from upcall.autogen.adapters import as_resumable
@@ -102,7 +102,7 @@ class Toolset:
         """
         schemas, homes = list(self._schemas), dict[str, Workbench]()
         for workbench in self.workbenches:
-            listed = await self._listed(workbench)
+            listed = await self._list_tools(workbench)
             schemas += listed
             homes |= dict.fromkeys((schema["name"] for schema in listed), workbench)
         self._homes = homes
@@ -177,7 +177,7 @@ class Toolset:
             if tool is None:
                 home = await cancellable(self._home(name), token)
         except Exception as error:  # noqa: BLE001  (a workbench too; nothing was begun)
-            return self._failed(error)
+            return self._report_failure(error)
         if home is None:
             known = ", ".join(schema["name"] for schema in await self.schemas())
             text = f"Error: there is no tool {name!r}. Your tools: {known or 'none'}."
@@ -189,7 +189,7 @@ class Toolset:
             except UserInputRequired as needed:
                 return ToolOutcome(asked=question_fields(needed, name))
             except Exception as error:  # noqa: BLE001  (a tool may raise anything; the model is told and can react)
-                return self._failed(error)
+                return self._report_failure(error)
 
         journal = current_scope().journal
         if journal is None:
@@ -197,7 +197,7 @@ class Toolset:
         declared = is_idempotent(home, function_of(home))
         return await journal.replay_or_run(self._agent, call_id, name, arguments, run, idempotent=declared)
 
-    def _failed(self, error: Exception) -> ToolOutcome:
+    def _report_failure(self, error: Exception) -> ToolOutcome:
         said = f"{self.error_prefix}{str(error) or type(error).__name__}"
         return ToolOutcome(content=redact_secrets(said), is_error=True)
 
@@ -251,7 +251,7 @@ class Toolset:
         for workbench in self.workbenches:
             await workbench.stop()
 
-    async def _listed(self, workbench: Workbench) -> list[ToolSchema]:
+    async def _list_tools(self, workbench: Workbench) -> list[ToolSchema]:
         try:
             return await workbench.list_tools()
         except Exception as error:
@@ -275,7 +275,7 @@ async def _last(items: AsyncGenerator[Any, None], emit: Emit[Event]) -> Any:
     async with aclosing(items):
         async for item in items:
             if isinstance(last, BaseAgentEvent | BaseChatMessage):
-                emit(_without_secrets(registered(last)))
+                emit(_without_secrets(to_registered(last)))
             last = item
     return last
 
@@ -318,15 +318,15 @@ def as_tool(tool: Tool) -> BaseTool[Any, Any]:
     if not callable(tool):
         raise ConfigurationError(f"A tool must be a function or an AutoGen tool, not {type(tool).__name__}.")
     if not isinstance(tool, FunctionType):
-        return _made_of(tool)
+        return _make_tool(tool)
     look, (seen, made) = _look_of(tool), getattr(tool, _MADE, (None, None))
     if made is None or seen != look or function_of(made) is not tool:  # A decorator copies what a function has.
-        made = _made_of(tool)
+        made = _make_tool(tool)
         setattr(tool, _MADE, (look, made))
     return made
 
 
-def _made_of(function: Callable[..., Any]) -> FunctionTool:
+def _make_tool(function: Callable[..., Any]) -> FunctionTool:
     try:
         return FunctionTool(function, description=(function.__doc__ or "").strip())
     except (TypeError, ValueError, NameError, LookupError) as error:  # The last where a parameter has no type.

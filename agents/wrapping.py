@@ -67,8 +67,8 @@ def with_questions(agent: AssistantAgent, *, nested: bool = True, **options: Any
         )
     parts = assistant_parts(agent)
     rules = ApprovalRules.of(agent.name, options.pop("approve", ()), parts.workbenches)
-    below = {**options, "approve": rules.loosened()}
-    workbenches = [_converted(each, below) if nested else each for each in parts.workbenches]
+    below = {**options, "approve": rules.loosen()}
+    workbenches = [_convert_tools(each, below) if nested else each for each in parts.workbenches]
     new = [workbenches[at] for at, each in enumerate(parts.workbenches) if each in rules.workbenches]
     return PausableAgent(
         agent.name,
@@ -93,7 +93,7 @@ def _is_stock(agent: object) -> TypeGuard[AssistantAgent]:
     return isinstance(agent, AssistantAgent) and type(agent).on_messages_stream is turn
 
 
-def _converted(workbench: Workbench, options: dict[str, Any]) -> Workbench:
+def _convert_tools(workbench: Workbench, options: dict[str, Any]) -> Workbench:
     """Return the workbench with the agents in its tools converted; the same one where there are none."""
     tools = static_tools(workbench).values()
     behind = [(tool, agent_of(tool)) for tool in tools]

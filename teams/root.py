@@ -235,7 +235,7 @@ def _approval_rules(approve: Sequence[str], sources: _Sources) -> ApprovalRules:
         if not name.startswith(tuple(servers)):
             listed = ", ".join(sorted([*known, *(f"{each}*" for each in servers)]))
             raise ConfigurationError(f"approve names {name!r}, which is no tool{suggest(name, known)} Known: {listed}.")
-    return rules.loosened()
+    return rules.loosen()
 
 
 def _choose(kind: type[StructuredSettings], options: TeamOptions, agent: str, user_proxy: str) -> dict[str, Any]:

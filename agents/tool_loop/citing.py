@@ -80,7 +80,7 @@ class CitingAgent(PausableAgent):
         researchers = {
             name for name, agent in nested if isinstance(agent, PausableAgent) and agent.output_type is ResearchReport
         }
-        return {call.name for call in self._turn.made(self.name, since=self._turn.began)} <= researchers
+        return {call.name for call in self._turn.list_made(self.name, since=self._turn.began)} <= researchers
 
     async def _serve(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> None:
         await super()._serve(frame, token, emit)

@@ -40,7 +40,7 @@ class EscalatingAgent(PausableAgent):
         """Take the turn like any pausable agent, and hand the task on where its report falls short."""
         async with aclosing(super().take_turn(messages, cancellation_token)) as turn:
             async for item in turn:
-                yield self._escalated(item) if isinstance(item, Response) else item
+                yield self._escalate(item) if isinstance(item, Response) else item
 
     async def _give_up(self, text: str, problem: UnreadableReply, token: CancellationToken) -> TextMessage:
         """Return an empty message, which is no error here: the task goes on to the next agent."""
@@ -58,7 +58,7 @@ class EscalatingAgent(PausableAgent):
     def _escalates_to(self) -> Handoff | None:
         return next(iter(self._toolset.handoffs.values()), None)
 
-    def _escalated(self, response: Response) -> Response:
+    def _escalate(self, response: Response) -> Response:
         message, to = response.chat_message, self._escalates_to
         if to is not None and isinstance(message, HandoffMessage) and message.target == to.target:
             return Response(
@@ -91,7 +91,7 @@ class EscalatingAgent(PausableAgent):
 
     def _with_findings(self, content: str) -> str:
         """Return what it says by itself when it hands a task over, and what its latest calls gave back."""
-        made = [call for call in self._state.made(self.name) if call.name not in self._toolset.handoffs]
+        made = [call for call in self._state.list_made(self.name) if call.name not in self._toolset.handoffs]
         found = [
             f"{call.name}({dict(call.arguments)}): {shorten_middle(call.result, FINDING_CHARS)}"
             for call in made[-FINDINGS:]

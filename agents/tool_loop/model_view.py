@@ -99,9 +99,9 @@ def drop_unpaired(messages: Sequence[LLMMessage]) -> list[LLMMessage]:
     for number, message in enumerate(messages):
         if isinstance(message, FunctionExecutionResultMessage):
             calls = messages[number - 1] if number else message
-            if _called(calls) and _called(calls) == {each.call_id for each in message.content}:
+            if _call_ids(calls) and _call_ids(calls) == {each.call_id for each in message.content}:
                 kept += [calls, message]
-        elif not _called(message):
+        elif not _call_ids(message):
             kept.append(message)
     return kept
 
@@ -122,7 +122,7 @@ def _copies(messages: Sequence[LLMMessage]) -> list[LLMMessage]:
     return [message.model_copy(deep=True) for message in messages]
 
 
-def _called(message: LLMMessage) -> set[str]:
+def _call_ids(message: LLMMessage) -> set[str]:
     if isinstance(message, AssistantMessage) and not isinstance(message.content, str):
         return {call.id for call in message.content}
     return set()

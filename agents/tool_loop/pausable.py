@@ -252,7 +252,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         if limit := self._limit_reached():
             yield Response(chat_message=await self._stop(*limit, token))
             return
-        schemas = await self._offered(token)
+        schemas = await self._list_offered(token)
         message_id = str(uuid4())
         async with aclosing(self._call_model(schemas, message_id, token)) as items:
             async for item in items:
@@ -358,7 +358,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     # -- think --------------------------------------------------------------------------------------------------------
 
-    async def _offered(self, token: CancellationToken) -> list[ToolSchema]:
+    async def _list_offered(self, token: CancellationToken) -> list[ToolSchema]:
         """Return what the model can call."""
         if not self._calls_tools:
             return []
@@ -531,7 +531,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         """Return what was done in this turn, and with which tools."""
         schemas = await cancellable(self._toolset.schemas(), token)
         source_tools = self._toolset.source_tools
-        made = self._state.made(self.name, source_tools, since=self._state.began)
+        made = self._state.list_made(self.name, source_tools, since=self._state.began)
         return WorkDone(made, frozenset(schema["name"] for schema in schemas) - {ASK_USER}, source_tools)
 
     async def _give_up(self, text: str, problem: UnreadableReply, token: CancellationToken) -> TextMessage:
@@ -750,7 +750,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             workbench=workbenches,
             agents=[ChatAgent.load_component(agent) for agent in config.agents],
             handoffs=config.handoffs,
-            approve=ApprovalRules.of(config.name, config.approve, workbenches).loosened(),
+            approve=ApprovalRules.of(config.name, config.approve, workbenches).loosen(),
             memory=[Memory.load_component(memory) for memory in config.memory],
             model_context=None if context is None else ChatCompletionContext.load_component(context),
             output_type=load_output_type(config.output_type),

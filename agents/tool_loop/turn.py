@@ -170,7 +170,7 @@ class Turn(AgentState):
         """Return the results of the open batch so far, in the order of the calls."""
         return [frame.result for frame in self.frames if frame.result is not None]
 
-    def made(self, agent: str, source_tools: Collection[str] = (), *, since: int = 0) -> list[MadeCall]:
+    def list_made(self, agent: str, source_tools: Collection[str] = (), *, since: int = 0) -> list[MadeCall]:
         """Return the calls that `agent` made and that did not fail, from message `since` on and in the open batch.
 
         `source_tools` are the names of its tools that search and read sources.

@@ -42,7 +42,7 @@ class ConfigSource:
             raise ConfigurationError(f"Cannot read the configuration {path}: {error.strerror}.") from error
         except UnicodeDecodeError as error:
             raise ConfigurationError(f"The configuration {path} is not valid YAML: it is not UTF-8.") from error
-        return cls(str(path), *_parsed(text, path))
+        return cls(str(path), *_parse(text, path))
 
     def at(self, *place: str | int) -> str:
         """How a message begins that is about a place: the source and, as far as it is known, the line."""
@@ -117,7 +117,7 @@ def render_value(value: object) -> str:
     return _values.repr(value)
 
 
-def _parsed(text: str, path: Path) -> tuple[dict[str, Any], Any]:
+def _parse(text: str, path: Path) -> tuple[dict[str, Any], Any]:
     import yaml
 
     try:

@@ -195,7 +195,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     @property
     def notes(self) -> tuple[str, ...]:
         """What is no error but probably not meant, or not expected: one line each."""
-        return (*self._strangers, *self._undefined_llms(), *self._played())
+        return (*self._strangers, *self._undefined_llms(), *self._find_played())
 
     def standing_facts(self) -> tuple[Fact, ...]:
         """Return the facts, each with where it stands.
@@ -221,7 +221,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
         """Whether a common model is configured, or asked for as the demo; single agents may have one without it."""
         return not (self.model is None and self.base_url is None and self.model_client is None)
 
-    def started_with(self, team: RootTeamConfig | None, base_url: str | None = None) -> Self:
+    def with_model_of(self, team: RootTeamConfig | None, base_url: str | None = None) -> Self:
         """Return these settings with the model that a run was started with, if that is known, perhaps at another
         address."""
         if team is None or team.model is None:
@@ -309,7 +309,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
         for llm in dict.fromkeys(llm for block in self.functions.values() for llm in block.llms.values()):
             yield f"The llm {llm!r} is defined nowhere, so it means the common model; define it under llms."
 
-    def _played(self) -> Iterable[str]:
+    def _find_played(self) -> Iterable[str]:
         """Where some agents have a model and there is no common one, the others would play the demo unnoticed."""
         played = [agent for agent in get_args(AgentName) if self._own(agent) is None]
         if not self.names_a_model and 0 < len(played) < len(get_args(AgentName)):

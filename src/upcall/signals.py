@@ -109,7 +109,7 @@ class _Stoppable(Generic[T]):
                 if signal.getsignal(each) is signal.default_int_handler:
                     handled.append(each)
                     signal.signal(each, self._stop)
-            result = in_loop(self._watched())
+            result = in_loop(self._watch())
         except asyncio.CancelledError:
             if not self._stops:
                 raise
@@ -120,7 +120,7 @@ class _Stoppable(Generic[T]):
             raise KeyboardInterrupt
         return result
 
-    async def _watched(self) -> T:
+    async def _watch(self) -> T:
         self._task = asyncio.current_task()
         if self._stops and self._task is not None:
             self._task.cancel()

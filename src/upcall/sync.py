@@ -65,7 +65,7 @@ def run_sync(work: Awaitable[Any] | AsyncIterable[Any], on_event: Callable[[Any]
         raise CallerError(
             f'An event loop runs here already (a notebook, or async code): say {instead} in place of "run_sync(...)".'
         )
-    whole = _last(work, on_event) if isinstance(work, AsyncIterable) else _awaited(work)
+    whole = _last(work, on_event) if isinstance(work, AsyncIterable) else _await_it(work)
     if threading.current_thread() is threading.main_thread():
         return interrupts.run(whole, _in_shared_loop)
     return interrupts.run(whole)
@@ -85,7 +85,7 @@ def _leave(work: object) -> None:
         work.close()
 
 
-async def _awaited(work: Awaitable[T]) -> T:
+async def _await_it(work: Awaitable[T]) -> T:
     return await work
 
 

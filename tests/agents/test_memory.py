@@ -319,7 +319,7 @@ async def test_no_view_tears_calls_from_their_results(make: Any) -> None:
         rest = await say(made, "Build it")
         made = await carried(made, coder(client, tools=[note], model_context=make()))
         await say(made, answers(rest, "Express"))
-    assert [request.unpaired() for request in client.requests] == [[]] * 5
+    assert [request.list_unpaired() for request in client.requests] == [[]] * 5
     assert len(await messages_of(made)) == 10
 
 
@@ -356,7 +356,7 @@ async def test_what_the_context_was_filled_with_comes_first_in_every_call(how: s
         await say(await carried(first, await made(client)), answers(rest, "Express"))
     for request in client.requests:
         assert [each["content"] for each in request.messages[1:4]] == ["said 1", "said before", "Build it"]
-        assert request.unpaired() == []
+        assert request.list_unpaired() == []
     assert len(client.requests[1].messages) == 6
 
 

@@ -146,7 +146,7 @@ def assert_acceptable(requests: Sequence[Request]) -> None:
         assert ("assistant", "assistant") not in pairwise(roles)
         assert roles[-1] == "user"
         assert all((each.get("content") or "").strip() or each.get("tool_calls") for each in request.messages)
-        assert request.unpaired() == []
+        assert request.list_unpaired() == []
         json.dumps(request.body, ensure_ascii=False).encode()
 
 

@@ -139,7 +139,7 @@ async def test_of_a_mixed_batch_only_the_question_is_left_and_it_is_never_run_as
         assert rest.told(ToolCallExecutionEvent) == []
         await say(agent, answers(rest, "Express"))
     assert list(client.requests[-1].tool_results.values()) == ["Express"]
-    assert client.requests[-1].unpaired() == []
+    assert client.requests[-1].list_unpaired() == []
 
 
 @pytest.mark.parametrize("required", [True, False])

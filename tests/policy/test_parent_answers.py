@@ -80,7 +80,7 @@ async def test_the_parent_looks_with_its_own_context_and_is_shown_question_optio
     assert STANDARDS in looked.system
     assert "Build it with care" in str(looked.messages[1]["content"])
     assert all(each in shown for each in ("Build the login", ASK.arguments["question"], "1. Express", "It decides."))
-    assert looked.unpaired() == []
+    assert looked.list_unpaired() == []
     assert not looked.body["tools"]
 
 

@@ -169,7 +169,7 @@ async def test_a_secret_is_given_again_to_its_own_asker_alone(monkeypatch: pytes
     resolver = AnswerResolver(ResolutionOptions(), records, facts)
     again = await resolver.answer_to(question("lead", "one"))
     assert again is not None
-    assert (again.sealed, again.opened().text) == (True, "hunter2")
+    assert (again.sealed, again.unseal().text) == (True, "hunter2")
     assert await resolver.answer_to(question("lead", "two")) is None
     assert await resolver.answer_to(question("lead", "one", tool="mail")) is None
     in_clear = await resolver.answer_to(question("lead", "one", secret=False, tool=None))

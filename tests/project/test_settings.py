@@ -251,8 +251,8 @@ def test_another_server_does_not_get_the_common_key() -> None:
 
 def test_a_run_that_cannot_keep_its_address_keeps_no_model_either() -> None:
     address = ModelAddress(model="kept", base_url="http://x/v1")
-    assert Settings.read(model="m").started_with(RootTeamConfig(workspace=Path())).model == "m"
-    assert Settings.read().started_with(RootTeamConfig(workspace=Path(), model=address)).model == "kept"
+    assert Settings.read(model="m").with_model_of(RootTeamConfig(workspace=Path())).model == "m"
+    assert Settings.read().with_model_of(RootTeamConfig(workspace=Path(), model=address)).model == "kept"
 
 
 # -- all that can be set ----------------------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ def test_a_run_keeps_the_models_for_kinds_of_work() -> None:
     Path("upcall.yaml").write_text(ONE_LINE)
     config = TeamFactory(Settings.read(), None).pin("r1", {})
     assert config.team is not None
-    again = Settings.read(model=None, api_key=KEY).model_copy(update={"models": {}}).started_with(config.team)
+    again = Settings.read(model=None, api_key=KEY).model_copy(update={"models": {}}).with_model_of(config.team)
     assert [again.for_agent(each).model for each in ("planner", "coder")] == ["big", "coder-x"]
     assert again.for_agent("coder").api_key == again.api_key
     assert describe_models(Run(task="x", config=config)) == "big, coder-x (coding), far (research), tiny (small)"

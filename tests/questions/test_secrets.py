@@ -338,7 +338,7 @@ class Keeper(BaseChatAgent):
         if not answers:
             question = Question(question=ASKED, secret=True, path=(self.name,))
             return Response(chat_message=question_message([question], source=self.name, user_proxy="user"))
-        Keeper.told = answers[0].opened().as_text()
+        Keeper.told = answers[0].unseal().as_text()
         return Response(chat_message=TextMessage(source=self.name, content="Done."))
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
@@ -516,8 +516,8 @@ def test_a_sealed_text_given_as_an_answer_is_a_text_like_any_other() -> None:
     """Else whoever sees one in an export could have it opened for a run of their own."""
     stolen = parse_answer(secret_question(), SECRET)
     for given in (stolen.text, stolen):
-        assert parse_answer(secret_question(), given).opened().text == stolen.text
-    assert parse_answer(Question(id="aaaa1111", question="Which framework?"), stolen).opened().text == stolen.text
+        assert parse_answer(secret_question(), given).unseal().text == stolen.text
+    assert parse_answer(Question(id="aaaa1111", question="Which framework?"), stolen).unseal().text == stolen.text
 
 
 def test_whoever_shows_a_sealed_answer_shows_that_there_is_one() -> None:

@@ -211,13 +211,13 @@ async def test_a_kill_in_the_middle_leaves_an_index_that_is_gone_on_with(folder:
     many(folder, 2_000)
     process = indexing(folder)
     index = index_of(folder)
-    while not index.file.exists() or len(index.known()) == 0:
+    while not index.file.exists() or len(index.list_known()) == 0:
         await asyncio.sleep(0.01)
         assert process.poll() is None, "it was done before it could be killed"
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.communicate()
-    done = len(index.known())
+    done = len(index.list_known())
     assert 0 < done < 2_003
     assert index.refresh(sorted(folder.iterdir())) == 2_003 - done
     with closing(sqlite3.connect(index.file)) as db, db:

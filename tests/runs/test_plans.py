@@ -21,7 +21,7 @@ from upcall.runs.plan import (
     PlanStatus,
     PlanStep,
     ReviewedPlan,
-    edited,
+    apply_edits,
 )
 
 SEEDS = range(60)
@@ -41,7 +41,7 @@ def reviewed(status: PlanStatus) -> ReviewedPlan:
 
 
 def changed(before: Plan, reply: str) -> Plan:
-    after = edited(before, reply)
+    after = apply_edits(before, reply)
     assert after is not None, reply
     return after
 
@@ -286,7 +286,7 @@ def test_the_edits_that_the_hint_shows_are_edits(line: str) -> None:
     rows("plans/text_that_merely_resembles_an_edit_is_none"),
 )
 def test_text_that_merely_resembles_an_edit_is_none(reply: str) -> None:
-    assert edited(CHAIN, reply) is None
+    assert apply_edits(CHAIN, reply) is None
 
 
 @pytest.mark.parametrize(
@@ -307,14 +307,14 @@ def test_text_that_merely_resembles_an_edit_is_none(reply: str) -> None:
 def test_an_edit_that_cannot_be_made_is_refused_with_all_beside_it(reply: str, says: str) -> None:
     before = CHAIN.model_copy(deep=True)
     with pytest.raises(EditRefused, match=says):
-        edited(CHAIN, reply)
+        apply_edits(CHAIN, reply)
     assert before == CHAIN
 
 
 def test_a_step_whose_output_is_used_is_not_removed() -> None:
     before = plan(step("1", outputs=["a"]), step("2", inputs=["${1.a}"], depends_on=["1"]))
     with pytest.raises(EditRefused, match=r"uses \$\{1.a\}, but no earlier step has that id"):
-        edited(before, "remove step 1")
+        apply_edits(before, "remove step 1")
     assert changed(before, "remove steps 2, 1").steps == ()
 
 
@@ -331,7 +331,7 @@ def test_a_plan_without_steps_gets_its_first() -> None:
 def test_no_edit_makes_more_steps_than_a_plan_may_have() -> None:
     full = plan(*(step(str(number)) for number in range(MAX_STEPS)))
     with pytest.raises(EditRefused, match=f"at most {MAX_STEPS} items"):
-        edited(full, "add step: One more")
+        apply_edits(full, "add step: One more")
     assert len(changed(full, "remove step 0\nadd step: Another").steps) == MAX_STEPS
 
 
@@ -411,7 +411,7 @@ def test_a_removed_step_hands_on_what_it_depended_on_or_is_kept_because_it_is_us
     original = before.model_copy(deep=True)
     if used & set(gone):
         with pytest.raises(EditRefused, match="no earlier step has that id"):
-            edited(before, f"remove steps {', '.join(gone)}")
+            apply_edits(before, f"remove steps {', '.join(gone)}")
     else:
         after = changed(before, f"remove steps {', '.join(gone)}")
         assert checked_again(after) == after
@@ -448,7 +448,7 @@ def test_many_edits_give_a_plan_that_holds_or_change_nothing(seed: int) -> None:
 def versions() -> ReviewedPlan:
     """Return a plan revised after feedback and then edited."""
     first = ReviewedPlan.of(plan(title="One"), PlanStatus.PROPOSED)
-    return first.revised(plan(title="Two"), "More.").revised(plan(title="Three"), "edit step 1: x", edited=True)
+    return first.revise(plan(title="Two"), "More.").revise(plan(title="Three"), "edit step 1: x", edited=True)
 
 
 def test_a_revised_plan_keeps_its_versions_and_what_was_said_of_them() -> None:
@@ -465,13 +465,13 @@ def test_a_revised_plan_keeps_its_versions_and_what_was_said_of_them() -> None:
 @pytest.mark.parametrize("status", DECIDED)
 def test_a_decision_changes_the_status_and_nothing_else(status: PlanStatus) -> None:
     before = versions()
-    decided = before.decided(status, remark="Hm.")
+    decided = before.decide(status, remark="Hm.")
     assert decided == before.model_copy(update={"status": status, "remark": "Hm."})
     assert before.status is PlanStatus.PROPOSED
 
 
 def test_a_reviewed_plan_survives_json() -> None:
-    made = versions().decided(PlanStatus.AUTO_APPROVED, remark="Hm.")
+    made = versions().decide(PlanStatus.AUTO_APPROVED, remark="Hm.")
     assert ReviewedPlan.model_validate_json(made.model_dump_json()) == made
     assert json.loads(made.model_dump_json())["status"] == "auto_approved"
 

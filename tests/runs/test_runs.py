@@ -116,7 +116,7 @@ def test_a_run_survives_json() -> None:
     full = run(
         records=QuestionRecords.build([ASKED], [(BEFORE, Answer(question_id="q0", text="yes", answered_at=NOON))]),
         classification=Classification(intent=Intent.CODING),
-        plan=reviewed(PlanStatus.PROPOSED).revised(PLAN, "Add costs."),
+        plan=reviewed(PlanStatus.PROPOSED).revise(PLAN, "Add costs."),
         clarifier_log="log",
         execution_path=("classifier", "planner"),
         usage={"lead/coder": Usage(prompt_tokens=1)},

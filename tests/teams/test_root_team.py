@@ -584,7 +584,7 @@ async def test_the_scenario_takes_the_fewest_model_calls_that_it_can(model: Mode
     run = await answered(client, asked, "Express")
     assert run.status is RunStatus.COMPLETED
     assert len(client.requests) == 10
-    assert not any(request.unpaired() for request in client.requests)
+    assert not any(request.list_unpaired() for request in client.requests)
     made = [call["id"] for each in client.requests[-2].messages for call in each.get("tool_calls") or []]
     assert len(made) == len(set(made)) == len(client.requests[-2].tool_results)
 

@@ -299,7 +299,7 @@ class Keeper(BaseChatAgent):
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
         if given := [answer for message in messages for answer in message_answers(message)]:
-            assert given[0].opened().text == "hunter2"
+            assert given[0].unseal().text == "hunter2"
             return Response(chat_message=TextMessage(source=self.name, content="Logged in."))
         question = Question(question="What is the password?", secret=True, path=(self.name,))
         return Response(chat_message=question_message([question], source=self.name, user_proxy="user"))

@@ -225,7 +225,7 @@ async def clicked(form: Form, text: str, at: int = 0) -> Run:
     """Return the run after a click, as the front end makes it."""
     button(form, text, at).click()
     await asyncio.sleep(0)  # The click is handed to the loop.
-    run = await form.settled()
+    run = await form.settle()
     assert run is not None
     return run
 
@@ -346,7 +346,7 @@ async def test_two_clicks_are_one_answer() -> None:
     send.click()
     await asyncio.sleep(0)
     assert send.disabled
-    done = await form.settled()
+    done = await form.settle()
     assert done is not None
     assert (done.status, len(model.requests)) == (RunStatus.COMPLETED, 2)
     assert "error" not in said(form).lower()
@@ -360,7 +360,7 @@ async def test_a_click_from_another_thread_works_on_the_loop_of_the_cell() -> No
     thread.start()
     thread.join()
     await asyncio.sleep(0)
-    done = await form.settled()
+    done = await form.settle()
     assert done is not None
     assert done.status is RunStatus.COMPLETED
 
@@ -390,14 +390,14 @@ async def test_a_form_is_made_from_an_id_after_a_restart() -> None:
     await app.start("Build it")
     (entry,) = await app.inbox()
     form = app.form(entry.run_id)
-    await form.settled()
+    await form.settle()
     found(form.widget, RadioButtons)[0].index = 0
     assert (await clicked(form, "Answer")).status is RunStatus.COMPLETED
 
 
 async def test_an_unknown_run_is_one_line() -> None:
     form = app_with()[0].form("nothing")
-    assert await form.settled() is None
+    assert await form.settle() is None
     assert "nothing" in said(form)
 
 
@@ -405,7 +405,7 @@ async def test_a_form_starts_a_run_and_shows_it_live() -> None:
     app, _ = app_with(Calls([Call("look", {})]), ASK, "Done.", tools=[look])
     form = app.form(app.start_stream("Build it"))
     assert form.run is None
-    run = await form.settled()
+    run = await form.settle()
     assert run is not None
     assert run.waiting
     assert "calls look" in said(form)
@@ -434,7 +434,7 @@ async def test_a_form_shows_tokens_until_the_whole_text_is_there(monkeypatch: py
 async def test_what_the_events_say_is_no_markup() -> None:
     app, _ = app_with(Calls([Call("look", {})]), ASK, tools=[look])
     form = app.form(app.start_stream("Build it"))
-    await form.settled()
+    await form.settle()
     pages = " ".join(each.value for each in found(form.widget, HTML))
     assert "&lt;b&gt;empty" in pages
     assert "<b>empty" not in pages
@@ -488,7 +488,7 @@ async def test_a_question_for_somebody_else_is_shown_and_has_no_fields() -> None
     assert "For bob." in said(form)
     assert found(form.widget, RadioButtons) == []
     theirs = app.form(run.id, user="bob")
-    await theirs.settled()
+    await theirs.settle()
     found(theirs.widget, RadioButtons)[0].index = 0
     await clicked(theirs, "Answer")
     assert (await clicked(form, "Look again")).answers[0].user == "bob"
@@ -576,7 +576,7 @@ async def test_a_question_is_answered_in_the_form_while_others_work() -> None:
     assert found(work.form.widget, RadioButtons) == []
     assert not work.found.is_set()
     work.found.set()
-    run = await work.form.settled()
+    run = await work.form.settle()
     assert run is not None
     assert (run.status, run.result) == (RunStatus.COMPLETED, "All done.")
     assert [answer.text for answer in run.answers] == ["FastAPI"]
@@ -593,7 +593,7 @@ async def test_two_clicks_while_others_work_are_one_answer() -> None:
     await work.until(lambda: found(work.form.widget, RadioButtons) == [])
     send.click()  # Made before the page had taken it away.
     work.found.set()
-    run = await work.form.settled()
+    run = await work.form.settle()
     assert run is not None
     assert [answer.text for answer in run.answers] == ["Express"]
     assert (run.status, said(work.form).count("Nothing is answered")) == (RunStatus.COMPLETED, 0)
@@ -606,7 +606,7 @@ async def test_what_is_typed_stays_when_another_question_comes_and_the_others_co
     field.value = "Ko"
     assert not work.can("Send all answers")
     work.found.set()
-    run = await work.form.settled()
+    run = await work.form.settle()
     assert run is not None
     assert (run.waiting, len(run.questions)) == (True, 2)
     assert found(work.form.widget, Text) == [field]
@@ -635,7 +635,7 @@ async def test_a_question_that_was_answered_does_not_come_back_before_the_team_h
     await work.until(lambda: found(work.form.widget, Textarea) != [])
     assert found(work.form.widget, RadioButtons) == []
     work.tested.set()
-    run = await work.form.settled()
+    run = await work.form.settle()
     assert run is not None
     assert [question.question for question in run.questions] == ["Which database?"]
     found(work.form.widget, Textarea)[0].value = "SQLite"
@@ -655,7 +655,7 @@ async def test_what_comes_late_of_an_earlier_state_is_not_shown() -> None:
             yield run
 
     form = app.form(states())
-    assert (await form.settled()) == done
+    assert (await form.settle()) == done
     assert "completed" in said(form)
 
 
@@ -665,7 +665,7 @@ async def test_a_question_that_stays_open_can_be_answered_while_the_answer_to_an
         "You are the searcher": [ASK_DATABASE, Call("search", {}), "Searched."],
     }
     work = Work(replies)
-    run = await work.form.settled()  # Both wait.
+    run = await work.form.settle()  # Both wait.
     assert run is not None
     assert run.waiting
     found(work.form.widget, Textarea)[0].value = "SQLite"
@@ -678,7 +678,7 @@ async def test_a_question_that_stays_open_can_be_answered_while_the_answer_to_an
     button(work.form, "Answer").click()
     await work.until(lambda: found(work.form.widget, RadioButtons) == [])
     work.found.set()
-    run = await work.form.settled()
+    run = await work.form.settle()
     assert run is not None
     assert (run.status, [answer.text for answer in run.answers]) == (RunStatus.COMPLETED, ["SQLite", "Express"])
 
@@ -691,7 +691,7 @@ async def test_an_answer_that_is_refused_while_others_work_leaves_the_question_o
     await work.until(lambda: "There is no option 7" in said(work.form))
     await work.until(lambda: work.can("Answer"))
     work.found.set()
-    run = await work.form.settled()
+    run = await work.form.settle()
     assert run is not None
     assert run.waiting
 
@@ -714,13 +714,13 @@ async def test_a_form_is_made_of_core_widgets_without_scripts() -> None:
         assert "script" not in seen.tags
         assert not any(name.startswith("on") for name, _ in seen.attributes)
     work.found.set()
-    await work.form.settled()
+    await work.form.settle()
 
 
 async def test_a_run_at_rest_has_its_pictures_behind_a_click() -> None:
     app, _ = app_with(ASK, "Done.")
     form = app.form(await app.start("Build it"))
-    await form.settled()
+    await form.settle()
     pages = " ".join(each.value for each in found(form.widget, HTML))
     images = re.findall(r'<details><summary[^>]*>([^<]+)</summary><img [^>]*base64,([^"]+)"', pages)
     assert [title for title, _ in images] == ["Timeline", "Agents and questions"]

@@ -108,7 +108,7 @@ SETTLED = """
 import asyncio
 while form.task is None:  # A click in a subshell comes beside the cells; one in the kernel came before this cell.
     await asyncio.sleep(0.01)
-(await form.settled()).questions[0].question
+(await form.settle()).questions[0].question
 """
 
 

@@ -71,7 +71,7 @@ async def cancellable(work: Coroutine[Any, Any, T], token: CancellationToken) ->
     if token.is_cancelled():
         work.close()
         raise asyncio.CancelledError
-    task = asyncio.create_task(_contained(work))
+    task = asyncio.create_task(_contain_exit(work))
     cancelled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     token.link_future(cancelled)
     first: set[asyncio.Future[Any]] = {task, cancelled}
@@ -97,7 +97,7 @@ async def run_to_completion(work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
         raise
 
 
-async def _contained(work: Coroutine[Any, Any, T]) -> T:
+async def _contain_exit(work: Coroutine[Any, Any, T]) -> T:
     """Contain `SystemExit`: a task that raises it ends the whole event loop; a tool may be the `main` of some command
     line."""
     try:

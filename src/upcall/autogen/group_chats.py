@@ -187,7 +187,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
     @rpc
     async def handle_start(self, message: GroupChatStart, ctx: MessageContext) -> None:  # type: ignore[override]
         """Start, or go on, with what is new."""
-        await super().handle_start(self._taken(message), ctx)  # type: ignore[call-arg]
+        await super().handle_start(self._select_new(message), ctx)  # type: ignore[call-arg]
 
     @event
     async def handle_agent_response(  # type: ignore[override]
@@ -195,9 +195,9 @@ class ResumableGroupChatManager(BaseGroupChatManager):
     ) -> None:
         """As the group chat, and let those know that wait for it."""
         await super().handle_agent_response(message, ctx)  # type: ignore[call-arg]
-        self.turns.moved()
+        self.turns.note_end()
 
-    def _taken(self, start: GroupChatStart) -> GroupChatStart:
+    def _select_new(self, start: GroupChatStart) -> GroupChatStart:
         """Return what is new: after an error an inner team is given the same again (`ChatAgentContainer`). What is
         asked in the outer group chat comes again with its answer."""
         given = start.messages or []
@@ -229,7 +229,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         to who asked (`Swarm`)."""
         waiting = self.waiting()
         asks = any(extract_questions(message, self.user_proxy) for message in messages if PATH not in message.metadata)
-        added = [self._aimed(message, waiting) for message in messages]
+        added = [self._aim(message, waiting) for message in messages]
         if asks:
             await BaseGroupChatManager.update_message_thread(self, added)
             self._listen()
@@ -267,7 +267,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         await self._output_message_queue.put(message)
         await self.update_message_thread([message])
 
-    async def _told_from_mail(self, waiting: PendingQuestions) -> bool:
+    async def _tell_from_mail(self, waiting: PendingQuestions) -> bool:
         """Say what was answered by mail before the group chat would stop for it, if anything was. To stop would be a
         rest, which ends the journal of what followed that answer before the run was cut off."""
         box = current_scope().answers
@@ -293,7 +293,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
             self._listening.cancel()
             self._listening = None
 
-    def _aimed(self, message: Event, waiting: PendingQuestions) -> Event:
+    def _aim(self, message: Event, waiting: PendingQuestions) -> Event:
         """Return the message, an answer that names nobody here with the target that asked."""
         if isinstance(message, BaseChatMessage) and message.id in self._given:
             message = self._as_heard(message)
@@ -314,7 +314,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
             return answered
         if waiting.questions and self._proxied:
             return [self.user_proxy]
-        with _named(self._name):
+        with _name_failure(self._name):
             self._refuse_nobody(thread)
             return await super().select_speaker(thread)  # type: ignore[safe-super]
 
@@ -340,7 +340,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
             if getattr(self, "_ready", None):  # Other branches of a `GraphFlow`.
                 return False
             if not self._proxied:
-                if await self._told_from_mail(waiting):
+                if await self._tell_from_mail(waiting):
                     return False
                 await self._signal_termination(StopMessage(content=WAITING, source=self._name))
                 return True
@@ -401,7 +401,7 @@ class KeepsOrchestratedTurns(ResumableGroupChatManager, MagenticOneOrchestrator)
     @rpc
     async def handle_start(self, message: GroupChatStart, ctx: MessageContext) -> None:  # type: ignore[override]
         """Go on where an answer came, or nothing new; else plan the new task."""
-        message = self._taken(message)
+        message = self._select_new(message)
         goes_on = message.messages is None or any(message_answers(each) for each in message.messages)
         if not goes_on or not self._message_thread:
             await MagenticOneOrchestrator.handle_start(self, message, ctx)
@@ -422,14 +422,14 @@ class KeepsOrchestratedTurns(ResumableGroupChatManager, MagenticOneOrchestrator)
         """Stop with a question, or go on as the orchestrator does."""
         self._active_speakers = []
         waiting = self.waiting()
-        if waiting.questions and not self._proxied and await self._told_from_mail(waiting):
+        if waiting.questions and not self._proxied and await self._tell_from_mail(waiting):
             waiting = self.waiting()
         if waiting.questions and not waiting.answered and not self._proxied:
             await self._signal_termination(StopMessage(content=WAITING, source=self._name))
         elif waiting.questions or waiting.answered:
             await self._transition_to_next_speakers(cancellation_token)
         else:
-            with _named(self._name):
+            with _name_failure(self._name):
                 try:
                     await super()._orchestrate_step(cancellation_token)
                 except Exception:
@@ -520,7 +520,7 @@ def make_resumable(team: TeamT, *, user_proxy: str = "user", live: bool = False)
     def keeping(**given: Any) -> Callable[[], BaseGroupChatManager]:
         make = make_factory(**given)
 
-        def made() -> BaseGroupChatManager:
+        def build() -> BaseGroupChatManager:
             manager: Any = make()
             manager.__class__ = _keeping_class(type(manager))  # type: ignore[arg-type]  # It is hashable.
             manager._handlers.clear()
@@ -532,7 +532,7 @@ def make_resumable(team: TeamT, *, user_proxy: str = "user", live: bool = False)
             manager.turns = turns
             return manager  # type: ignore[no-any-return]
 
-        return made
+        return build
 
     team._create_group_chat_manager_factory = keeping  # type: ignore[method-assign, assignment]
     team._create_participant_factory = partial(_make_container, team._create_participant_factory, turns)  # type: ignore[method-assign]
@@ -544,13 +544,13 @@ def _make_container(
 ) -> Callable[[], ChatAgentContainer]:
     make = make_factory(*given)
 
-    def made() -> ChatAgentContainer:
+    def build() -> ChatAgentContainer:
         container = make()
         container.__class__ = _Container
         container._turns = turns  # type: ignore[attr-defined]
         return container
 
-    return made
+    return build
 
 
 class _Container(ChatAgentContainer):
@@ -599,11 +599,11 @@ class _Turns:
         if self.context is None or current_scope() is self.context.run(current_scope):
             return await work
 
-        async def received() -> Any:
+        async def receive() -> Any:
             with MessageHandlerContext.populate_context(recipient):
                 return await work
 
-        return await asyncio.create_task(received(), context=self.context.copy())
+        return await asyncio.create_task(receive(), context=self.context.copy())
 
     def is_for_others(self, member: ChatAgent | Team, message: BaseChatMessage) -> bool:
         """Whether a message is of no use to a member."""
@@ -618,7 +618,7 @@ class _Turns:
         """Take note that a member gets the turn."""
         self._failed.discard(name)
 
-    def moved(self) -> None:
+    def note_end(self) -> None:
         """Take note that a member has come to its end."""
         for waiting in self._waiting:
             if not waiting.done():
@@ -628,7 +628,7 @@ class _Turns:
     async def last(self, failed: str, token: CancellationToken) -> None:
         """Return when nobody but members that failed has the turn."""
         self._failed.add(failed)
-        self.moved()
+        self.note_end()
         while self.manager is not None and set(self.manager._active_speakers) - self._failed:
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             token.link_future(waiting)
@@ -667,14 +667,14 @@ def _hold(agent: ChatAgent, turns: _Turns) -> None:
                 await turns.last(agent.name, cancellation_token)
             if not stock:
                 raise
-            with _named(agent.name):
+            with _name_failure(agent.name):
                 raise
 
     agent.on_messages_stream = on_messages_stream  # type: ignore[method-assign]
 
 
 @contextmanager
-def _named(name: str) -> Iterator[None]:
+def _name_failure(name: str) -> Iterator[None]:
     """Say who failed, and note what cuts off the work of `name`, whose state can be gone on from."""
     try:
         yield
@@ -690,11 +690,11 @@ def _named(name: str) -> Iterator[None]:
 @cache
 def _keeping_class(kind: type[BaseGroupChatManager]) -> type[BaseGroupChatManager]:
     if issubclass(kind, MagenticOneOrchestrator):
-        return KeepsOrchestratedTurns if kind is MagenticOneOrchestrator else _joined(KeepsOrchestratedTurns, kind)
-    return _joined(ResumableGroupChatManager, kind)
+        return KeepsOrchestratedTurns if kind is MagenticOneOrchestrator else _join(KeepsOrchestratedTurns, kind)
+    return _join(ResumableGroupChatManager, kind)
 
 
-def _joined(ours: type[ResumableGroupChatManager], kind: type[BaseGroupChatManager]) -> type[BaseGroupChatManager]:
+def _join(ours: type[ResumableGroupChatManager], kind: type[BaseGroupChatManager]) -> type[BaseGroupChatManager]:
     return type(f"{ours.__name__}In{kind.__name__}", (ours, kind), {})
 
 

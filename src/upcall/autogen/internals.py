@@ -122,12 +122,12 @@ def in_this_context(tool: BaseTool[Any, Any], begin: Callable[[], None]) -> Base
     if not isinstance(tool, FunctionTool) or asyncio.iscoroutinefunction(tool._func):
         return tool
 
-    def called(*given: Any, **named: Any) -> Any:
+    def call(*given: Any, **named: Any) -> Any:
         begin()
         return tool._func(*given, **named)
 
     twin = copy(tool)
-    twin._func = partial(copy_context().run, called)
+    twin._func = partial(copy_context().run, call)
     return twin
 
 

@@ -168,7 +168,7 @@ class Journal:
         who = (*current_path(), agent)
         self._last.pop(who, None)
         asker = _digest(json.dumps([self._epoch, who, *options]))
-        if (there := self._recorded(key, asker)) is not None:
+        if (there := self._find_recorded(key, asker)) is not None:
             self._last[who] = there
             self._taken.add(there)
             return _read(ReplyRecord, self._records[there]).reply
@@ -195,7 +195,7 @@ class Journal:
         self._last[who] = key
         return reply
 
-    def _recorded(self, key: str, asker: str) -> str | None:
+    def _find_recorded(self, key: str, asker: str) -> str | None:
         """Return the key of the recorded reply to a call: the very same, else the next unused one of this agent."""
         if key in self._records:
             return key

@@ -55,7 +55,7 @@ async def call_model(
 
         async def attempt() -> CreateResult:
             async with asyncio.timeout(timeout):
-                fetched = _streamed(client, sent, options, emit) if stream else client.create(sent, **options)
+                fetched = _stream(client, sent, options, emit) if stream else client.create(sent, **options)
                 return _sendable(await tracing.model_call(agent, client, fetched))
 
         journal = current_scope().journal
@@ -90,7 +90,7 @@ def _unheard(chunk: str | CreateResult) -> None:
     """Do nothing: a reply that is not streamed has no pieces."""
 
 
-async def _streamed(
+async def _stream(
     client: ChatCompletionClient,
     messages: Sequence[LLMMessage],
     options: dict[str, Any],

@@ -37,13 +37,13 @@ def explain(error: Exception, agent: str) -> UpcallError:
     said = first_line(error)[:_MAX_WORDS_CHARS].rstrip(".")
     what = type(error).__name__ + (f": {said}" if str(error).strip() else "")
     failed = AgentFailed(f"Agent {agent!r} failed: {what}. {_RESUME}")
-    return (_known(error, agent) if _is_of_model(error) else None) or failed
+    return (_recognise(error, agent) if _is_of_model(error) else None) or failed
 
 
 def explain_call(error: Exception, agent: str) -> ModelError:
     """Return the error that tells the user what `error`, raised by the model client of `agent`, means and what to
     do."""
-    known = _known(error, agent)
+    known = _recognise(error, agent)
     if known is not None:
         return known
     who, kind = f"Agent {agent!r}: the model server", type(error).__name__
@@ -61,7 +61,7 @@ def _is_of_model(error: Exception) -> bool:
     return type(error).__module__.split(".")[0] in _CLIENTS
 
 
-def _known(error: Exception, agent: str) -> ModelError | None:
+def _recognise(error: Exception, agent: str) -> ModelError | None:
     """Return the error for a failed model call, None where `error` need not come from one.
 
     The server's own words are added where the user needs them, without the key.

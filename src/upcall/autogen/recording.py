@@ -307,7 +307,7 @@ async def _call_tool(call: FunctionCall, token: CancellationToken, emit: Emit[Ev
 def _approving(approve: Approve) -> Approve:
     """Let the function that approves code ask the user (`upcall.ask`)."""
 
-    async def asked(request: ApprovalRequest) -> ApprovalResponse:
+    async def ask(request: ApprovalRequest) -> ApprovalResponse:
         async def run() -> str:
             response = approve(request)
             return (response if isinstance(response, ApprovalResponse) else await response).model_dump_json()
@@ -318,7 +318,7 @@ def _approving(approve: Approve) -> Approve:
             await (run() if turn is None else turn.run_step(APPROVE_CODE, code, run))
         )
 
-    return asked
+    return ask
 
 
 def _form(options: Mapping[str, Any]) -> list[str]:

@@ -194,7 +194,7 @@ def _measure(timings: Timings | None, name: str, tool: str = "") -> AbstractCont
 
 
 async def _chat(tracer: Tracer, name: str, client: ChatCompletionClient, work: Awaitable[CreateResult]) -> CreateResult:
-    provider, model = _known_as(client)
+    provider, model = _identify(client)
     attributes = {"gen_ai.provider.name": provider, "gen_ai.agent.name": name}
     attributes |= {"gen_ai.request.model": model} if model else {}
     with _span(tracer, "chat", model, attributes, client=True) as span:
@@ -263,14 +263,14 @@ def unseen(build: Callable[P, T]) -> Callable[P, T]:
     """Let a function that builds a team make no spans: a team is built anew for each segment, and is no news."""
 
     @wraps(build)
-    def built(*given: P.args, **named: P.kwargs) -> T:
+    def build_unseen(*given: P.args, **named: P.kwargs) -> T:
         token = _unseen.set(True)
         try:
             return build(*given, **named)
         finally:
             _unseen.reset(token)
 
-    return built
+    return build_unseen
 
 
 @contextmanager
@@ -315,17 +315,17 @@ def _context_of(traceparent: str | None) -> Any:
 _KNOWN: WeakKeyDictionary[ChatCompletionClient, tuple[str, str]] = WeakKeyDictionary()
 
 
-def _known_as(client: ChatCompletionClient) -> tuple[str, str]:
+def _identify(client: ChatCompletionClient) -> tuple[str, str]:
     """Return the provider and the model of a client, as far as it tells; looked up once, where it has a hash (a
     dataclass has none)."""
     if not isinstance(client, Hashable):
-        return _told_by(client)
+        return _read_component(client)
     if client not in _KNOWN:
-        _KNOWN[client] = _told_by(client)
+        _KNOWN[client] = _read_component(client)
     return _KNOWN[client]
 
 
-def _told_by(client: ChatCompletionClient) -> tuple[str, str]:
+def _read_component(client: ChatCompletionClient) -> tuple[str, str]:
     """There is no other public way than its component."""
     parts = type(client).__module__.split(".")
     provider = type(client).__name__

@@ -291,7 +291,7 @@ class _Comparison:
         frame = Frame.model_validate(state)
         name, call_id = frame.call.name, frame.call.id
         if frame.nested is not None:
-            return {**state, "nested": await self._nested(toolset, frame, path)}
+            return {**state, "nested": await self._compare_nested(toolset, frame, path)}
         if any(question.tool or question.approval for question in frame.questions):
             await self._miss_tool(path, name, call_id, "it waits for an answer", toolset)
         is_handoff = name.startswith(_HAND_OFF) and frame.result is not None and not frame.result.is_error
@@ -300,7 +300,7 @@ class _Comparison:
             self._add(path, f"it has no hand-off {name!r}", why, "Give it that hand-off again.")
         return state
 
-    async def _nested(self, toolset: Toolset, frame: Frame, path: MemberPath) -> State:
+    async def _compare_nested(self, toolset: Toolset, frame: Frame, path: MemberPath) -> State:
         assert frame.nested is not None
         path, agent = (*path, frame.call.name), toolset.nested.get(frame.call.name)
         asked = ", ".join(question.id for question in frame.questions)

@@ -348,7 +348,7 @@ class RunSegment:
             answers=self._mailbox,
             changes=StoredChanges(self._store, self._stored.run.id),
             token=self._token,
-            progress=_told_to(queue),
+            progress=_tell_through(queue),
             timings=self.timings,
             server_wait=self._server_wait,
             interruptions=self._interruptions,
@@ -407,7 +407,7 @@ class RunSegment:
         return write_transcript(self._stored.run.id, self._pauses, entries) if entries else None
 
 
-def _told_to(queue: asyncio.Queue[Event | None]) -> ProgressListener:
+def _tell_through(queue: asyncio.Queue[Event | None]) -> ProgressListener:
     """Return what puts progress among the events, also from a thread: in this loop, as long as there is one."""
     loop = asyncio.get_running_loop()
 

@@ -253,7 +253,7 @@ class TeamFactory:
         if (common := self._model_client) is not None:
             matcher = same_question_matcher(common, prompts) if settings.ledger_model else None
             return BuiltTeam(build(lambda agent: common), matcher=matcher)
-        clients = ModelClients(settings if settings.names_a_model else settings.started_with(pinned))
+        clients = ModelClients(settings if settings.names_a_model else settings.with_model_of(pinned))
         judge = clients.small or clients("clarifier")
         matcher = same_question_matcher(judge, prompts) if settings.ledger_model else None
         return BuiltTeam(build(clients, small_model=clients.small), clients, matcher)

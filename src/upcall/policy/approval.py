@@ -77,7 +77,7 @@ class ApprovalRules:
         """Whether no call needs approval."""
         return not (self.patterns or self.workbenches)
 
-    def loosened(self) -> Self:
+    def loosen(self) -> Self:
         """Return the same rules for an agent that need not have each of the tools."""
         return replace(self, must_exist=frozenset())
 

@@ -144,7 +144,7 @@ class Authorization:
         """Whether all of the run is the user's to see, resume, cancel and assign."""
         return self.unlimited or run.user is None or run.user == self.user
 
-    def assigned(self, question: Question) -> bool:
+    def is_assigned(self, question: Question) -> bool:
         """Whether the question is assigned to the user."""
         assignee = question.assignee
         if assignee is None or self.user is None:
@@ -158,7 +158,7 @@ class Authorization:
         it is the owner's."""
         if question.assignee is None or question.id in run.unknown_outcomes:
             return self.sees_whole(run)
-        return self.unlimited or self.assigned(question)
+        return self.unlimited or self.is_assigned(question)
 
     def answerable(self, run: Run) -> tuple[Question, ...]:
         """Return the questions a run shows that are the user's to answer."""
@@ -167,7 +167,7 @@ class Authorization:
     def sees(self, run: Run) -> bool:
         """Whether there is such a run, for this user."""
         return self.sees_whole(run) or any(
-            self.assigned(each.question) and each.call_in_doubt is None for each in run.records
+            self.is_assigned(each.question) and each.call_in_doubt is None for each in run.records
         )
 
     def restrict(self, run: Run) -> Run:
@@ -175,7 +175,7 @@ class Authorization:
         themselves, and nothing else."""
         if self.sees_whole(run):
             return run
-        own = {question.id for question in self._answered_by_themselves(run)}
+        own = {question.id for question in self._list_own_answered(run)}
         own |= {question.id for question in run.open_questions if self.may_answer(run, question)}
         return Run(
             id=run.id,
@@ -215,9 +215,9 @@ class Authorization:
         found.damaged = page.damaged
         return found
 
-    def _answered_by_themselves(self, run: Run) -> tuple[Question, ...]:
+    def _list_own_answered(self, run: Run) -> tuple[Question, ...]:
         own = {each.question_id for each in run.answers if each.user == self.user and each.by is AnsweredBy.HUMAN}
-        return tuple(each for each in run.answered_questions if each.id in own and self.assigned(each))
+        return tuple(each for each in run.answered_questions if each.id in own and self.is_assigned(each))
 
     # -- refusals -----------------------------------------------------------------------------------------------------
 
@@ -294,7 +294,7 @@ class Authorization:
         """
         if self.unlimited:
             return None
-        named = _named(given)
+        named = _list_named(given)
         seen = run.open_questions if named else run.questions
         others = [question for question in seen if not self.may_answer(run, question)]
         if named:
@@ -313,7 +313,7 @@ class Authorization:
         for name in named if others else ():
             if resolve_id(name, own) not in own:
                 return UnknownQuestion(name, [each.id for each in known.open_questions])
-        if taken := self._taken(run, queued, named):
+        if taken := self._find_taken(run, queued, named):
             return AlreadyAnswered(f"Question {taken} has an answer already; that one stands.")
         return None
 
@@ -334,13 +334,13 @@ class Authorization:
                 await self.record_refusal(store, run.id, "answer")
             raise
 
-    def _taken(self, run: Run, mail: Sequence[Answer], named: Sequence[str]) -> str | None:
+    def _find_taken(self, run: Run, mail: Sequence[Answer], named: Sequence[str]) -> str | None:
         """Return a question assigned to the user that somebody else answered, of those that are named, or else the
         last one where the user has no question left."""
-        own = {question.id for question in self._answered_by_themselves(run)}
+        own = {question.id for question in self._list_own_answered(run)}
         left = {answer.question_id for answer in mail if answer.user != self.user}
-        closed = [each.id for each in run.answered_questions if self.assigned(each) and each.id not in own]
-        closed += [each.id for each in run.open_questions if self.assigned(each) and each.id in left]
+        closed = [each.id for each in run.answered_questions if self.is_assigned(each) and each.id not in own]
+        closed += [each.id for each in run.open_questions if self.is_assigned(each) and each.id in left]
         if named:
             return next((each for each in closed if _names(named, each)), None)
         return closed[-1] if closed and not own and set(closed) >= {each.id for each in self.answerable(run)} else None
@@ -410,7 +410,7 @@ class Authorization:
         return await store.trail(after, kinds=AUDITED, user=None if self.unlimited else self.user, limit=limit)
 
 
-def _named(given: AnswersInput) -> list[str]:
+def _list_named(given: AnswersInput) -> list[str]:
     """Return the questions that an answer names itself."""
     if isinstance(given, Mapping):
         return list(given)

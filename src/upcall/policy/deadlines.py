@@ -95,7 +95,7 @@ def explain_lapsed(run: Run) -> list[str]:
             case "wait":
                 now = " It can still be answered."
             case "assume":
-                now = f" {_assumed(question)} Go on with: upcall resume {run.id}"
+                now = f" {_explain_assumption(question)} Go on with: upcall resume {run.id}"
             case how:
                 now = f" The run ends ({how}) with: upcall expire"
         lines.append(f"The time of question {question.id} is over. {explain_expiry(question)}{now}")
@@ -125,7 +125,7 @@ def refuse_late(run: Run, answers: Sequence[Answer], seen: Run, now: datetime) -
         ended = _end_run(run, now)
         if late is None:
             return LateAnswer(RunNotWaiting(f"Run {run.id} is {ended.status} and waits for no answer."), ended)
-        return LateAnswer(QuestionExpired(f"{_refused(late)} Run {run.id} is {ended.status}."), ended)
+        return LateAnswer(QuestionExpired(f"{_explain_refusal(late)} Run {run.id} is {ended.status}."), ended)
     if late is None:
         return None
     record, noted = run.records[late.id], None
@@ -133,17 +133,17 @@ def refuse_late(run: Run, answers: Sequence[Answer], seen: Run, now: datetime) -
         noted = run.model_copy(
             update={"records": run.records.replace([record.model_copy(update={"noted_overdue": True})])}
         )
-    instead = _assumed(late) if how == "assume" else f"The run ends ({how}) as soon as its team pauses."
+    instead = _explain_assumption(late) if how == "assume" else f"The run ends ({how}) as soon as its team pauses."
     resumable = seen is run and not run.under_way  # Who sees only some of its questions cannot resume it.
     go_on = f" Go on with: upcall resume {run.id}" if resumable else ""
-    return LateAnswer(QuestionExpired(f"{_refused(late)} {instead}{go_on}"), noted)
+    return LateAnswer(QuestionExpired(f"{_explain_refusal(late)} {instead}{go_on}"), noted)
 
 
-def _refused(question: Question) -> str:
+def _explain_refusal(question: Question) -> str:
     return f"Question {question.id} expired; the answer is refused. {explain_expiry(question)}"
 
 
-def _assumed(question: Question) -> str:
+def _explain_assumption(question: Question) -> str:
     answer = answer_by_default(question, "")
     return f"What is assumed instead: {answer.text}." if answer.outcome is Outcome.ASSUMED else "Nothing is assumed."
 
@@ -172,7 +172,7 @@ def _end_run(run: Run, now: datetime | None) -> Run:
     return run.record_answers(RunStatus.EXPIRED, answers).model_copy(update={"error": error})
 
 
-def _noted(run: Run, now: datetime) -> tuple[Run, list[Event]]:
+def _note_due(run: Run, now: datetime) -> tuple[Run, list[Event]]:
     """Return the run with what is to be noted now - which questions are overdue, and of which the human is reminded -
     and the events that tell so. One reminder a look: what was missed is not made up for."""
     every = run.config.remind_after
@@ -230,7 +230,7 @@ class DeadlineWatcher:
         with suppress(RunConflict):  # Somebody else acts on it, or it is answered in this moment.
             stored = await self._store.load(run_id)
             if stored.run.under_way:
-                async for event in self._left(stored.run, now):
+                async for event in self._leave_answers(stored.run, now):
                     yield event
             elif stored.run.waiting and is_due(stored.run, now):
                 try:
@@ -263,7 +263,7 @@ class DeadlineWatcher:
         yield ended
 
     async def _note(self, stored: StoredRun, now: datetime) -> AsyncGenerator[Event, None]:
-        noted, events = _noted(stored.run, now)
+        noted, events = _note_due(stored.run, now)
         if events:
             await self._store.save(stored, noted)
         for event in events:
@@ -276,7 +276,7 @@ class DeadlineWatcher:
         async for event in self._note(stored, now):
             yield event
 
-    async def _left(self, run: Run, now: datetime) -> AsyncGenerator[Event, None]:
+    async def _leave_answers(self, run: Run, now: datetime) -> AsyncGenerator[Event, None]:
         """Leave for a team at work what its questions come to, like an answer of the human. One that takes
         its run with it does so when that rests."""
         there = {answer.question_id for answer in await self._store.queued_answers(run.id)}

@@ -93,7 +93,7 @@ def repeat_answer(asked: Question, answer: Answer, question: Question) -> Answer
     """Return the same answer to another question, if that one accepts it; a secret only if the key opens it."""
     by = "the user" if answer.by is AnsweredBy.HUMAN else answer.by.value
     try:
-        opened = answer.opened().model_copy(update={"question_id": question.id})
+        opened = answer.unseal().model_copy(update={"question_id": question.id})
         own = opened.outcome is Outcome.ANSWERED and not opened.selected
         again = parse_answer(question, OwnWords(opened.text) if own else opened)
     except (AnswerRefused, ConfigurationError):

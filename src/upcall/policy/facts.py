@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from upcall.config_source import ConfigSource, render_value
 from upcall.errors import ConfigurationError
-from upcall.policy.same_question import content_words, negated, question_key
+from upcall.policy.same_question import content_words, is_negated, question_key
 from upcall.questions.question import MAX_QUESTION_CHARS, Question
 from upcall.runs.config import Fact
 
@@ -38,7 +38,7 @@ def has_answer(fact: Fact, question: Question) -> bool:
     words, said = set(asked.words), set(content_words(fact.answer))
     options = {word for option in question.options for word in (*content_words(option.label), "or")}
     extra = words - key
-    about = bool(key) and key <= words and extra <= said | options and not negated(extra)
+    about = bool(key) and key <= words and extra <= said | options and not is_negated(extra)
     return about and _is_of_kind(fact, asked.kind, question, said <= words)
 
 

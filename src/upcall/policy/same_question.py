@@ -120,7 +120,7 @@ def content_words(text: str) -> tuple[str, ...]:
     return tuple(word for word in words if word and word not in _STOP_WORDS)
 
 
-def negated(words: Collection[str]) -> bool:
+def is_negated(words: Collection[str]) -> bool:
     """Whether one of the words turns the meaning round."""
     return not _NEGATIONS.isdisjoint(words)
 

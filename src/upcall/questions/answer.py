@@ -85,10 +85,10 @@ class Answer(BaseModel):
 
     def says_the_same(self, other: Answer) -> bool:
         """Whether both answers mean the same to the asker; who gave them, when and why does not count."""
-        mine, others = self.opened(), other.opened()
+        mine, others = self.unseal(), other.unseal()
         return (mine.outcome, mine.text, mine.selected) == (others.outcome, others.text, others.selected)
 
-    def opened(self) -> Answer:
+    def unseal(self) -> Answer:
         """Return the same answer, a secret in clear: for its asker, who must neither show nor store it.
 
         Raises:

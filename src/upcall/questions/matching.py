@@ -120,18 +120,18 @@ def parse_unsealed(question: Question, value: AnswerValue, user: str | None = No
         return _read_outcome(question, value, user)
     parts = _read_parts(question, value)
     if not parts:
-        raise AnswerRefused(f"The answer to {question.id} is empty. {_expected(question)}")
+        raise AnswerRefused(f"The answer to {question.id} is empty. {_say_expected(question)}")
     if question.multi_select and len(parts) == 1 and _find_option(question, parts[0]) is None:
         parts = _split_choices(question, parts[0])
     chosen = [_find_option(question, part) for part in parts]
     labels = tuple(dict.fromkeys(option.label for option in chosen if option is not None))
     wrong = [part for part, option in zip(parts, chosen, strict=True) if option is None]
     if len(labels) > 1 and not question.multi_select:
-        raise AnswerRefused(f"Question {question.id} takes one option, not {len(labels)}. {_expected(question)}")
+        raise AnswerRefused(f"Question {question.id} takes one option, not {len(labels)}. {_say_expected(question)}")
     if wrong and not question.allow_free_text:
         raise AnswerRefused(
-            f"{HIDDEN if question.secret else ', '.join(map(_quoted, wrong))} is not an option of {question.id}. "
-            f"{_expected(question)}"
+            f"{HIDDEN if question.secret else ', '.join(map(_quote, wrong))} is not an option of {question.id}. "
+            f"{_say_expected(question)}"
         )
     answer = Answer(question_id=question.id, text=", ".join([*labels, *wrong]), selected=labels, user=user)
     if question.approval is not None and is_edit(answer.text):
@@ -272,7 +272,7 @@ def _read_parts(question: Question, value: str | int | Sequence[str | int]) -> l
     """Read the texts in `value`, trimmed, without empty ones."""
     given = [value] if isinstance(value, str | int) else value
     if not isinstance(given, list | tuple) or not all(map(_is_readable, given)):
-        shown = HIDDEN if question.secret else _quoted(value)
+        shown = HIDDEN if question.secret else _quote(value)
         raise AnswerRefused(
             f"The answer to {question.id} is {shown}; give text, a number, a list of them, or an Answer."
         )
@@ -329,7 +329,7 @@ def _list_parts(answer: Answer) -> list[str]:
 
 def _refuse_another(earlier: Answer, value: AnswerValue, question: Question | None) -> None:
     """Refuse what is not what was said before. Where the question is not known, an option counts by its label only."""
-    if not _is_same(earlier.opened(), value, question):
+    if not _is_same(earlier.unseal(), value, question):
         said = repr(HIDDEN if earlier.sealed else one_line(earlier.text or earlier.outcome.value, 200))
         who = f"{earlier.user or earlier.by.value} at {earlier.answered_at.isoformat()}"
         if earlier.by is not AnsweredBy.HUMAN and earlier.outcome is not Outcome.CANCELLED:
@@ -378,11 +378,11 @@ def _split_choices(question: Question, text: str) -> list[str]:
     return parts if parts and all(_find_option(question, part) for part in parts) else [text]
 
 
-def _quoted(value: object) -> str:
+def _quote(value: object) -> str:
     return repr(shorten(value, 80)) if isinstance(value, str) else shorten(repr(value), 80)
 
 
-def _expected(question: Question) -> str:
+def _say_expected(question: Question) -> str:
     if not question.options:
         return "Answer in your own words, or decline the question."
     listed = ", ".join(f"{number}. {option.label}" for number, option in enumerate(question.options, start=1))

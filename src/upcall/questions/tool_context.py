@@ -34,7 +34,7 @@ def tool_context(answers: Mapping[str, Answer]) -> Iterator[None]:
     Raises:
         ConfigurationError: a secret among them cannot be opened.
     """
-    opened = {name: answer.opened() for name, answer in answers.items()}
+    opened = {name: answer.unseal() for name, answer in answers.items()}
     tokens = _given.set(opened), _secrets.set([opened[name].text for name, answer in answers.items() if answer.sealed])
     try:
         yield

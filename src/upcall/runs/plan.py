@@ -62,7 +62,7 @@ class PlanStep(Reply):
 
     @field_validator("inputs", "outputs", "depends_on", mode="before")
     @classmethod
-    def _listed(cls, value: object, info: ValidationInfo) -> object:
+    def _as_list(cls, value: object, info: ValidationInfo) -> object:
         if isinstance(value, Mapping):  # Outputs are referred to by their names.
             return list(value) if info.field_name == "outputs" else [f"{name}: {each}" for name, each in value.items()]
         return [value] if isinstance(value, str) else value
@@ -155,7 +155,7 @@ def _check_references(step: PlanStep, earlier: Mapping[str, PlanStep]) -> None:
     for reference in step.references():
         if reference in earlier:
             continue
-        named, fits = _named_in(reference, earlier)
+        named, fits = _find_named(reference, earlier)
         if named is None:
             raise ValueError(f"step {step.step_id!r} uses ${{{reference}}}, but no earlier step has that id")
         if not fits:
@@ -163,7 +163,7 @@ def _check_references(step: PlanStep, earlier: Mapping[str, PlanStep]) -> None:
             raise ValueError(f"step {step.step_id!r} uses ${{{reference}}}; the outputs of step {named!r}: {has}")
 
 
-def _named_in(reference: str, earlier: Mapping[str, PlanStep]) -> tuple[str | None, bool]:
+def _find_named(reference: str, earlier: Mapping[str, PlanStep]) -> tuple[str | None, bool]:
     """Return the earlier step whose output ``step_id.output`` names, if there is one, and whether that step lists the
     output. Ids and outputs may hold dots too."""
     dots = [place for place, sign in enumerate(reference) if sign == "."]
@@ -226,16 +226,16 @@ def _without_bad_references(text: str, earlier: Mapping[str, PlanStep]) -> str:
     """Return the input with references to earlier steps alone: to the whole result of one that does not list the
     output; what refers to nothing becomes plain text."""
 
-    def mended(match: re.Match[str]) -> str:
+    def mend(match: re.Match[str]) -> str:
         reference = match[1].strip()
-        named, fits = (reference, True) if reference in earlier else _named_in(reference, earlier)
+        named, fits = (reference, True) if reference in earlier else _find_named(reference, earlier)
         if named is None:
             return f"({reference})"
         return match[0] if fits else f"${{{named}}}"
 
     parts = _REFERENCE.split(text)  # Text and references in turn.
     plain = [part.replace("${", "(") for part in parts[::2]]
-    kept = [mended(match) for match in _REFERENCE.finditer(text)]
+    kept = [mend(match) for match in _REFERENCE.finditer(text)]
     return "".join(chain.from_iterable(zip_longest(plain, kept, fillvalue="")))
 
 
@@ -301,12 +301,12 @@ class ReviewedPlan(Plan):
         """All that the user said of earlier versions, oldest first (S0-29)."""
         return tuple(version.feedback for version in self.history)
 
-    def revised(self, plan: Plan, feedback: str, *, edited: bool = False) -> Self:
+    def revise(self, plan: Plan, feedback: str, *, edited: bool = False) -> Self:
         """Return the next version, to be reviewed again."""
         history = (*self.history, PlanVersion(plan=self.plan, feedback=feedback, edited=edited))
         return type(self).of(plan, PlanStatus.PROPOSED, history)
 
-    def passed_on(self) -> Self:
+    def trim_history(self) -> Self:
         """Return the plan as a message carries it: with the version before, not with all of them. Each message stays
         in the thread and in the state of every member, so that a whole history in each would grow with its square."""
         return self.model_copy(update={"history": self.history[-1:]})
@@ -319,7 +319,7 @@ class ReviewedPlan(Plan):
         new = self.history if self.version > before.version else ()
         return self.model_copy(update={"history": (*before.history, *new)})
 
-    def decided(self, status: PlanStatus, remark: str | None = None) -> Self:
+    def decide(self, status: PlanStatus, remark: str | None = None) -> Self:
         """Return the same version, its review over."""
         return self.model_copy(update={"status": status, "remark": remark})
 
@@ -413,7 +413,7 @@ class EditRefused(ValueError):
     """An edit of single steps cannot be made. The text says why; the plan is as it was."""
 
 
-def edited(plan: Plan, reply: str) -> Plan | None:
+def apply_edits(plan: Plan, reply: str) -> Plan | None:
     """Return the plan after the edits of single steps in `reply`, one a line; None where `reply` is not made of edits
     alone.
 

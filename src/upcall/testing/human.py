@@ -60,7 +60,7 @@ class ScriptedHuman:
         """
         self.prompts.append(prompt)
         try:
-            return _typed(self._next_answer(prompt))
+            return _to_text(self._next_answer(prompt))
         except ScriptError as error:
             self._errors.append(str(error))
             raise
@@ -91,7 +91,7 @@ class ScriptedHuman:
         return self._left[words].pop(0)
 
 
-def _typed(value: AnswerValue) -> str:
+def _to_text(value: AnswerValue) -> str:
     if not isinstance(value, Answer):
         return ", ".join(list_parts(value))
     if value.outcome is not Outcome.ANSWERED:

@@ -114,7 +114,7 @@ class Request:
         """The tool results in the context: text by tool call id."""
         return {each["tool_call_id"]: each["content"] for each in self.messages if each["role"] == "tool"}
 
-    def unpaired(self) -> list[str]:
+    def list_unpaired(self) -> list[str]:
         """List the ids of tool calls with no result right after them, and of results with no call right before them.
 
         OpenAI refuses both: the results of a batch come directly after its calls, before any other message.
@@ -159,7 +159,7 @@ class Script:
             ScriptError: nothing is scripted for it, or a tool call in it has no result (OpenAI refuses that).
         """
         self.requests.append(request)
-        if unpaired := request.unpaired():
+        if unpaired := request.list_unpaired():
             named = ", ".join(unpaired)
             raise ScriptError(f"tool calls without a result, or results without a call: {named}")
         if self._responder is not None:

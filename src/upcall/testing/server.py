@@ -125,7 +125,7 @@ class LoopbackServer:
                 reply = Fail(400, self.errors[-1])
             return len(self.requests), reply
 
-    def _connected(self) -> None:
+    def _count_connection(self) -> None:
         with self._lock:
             self.connections += 1
 
@@ -150,7 +150,7 @@ class _HttpServer(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         self._open.add(request)
-        self.owner._connected()
+        self.owner._count_connection()
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
@@ -346,7 +346,7 @@ def _finish_reason(reply: Say | Calls) -> str:
 
 def _unpaired_refusal(request: Request) -> str | None:
     """How OpenAI refuses tool calls without a result and results without a call."""
-    unpaired = set(request.unpaired())
+    unpaired = set(request.list_unpaired())
     called = [call["id"] for each in request.messages for call in each.get("tool_calls") or []]
     if missing := [call_id for call_id in called if call_id in unpaired]:
         return (

@@ -36,7 +36,7 @@ class Prices:
     @classmethod
     def of(cls, settings: Settings, run: Run) -> Prices:
         """Return the prices of the models that the agents of a run have."""
-        used = settings.started_with(run.config.team)
+        used = settings.with_model_of(run.config.team)
         found = {}
         for agent in get_args(AgentName) if settings.prices and not run.own_team else ():
             model = used.for_agent(agent)
@@ -76,7 +76,7 @@ def report(run: Run, log: Sequence[LogEntry], prices: Prices, width: int | None 
         _answers(run),
         _timeline(run, log),
         _cost(run.usage, prices, width),
-        _labelled("Error", run.error) if run.error else [],
+        _label_text("Error", run.error) if run.error else [],
         run.result.split("\n") if run.result else [],
         list_assumptions(run),
         list_warnings(run),
@@ -110,7 +110,7 @@ def _fit(line: str, width: int) -> list[str]:
     return wrap_lines(line[len(indent) :], width, indent, hanging)
 
 
-def _labelled(label: str, text: str) -> list[str]:
+def _label_text(label: str, text: str) -> list[str]:
     """Return a text behind its label. Its further lines stand to the right of all labels: a question could hold
     some."""
     first, *more = text.split("\n")
@@ -131,9 +131,9 @@ def _head(run: Run) -> list[str]:
     return [
         f"Run      {run.id}",
         f"Status   {run.status}{_explain_status(run)}",
-        *_labelled("Task", run.task),
+        *_label_text("Task", run.task),
         *([f"User     {run.user}"] if run.user else []),
-        *(_labelled("Models", models) if (models := describe_models(run)) else []),
+        *(_label_text("Models", models) if (models := describe_models(run)) else []),
         f"Started  {format_time(run.created_at)}",
         f"Updated  {format_time(run.updated_at)}",
         *([f"Files    {folder}"] if folder and Path(folder).is_dir() else []),
@@ -149,7 +149,7 @@ def _plan(run: Run) -> list[str]:
         done = steps_done(run, plan)
         lines += ["", "## Steps", "", *(tick_steps(step, done=step.step_id in done) for step in plan.steps)]
     lines += ["", f"Plan     {plan.status}, version {len(plan.history) + 1}"]
-    return lines + (_labelled("Remark", plan.remark) if plan.remark else [])
+    return lines + (_label_text("Remark", plan.remark) if plan.remark else [])
 
 
 def steps_done(run: Run, plan: ReviewedPlan) -> list[str]:
@@ -167,11 +167,11 @@ def _answers(run: Run) -> list[str]:
         if lines:
             lines.append("")
         if question is not None:
-            lines += _labelled("Asked", f"{question.question} ({' > '.join(question.path)}, {question.id})")
-        lines += _labelled("Answer", HIDDEN if answer.sealed else answer.text or answer.outcome)
+            lines += _label_text("Asked", f"{question.question} ({' > '.join(question.path)}, {question.id})")
+        lines += _label_text("Answer", HIDDEN if answer.sealed else answer.text or answer.outcome)
         if answer.outcome is not Outcome.CANCELLED:
             lines.append(f"         by {_who(answer)} at {format_time(answer.answered_at)}")
-        lines += _labelled("Reason", answer.reason) if answer.reason else []
+        lines += _label_text("Reason", answer.reason) if answer.reason else []
     return lines
 
 
@@ -185,7 +185,7 @@ def _timeline(run: Run, log: Sequence[LogEntry]) -> list[str]:
         return []
     asked = run.asked
     start = datetime.fromisoformat(log[0].at)
-    lines = [f"  {_since(datetime.fromisoformat(entry.at) - start):>9}  {_happened(entry, asked)}" for entry in log]
+    lines = [f"  {_since(datetime.fromisoformat(entry.at) - start):>9}  {_tell_entry(entry, asked)}" for entry in log]
     return ["Timeline", *lines]
 
 
@@ -200,7 +200,7 @@ def _since(time: timedelta) -> str:
     return ""
 
 
-def _happened(entry: LogEntry, asked: Mapping[str, Question]) -> str:
+def _tell_entry(entry: LogEntry, asked: Mapping[str, Question]) -> str:
     detail = entry.detail
     by = f" by {entry.user}" if entry.user else ""
     question = asked.get(str(detail.get("question", "")))

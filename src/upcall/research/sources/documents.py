@@ -101,12 +101,12 @@ class Documents:
             return []
         files = dict(islice(self._files.items(), limit))
 
-        def known() -> list[Listed]:
+        def list_known() -> list[Listed]:
             self._index.refresh(files.values(), all_files=False, seconds=SECONDS_TO_LIST)
-            read = self._index.known()
+            read = self._index.list_known()
             return [Listed(name, _about(read[path]) if path in read else "") for name, path in files.items()]
 
-        listed = self._retry_anew(known)
+        listed = self._retry_anew(list_known)
         if more := len(self._files) - len(files):
             listed.append(Listed(f"... and {more} more documents", "search_documents finds what is in them"))
         return listed
@@ -160,7 +160,7 @@ class Documents:
         return passage_of(DOCUMENTS, ref, text, start)
 
     def _remarks(self) -> str:
-        known = self._index.known()
+        known = self._index.list_known()
         problems = {name: known[path].problem for name, path in self._files.items() if path in known}
         problems |= {name: self._index.unread.get(path) for name, path in self._files.items() if path not in known}
         unread = [f"{name} ({why})" for name, why in chain(problems.items(), self._outside.items()) if why]

@@ -199,7 +199,7 @@ class DocumentIndex:
 
     # -- what it knows ------------------------------------------------------------------------------------------------
 
-    def known(self) -> dict[Path, Known]:
+    def list_known(self) -> dict[Path, Known]:
         """Return what it knows of each file."""
         rows = "SELECT path, summary, problem FROM files JOIN contents ON contents.id = files.content"
         with self._delete_damaged(), self._open() as db:

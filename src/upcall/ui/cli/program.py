@@ -23,7 +23,7 @@ class Program:
     options: str = ""
 
     @classmethod
-    def called_with(cls, **options: object) -> Program:
+    def for_call(cls, **options: object) -> Program:
         """Return the program as it was called, with those of the options that were given."""
         given = [f" --{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in options.items() if value]
         return cls(_find_name(), "".join(given))

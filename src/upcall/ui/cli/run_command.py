@@ -51,7 +51,7 @@ class RunCommand(Command):
     ) -> None:
         super().__init__(as_json=as_json, debug=debug)
         self._team = self._given_team = team
-        self.program = Program.called_with(**{name: explicit.get(name) for name in ("store", "config", "user")})
+        self.program = Program.for_call(**{name: explicit.get(name) for name in ("store", "config", "user")})
         self.run_id: str | None = None
         self.is_interactive = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
         self.is_watching = False
@@ -132,7 +132,7 @@ class RunCommand(Command):
         known = {"executor": pinned.executor, "unsafe_local": pinned.unsafe_local}
         settings = self.app.settings.model_copy(update=known)
         if self._explicit.get("model") is None:
-            settings = settings.started_with(run.config.team, self._explicit.get("base_url"))
+            settings = settings.with_model_of(run.config.team, self._explicit.get("base_url"))
         named = run.config.named_team
         self._use(settings, self.app.store, named.name if named and named.account == identity.account() else None)
 

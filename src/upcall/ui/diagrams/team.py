@@ -114,13 +114,13 @@ def _part(part: ChatAgent | Team, above: frozenset[int]) -> Member:
         return Member(part.name, kind, inside=(_team(part.team, above),))
     if isinstance(part, AssistantAgent):
         parts = assistant_parts(part)
-        offered = [each for workbench in parts.workbenches for each in _offered(workbench)]
+        offered = [each for workbench in parts.workbenches for each in _list_offered(workbench)]
         tools = tuple(name for name, tool in offered if tool is None or not (agent_of(tool) or team_of(tool)))
         inside = tuple(_part(each, above) for each in parts_of(part) if isinstance(each, ChatAgent | Team))
         return Member(part.name, kind, "agent", tools, tuple(each.target for each in parts.handoffs), inside=inside)
     toolset = getattr(part, "toolset", None)
     if isinstance(toolset, Toolset):
-        offered = [each for workbench in toolset.workbenches for each in _offered(workbench)]
+        offered = [each for workbench in toolset.workbenches for each in _list_offered(workbench)]
         names = [name for name in (*toolset.tools, *(name for name, _ in offered)) if name not in toolset.nested]
         hands_to = [*(each.target for each in toolset.handoffs.values()), *_targets(part)]
         inside = tuple(_part(each, above) for each in toolset.nested.values())
@@ -135,7 +135,7 @@ def _targets(agent: ChatAgent) -> tuple[str, ...]:
     return tuple(getattr(agent, "targets", ()))
 
 
-def _offered(workbench: Workbench) -> list[tuple[str, BaseTool[Any, Any] | None]]:
+def _list_offered(workbench: Workbench) -> list[tuple[str, BaseTool[Any, Any] | None]]:
     """Return the tools of a workbench, with the object where there is one; its kind where it must be started to tell
     them."""
     if is_static(workbench):
@@ -176,7 +176,7 @@ class _Flowchart:
         """Yield a team and all that is in it."""
         node = node or next(self._ids)
         ids = {each.name: next(self._ids) for each in team.inside}
-        yield f'{indent}subgraph {node}["{_quoted(_named(team))}"]'
+        yield f'{indent}subgraph {node}["{_quote(_full_name(team))}"]'
         for each in team.inside:
             yield from self._member(each, ids[each.name], indent + "  ")
         for each in team.inside:
@@ -188,13 +188,13 @@ class _Flowchart:
         yield f"{indent}end"
 
     def _member(self, member: Member, node: str, indent: str) -> Iterator[str]:
-        label = "<br/>".join(_quoted(each) for each in (member.name, member.kind) if each)
+        label = "<br/>".join(_quote(each) for each in (member.name, member.kind) if each)
         if member.role == "team":
             yield from self.team(member, indent, node)
             return
         yield f'{indent}{node}(["{label}"])' if member.role == "human" else f'{indent}{node}["{label}"]'
         if member.tools:
-            tools, named = next(self._ids), "<br/>".join(map(_quoted, _some(member.tools)))
+            tools, named = next(self._ids), "<br/>".join(map(_quote, _some(member.tools)))
             yield f'{indent}{tools}[/"{named}"/]'
             yield f"{indent}{node} --- {tools}"
         for each in member.inside:
@@ -203,7 +203,7 @@ class _Flowchart:
             yield f"{indent}{node} --> {inner}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Return a text in a Mermaid label: what it would read as its own, or as HTML, as its codes."""
     codes = {"#": "#35;", "%": "#37;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;", "`": "#96;", "\\": "#92;"}
     return "".join(codes.get(char, char) for char in clean_text(text))
@@ -222,7 +222,7 @@ def team_svg(team: Team) -> Picture:
     everybody = list(_all(root))
     agents = [each for each in everybody if each.role == "agent"]
     told = f"{count_phrase(len(agents), 'agent')}. " + " ".join(map(_sentence, everybody))
-    drawing = Drawing(f"Team {_named(root)}", told, f"team {everybody}")
+    drawing = Drawing(f"Team {_full_name(root)}", told, f"team {everybody}")
     box = _Box(root, WIDTH - 2 * MARGIN)
     box.draw(drawing, MARGIN, MARGIN)
     y = MARGIN + box.height + 20
@@ -230,7 +230,7 @@ def team_svg(team: Team) -> Picture:
     _tip(drawing, MARGIN + 24, y - 4, 1)
     drawing.text(MARGIN + 32, y, "hands the turn over", size=11)
     drawing.text(MARGIN + 200, y, "a box in a box: nested, called like a tool", size=11)
-    return drawing.done(y + MARGIN)
+    return drawing.finish(y + MARGIN)
 
 
 class _Box:
@@ -321,18 +321,18 @@ def _tip(drawing: Drawing, x: float, y: float, way: int) -> None:
 def _rows(member: Member, width: float, *, named: bool) -> Iterator[str]:
     """Yield the lines of text in a box."""
     if member.tools:
-        yield from _wrapped("tools: ", _some(member.tools), width)
+        yield from _wrap("tools: ", _some(member.tools), width)
     if member.hands_to:
-        yield from _wrapped("hands over to: ", _some(member.hands_to), width)
+        yield from _wrap("hands over to: ", _some(member.hands_to), width)
     if member.calls:
-        yield from _wrapped("calls like tools: ", _some(member.calls), width)
+        yield from _wrap("calls like tools: ", _some(member.calls), width)
     if member.asks:
         yield "asks you"
     if named and member.inside:
-        yield from _wrapped("in it: ", _some([each.name for each in member.inside]), width)
+        yield from _wrap("in it: ", _some([each.name for each in member.inside]), width)
 
 
-def _wrapped(first: str, words: Sequence[str], width: float) -> Iterator[str]:
+def _wrap(first: str, words: Sequence[str], width: float) -> Iterator[str]:
     line = first
     for number, word in enumerate(words):
         piece = clean_text(word) + ("," if number + 1 < len(words) else "")
@@ -349,7 +349,7 @@ def _some(names: Sequence[str]) -> list[str]:
     return [*names[:MAX_TOOLS], *([f"and {left} more"] if left > 0 else [])]
 
 
-def _named(member: Member) -> str:
+def _full_name(member: Member) -> str:
     return member.name if member.kind in ("", member.name) else f"{member.name} ({member.kind})"
 
 

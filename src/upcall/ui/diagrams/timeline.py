@@ -77,7 +77,7 @@ def timeline(run: Run, worked: Sequence[WorkPeriod] = ()) -> Picture:
     if len(agents) > len(shown):
         drawing.text(MARGIN, bottom + 14, f"and {count_phrase(len(agents) - len(shown), 'more agent')}", colour=FAINT)
         bottom += 18
-    return drawing.done(list_entries(drawing, asked, bottom + 8) + MARGIN)
+    return drawing.finish(list_entries(drawing, asked, bottom + 8) + MARGIN)
 
 
 def list_entries(drawing: Drawing, asked: Sequence[Asked], top: float) -> float:
@@ -149,7 +149,7 @@ def _parts(run: Run, worked: Sequence[WorkPeriod], asked: Sequence[Asked]) -> li
     for start, end in merged:
         if parts:
             before = parts[-1].end
-            waited = tuple(each for each in left if _waited(each, before, start))
+            waited = tuple(each for each in left if _has_waited(each, before, start))
             left = [each for each in left if each not in waited]
             parts.append(TimelinePart(before, start, False, waited))
         parts.append(TimelinePart(start, end, True))
@@ -176,7 +176,7 @@ def _between(run: Run, asked: Sequence[Asked]) -> list[tuple[datetime, datetime]
     return spans or [(run.created_at, end)]
 
 
-def _waited(asked: Asked, start: datetime, end: datetime) -> bool:
+def _has_waited(asked: Asked, start: datetime, end: datetime) -> bool:
     """Whether a question got its answer in a break. It is known to the second, and the break more exactly."""
     answer = asked.answer
     return answer is not None and asked.question.asked_at <= end and start - SECOND < answer.answered_at <= end + NO_GAP
@@ -261,7 +261,7 @@ class _Lanes:
 
     def _question(self, drawing: Drawing, asked: Asked, lane: _Lane) -> None:
         y = lane.top + lane.height - 4
-        start = self._scale.x(_asked_at(asked, lane))
+        start = self._scale.x(_find_ask_time(asked, lane))
         end = self._scale.x(asked.answer.answered_at) if asked.answer else float(RIGHT)
         for part, left, width in self._scale.columns:
             if asked in part.asked:  # Exactly, whatever the seconds say.
@@ -270,7 +270,7 @@ class _Lanes:
         drawing.diamond(min(start, RIGHT - 5), y, 4, tip=f"{asked.number}. {asked.question.question}: {asked.outcome}")
 
 
-def _asked_at(asked: Asked, lane: _Lane) -> datetime:
+def _find_ask_time(asked: Asked, lane: _Lane) -> datetime:
     """When a question was asked: it is known to the second, and the call that it came of more exactly."""
     at = asked.question.asked_at
     return max((call.end for row in lane.rows for call in row if at <= call.end < at + SECOND), default=at)

@@ -51,7 +51,7 @@ def tree(run: Run) -> Picture:
     if len(nodes) > MAX_NODES:
         drawing.text(MARGIN, y + 14, f"and {len(nodes) - MAX_NODES:,} more", colour=FAINT)
         y += 20
-    return drawing.done(y + MARGIN)
+    return drawing.finish(y + MARGIN)
 
 
 def tree_lines(run: Run) -> list[str]:
@@ -67,7 +67,7 @@ def tree_lines(run: Run) -> list[str]:
 
 def _nodes(run: Run, agents: list[AgentPath], asked: list[Asked]) -> Iterator[_Node]:
     for path in agents:
-        yield _Node(len(path), path[-1], _spent(run.usage.get("/".join(path))), _tools(run, path))
+        yield _Node(len(path), path[-1], _describe_usage(run.usage.get("/".join(path))), _tools(run, path))
         for each in asked:
             if each.question.path == path:
                 yield _Node(len(path) + 1, f"{each.number}. {each.question.question}", "", each.outcome, each)
@@ -90,7 +90,7 @@ def _draw(drawing: Drawing, node: _Node, x: float, y: float) -> None:
         drawing.text(left, y + 32, node.below, size=11, width=right - left, colour=FAINT)
 
 
-def _spent(usage: Usage | None) -> str:
+def _describe_usage(usage: Usage | None) -> str:
     if usage is None:
         return ""
     return f"{count_phrase(usage.model_calls, 'call')}, {usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"

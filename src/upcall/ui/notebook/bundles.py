@@ -114,11 +114,11 @@ def inbox_bundle(entries: Sequence[InboxEntry]) -> dict[str, str]:
 
 def as_written(text: str) -> str:
     """Return a text in the middle of others as HTML: nothing in it is a formula."""
-    return f'<span class="{_NO_MATH}">{_escaped(text)}</span>'
+    return f'<span class="{_NO_MATH}">{_escape(text)}</span>'
 
 
 def _of_task(entry: InboxEntry) -> str:
-    return f'<div style="opacity:.7">{_escaped(one_line(entry.task, LINE_CHARS))}</div>' if entry.task else ""
+    return f'<div style="opacity:.7">{_escape(one_line(entry.task, LINE_CHARS))}</div>' if entry.task else ""
 
 
 def run_text(run: Run) -> str:
@@ -135,7 +135,7 @@ def run_text(run: Run) -> str:
 def run_html(run: Run) -> str:
     """Return a run as HTML: status, open questions and how to answer them, plan with ticks, answers, result."""
     questions = "".join(question_html(each, run.list_also_waiting(each)) for each in run.questions)
-    late = "".join(f"<div>{_escaped(line)}</div>" for line in explain_lapsed(run))
+    late = "".join(f"<div>{_escape(line)}</div>" for line in explain_lapsed(run))
     return _box(f"{head_html(run)}{questions}{late}{_next_step_html(run)}{known_html(run)}")
 
 
@@ -149,9 +149,9 @@ def head_html(run: Run) -> str:
         f'<span style="background:{colour};color:#fff;border-radius:3px;padding:1px 6px">'
         f"{'interrupted' if run.interrupted else run.status.value.replace('_', ' ')}</span>"
     )
-    whose = f" &middot; {_escaped(run.user)}" if run.user else ""
-    told = f'<span style="opacity:.7">run {_escaped(run.id)}{whose}</span>'
-    return f"<div>{badge} <b>{_escaped(one_line(run.task, LINE_CHARS))}</b> {told}</div>{_error(run)}"
+    whose = f" &middot; {_escape(run.user)}" if run.user else ""
+    told = f'<span style="opacity:.7">run {_escape(run.id)}{whose}</span>'
+    return f"<div>{badge} <b>{_escape(one_line(run.task, LINE_CHARS))}</b> {told}</div>{_error(run)}"
 
 
 def question_html(question: Question, also: Sequence[Question] = (), *, in_form: bool = False) -> str:
@@ -159,7 +159,7 @@ def question_html(question: Question, also: Sequence[Question] = (), *, in_form:
     if in_form and not question.secret:
         question = question.model_copy(update={"options": (), "multi_select": False})
     inner = (
-        f"<div>{_escaped(question.introduce())}:</div>{_asked(question.question)}"
+        f"<div>{_escape(question.introduce())}:</div>{_format_question(question.question)}"
         f"{_list([line for detail in question.details() for line in detail.split(chr(10))])}"
         f'<div style="opacity:.7">{_list(question.who_waits(also))}</div>'
     )
@@ -184,15 +184,15 @@ def log_html(lines: Iterable[str], *, folded: bool = False) -> str:
         return ""
     field = (
         '<div style="max-height:14em;overflow:auto;display:flex;flex-direction:column-reverse">'
-        f'<pre style="margin:0;font-size:85%;white-space:pre-wrap">{_escaped(chr(10).join(lines))}</pre></div>'
+        f'<pre style="margin:0;font-size:85%;white-space:pre-wrap">{_escape(chr(10).join(lines))}</pre></div>'
     )
-    return _folded("Events", field) if folded else field
+    return _fold("Events", field) if folded else field
 
 
 def pictures_html(run: Run, worked: Sequence[WorkPeriod]) -> str:
     """Return a run's timeline and tree, each behind a click; as images, so that nothing in them is part of the page."""
     drawn = {"Timeline": pictures.timeline(run, worked), "Agents and questions": pictures.tree(run)}
-    return "".join(_folded(title, _image(svg, title)) for title, svg in drawn.items())
+    return "".join(_fold(title, _image(svg, title)) for title, svg in drawn.items())
 
 
 def _image(svg: str, title: str) -> str:
@@ -200,13 +200,13 @@ def _image(svg: str, title: str) -> str:
     return f'<img alt="{escape(title)}" style="max-width:100%" src="data:image/svg+xml;base64,{data}">'
 
 
-def _folded(title: str, inner: str) -> str:
+def _fold(title: str, inner: str) -> str:
     return f'<details><summary style="cursor:pointer">{escape(title)}</summary>{inner}</details>'
 
 
 def error_html(text: str) -> str:
     """Return an error in one line."""
-    return f'<div style="color:{_ERROR_COLOUR}">{_escaped(one_line(text))}</div>'
+    return f'<div style="color:{_ERROR_COLOUR}">{_escape(one_line(text))}</div>'
 
 
 def markdown_html(text: str) -> str:
@@ -234,11 +234,11 @@ def _markdown() -> MarkdownIt:
 
 
 def _text_with_citations(renderer: Any, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
-    def cited(found: re.Match[str]) -> str:
+    def cite(found: re.Match[str]) -> str:
         source = env["sources"].get(found[1])
         return f'<sup title="{escape(source)}">{found[0]}</sup>' if source else found[0]
 
-    return _CITED.sub(cited, escape(tokens[at].content))
+    return _CITED.sub(cite, escape(tokens[at].content))
 
 
 def _link_to_elsewhere(renderer: Any, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
@@ -256,7 +256,7 @@ def _plan(run: Run) -> str:
     lines = [*(f"- {section}" for section in plan.sections), *steps]
     lines += [f"Remark: {plan.remark}"] if plan.remark else []
     told = f'<span style="opacity:.7">plan {plan.status.value}, version {len(plan.history) + 1}</span>'
-    return _headed(f"<b>{_escaped(plan.title)}</b> {told}", lines)
+    return _put_below(f"<b>{_escape(plan.title)}</b> {told}", lines)
 
 
 def _answers(run: Run) -> str:
@@ -265,7 +265,7 @@ def _answers(run: Run) -> str:
         said = HIDDEN if answer.sealed else answer.text or answer.outcome.value
         who = answer.user or answer.by.value
         lines.append(f"{one_line(question.question, LINE_CHARS)} {said} ({who})")
-    return _headed("<b>Answered</b>", [f"- {line}" for line in lines]) if lines else ""
+    return _put_below("<b>Answered</b>", [f"- {line}" for line in lines]) if lines else ""
 
 
 def _error(run: Run) -> str:
@@ -330,7 +330,7 @@ def _example(question: Question) -> str:
 # -- text --------------------------------------------------------------------------------------------------------------
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return escape(escape_controls(text.replace("\r\n", "\n")))
 
 
@@ -339,18 +339,18 @@ def _box(inner: str) -> str:
     return f'<div class="{_NO_MATH}" style="{style}">{inner}</div>'
 
 
-def _asked(text: str) -> str:
+def _format_question(text: str) -> str:
     """Return the words of a question; a plan in them is not all bold, and what is quoted stands in a block."""
     shown, lines = [], text.split("\n")
     bold = sum(not line.startswith(QUOTE_MARK) for line in lines) == 1
     for quoted, block in groupby(lines, key=lambda line: line.startswith(QUOTE_MARK)):
         words = [*block]
-        told = _escaped("\n".join(words))
+        told = _escape("\n".join(words))
         shown.append(_quote(words) if quoted else f"<b>{told}</b>" if bold else told)
     return f'<div style="white-space:pre-wrap">{"".join(shown)}</div>'
 
 
-def _headed(title: str, lines: Sequence[str]) -> str:
+def _put_below(title: str, lines: Sequence[str]) -> str:
     """Lines below a title, which is HTML."""
     return f'<div style="margin:6px 0 0">{title}</div>{_list(lines)}'
 
@@ -364,7 +364,7 @@ def _list(lines: Sequence[str]) -> str:
 def _line(line: str) -> str:
     """Return a line, the number or tick that it begins with to the left of all that follows."""
     hanging = "padding-left:2.5em;text-indent:-1.5em" if _ITEM.match(line) else "padding-left:1em"
-    return f'<div style="white-space:pre-wrap;overflow-wrap:anywhere;{hanging}">{_escaped(line.strip())}</div>'
+    return f'<div style="white-space:pre-wrap;overflow-wrap:anywhere;{hanging}">{_escape(line.strip())}</div>'
 
 
 def _quote(lines: Sequence[str]) -> str:
@@ -376,7 +376,7 @@ def _quote(lines: Sequence[str]) -> str:
         tint = "" if code.startswith(("+++", "---")) else _TINTS.get(code[:1], "")
         hanging = "padding-left:4ch;text-indent:-4ch"
         shown.append(
-            f'<div style="{tint}white-space:pre-wrap;overflow-wrap:anywhere;{hanging}">{_escaped(line.lstrip())}</div>'
+            f'<div style="{tint}white-space:pre-wrap;overflow-wrap:anywhere;{hanging}">{_escape(line.lstrip())}</div>'
         )
     font = "font-family:var(--jp-code-font-family, monospace);font-size:90%"
     frame = f"background:rgba(128,128,128,.12);border-radius:3px;margin:4px 0 4px 1em;padding:4px 8px;{font}"
@@ -386,5 +386,5 @@ def _quote(lines: Sequence[str]) -> str:
 def _code_line(told: str, code: str) -> str:
     return (
         f'<div style="margin:4px 0">{told}: '
-        f'<code style="white-space:pre-wrap;overflow-wrap:anywhere">{_escaped(code)}</code></div>'
+        f'<code style="white-space:pre-wrap;overflow-wrap:anywhere">{_escape(code)}</code></div>'
     )

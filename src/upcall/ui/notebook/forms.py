@@ -120,7 +120,7 @@ class Form:
         bundle = run_bundle(self.run) if self.run else {"text/plain": unknown, "text/html": unknown}
         return bundle | {"text/html": f'<div class="{self._page_class}">{bundle["text/html"]}</div>'}
 
-    async def settled(self) -> Run | None:
+    async def settle(self) -> Run | None:
         """Return the run when no work of this form is under way. It does not wait for a click: without subshells
         Jupyter delivers none while a cell waits."""
         while under_way := [task for task in self._tasks if not task.done()]:
@@ -139,7 +139,7 @@ class Form:
         if self._beginning:
             return  # A second click, made before the first one had disabled the button.
         self._note.value = ""
-        self.task = self._in_background(self._guarded(work))
+        self.task = self._in_background(self._guard(work))
         self._beginning.add(self.task)
         self._enable()
 
@@ -154,7 +154,7 @@ class Form:
         self._beginning.discard(asyncio.current_task())
         self._enable()
 
-    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
         except Exception as error:  # noqa: BLE001 - nobody awaits the task: who looks at the form is told.
@@ -195,7 +195,7 @@ class Form:
                 await self._load(run_id)
 
     async def _send(self, run_id: str, fields: Sequence[_Field]) -> None:
-        given = {field.question.id: value for field in fields if (value := field.taken()) is not None}
+        given = {field.question.id: value for field in fields if (value := field.take_answer()) is not None}
         if not given:
             raise AnswerRefused("Nothing is answered yet: choose an option or write an answer.")
         await self._answer(run_id, given)
@@ -319,7 +319,7 @@ class _Field:
         if question.is_risk:
             self.box.add_class("upcall-risk")
 
-    def taken(self) -> AnswerValue | None:
+    def take_answer(self) -> AnswerValue | None:
         """Return the answer as it is filled in, None where nothing is. A secret is gone from the form afterwards: it
         would be saved with the notebook.
 

@@ -62,7 +62,7 @@ class Watch:
 
     def __init__(self, family: Family, written: Path, limits: Limits) -> None:
         self._family, self._written, self._limits = family, written, limits
-        self._free, self._shared, self._free_files = _free(written), _shared(), _free_files(written)
+        self._free, self._count_shared, self._free_files = _free(written), _count_shared(), _free_files(written)
 
     def find_exceeded(self) -> str | None:
         """Return the limit that they are over now."""
@@ -74,7 +74,7 @@ class Watch:
         if sum(map(_resident, pids)) > most and sum(map(_proportional, pids)) > most:
             return "memory"
         # Memory that no process has mapped (a memfd) is nobody's; only the machine's sum tells of it.
-        if _shared() - self._shared > most + 2 * self._limits.tmp_mb * MEGABYTE:
+        if _count_shared() - self._count_shared > most + 2 * self._limits.tmp_mb * MEGABYTE:
             return "memory"
         # Others write too; what is counted is only what lies here. Open files without a name are not seen there.
         most_bytes, used = self._limits.disk_mb * MEGABYTE, self._free - _free(self._written)
@@ -241,7 +241,7 @@ def _proportional(pid: int) -> int:
         return _resident(pid)
 
 
-def _shared() -> int:
+def _count_shared() -> int:
     """Count the bytes of memory on this machine that hold shared memory and files in memory."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
