@@ -343,9 +343,9 @@ async def test_a_search_that_is_given_up_does_not_index_all_the_rest(folder: Pat
     with pytest.raises(asyncio.CancelledError):
         await searching
     await asyncio.get_running_loop().shutdown_default_executor()
-    assert len(index_of(folder).known()) < 2_000
+    assert len(index_of(folder).list_known()) < 2_000
     assert index_of(folder).refresh(folder.iterdir()) > 0
-    assert len(index_of(folder).known()) == 2_003
+    assert len(index_of(folder).list_known()) == 2_003
 
 
 def test_how_far_indexing_came_is_told_as_it_is(folder: Path) -> None:
