@@ -78,7 +78,7 @@ class Guard:
             await respond(problem)(scope, receive, sent)
             return
         limit = MAX_UPLOAD_BYTES if scope["path"] in self._uploads else MAX_BODY_BYTES
-        await self._app(scope, _limited(receive, limit), sent)
+        await self._app(scope, _limit(receive, limit), sent)
 
     def _refuse(self, scope: Scope, headers: Headers, address: str) -> Problem | None:
         host = headers.get("Host", "").rpartition("]")[0] + "]" if "]" in headers.get("Host", "") else ""
@@ -115,7 +115,7 @@ class Guard:
         return True
 
 
-def _limited(receive: Receive, limit: int) -> Receive:
+def _limit(receive: Receive, limit: int) -> Receive:
     size, end = 0, time.monotonic() + SECONDS_A_BODY
     is_whole = False
 

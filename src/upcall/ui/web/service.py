@@ -75,7 +75,7 @@ class Service:
             users = [*settings.roles.get(caller.role, ()), caller.user]
             settings = settings.model_copy(update={"roles": {**settings.roles, caller.role: users}})
         if run is not None:
-            settings = settings.started_with(run.config.team)
+            settings = settings.with_model_of(run.config.team)
             named = run.config.named_team
             if named is not None and named.account == identity.account():
                 team = named.name
