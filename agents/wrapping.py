@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, TypeGuard
 
@@ -82,9 +83,22 @@ def with_questions(agent: AssistantAgent, *, nested: bool = True, **options: Any
         output_type=parts.output_type,
         stream=parts.stream,
         metadata=parts.metadata,
-        approve=replace(rules, workbenches=tuple(new)),
+        approve=replace(rules, workbenches=tuple(new), must_exist=rules.must_exist - _names_below(workbenches)),
         **options,
     )
+
+
+def _names_below(workbenches: Iterable[Workbench]) -> frozenset[str]:
+    """Return what the agents in the tools of these can call, at any depth."""
+    tools = [tool for workbench in workbenches for tool in static_tools(workbench).values()]
+    below = [agent.toolset for agent in map(agent_of, tools) if isinstance(agent, PausableAgent)]
+    names = [{*toolset.tools, *toolset.nested, *_tool_names(toolset.workbenches)} for toolset in below]
+    return frozenset().union(*names, *(_names_below(toolset.workbenches) for toolset in below))
+
+
+def _tool_names(workbenches: Iterable[Workbench]) -> Iterator[str]:
+    for workbench in workbenches:
+        yield from static_tools(workbench)
 
 
 def _is_stock(agent: object) -> TypeGuard[AssistantAgent]:

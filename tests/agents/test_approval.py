@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.tools import AgentTool
 from autogen_core.tools import FunctionTool, StaticWorkbench
 from places import ROOT
 
@@ -131,6 +132,17 @@ async def test_a_stock_agent_and_its_workbench_take_approval(approve: list[Any])
     assert run.questions[0].approval == PendingCall(
         tool="send", arguments={"to": "bob"}, parameters=run.questions[0].approval.parameters
     )
+
+
+async def test_an_agent_in_a_tool_of_a_stock_agent_takes_approval() -> None:
+    model = ScriptedModelClient({"You mail": [SEND], "You lead": [Call("mailer", {"task": "Mail"})]})
+    mailer = AssistantAgent("mailer", model, system_message="You mail.", tools=[send])
+    lead = AssistantAgent("lead", model, system_message="You lead.", tools=[AgentTool(mailer)])
+    team = RoundRobinGroupChat([with_questions(lead, approve=["send"])], max_turns=1)
+    run = await Upcall(store="runs.db", team=lambda: team).start("Mail bob")
+    assert [each.path for each in run.questions] == [("lead", "mailer")]
+    with pytest.raises(ConfigurationError, match="'sned', which it cannot call"):
+        with_questions(lead, approve=["sned"])
 
 
 async def test_nobody_there_is_no_approval() -> None:
