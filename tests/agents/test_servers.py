@@ -10,10 +10,13 @@ from autogen_agentchat.agents import CodeExecutorAgent
 from autogen_agentchat.base import Team
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core.tools import StaticWorkbench
+from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
 from autogen_ext.code_executors.jupyter import JupyterCodeExecutor
+from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from upcall import PausableAgent, RunStatus, Upcall
 from upcall.agents.servers import TeamServers
+from upcall.autogen.internals import is_running, is_started
 from upcall.testing import Call, Reply, ScriptedModelClient
 
 
@@ -58,3 +61,13 @@ async def test_a_kernel_for_code_is_stopped_at_a_pause_unless_the_user_started_i
     assert (run.status, run.error) == (RunStatus.AWAITING_CLARIFICATION, None)
     assert Path("/proc", (tmp_path / "pid").read_text().strip()).exists() is started
     await executor.stop()
+
+
+@pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor may execute code")
+def test_autogens_executors_say_whether_they_were_started(tmp_path: Path) -> None:
+    """In fields of their own; a local one has nothing to start."""
+    docker = DockerCommandLineCodeExecutor()
+    assert [is_started(each) for each in (docker, JupyterCodeExecutor(output_dir=tmp_path))] == [False, False]
+    docker._running = True
+    assert is_running(docker)
+    assert is_started(LocalCommandLineCodeExecutor(work_dir=tmp_path / "code")) is None
