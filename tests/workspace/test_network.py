@@ -132,6 +132,19 @@ async def test_what_the_proxy_holds_ends_with_the_command(server: Server, tmp_pa
     assert asyncio.all_tasks() <= before
 
 
+async def test_who_reads_the_output_is_told_what_was_not_connected(tmp_path: Path) -> None:
+    said = await ask(tmp_path, NetworkAccess(["pypi.org"]), "example.org", 443)
+    assert said.endswith("\n[Not connected: example.org:443 is none of the hosts that the user allows (network_hosts)]")
+    long = await Bubblewrap().run(
+        SAY.format(f"CONNECT \\x9b2J{'x' * 900}:443").replace("{{", "{").replace("}}", "}"),
+        folder=tmp_path,
+        limits=Limits(seconds=20),
+        network=NetworkAccess(),
+    )
+    assert len(long.output.splitlines()[-1]) < 300
+    assert long.output.splitlines()[-1].startswith("[Not connected: \\x9b2Jxxx")
+
+
 # -- who allows it ----------------------------------------------------------------------------------------------------
 
 

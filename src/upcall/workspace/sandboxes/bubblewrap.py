@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -84,7 +85,8 @@ class Bubblewrap:
         view = view or show_plainly(folder)
         async with AsyncExitStack() as stack:
             proxy = await stack.enter_async_context(Proxy(network)) if network else None
-            return await self._run(command, view, limits, seconds, stdin, proxy)
+            execution = await self._run(command, view, limits, seconds, stdin, proxy)
+            return replace(execution, output=execution.output + proxy.describe_refusals()) if proxy else execution
 
     async def _run(
         self, command: Command, view: View, limits: Limits, seconds: float | None, stdin: str, proxy: Proxy | None

@@ -18,11 +18,14 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from upcall import addresses
+from upcall.text import escape_controls, one_line
 from upcall.workspace.sandboxes.descriptors import wait_readable
 
 HTTPS = 443
 SECONDS_TO_ASK = 30.0
 SECONDS_TO_CONNECT = 20.0
+MAX_REFUSALS_TOLD = 5
+MAX_REFUSAL = 200
 
 _BEGIN = """
 import os, socket, sys
@@ -64,6 +67,7 @@ class Proxy:
     def __init__(self, access: NetworkAccess) -> None:
         self._access = access
         self._tasks: set[asyncio.Task[None]] = set()
+        self._refusals: dict[str, None] = {}
 
     async def __aenter__(self) -> Self:
         self._own, self._inherited = socket.socketpair()
@@ -82,6 +86,11 @@ class Proxy:
     def descriptor(self) -> int:
         """What the command has to inherit."""
         return self._inherited.fileno()
+
+    def describe_refusals(self) -> str:
+        """Tell what was not connected, for who reads the command's output: most programs give the number alone."""
+        told = (escape_controls(one_line(each, MAX_REFUSAL), unseen=True) for each in self._refusals)
+        return "".join(f"\n[Not connected: {each}]" for each in told)
 
     def wrap(self, command: Sequence[str]) -> list[str]:
         """Return the command that opens the port, and then is `command`."""
@@ -113,6 +122,8 @@ class Proxy:
             found = await self._find_addresses(host, port)
             there, out = await _open(found, port)
         except _Refused as refused:
+            if len(self._refusals) < MAX_REFUSALS_TOLD:
+                self._refusals[str(refused)[len("403 ") :]] = None
             await _reply(writer, str(refused))
             return
         except (OSError, TimeoutError):
