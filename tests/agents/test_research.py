@@ -21,7 +21,7 @@ from scenario import CLEAR, upcall
 
 from upcall.research.markdown import UNVERIFIED
 from upcall.research.sources.fences import parse_fenced
-from upcall.research.tokens import normalise
+from upcall.research.tokens import split_words
 from upcall.testing import Call, Calls, LoopbackServer, Reply, Request
 
 TASK = "Compare what the archive says of four books, and write a page about it"
@@ -208,7 +208,7 @@ def test_an_archive_is_researched_into_a_report_whose_citations_hold(tmp_path: P
     assert [int(number) for number, *_ in cited] == [1, 2, 3, 4]
     assert [Path(name).suffix for _, name, _, _ in cited] == [".html", ".docx", ".pdf", ".py"]
     for number, name, _, quote in cited:
-        assert normalise(quote).rstrip(".") in normalise(documents[name]), name
+        assert split_words(quote).joined.rstrip(" .") in split_words(documents[name]).joined, name
         assert f"[{number}]" in sections
     assert f"It was the best of its year {UNVERIFIED}." in sections
     assert "the best book of its year" not in sources.partition("Left open:")[0]

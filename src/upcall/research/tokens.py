@@ -13,12 +13,8 @@ UNSEEN = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e
 _QUOTES = re.compile(r"[\"'`´‘’‚‛“”„‟«»‹›「」『』″′]")
 _DASHES = re.compile(r"[‐‑‒–—―−]")
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-(?:[^\S\n]*\n\s*)?(?=[^\W\d_])")
-_MARKUP = re.compile(r"[*_#|]+")
 _WIDE = r"\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f"
 UNSPACED = re.compile(f"[{_WIDE}]")
-_BETWEEN_UNSPACED = re.compile(
-    rf"(?<=[{_WIDE}\u3000-\u303f\uff00-\uff65,.;:!?]) (?=[{_WIDE}])|(?<=[{_WIDE}]) (?=[,.;:!?])"
-)
 
 END, QUESTION = ".", "?"
 """What stands for the end of a sentence among the words."""
@@ -38,15 +34,9 @@ _SHORT = re.compile(r"(?:dr|mrs?|messrs|ms|prof|st|nr|art|abs|vgl|ca|approx|fig|
 """Abbreviations: a full stop behind one ends no sentence."""
 
 
-def normalise(text: str) -> str:
-    """Write a text without what differs between two writings of the same words: width, ligatures, case, white space,
-    quotation marks, dashes, hyphens within words and at line ends, markdown, characters that are not seen."""
-    plain = _MARKUP.sub(" ", spell_plainly(text)).casefold()
-    return _BETWEEN_UNSPACED.sub("", " ".join(plain.split()))
-
-
 def spell_plainly(text: str) -> str:
-    """Write a text without what `normalise` leaves out but case, white space and markdown."""
+    """Write a text without what differs between two writings of the same words: width, ligatures, quotation marks,
+    dashes, hyphens within words and at line ends, characters that are not seen. Case and white space stay."""
     text = unicodedata.normalize("NFKC", UNSEEN.sub("", text))
     return _HYPHEN.sub("", _DASHES.sub("-", _QUOTES.sub("", text)))
 
