@@ -434,6 +434,32 @@ async def test_a_call_is_made_and_the_model_called_again_with_a_reminder(given: 
     assert [len(rest.told(kind)) for kind in (ToolCallRequestEvent, ToolCallExecutionEvent)] == [1, 1]
 
 
+def broken() -> str:
+    """Break."""
+    raise RuntimeError("no network")
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        pytest.param(Call("broken"), "Error: no network", id="a tool that fails"),
+        pytest.param(Call("serach"), "Error: there is no tool 'serach'. Your tools: search, broken.", id="unknown"),
+        pytest.param(Call("search", '{"words": '), "The arguments were not valid JSON", id="broken JSON"),
+        pytest.param(Call("search", "[1]"), "The arguments were a JSON list", id="no object"),
+        pytest.param(Call("search", {"word": "G7"}), "Field required", id="wrong arguments"),
+    ],
+)
+async def test_a_call_that_goes_wrong_is_told_to_the_model_and_costs_its_sibling_nothing(call: Call, told: str) -> None:
+    with ScriptedModelClient([Calls([call, SEARCH]), CLEAR]) as client:
+        rest = await say(Clarifier(client, tools=[search, broken]), TASK)
+    results = list(client.requests[1].tool_results.values())
+    assert told in results[0]
+    assert results[1] == "Found: G7 energy"
+    (done,) = rest.told(ToolCallExecutionEvent)
+    assert isinstance(done, ToolCallExecutionEvent)
+    assert [result.is_error for result in done.content] == [True, False]
+
+
 async def test_a_batch_is_made_again_neither_after_a_failed_call_of_the_model_nor_in_a_new_object() -> None:
     counted = Counted()
     with ScriptedModelClient([Call("count"), Fail(503), CLEAR]) as client:
@@ -497,6 +523,18 @@ async def test_a_workbench_on_real_documents_can_be_searched_and_read(tmp_path: 
         await turn(Clarifier(client, workbench=DocumentsWorkbench([tmp_path])), TASK)
     shown = [parse_fenced(result) for result in client.requests[1].tool_results.values()]
     assert shown == [[FencedText("documents", "g7.md", "lines 1-2", "# Energy\nJapan: 22 % renewable")]] * 2
+
+
+async def test_a_closed_clarifier_stops_its_workbenches() -> None:
+    stopped: list[str] = []
+
+    class Stoppable(StaticWorkbench):
+        async def stop(self) -> None:
+            stopped.append("workbench")
+
+    with ScriptedModelClient([]) as client:
+        await Clarifier(client, workbench=Stoppable([])).close()
+    assert stopped == ["workbench"]
 
 
 @pytest.mark.parametrize("found", [CLEAR, "skip", '{"query": "skip"}', "The user said: continue without questions."])

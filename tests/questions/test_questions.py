@@ -208,13 +208,11 @@ def test_a_question_as_text_stands_alone() -> None:
     ]
 
 
-def test_a_bare_question_is_one_line() -> None:
+def test_a_question_says_no_more_than_there_is() -> None:
+    """S1-32: own words are offered only where they are allowed."""
     assert question(path=("coder",)).as_text() == "coder needs to know: Which framework?"
-
-
-def test_own_words_are_offered_only_where_they_are_allowed() -> None:
-    """S1-32"""
     assert "own words" not in question(options=["A"], allow_free_text=False).as_text()
+    assert question(path=("root", "lead", "coder")).introduce() == "coder (for root > lead) needs to know"
 
 
 @pytest.mark.parametrize(
@@ -228,10 +226,6 @@ def test_own_words_are_offered_only_where_they_are_allowed() -> None:
 def test_a_secret_question_says_who_gets_the_answer(asked: str, tool: str | None, line: str) -> None:
     assert line in question(question=asked, secret=True, tool=tool).as_text()
     assert line not in question(question=asked, tool=tool).as_text()
-
-
-def test_everybody_on_whose_behalf_is_asked_is_named() -> None:
-    assert question(path=("root", "lead", "coder")).introduce() == "coder (for root > lead) needs to know"
 
 
 # -- as JSON ----------------------------------------------------------------------------------------------------------
@@ -291,42 +285,30 @@ def test_ids_and_the_clock_come_from_outside(monkeypatch: pytest.MonkeyPatch) ->
 # -- what the asking model reads --------------------------------------------------------------------------------------
 
 
-def test_an_answer_reads_as_the_words_of_the_human() -> None:
-    assert answer(text="Use Express").as_text() == "Use Express"
-
-
-def test_an_answer_that_only_selects_reads_as_its_labels() -> None:
-    assert answer(selected=("Express", "FastAPI")).as_text() == "Express, FastAPI"
+@pytest.mark.parametrize(
+    ("fields", "parts"),
+    [
+        ({"text": "Use Express"}, ["Use Express"]),
+        ({"selected": ("Express", "FastAPI")}, ["Express, FastAPI"]),
+        ({"outcome": Outcome.SKIPPED}, ["skipped", "say what you assumed"]),
+        ({"outcome": Outcome.DECLINED}, ["declined", "Do not ask again"]),
+        ({"outcome": Outcome.DECLINED, "text": "too risky"}, ["They said: too risky"]),
+        ({"outcome": Outcome.EXPIRED}, ["Nobody answered in time", "Do not take this as consent"]),
+        ({"outcome": Outcome.CANCELLED}, ["cancelled", "end your work"]),
+        ({"outcome": Outcome.ASSUMED}, ["Nobody answered", "list it as an assumption"]),
+        ({"outcome": Outcome.ASSUMED, "text": "Express"}, ["assumed: Express."]),
+    ],
+)
+def test_an_answer_reads_as_what_was_said_and_what_to_do(fields: dict[str, Any], parts: list[str]) -> None:
+    text = answer(**fields).as_text()
+    assert [part for part in parts if part not in text] == []
+    assert "outcome" in fields or text == parts[0]
 
 
 @pytest.mark.parametrize("text", ["", " ", "because"])
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_every_answer_says_something(outcome: Outcome, text: str) -> None:
     assert answer(outcome=outcome, text=text).as_text().strip()
-
-
-@pytest.mark.parametrize(
-    ("outcome", "says", "acts"),
-    [
-        (Outcome.SKIPPED, "skipped", "say what you assumed"),
-        (Outcome.DECLINED, "declined", "Do not ask again"),
-        (Outcome.EXPIRED, "Nobody answered in time", "Do not take this as consent"),
-        (Outcome.CANCELLED, "cancelled", "end your work"),
-        (Outcome.ASSUMED, "Nobody answered", "list it as an assumption"),
-    ],
-)
-def test_what_is_no_answer_says_so_and_what_to_do(outcome: Outcome, says: str, acts: str) -> None:
-    text = answer(outcome=outcome).as_text()
-    assert says in text
-    assert acts in text
-
-
-def test_the_reason_of_a_refusal_reaches_the_model() -> None:
-    assert "They said: too risky" in answer(outcome=Outcome.DECLINED, text="too risky").as_text()
-
-
-def test_what_is_assumed_reaches_the_model() -> None:
-    assert "assumed: Express." in answer(outcome=Outcome.ASSUMED, text="Express").as_text()
 
 
 def test_who_answered_and_when_does_not_change_what_is_said() -> None:
