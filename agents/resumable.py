@@ -18,7 +18,7 @@ from autogen_agentchat.messages import (
     TextMessage,
 )
 from autogen_core import CancellationToken
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from upcall.autogen.messages import ERROR, PATH, QUESTIONS, message_answers, message_questions
 from upcall.autogen.scope import note_interruption, publish
@@ -31,14 +31,12 @@ STATE_VERSION: Literal[1] = 1
 """The version of every agent state written here. AutoGen never checks its own (`BaseState.version`)."""
 
 
-class AgentState(BaseModel):
+class AgentState(BaseModel, extra="forbid"):
     """Base of the agents' states.
 
     ``seen`` holds the ids of the messages taken in during the turn that is open. ``handed_over`` is what the agent
     wants to know of the user, where its last turn ended with a hand-off to the user.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     version: Literal[1] = STATE_VERSION
     seen: list[str] = []

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Annotated, Any
 
 from autogen_core.tools import ParametersSchema, ToolSchema
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from upcall.autogen.scope import id_for_question
 from upcall.questions.question import ClarificationType, Question
@@ -30,8 +30,6 @@ class AskUserArguments(BaseModel):
 
     camelCase is read too (decision X8).
     """
-
-    model_config = ConfigDict(extra="ignore")
 
     question: Annotated[str, Field(description="The one question to put to the user, short and complete.")]
     clarification_type: Annotated[ClarificationType, Field(description="Why you ask.")] = ClarificationType.MISSING_INFO

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypedDict
 from autogen_agentchat.base import Handoff
 from autogen_agentchat.messages import StructuredMessageFactory
 from autogen_core import ComponentModel
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from upcall.research.reports import CodingReport, Report, ResearchReport
 
@@ -17,7 +17,7 @@ MixedBatch = Literal["ask_only", "run"]
 _REPORTS: dict[str, type[BaseModel]] = {kind.__name__: kind for kind in (Report, CodingReport, ResearchReport)}
 
 
-class PausableSettings(BaseModel):
+class PausableSettings(BaseModel, frozen=True):
     """The plain options of a `PausableAgent`.
 
     Attributes:
@@ -43,8 +43,6 @@ class PausableSettings(BaseModel):
         metadata: for the program's own use, as of an `AssistantAgent`; a component dump keeps it.
         user_proxy: the name of the `UserProxyAgent` of the outermost group chat.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     description: str = "An agent that uses tools and asks the user when it needs to."
     system_message: str = "You are a helpful assistant. Use your tools to do what is asked, then report."

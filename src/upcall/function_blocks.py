@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from upcall.config_source import ConfigSource, Place, describe_wrong, dot_path, render_value, suggest
 from upcall.errors import ConfigurationError
@@ -14,10 +14,8 @@ from upcall.setting_types import AtLeastOne, Count, Seconds
 Name = Annotated[str, Field(min_length=1)]
 
 
-class _Block(BaseModel):
+class _Block(BaseModel, extra="forbid", frozen=True, populate_by_name=True):
     """What all blocks have. A block says more than its defaults only by what is in ``model_fields_set``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     SETTINGS: ClassVar[frozenset[str]] = frozenset()
     """The fields that are settings of the same name."""

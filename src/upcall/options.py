@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from upcall.questions.question import ClarificationType
 from upcall.setting_types import AtLeastOne, Count, Duration, Seconds, no_flag
@@ -20,20 +20,16 @@ OnExpiry: TypeAlias = Literal["wait", "assume", "cancel", "fail"]
 """What becomes of a question whose time is over."""
 
 
-class Options(BaseModel):
+class Options(BaseModel, frozen=True, protected_namespaces=()):
     """The base of all options: frozen values."""
 
-    model_config = ConfigDict(frozen=True, protected_namespaces=())
 
-
-class AssignRule(BaseModel):
+class AssignRule(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=True):
     """Questions that match all its conditions are for the assignee ``to``: a user's name, or ``role:NAME``.
 
     ``agent`` is the asker's name, or the end of its path (``lead/coder``). ``words`` must all be in the question's
     text, in any order. Without any condition every question matches.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
 
     to: Annotated[str, Field(min_length=1)]
     type: ClarificationType | None = None

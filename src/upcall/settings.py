@@ -13,7 +13,6 @@ from pydantic import (
     AliasChoices,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     SecretStr,
     ValidationError,
@@ -49,10 +48,8 @@ _NO_SETTINGS = {KEY, "UPCALL_UPDATE_GOLDEN", "UPCALL_UPDATE_DOCS"}
 """Variables that others read: what is secret, and our tests."""
 
 
-class ModelSettings(BaseModel):
+class ModelSettings(BaseModel, extra="forbid", protected_namespaces=()):
     """Which model to talk to: a name on an OpenAI-compatible server, or any AutoGen model client as a component."""
-
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     model: str | None = None
     base_url: str | None = None
@@ -73,10 +70,8 @@ def _model_of_name(value: object) -> object:
     return {"model": value} if isinstance(value, str) else value
 
 
-class Price(BaseModel):
+class Price(BaseModel, extra="forbid"):
     """What a million tokens of a model cost, in the currency of the settings."""
-
-    model_config = ConfigDict(extra="forbid")
 
     prompt: Annotated[float, Field(ge=0)] = 0.0
     completion: Annotated[float, Field(ge=0)] = 0.0

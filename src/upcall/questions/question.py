@@ -118,7 +118,7 @@ class ClarificationType(StrEnum):
     SUGGESTION = "suggestion"
 
 
-class Option(BaseModel):
+class Option(BaseModel, frozen=True, str_strip_whitespace=True, coerce_numbers_to_str=True):
     """One choice. A plain string or number is accepted as a label.
 
     Attributes:
@@ -126,8 +126,6 @@ class Option(BaseModel):
         description: what it means.
         id: for programs; a person never sees it.
     """
-
-    model_config = ConfigDict(frozen=True, str_strip_whitespace=True, coerce_numbers_to_str=True)
 
     label: Annotated[VisibleText, Field(min_length=1, max_length=MAX_LABEL_CHARS)]
     description: Annotated[VisibleText, Field(max_length=MAX_QUESTION_CHARS)] | None = None

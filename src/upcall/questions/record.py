@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, RootModel, model_validator
+from pydantic import BaseModel, RootModel, model_validator
 
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question
@@ -19,7 +19,7 @@ from upcall.questions.states import IllegalTransition, QuestionEvent, QuestionSt
 _EVENTS: dict[Outcome, QuestionEvent] = {outcome: QuestionEvent(outcome.value) for outcome in Outcome}
 
 
-class QuestionRecord(BaseModel):
+class QuestionRecord(BaseModel, frozen=True):
     """A question, where it stands, and what came back to it. Its deadline and its assignee are the question's own.
 
     Attributes:
@@ -34,8 +34,6 @@ class QuestionRecord(BaseModel):
         noted_overdue: whether it was recorded that its time is over; that stands whatever the clock says later.
         reminders: how many reminders were due so far.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     question: Question
     state: QuestionState = QuestionState.RAISED
@@ -112,11 +110,9 @@ class QuestionRecord(BaseModel):
         return self.model_copy(update={"state": next_state(self.state, event, self.id), **changes})
 
 
-class QuestionRecords(RootModel[tuple[QuestionRecord, ...]]):
+class QuestionRecords(RootModel[tuple[QuestionRecord, ...]], frozen=True):
     """The records of a run: those of closed questions in the order in which they were closed, then those of open ones
     in the order in which they were asked."""
-
-    model_config = ConfigDict(frozen=True)
 
     root: tuple[QuestionRecord, ...] = ()
 

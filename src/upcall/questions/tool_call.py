@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, JsonValue
 
 from upcall.text import one_line, quote
 
@@ -27,7 +27,7 @@ NAME_CHARS = 64
 VALUE_CHARS = 60
 
 
-class PendingCall(BaseModel):
+class PendingCall(BaseModel, frozen=True):
     """A tool call that waits for approval.
 
     Attributes:
@@ -35,8 +35,6 @@ class PendingCall(BaseModel):
         arguments: what it is to be called with.
         parameters: the JSON schema of its arguments.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     tool: str
     arguments: dict[str, JsonValue]

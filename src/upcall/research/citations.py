@@ -14,7 +14,7 @@ from functools import cache
 from posixpath import basename, splitext
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from upcall.research.markdown import UNVERIFIED, Claimed, bare, markers, plain_links, renumber
 from upcall.research.quotes import MIN_WORDS, FoundQuote, Text, find_in, says_enough
@@ -126,20 +126,16 @@ def _is_named_in(ref: str, name: str) -> bool:
 # -- citations ---------------------------------------------------------------------------------------------------------
 
 
-class Quotation(BaseModel):
+class Quotation(BaseModel, frozen=True):
     """A quote that was found: where it stands, its words, how similar what was read is (0 to 100)."""
-
-    model_config = ConfigDict(frozen=True)
 
     place: str = ""
     quote: str
     score: float = 100.0
 
 
-class CitedSource(BaseModel):
+class CitedSource(BaseModel, frozen=True):
     """A source of a checked report. Without quotes it was read, and what it is cited for was not verified."""
-
-    model_config = ConfigDict(frozen=True)
 
     number: int
     ref: str
@@ -165,11 +161,9 @@ class CitedSource(BaseModel):
         return self.model_copy(update={"quotes": self.quotes + more, "place": self.place or other.place})
 
 
-class Counts(BaseModel):
+class Counts(BaseModel, frozen=True):
     """What became of a report's citations: how many there were, how many hold, how many name a source that was read but
     no quote to check, and how many fell away. `unverified_sentences` lost their only citation."""
-
-    model_config = ConfigDict(frozen=True)
 
     checked: int = 0
     held: int = 0

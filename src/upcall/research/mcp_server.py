@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, SecretStr, model_validator
+from pydantic import BaseModel, SecretStr, model_validator
 
 from upcall.setting_types import Seconds
 
 
-class McpServer(BaseModel):
+class McpServer(BaseModel, extra="forbid"):
     """An MCP server: a ``command`` to start, or the ``url`` of one that runs (streamable HTTP).
 
     ``timeout`` is in seconds, for its start and for each call. ``env`` and ``headers`` may hold keys. ``idempotent``:
     whether its tools may be called again where a process died in the middle of a call.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     command: str | None = None
     args: list[str] = []

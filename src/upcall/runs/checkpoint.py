@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from autogen_agentchat.messages import ChatMessage
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from upcall.errors import SchemaMismatch
 from upcall.runs.json_text import dump_json
@@ -16,7 +16,7 @@ from upcall.runs.run import RunProgress
 CHECKPOINT_VERSION: Literal[1] = 1
 
 
-class Checkpoint(BaseModel):
+class Checkpoint(BaseModel, frozen=True, ser_json_inf_nan="constants"):
     """What a team needs to continue: its state, and the messages it has not yet been given.
 
     ``team_state`` is AutoGen's own (`Team.save_state`), None before the first turn. ``inbox`` holds the task of a new
@@ -24,8 +24,6 @@ class Checkpoint(BaseModel):
     by then. ``journal`` is what was done on the way here from the checkpoint before, where a question was answered on
     that way: a fork begins there.
     """
-
-    model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
 
     version: Literal[1] = CHECKPOINT_VERSION
     team_state: dict[str, Any] | None = None

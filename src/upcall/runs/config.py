@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from upcall.options import PinnedTeamOptions, ResolutionOptions, WorkKind
 from upcall.runs.plan import ApprovedPlan
@@ -26,20 +26,16 @@ def make_absolute(path: str | Path) -> Path:
     return Path(os.path.abspath(Path(path).expanduser()))
 
 
-class Fact(BaseModel):
+class Fact(BaseModel, frozen=True):
     """What is asked, its answer, and where that stands (``upcall.yaml, line 3``)."""
-
-    model_config = ConfigDict(frozen=True)
 
     asked: str
     answer: str
     where: str
 
 
-class ModelAddress(BaseModel):
+class ModelAddress(BaseModel, frozen=True, protected_namespaces=()):
     """A model by name, and the server that has it; never a key."""
-
-    model_config = ConfigDict(frozen=True, protected_namespaces=())
 
     model: str | None
     base_url: str | None = None
@@ -65,11 +61,9 @@ class RootTeamConfig(PinnedTeamOptions):
     known_plan: ApprovedPlan | None = None
 
 
-class NamedTeam(BaseModel):
+class NamedTeam(BaseModel, frozen=True):
     """A team of one's own by the name ``MODULE:FUNCTION``, and the account that named it: code is imported for nobody
     else by what a store holds."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     account: str

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Literal, Protocol, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from upcall import identity
 from upcall.text import replace_surrogates
@@ -29,7 +29,7 @@ MAX_DIFFED_LINES = 10_000
 Kind: TypeAlias = Literal["file", "link", "folder"]
 
 
-class FileState(BaseModel):
+class FileState(BaseModel, frozen=True):
     """What a name in a folder stands for.
 
     Attributes:
@@ -38,8 +38,6 @@ class FileState(BaseModel):
         mode: permission bits; 0 where it is left to the system.
         kept: whether the change log has the content, so that it can be brought back.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     kind: Kind = "file"
     digest: str = ""
@@ -51,7 +49,7 @@ class FileState(BaseModel):
         return other is not None and (self.kind, self.digest) == (other.kind, other.digest)
 
 
-class FileChange(BaseModel):
+class FileChange(BaseModel, frozen=True):
     """What a change did to one name; ``before`` and ``after`` are None where there is nothing of that name.
 
     Attributes:
@@ -59,15 +57,13 @@ class FileChange(BaseModel):
         diff: the lines that changed, as a unified diff; cut where it is long, empty where there are too many files.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     path: str
     before: FileState | None = None
     after: FileState | None = None
     diff: str = ""
 
 
-class Change(BaseModel):
+class Change(BaseModel, frozen=True):
     """What one tool call changed in a folder, all of it or nothing.
 
     Attributes:
@@ -79,8 +75,6 @@ class Change(BaseModel):
         undoes: the changes that this one takes back, by id.
         output: what the call is answered, where that cannot be told from the files.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     id: str = Field(default_factory=identity.new_id)
     tool: str

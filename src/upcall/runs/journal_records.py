@@ -5,33 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from autogen_core.models import CreateResult
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 
-class ReplyRecord(BaseModel):
+class ReplyRecord(BaseModel, frozen=True):
     """A model's reply in the journal: who asked in which form, as a digest, and its number among these."""
-
-    model_config = ConfigDict(frozen=True)
 
     who: str
     number: int
     reply: CreateResult
 
 
-class ToolOutcome(BaseModel):
+class ToolOutcome(BaseModel, frozen=True):
     """What came of a tool call: ``content`` is plain JSON. ``asked`` is the question of a tool that needs the human."""
-
-    model_config = ConfigDict(frozen=True)
 
     content: Any = None
     is_error: bool = False
     asked: dict[str, Any] | None = None
 
 
-class ToolRecord(BaseModel):
+class ToolRecord(BaseModel, frozen=True):
     """A tool call in the journal. Without an ``outcome`` it was begun, and nobody knows what became of it."""
-
-    model_config = ConfigDict(frozen=True)
 
     path: tuple[str, ...]
     calls: tuple[str, ...]

@@ -102,18 +102,14 @@ def _member(kind: type[StrEnum], otherwise: StrEnum | None = None) -> BeforeVali
     return BeforeValidator(read)
 
 
-class IntentResult(BaseModel):
+class IntentResult(BaseModel, frozen=True):
     """What the user wants, as a state update (S2-17)."""
-
-    model_config = ConfigDict(frozen=True)
 
     intent: Intent
 
 
-class DepthDecision(BaseModel):
+class DepthDecision(BaseModel, frozen=True):
     """How much work it is, as a state update (S2-19)."""
-
-    model_config = ConfigDict(frozen=True)
 
     decision: Depth
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from itertools import chain, count, zip_longest
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from upcall.questions.question import VisibleText
 from upcall.runs.outputs import Reply
@@ -257,10 +257,8 @@ class PlanStatus(StrEnum):
     REJECTED = "rejected"
 
 
-class PlanVersion(BaseModel):
+class PlanVersion(BaseModel, frozen=True):
     """An earlier version of a plan, and what the user said of it. ``edited``: it was edits of single steps."""
-
-    model_config = ConfigDict(frozen=True)
 
     plan: Plan
     feedback: str
@@ -333,7 +331,7 @@ class ReviewedPlan(Plan):
         return self.as_markdown() if self.approved else None
 
 
-class ApprovedPlan(BaseModel):
+class ApprovedPlan(BaseModel, frozen=True):
     """A plan that a user approved, to be offered for a like task.
 
     Attributes:
@@ -342,8 +340,6 @@ class ApprovedPlan(BaseModel):
         approved_at: when, in UTC.
         plan: the plan itself.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     run_id: str
     task: str
@@ -367,7 +363,7 @@ class ApprovedPlan(BaseModel):
         return self.model_dump(mode="json")
 
 
-class ClarifierResult(BaseModel):
+class ClarifierResult(BaseModel, frozen=True):
     """What clarification and planning came to (S0-31 to S0-37, X10).
 
     Attributes:
@@ -378,8 +374,6 @@ class ClarifierResult(BaseModel):
         plan_rejected: whether the user rejected it.
         plan: the plan itself, with its earlier versions.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     clarifier_log: str = ""
     plan_title: str | None = None

@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from upcall import identity
 from upcall.questions.answer import Answer, Outcome
@@ -76,10 +76,8 @@ TRANSITIONS: dict[RunStatus, set[RunStatus]] = {
 """Which status may follow which. `docs/architecture/a-run.md` shows the same table as a picture."""
 
 
-class Usage(BaseModel):
+class Usage(BaseModel, frozen=True):
     """Tokens spent, as the model servers reported them."""
-
-    model_config = ConfigDict(frozen=True)
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -115,7 +113,7 @@ def add_usage(usage: Mapping[str, Usage], path: str, spent: RequestUsage) -> dic
     return {**usage, path: used}
 
 
-class RunProgress(BaseModel):
+class RunProgress(BaseModel, frozen=True):
     """What a team's work had told of its run when a checkpoint was taken. A run that is resumed from there begins with
     it again.
 
@@ -125,8 +123,6 @@ class RunProgress(BaseModel):
         open: the ids of the questions that were waiting.
         lineage: the run that a branch was forked from, until it has a checkpoint of its own.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     pauses: int = 0
     answered: int = 0
@@ -145,7 +141,7 @@ class RunProgress(BaseModel):
 _FROM_WORK = ("classification", "clarifier_log", "plan", "execution_path", "usage", "tools", "failed_tools", "warnings")
 
 
-class Run(BaseModel):
+class Run(BaseModel, frozen=True):
     """What is known of a run. A value: every change gives a new one.
 
     Attributes:
@@ -177,8 +173,6 @@ class Run(BaseModel):
         created_at: when it was started, in UTC.
         updated_at: when it was last changed, in UTC.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     id: RunId = Field(default_factory=lambda: identity.new_id())
     status: RunStatus = RunStatus.INITIALIZING

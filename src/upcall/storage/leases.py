@@ -12,19 +12,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from upcall import identity
 
 
-class Worker(BaseModel):
+class Worker(BaseModel, frozen=True):
     """A process at work on one run. ``started`` tells it from a later process of the same number.
 
     ``place`` is where process numbers mean the same: the boot of a machine, and the namespace in it. It is empty where
     that cannot be known; then only the lease's time tells whether the worker is alive.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     id: str = Field(default_factory=identity.new_id)
     host: str = Field(default_factory=socket.gethostname)

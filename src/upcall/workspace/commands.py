@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from autogen_core import CancellationToken
 from autogen_core.tools import ParametersSchema, ToolResult, ToolSchema
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from upcall.autogen.concurrency import run_to_completion
 from upcall.autogen.scope import current_scope
@@ -32,9 +32,7 @@ from upcall.workspace.workbench import current_call, lock_place, share_place
 RUN_COMMAND, RUN_PYTHON = "run_command", "run_python"
 
 
-class _Arguments(BaseModel):
-    model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
-
+class _Arguments(BaseModel, extra="forbid", str_strip_whitespace=True):
     timeout_seconds: Annotated[float, Field(gt=0)] | None = None
     network: bool = False
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 Positive = Annotated[int, Field(ge=1)]
 
 
-class Limits(BaseModel):
+class Limits(BaseModel, frozen=True, extra="forbid"):
     """What one command may use.
 
     ``seconds`` is its time where it is given none, ``max_seconds`` the most that it can be given; its time is also the
@@ -18,8 +18,6 @@ class Limits(BaseModel):
     ``open_files`` are for each process, ``tmp_mb`` for its private ``/tmp``. Of its output ``output_chars`` are kept; a
     command that writes more than ``max_output_mb`` is stopped.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     seconds: Positive = 120
     max_seconds: Positive = 600

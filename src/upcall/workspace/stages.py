@@ -13,7 +13,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from platformdirs import user_state_path
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from upcall.runs.file_changes import FileChange
 from upcall.workspace.sandboxes.base import Execution, ExecutorUnavailable
@@ -23,10 +23,8 @@ SECONDS_KEPT = 7 * 24 * 3600.0
 """A stage that nobody came back to for so long is removed."""
 
 
-class StagedCommand(BaseModel):
+class StagedCommand(BaseModel, frozen=True):
     """What a command came to, and what it left in the folder `written` of its view; or why that is refused."""
-
-    model_config = ConfigDict(frozen=True)
 
     request: str
     execution: Execution

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 
 from upcall.options import OnExpiry
 from upcall.questions.answer import Answer, Outcome
@@ -17,10 +17,8 @@ from upcall.runs.run import Run
 from upcall.storage.run_lists import DamagedRun
 
 
-class Body(BaseModel):
+class Body(BaseModel, extra="forbid"):
     """What a request says: nothing else is taken."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class Start(Body):
