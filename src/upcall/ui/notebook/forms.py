@@ -368,7 +368,9 @@ class _Field:
         if self.question.secret:
             return widgets.Password(placeholder="It is not shown", layout=_WIDE)
         if listed:
-            return widgets.Text(placeholder="Or in your own words", layout=_WIDE)
+            approves = self.question.approval is not None
+            hint = "Or why not; or other arguments, as JSON" if approves else "Or in your own words"
+            return widgets.Text(placeholder=hint, layout=_WIDE)
         return widgets.Textarea(placeholder="Your answer", layout=_WIDE)
 
     def _list_chosen(self) -> list[str]:
