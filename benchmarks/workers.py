@@ -161,7 +161,13 @@ async def kill_workers(fleet: Fleet, options: argparse.Namespace) -> dict[str, A
             faults.append(f"{run_id} asked {len(_asked(run))} times")
     taken = Counter(tuple(line.split()[:2]) for line in notes().splitlines())
     wanted = {(run_id, text) for run_id in ids for text in ("first", "second")}
-    faults += [f"{key} was noted {count} times" for key, count in taken.items() if count > 1]
+    for (run_id, text), count in taken.items():
+        if count > 1:
+            lines = [line for line in notes().splitlines() if line.startswith(f"{run_id} {text} ")]
+            log = execute(
+                fleet.location, "select at, kind, detail from upcall_log where run_id = ? order by id", run_id
+            )
+            faults.append(f"{text} was noted {count} times: {lines}; {log}")
     faults += [f"{key} was not noted" for key in wanted - taken.keys()]
     faults += [f"a job is left: {each}" for each in fleet.jobs()]
     return {

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 
 import pytest
 from fleet import make_team
@@ -137,6 +140,34 @@ async def test_the_fleet_is_shown_with_its_queue(postgres: Server) -> None:
     (only,) = shown["workers"]
     assert (only["process"], only["runs"], only["is_alive"]) == (workers[0].pid, [run_id], True)
     assert shown["queue"] == {"waiting": 0, "oldest_seconds": 0.0, "later": 0}
+
+
+async def test_a_worker_says_whether_it_is_ready(postgres: Server) -> None:
+    location = postgres.new_database()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with running(location, 0) as workers:
+        workers.append(start(location, "--health-port", str(port)))
+        await wait_for(lambda: health(port, "readyz") == 200)
+        answers = [health(port, path) for path in ("healthz", "nothing")]
+        postgres.kill()
+        await wait_for(lambda: health(port, "readyz") == 503)
+        alive = health(port, "healthz")
+        postgres.start()
+        await wait_for(lambda: health(port, "readyz") == 200)
+    assert (answers, alive) == ([200, 404], 200)
+
+
+def health(port: int, path: str) -> int | None:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+    except OSError:
+        return None
 
 
 async def test_no_user_has_more_runs_at_work_than_the_limit(postgres: Server) -> None:

@@ -24,6 +24,7 @@ from upcall.errors import RunBusy, RunConflict, RunGone, StoredStateError, Store
 from upcall.runs.run import Run
 from upcall.storage.jobs import ADVANCE, QUEUE
 from upcall.text import first_line
+from upcall.workers.health import serve_health
 from upcall.workers.job_manager import IntroducedWorkers, OwnedJobs
 from upcall.workers.lost_workers import count_lost, explain_lost, rescue_jobs
 
@@ -81,13 +82,20 @@ class Worker:
         grace: seconds that runs have to come to a pause when the worker is cancelled; those that do not are given
             back, to go on elsewhere from their journal.
         drain: end when the queue is empty.
+        health_port: where ``/healthz`` and ``/readyz`` are answered.
 
     Raises:
         ConfigurationError: the store is a file.
     """
 
     def __init__(
-        self, app: Upcall, *, concurrency: int | None = None, grace: float | None = None, drain: bool = False
+        self,
+        app: Upcall,
+        *,
+        concurrency: int | None = None,
+        grace: float | None = None,
+        drain: bool = False,
+        health_port: int | None = None,
     ) -> None:
         app.store.jobs.refuse_file()
         self._app, self._store = app, app.store
@@ -96,18 +104,30 @@ class Worker:
         self._drain = drain
         self._beat = Beat(app.store.lease_seconds)
         self._named: dict[str, Upcall] = {}
+        self._health_port, self._is_ready = health_port, False
 
     async def run(self) -> None:
-        """Work until it is cancelled; with `drain` until the queue is empty."""
+        """Work until it is cancelled; with `drain` until the queue is empty.
+
+        Raises:
+            ConfigurationError: the port for its health cannot be had.
+        """
+        async with serve_health(self._health_port, lambda: self._is_ready):
+            await self._run()
+
+    async def _run(self) -> None:
         while True:
             try:
                 await self._store.jobs.open()
                 async with self._open() as (runs, upkeep):
+                    self._is_ready = True
                     await self._work(runs, upkeep)
                     if self._drain and not await self._count_left():
                         return
             except (StoreUnavailable, ConnectorException, psycopg.Error) as error:
                 _log.warning("The worker waits for its database: %s", first_line(error))
+            finally:
+                self._is_ready = False
             await asyncio.sleep(SECONDS_TO_RECONNECT)
 
     @asynccontextmanager

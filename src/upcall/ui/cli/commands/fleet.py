@@ -30,6 +30,9 @@ def worker(
     grace: Annotated[
         float | None, typer.Option(min=0, help="Seconds that runs have to pause when the worker is stopped [30].")
     ] = None,
+    health_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Answer /healthz and /readyz on this port.")
+    ] = None,
     drain: Annotated[bool, typer.Option("--drain", help="End when the queue is empty.")] = False,
 ) -> None:
     """Take submitted runs from pause to pause, until Ctrl-C or SIGTERM. Needs a PostgreSQL store."""
@@ -46,7 +49,7 @@ def worker(
         command.screen.show_log(verbose=bool(command.app.settings.verbose))
         command.screen.note(f"Working on {command.app.store.name}. Stop with Ctrl-C.")
         with suppress(KeyboardInterrupt):
-            signals.run(Worker(command.app, drain=drain).run())
+            signals.run(Worker(command.app, drain=drain, health_port=health_port).run())
         command.screen.note("Stopped; what was not done goes on elsewhere.")
 
 

@@ -1,0 +1,59 @@
+"""Whether a worker lives and is ready, over HTTP, for who watches it: ``/healthz`` and ``/readyz``, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext, suppress
+from http import HTTPStatus
+
+from upcall.errors import ConfigurationError
+from upcall.text import first_line
+
+SECONDS_TO_ASK = 5.0
+"""How long somebody may take to say what they want."""
+
+
+@asynccontextmanager
+async def serve_health(port: int | None, is_ready: Callable[[], bool]) -> AsyncIterator[None]:
+    """Answer on a port of all interfaces, inside; nothing is served where no port is given.
+
+    ``/healthz`` is 200 as long as the worker's event loop runs, ``/readyz`` while it can take runs, and 503 otherwise.
+
+    Raises:
+        ConfigurationError: the port cannot be had.
+    """
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
+            async with asyncio.timeout(SECONDS_TO_ASK):
+                words = (await reader.readline()).decode("latin-1").split()
+                status = _judge(words[1] if len(words) > 1 else "", is_ready)
+                writer.write(_reply(status))
+                await writer.drain()
+        writer.close()
+
+    try:
+        server = None if port is None else await asyncio.start_server(answer, port=port)
+    except OSError as error:
+        raise ConfigurationError(
+            f"Port {port} cannot be used: {first_line(error)}. Choose another --health-port."
+        ) from error
+    async with server or nullcontext():
+        yield
+
+
+def _judge(path: str, is_ready: Callable[[], bool]) -> HTTPStatus:
+    match path.partition("?")[0]:
+        case "/healthz":
+            return HTTPStatus.OK
+        case "/readyz":
+            return HTTPStatus.OK if is_ready() else HTTPStatus.SERVICE_UNAVAILABLE
+        case _:
+            return HTTPStatus.NOT_FOUND
+
+
+def _reply(status: HTTPStatus) -> bytes:
+    body = f"{status.phrase}\n"
+    head = f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
+    return f"{head}Connection: close\r\n\r\n{body}".encode()
