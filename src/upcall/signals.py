@@ -38,7 +38,7 @@ def run(work: Coroutine[Any, Any, T], in_loop: Callable[[Coroutine[Any, Any, T]]
 def exit_on_stop() -> None:
     """From here on a stop ends the process at once: there is nothing open yet, or any more. An exception in the middle
     of an import comes out of compiled code as another one, or not at all."""
-    with contextlib.suppress(AttributeError, OSError):  # It may be missing, or closed.
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # It may be missing, or closed.
         sys.stdout.flush()
     sys.unraisablehook = _say_nothing_of_stops
     _handle(_exit)

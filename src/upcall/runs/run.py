@@ -55,15 +55,15 @@ class RunStatus(StrEnum):
     EXPIRED = "expired"
 
 
-_WORKING = {RunStatus.INITIALIZING, RunStatus.PLANNING, RunStatus.EXECUTING}
-UNDER_WAY = {RunStatus.QUEUED, *_WORKING}
+WORKING = {RunStatus.INITIALIZING, RunStatus.PLANNING, RunStatus.EXECUTING}
+UNDER_WAY = {RunStatus.QUEUED, *WORKING}
 ANSWERABLE = (RunStatus.AWAITING_CLARIFICATION, *sorted(UNDER_WAY))
 """Where a run may have questions that can be answered: also while others of its agents still work."""
 
 _RESTS = {RunStatus.AWAITING_CLARIFICATION, RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED}
 
 TRANSITIONS: dict[RunStatus, set[RunStatus]] = {
-    RunStatus.QUEUED: _WORKING | {RunStatus.AWAITING_CLARIFICATION, RunStatus.FAILED, RunStatus.CANCELLED},
+    RunStatus.QUEUED: WORKING | {RunStatus.AWAITING_CLARIFICATION, RunStatus.FAILED, RunStatus.CANCELLED},
     RunStatus.INITIALIZING: UNDER_WAY | _RESTS,
     RunStatus.PLANNING: UNDER_WAY | _RESTS,
     RunStatus.EXECUTING: UNDER_WAY | _RESTS,
@@ -222,7 +222,7 @@ class Run(BaseModel, frozen=True):
     @property
     def working(self) -> bool:
         """Whether a team is at work on it, or was when its process ended."""
-        return self.status in _WORKING
+        return self.status in WORKING
 
     @property
     def under_way(self) -> bool:

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from upcall.errors import SchemaMismatch, UnknownRun
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import WORKING, Run, RunStatus
 from upcall.storage.connection import Connection, database_errors
 from upcall.storage.databases import is_unreadable
 from upcall.storage.run_rows import load_run, name_values
@@ -183,11 +183,12 @@ def _read_run(records: Mapping[str, bytes], run_id: str) -> Run:
 
 
 def read_leases(connection: Connection, ids: Sequence[str]) -> list[tuple[str, str | None, float]]:
-    """Read the leases of some runs: id, worker, and when it was renewed."""
+    """Read the leases of those of some runs that are worked on, now: id, worker, and when it was renewed."""
     found: list[tuple[str, str | None, float]] = []
+    statuses = ", ".join(f"'{each.value}'" for each in WORKING)
     for start in range(0, len(ids), AT_ONCE):
         names, values = name_values(ids[start : start + AT_ONCE])
-        query = f"SELECT id, worker, renewed_at FROM upcall_runs WHERE id IN ({names})"
+        query = f"SELECT id, worker, renewed_at FROM upcall_runs WHERE id IN ({names}) AND status IN ({statuses})"
         found += connection.execute(query, values).fetchall()
     return found
 

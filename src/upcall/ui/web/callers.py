@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from upcall.errors import UpcallError
 from upcall.storage.tokens import Token, close_session, find_token, open_session
+from upcall.ui.web.mcp_tools import AnyContext
 from upcall.ui.web.service import Caller, Service
 
 SESSION_LIFETIME = timedelta(hours=12)
@@ -63,6 +64,18 @@ class Doorkeeper:
             sent = request.headers.get(CSRF_HEADER) or await _form_field(request)
             if not (is_same_origin(request) and secrets.compare_digest(sent.encode(), csrf_of(caller).encode())):
                 raise Forged
+        return caller
+
+    async def identify_tool_call(self, context: AnyContext) -> Caller:
+        """Say whose call of a tool it is: each request shows its token.
+
+        Raises:
+            NotLoggedIn: nobody who is known.
+        """
+        request = context.request_context.request
+        caller = await self.find_caller(request) if request is not None else None
+        if caller is None or caller.by_cookie:
+            raise NotLoggedIn
         return caller
 
     async def find_caller(self, request: HTTPConnection) -> Caller | None:

@@ -13,16 +13,19 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import upcall
 from upcall.errors import ConfigurationError, UpcallError
 from upcall.storage.tokens import list_tokens
 from upcall.ui.web.api import explain_validation, make_router
-from upcall.ui.web.callers import Doorkeeper
+from upcall.ui.web.callers import Doorkeeper, NotLoggedIn
 from upcall.ui.web.events import TooManyStreams
 from upcall.ui.web.guard import Guard
+from upcall.ui.web.mcp_tools import make_mcp
 from upcall.ui.web.pages import make_pages, page_problem, wants_page
 from upcall.ui.web.problems import describe, make_problem, respond
 from upcall.ui.web.service import Service
@@ -43,12 +46,15 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
         loopback: whether it is called from this machine alone, by its own names.
     """
     doorkeeper = Doorkeeper(service, operator)
+    tools = make_mcp(service, doorkeeper.identify_tool_call)
+    tools_application = tools.streamable_http_app()
 
     @asynccontextmanager
     async def live(_: FastAPI) -> AsyncIterator[None]:
         watching = asyncio.create_task(service.watch_deadlines())
         try:
-            yield
+            async with tools.session_manager.run():
+                yield
         finally:
             await service.close()
             await watching
@@ -64,6 +70,8 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
     made.state.doorkeeper = doorkeeper
     made.include_router(make_router(service, doorkeeper))
     made.include_router(make_pages(service, doorkeeper, made.openapi), include_in_schema=False)
+
+    made.router.routes.append(Route("/mcp", endpoint=TokensOnly(tools_application, doorkeeper)))
 
     @made.get("/healthz", tags=["service"])
     async def check_health() -> dict[str, str]:
@@ -94,6 +102,21 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
     made.add_exception_handler(HTTPException, tell_http)
     made.add_exception_handler(Exception, tell_error)
     return Guard(made, LOOPBACK_NAMES if loopback else (), UPLOAD_PATHS)
+
+
+class TokensOnly:
+    """An ASGI application that is for programs: a token has to be shown, and no session of a browser counts."""
+
+    def __init__(self, app: ASGIApp, doorkeeper: Doorkeeper) -> None:
+        self._app, self._doorkeeper = app, doorkeeper
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        caller = await self._doorkeeper.find_caller(HTTPConnection(scope))
+        if caller is None or caller.by_cookie:
+            await respond(describe(NotLoggedIn()))(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
 
 class _Server(uvicorn.Server):

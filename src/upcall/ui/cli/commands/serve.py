@@ -1,4 +1,4 @@
-"""The command that opens a door for others: serve."""
+"""Commands that open a door for others: serve, mcp."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from upcall import signals
 from upcall.errors import ConfigurationError
-from upcall.ui.cli.options import BASE_URL, CONFIG, DEBUG, MODEL, STORE, TEAM, with_options
+from upcall.ui.cli.options import BASE_URL, CONFIG, DEBUG, MODEL, STORE, TEAM, USER, with_options
 from upcall.ui.cli.run_command import RunCommand
 
 if TYPE_CHECKING:
@@ -39,6 +39,18 @@ def serve(
             sys.stdout.flush()
 
         signals.run(serve_until_stopped(service, host, port, operator=secrets.token_urlsafe(32), tell=tell))
+
+
+@app.command()
+@with_options(RunCommand, TEAM, MODEL, BASE_URL, STORE, CONFIG, USER, DEBUG)
+def mcp(command: RunCommand) -> None:
+    """Give an MCP client the runs as tools (start, inbox, answer, show), over standard input and output."""
+    with command:
+        command.is_watching = True
+        service = _make_service(command)
+        from upcall.ui.web.mcp_tools import serve_on_stdio
+
+        signals.run(serve_on_stdio(service, command.app.settings.user))
 
 
 def _make_service(command: RunCommand) -> Service:

@@ -1,0 +1,231 @@
+"""The same runs as tools of the Model Context Protocol: start, inbox, answer, show. Where the client can ask its user,
+the questions of a run come up there in the middle of the call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Literal, TypeAlias
+
+from mcp.server.fastmcp import Context, FastMCP
+from mcp.server.fastmcp.exceptions import ToolError
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.types import ClientCapabilities, ElicitationCapability
+from pydantic import Field
+
+from upcall.errors import AnswerRefused, UpcallError
+from upcall.questions.answer import Answer, Outcome
+from upcall.questions.matching import AnswerValue
+from upcall.questions.question import Question
+from upcall.runs.run import Run
+from upcall.ui.web.bodies import QuestionList, RunBody, Start
+from upcall.ui.web.service import Caller, Service
+from upcall.ui.web.starting import begin_run
+
+SECONDS_TO_WAIT = 45.0
+"""How long a call waits for a run that is at work; clients give up after a minute."""
+
+SECONDS_BETWEEN_LOOKS = 0.2
+MAX_TRIES = 3
+"""How often one question is asked again because the answer was none that it takes."""
+
+AnyContext: TypeAlias = Context[Any, Any, Any]
+FindCaller: TypeAlias = Callable[[AnyContext], Awaitable[Caller]]
+
+INSTRUCTIONS = (
+    "Runs are tasks for a team of agents that may ask the user in the middle of their work. Start one, show it, list "
+    "the open questions, and pass on what the user answers. Do not answer in the user's place: ask them."
+)
+
+
+def make_mcp(service: Service, find_caller: FindCaller) -> FastMCP[Any]:
+    """Make the MCP server of a service; `find_caller` says whose call it is."""
+    made: FastMCP[Any] = FastMCP(
+        "upcall",
+        INSTRUCTIONS,
+        log_level="ERROR",
+        # Who asks for which host is looked at before, for all routes.
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
+
+    @made.tool()
+    async def start(
+        context: AnyContext, task: Annotated[str, Field(description="What is to be done, in the user's words.")]
+    ) -> RunBody:
+        """Start a run for a task, and wait for a while: it is completed, has open questions, or is still at work."""
+        with _TellErrors():
+            caller = await find_caller(context)
+            run_id = await begin_run(service, caller, Start(task=task))
+            return RunBody.of(await _Conversation(service, caller, context).take_further(run_id))
+
+    @made.tool()
+    async def inbox(context: AnyContext) -> QuestionList:
+        """List the open questions that the user may answer, oldest first, each with its run and that one's task."""
+        with _TellErrors():
+            caller = await find_caller(context)
+            found = await service.app_for(caller).inbox(caller.user)
+            asked: list[dict[str, Any]] = [
+                {"run_id": each.run_id, "task": each.task, **each.question.as_json()} for each in found
+            ]
+            return QuestionList(questions=asked, damaged=[RunBody.of(each) for each in found.damaged])
+
+    @made.tool()
+    async def answer(
+        context: AnyContext,
+        run_id: str,
+        question_id: str,
+        answer: Annotated[
+            str | list[str], Field(description="What the user said: an option, several of them, or their own words.")
+        ] = "",
+        outcome: Annotated[
+            Literal["answered", "skipped", "declined"], Field(description="Whether the user answered at all.")
+        ] = "answered",
+    ) -> RunBody:
+        """Pass on what the user answered to a question of a run, and wait for a while. A risk to confirm is asked of
+        the user in the client itself."""
+        with _TellErrors():
+            caller = await find_caller(context)
+            conversation = _Conversation(service, caller, context)
+            value: AnswerValue = answer
+            if outcome != "answered":
+                value = Answer(question_id=question_id, outcome=Outcome(outcome), text=str(answer or ""))
+            await conversation.pass_on(run_id, question_id, value)
+            return RunBody.of(await conversation.take_further(run_id))
+
+    @made.tool()
+    async def show(context: AnyContext, run_id: str) -> RunBody:
+        """Show a run: how it stands, its plan, its open questions, its result."""
+        with _TellErrors():
+            caller = await find_caller(context)
+            return RunBody.of(await service.app_for(caller).get(run_id, user=caller.user))
+
+    return made
+
+
+async def serve_on_stdio(service: Service, user: str | None) -> None:
+    """Serve the client at the other end of standard input and output, who acts for a user, until it goes."""
+
+    async def find_caller(_: AnyContext) -> Caller:
+        return Caller(user)
+
+    try:
+        await make_mcp(service, find_caller).run_stdio_async()
+    finally:
+        await service.close()
+
+
+class _TellErrors:
+    """Tells a client an error in its own words; what nobody raised on purpose says nothing of itself."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, UpcallError):
+            raise ToolError(str(error)) from error
+
+
+class _Conversation:
+    """One call of a tool: a run, and a user who may be asked in between."""
+
+    def __init__(self, service: Service, caller: Caller, context: AnyContext) -> None:
+        self._service, self._caller, self._context = service, caller, context
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether the client asks its user for us."""
+        wanted = ClientCapabilities(elicitation=ElicitationCapability())
+        return bool(self._context.session.check_client_capability(wanted))
+
+    async def pass_on(self, run_id: str, question_id: str, value: AnswerValue) -> None:
+        """Answer a question with what the client says; a risk, with what its user says themselves.
+
+        Raises:
+            AnswerRefused: the user cannot be asked, or did not answer.
+        """
+        app = self._service.app_for(self._caller)
+        run = await app.get(run_id, user=self._caller.user)
+        asked = next((each for each in app.answerable(run, self._caller.user) if each.id == question_id), None)
+        if asked is not None and asked.secret:
+            raise AnswerRefused(f"Question {asked.id} is for a secret, which no model may read: {_ELSEWHERE}")
+        if asked is not None and asked.is_risk and not _is_refusal(value):
+            if not self.can_ask:
+                raise AnswerRefused(f"Question {asked.id} confirms a risk, which only the user may: {_ELSEWHERE}")
+            if not await self._ask(run.id, asked):
+                raise AnswerRefused(f"The user did not answer question {asked.id}; it stays open.")
+            return
+        await self._service.answer(self._caller, run_id, {question_id: value})
+
+    async def take_further(self, run_id: str) -> Run:
+        """Wait until a run is not at work, and ask the user what it asks; the run as it stands then."""
+        run = await self._wait(run_id)
+        while self.can_ask and (question := self._find_question(run)) is not None:
+            if not await self._ask(run.id, question):
+                break
+            run = await self._wait(run.id)
+        return run
+
+    def _find_question(self, run: Run) -> Question | None:
+        mine = self._service.app_for(self._caller).answerable(run, self._caller.user)
+        return next((each for each in mine if not each.secret), None) if run.waiting or run.under_way else None
+
+    async def _wait(self, run_id: str) -> Run:
+        app = self._service.app_for(self._caller)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + SECONDS_TO_WAIT
+        while True:
+            run = await app.get(run_id, user=self._caller.user)
+            is_over = run.interrupted or not run.under_way or loop.time() > end
+            if is_over or (self.can_ask and self._find_question(run) is not None):
+                return run
+            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+
+    async def _ask(self, run_id: str, question: Question) -> bool:
+        """Ask the user one question of a run, and answer it; False where they leave it open."""
+        text = "\n".join([f"{question.introduce()}: {question.question}", *question.details()])
+        wrong = ""
+        for _ in range(MAX_TRIES):
+            result = await self._context.session.elicit_form(
+                f"{wrong}{text}", _describe_fields(question), self._context.request_id
+            )
+            if result.action == "cancel":
+                return False
+            try:
+                value = _read_fields(question, result.content or {}) if result.action == "accept" else None
+                declined = Answer(question_id=question.id, outcome=Outcome.DECLINED)
+                await self._service.answer(self._caller, run_id, {question.id: declined if value is None else value})
+                return True
+            except AnswerRefused as error:
+                wrong = f"{error}\n\n"
+        return False
+
+
+_ELSEWHERE = "let them answer in the browser (upcall serve) or on a terminal (upcall inbox)."
+
+
+def _is_refusal(value: AnswerValue) -> bool:
+    return isinstance(value, Answer) and value.outcome is Outcome.DECLINED
+
+
+def _describe_fields(question: Question) -> dict[str, Any]:
+    """Describe what the client is to ask for: flat fields, as the protocol has them."""
+    labels = [option.label for option in question.options]
+    fields: dict[str, Any] = {}
+    if labels and question.multi_select:
+        fields["chosen"] = {
+            "type": "array",
+            "title": "Several may be chosen",
+            "items": {"type": "string", "enum": labels},
+        }
+    elif labels:
+        fields["chosen"] = {"type": "string", "title": question.header or "Your choice", "enum": labels}
+    if question.allow_free_text:
+        fields["own_words"] = {"type": "string", "title": "In your own words" if labels else "Your answer"}
+    return {"type": "object", "properties": fields, "required": [] if len(fields) > 1 else [*fields]}
+
+
+def _read_fields(question: Question, content: dict[str, Any]) -> AnswerValue:
+    own = str(content.get("own_words") or "").strip()
+    chosen = content.get("chosen") or []
+    values = [*(chosen if isinstance(chosen, list) else [str(chosen)]), *([own] if own else [])]
+    return values[0] if len(values) == 1 else values

@@ -1,0 +1,130 @@
+"""The runs as MCP tools, called by the mcp package's own client: over standard input and output, and over HTTP."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import ElicitRequestParams, ElicitResult, TextContent
+from scenario import TASK
+from services import ASK, Site, one_agent, serving
+
+from upcall.storage.tokens import create_token
+from upcall.testing import Call
+
+RISK = Call(
+    "ask_user", {"question": "Delete all?", "clarification_type": "risk_confirmation", "options": ["Yes", "No"]}
+)
+
+
+class User:
+    """A user at a client that asks them; they say what is scripted."""
+
+    def __init__(self, *replies: ElicitResult) -> None:
+        self.asked: list[ElicitRequestParams] = []
+        self._replies = [*replies]
+
+    async def __call__(self, _: Any, params: ElicitRequestParams) -> ElicitResult:
+        self.asked.append(params)
+        return self._replies.pop(0)
+
+
+@asynccontextmanager
+async def connected(site: Site, user: str, human: User | None = None) -> AsyncIterator[ClientSession]:
+    """Yield a client of a user over HTTP."""
+    _, secret = await create_token(site.service.store, user)
+    headers = {"Authorization": f"Bearer {secret}"}
+    async with (
+        httpx.AsyncClient(headers=headers, timeout=60) as client,
+        streamable_http_client(f"{site.url}/mcp", http_client=client) as (read, write, _),
+        ClientSession(read, write, elicitation_callback=human) as session,
+    ):
+        await session.initialize()
+        yield session
+
+
+async def call(session: ClientSession, tool: str, **arguments: Any) -> Any:
+    """Call a tool; what it gives, or its error as text."""
+    result = await session.call_tool(tool, arguments)
+    if result.isError:
+        assert isinstance(result.content[0], TextContent)
+        return result.content[0].text
+    return result.structuredContent
+
+
+async def test_a_question_comes_up_at_the_client_in_the_middle_of_the_call() -> None:
+    human = User(
+        ElicitResult(action="accept", content={"chosen": "Rails"}),
+        ElicitResult(action="accept", content={"chosen": "FastAPI"}),
+    )
+    strict = Call("ask_user", {**ASK.arguments, "allow_free_text": False})
+    async with serving(one_agent(strict, "Built.")) as site, connected(site, "alice", human) as session:
+        assert [each.name for each in (await session.list_tools()).tools] == ["start", "inbox", "answer", "show"]
+        run = await call(session, "start", task="Build it")
+        assert (run["status"], run["result"], run["user"]) == ("completed", "Built.", "alice")
+        assert human.asked[0].requestedSchema["properties"]["chosen"]["enum"] == ["Express", "FastAPI"]
+        assert human.asked[1].message.startswith("'Rails' is not an option")
+
+
+async def test_a_client_that_asks_nobody_lists_and_passes_on() -> None:
+    async with serving(one_agent(ASK, "Built.")) as site, connected(site, "alice") as session:
+        run = await call(session, "start", task="Build it")
+        (asked,) = (await call(session, "inbox"))["questions"]
+        assert (run["status"], asked["run_id"]) == ("awaiting_clarification", run["run_id"])
+        done = await call(session, "answer", run_id=run["run_id"], question_id=asked["id"], answer="Express")
+        assert done["result"] == "Built."
+        assert (await call(session, "show", run_id=run["run_id"]))["status"] == "completed"
+        assert "Unknown run" in await call(session, "show", run_id="nothing")
+
+
+async def test_a_model_confirms_no_risk_in_its_users_place() -> None:
+    async with serving(one_agent(RISK, "Deleted.")) as site:
+        async with connected(site, "alice") as session:
+            run = await call(session, "start", task="Tidy up")
+            answer = {"run_id": run["run_id"], "question_id": run["questions"][0]["id"], "answer": "Yes"}
+            assert "which only the user may" in await call(session, "answer", **answer)
+        human = User(ElicitResult(action="cancel"), ElicitResult(action="accept", content={"chosen": "No"}))
+        async with connected(site, "alice", human) as session:
+            assert "it stays open" in await call(session, "answer", **answer)
+            assert (await call(session, "answer", **answer))["result"] == "Deleted."
+        stored = (await site.service.store.load(run["run_id"])).run
+        assert [each.text for each in stored.answers] == ["No"]
+
+
+async def test_a_user_sees_their_own_runs_alone() -> None:
+    async with serving(one_agent(ASK)) as site:
+        async with connected(site, "alice") as session:
+            run = await call(session, "start", task="Build it")
+        async with connected(site, "mallory") as session:
+            assert "Unknown run" in await call(session, "show", run_id=run["run_id"])
+            answer = {"run_id": run["run_id"], "question_id": run["questions"][0]["id"], "answer": "Express"}
+            assert "Unknown run" in await call(session, "answer", **answer)
+            assert (await call(session, "inbox"))["questions"] == []
+        async with httpx.AsyncClient(base_url=site.url) as nobody:
+            assert (await nobody.post("/mcp", json={})).status_code == 401
+        async with await site.browser("alice") as browser:
+            assert (await browser.post("/mcp", json={})).status_code == 401
+
+
+@pytest.mark.slow
+async def test_the_command_speaks_over_standard_input_and_output() -> None:
+    human = User(ElicitResult(action="accept", content={"own_words": "", "chosen": "Express"}))
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", "upcall", "mcp", "--model", "demo"], env={**os.environ}
+    )
+    async with (
+        stdio_client(server) as (read, write),
+        ClientSession(read, write, elicitation_callback=human) as session,
+    ):
+        await session.initialize()
+        run = await call(session, "start", task=TASK)
+    assert (run["status"], "Express" in run["result"]) == ("completed", True)
+    assert human.asked[0].message.startswith("coder (for lead) needs to know: Which framework?")
