@@ -414,7 +414,12 @@ class RunStore:
         if not (ids := [run.id for run in runs if run.working]):
             return ()
         leases = await self.database.read(partial(run_lists.read_leases, ids=ids))
-        return {run_id for run_id, lease, renewed_at in leases if is_over(lease, renewed_at, self.lease_seconds)}
+        over = {run_id: lease for run_id, lease, renewed_at in leases if is_over(lease, renewed_at, self.lease_seconds)}
+        if not over:
+            return ()
+        # A worker may have come to the pause of its run, and be gone, between that read and this look at it.
+        again = await self.database.read(partial(run_lists.read_leases, ids=[*over]))
+        return {run_id for run_id, lease, _ in again if over[run_id] == lease}
 
     async def _refuse_busy(self, run_id: str) -> None:
         query = "SELECT worker FROM upcall_runs WHERE id = :id"
