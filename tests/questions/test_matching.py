@@ -169,9 +169,6 @@ def test_what_was_answered_otherwise_stays(again: str, earlier: Answer, says: st
         (SIZES, OwnWords("2, 3"), "2, 3", ()),
         (SIZES, OwnWords("8"), "8", ("8",)),
         (question(options=("4", "8"), multi_select=True), OwnWords("2"), "2", ()),
-        (SIZES, read_numbers(SIZES, "2"), "8", ("8",)),
-        (SIZES, read_numbers(SIZES, '"2"'), "2", ()),
-        (SIZES, read_numbers(SIZES, '"3"'), "3", ()),
         (FREE, "x" * MAX_ANSWER_CHARS, "x" * MAX_ANSWER_CHARS, ()),
     ],
     ids=lambda value: repr(value)[:20] if not isinstance(value, Question) else "",
@@ -227,6 +224,10 @@ def test_what_a_question_does_not_accept_is_refused_in_a_short_line(asked: Quest
     with pytest.raises(AnswerRefused, match=says) as refused:
         parse_answer(asked, given)
     assert len(str(refused.value)) < 300
+
+
+def test_in_quotes_a_number_is_typed_as_itself() -> None:
+    assert [parse_answer(SIZES, read_numbers(SIZES, typed)).text for typed in ("2", '"2"', '"3"')] == ["8", "2", "3"]
 
 
 def test_an_answer_that_was_read_reads_the_same_again() -> None:
