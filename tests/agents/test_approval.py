@@ -145,8 +145,9 @@ async def test_an_agent_in_a_tool_of_a_stock_agent_takes_approval() -> None:
         with_questions(lead, approve=["sned"])
 
 
-async def test_nobody_there_is_no_approval() -> None:
-    post = Post(SEND, unattended=True, max_questions_run=0)
+@pytest.mark.parametrize("settings", [{"unattended": True}, {"max_questions_run": 0}])
+async def test_nobody_asked_is_no_approval(settings: dict[str, Any]) -> None:
+    post = Post(SEND, **settings)
     run = await post.app.start("Mail bob")
     assert (run.waiting, post.sent) == (True, [])
 

@@ -53,6 +53,8 @@ async def test_a_new_plan_can_be_made_instead() -> None:
     run = await app.answer((await app.start(LIKE_TASK)).id, "3")
     assert run.questions[0].question.startswith("Here is the proposed plan:")
     assert [each.label for each in run.questions[0].options] == ["Approve", "Reject"]
+    assert run.plan is not None
+    assert (run.plan.version, run.plan.feedback) == (1, ())
 
 
 async def test_only_a_like_task_of_the_same_user_is_offered_one() -> None:
