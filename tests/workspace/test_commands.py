@@ -119,6 +119,22 @@ async def test_what_the_run_made_itself_is_changed_without_a_word(folder: Path, 
     assert read_tree(folder) == before
 
 
+@pytest.mark.parametrize(
+    "command", ["rm a.txt; mkdir a.txt; echo > a.txt/x", "rm -r sub; echo > sub", "ln -sf b.txt a.txt"]
+)
+async def test_one_kind_of_thing_takes_the_place_of_another_and_is_undone(
+    folder: Path, overlay: ViewName, command: str
+) -> None:
+    before = read_tree(folder)
+    first = await app_of(folder, [command], overlay=overlay).start("x")
+    app = app_of(folder, [command], overlay=overlay)
+    done = await app.answer(first.id, KEEP)
+    assert (done.status, done.error) == (RunStatus.COMPLETED, None)
+    assert read_tree(folder).keys() != before.keys() or os.path.islink(folder / "a.txt")
+    await app.undo(done.id)
+    assert read_tree(folder) == before
+
+
 async def test_what_somebody_else_changed_since_is_theirs(folder: Path) -> None:
     bench = ExecutionWorkbench(folder, Bubblewrap())
     await run(bench, "echo 1 > own")

@@ -508,7 +508,7 @@ def _create(here: _Open, name: str, there: FileState | None, wanted: FileState |
     if wanted is None:
         return
     if wanted.kind == "folder":
-        if there is None:
+        if there is None or there.kind != "folder":  # A file in its place was removed before.
             here.make(name, wanted.mode)
         else:
             here.chmod(name, wanted.mode)
