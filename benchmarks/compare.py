@@ -70,10 +70,15 @@ class Metric:
     unit: str
 
 
+BEYOND, FLOOR = "beyond the floor", "by_hand"
+"""The figure that is taken from two systems, and the one of them that has the least."""
+
 METRICS = (
     Metric("calls a run", "Model calls a run", ""),
     Metric("cpu a call", "CPU a model call", "ms"),
     Metric("cpu a run", "CPU a run", "ms"),
+    Metric(BEYOND, "CPU a model call, beyond that of the loop written by hand", "ms"),
+    Metric("cpu to pause", "CPU from the start of a run to its first pause", "ms"),
     Metric("beside a call", "Time beside the model's, a model call", "ms"),
     Metric("pause and store", "Pause and store", "ms"),
     Metric("load and resume", "Load and resume, same process", "ms"),
@@ -84,6 +89,7 @@ METRICS = (
 )
 SINGLE = (
     Metric("rate/paused a second", "paused runs created a second, 8 at a time (more is better)", "/s"),
+    Metric("rate/paused a CPU second", "the same a second of CPU", "/s"),
     Metric("go-on/load and resume, new", "load and resume in a new process, imports left out", "ms"),
     Metric("go-on/whole, new", "from the start of a new process to its first model call", "ms"),
     Metric("imports/import", "import", "ms"),
@@ -130,6 +136,7 @@ class Bench:
                 for scenario, system, found in self._round(order):
                     for key, value in found.items():
                         figures[scenario, key][system].append(value)
+                _add_what_is_beyond_the_floor(figures, self.scenarios)
                 if self.keep is not None:
                     self.keep.write_text(json.dumps({"/".join(key): found for key, found in figures.items()}, indent=1))
                 _tell(f"round {number + 1} of {self.rounds} is done")
@@ -196,6 +203,15 @@ class Bench:
             process.stdin.close()
 
 
+def _add_what_is_beyond_the_floor(figures: Figures, scenarios: Sequence[str]) -> None:
+    """Add what a call takes beside the same call in the loop written by hand, of the same round."""
+    for scenario in scenarios:
+        each = figures[scenario, "cpu a call"]
+        floor = each.get(FLOOR, ())
+        for system, taken in each.items():
+            figures[scenario, BEYOND][system] = [one - least for one, least in zip(taken, floor, strict=False)]
+
+
 def _environment() -> dict[str, str]:
     """Nothing of the user's settings reaches a system: no keys, no tracing, no proxy."""
     kept = ("PATH", "HOME", "LANG", "TMPDIR", "SYSTEMROOT", "PYTHONPATH")
@@ -221,6 +237,8 @@ def tables(figures: Figures, systems: Sequence[str], scenarios: Sequence[str]) -
     parts = []
     for metric in METRICS:
         title = f"{metric.title} ({metric.unit})" if metric.unit else metric.title
+        if metric.key == BEYOND and FLOOR not in systems:
+            continue
         rows = [(scenario, metric.unit, figures[scenario, metric.key]) for scenario in scenarios]
         parts.append(f"**{title}**\n\n{_table(rows, systems)}")
     singles = [

@@ -94,6 +94,7 @@ async def runs(bench: Bench, count: int) -> Json:
         "calls a run": calls / count,
         "cpu a call": MILLI * sum(each.cpu for each in every) / calls,
         "cpu a run": MILLI * sum(each.cpu for each in every) / count,
+        "cpu to pause": MILLI * statistics.median(each.cpu for each in starts),
         "beside a call": MILLI * sum(each.beside for each in every) / calls,
         "pause and store": MILLI * statistics.median(each.after for each in pausing),
         "load and resume": MILLI * statistics.median(each.before for each in resuming),
@@ -156,9 +157,10 @@ async def rate(bench: Bench, count: int) -> Json:
         for name in names:
             await bench.start(name)
 
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), time.process_time()
     await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
-    return {"paused a second": count / (time.perf_counter() - begin)}
+    spent, took = time.process_time() - cpu, time.perf_counter() - begin
+    return {"paused a second": count / took, "paused a CPU second": count / spent}
 
 
 async def memory(bench: Bench, count: int) -> Json:
