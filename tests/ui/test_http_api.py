@@ -7,10 +7,12 @@ import io
 import signal
 import socket
 import time
+from functools import partial
 from typing import Any
 
 import pytest
 from PIL import Image
+from postgres import Server
 from scenario import TASK, WRITE, script, upcall
 from services import ASK, Event, one_agent, read_events, serve_apart, serving, settle, start
 
@@ -268,3 +270,21 @@ def test_a_service_for_other_machines_needs_tokens() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         assert "Address already in use" in upcall("serve", "--port", str(taken.getsockname()[1])).error
+
+
+@pytest.mark.slow
+async def test_over_postgresql_workers_take_the_runs_on(postgres: Server) -> None:
+    location = postgres.new_database()
+    async with serving(store=location, model="demo") as site, await site.caller("alice") as alice:
+        started = (await alice.post("/api/runs", json={"task": TASK})).json()
+        assert started["status"] == "queued"
+        work = partial(upcall, "worker", "--drain", "--store", location, "--model", "demo")
+        await asyncio.to_thread(work)
+        run = await settle(alice, started["run_id"])
+        answers = {"answers": {run["questions"][0]["id"]: "Express"}}
+        answered = await alice.post(f"/api/runs/{run['run_id']}/answers", json=answers)
+        assert answered.json()["status"] == "queued"
+        await asyncio.to_thread(work)
+        events = await read_events(alice, f"/api/runs/{run['run_id']}/events")
+        assert events[-2].data["status"] == "completed"
+        assert "answer" in [each["kind"] for each in select_kept(events)["entry"]]
