@@ -100,12 +100,14 @@ async def test_answering_works_without_scripts_and_by_keys_alone() -> None:
         await page.goto(f"{site.url}/login?token=the-operator")
         await page.goto(f"{site.url}/start")
         await page.get_by_label("What is to be done?").fill(TASK)
-        await page.get_by_role("button", name="Start").press("Enter")
+        async with page.expect_navigation():
+            await page.get_by_role("button", name="Start").press("Enter")
         while not await page.get_by_role("button", name="Express").count():
             await page.reload()
         await page.get_by_label("Or in your own words").fill("Django")
         await page.keyboard.press("Tab")
-        await page.keyboard.press("Enter")
+        async with page.expect_navigation():
+            await page.keyboard.press("Enter")
         while await page.get_by_role("status").inner_text() != "completed":
             await page.reload()
         await expect(page.locator("#answered strong").first).to_have_text("Django")
