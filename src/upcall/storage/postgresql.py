@@ -34,9 +34,10 @@ _BEGIN = {
     "read": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
     "write": "BEGIN ISOLATION LEVEL READ COMMITTED",
 }
-_LIMITS = f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; SET LOCAL idle_in_transaction_session_timeout = '5s'"
-"""Wait for others no longer than SQLite does; and who stands still in a transaction does not hold up the others. It
-goes with the BEGIN, in one message."""
+_SECONDS_IDLE = {"read": 60, "write": 15}
+_LIMITS = f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; SET LOCAL idle_in_transaction_session_timeout = "
+"""Wait for others no longer than SQLite does; and who stands still in a transaction does not hold up the others: in a
+write, which locks a run, no longer than its lease lasts by default. It goes with the BEGIN, in one message."""
 _MAKE_TABLES_LOCK = 0x75706361
 """The advisory lock under which the tables are made."""
 _SECRET = ("password", "sslpassword")
@@ -208,4 +209,5 @@ def _translate(statement: str) -> str:
 
 
 def _transact(pool: Pool[_Connection], verb: str, work: Work[T]) -> T:
-    return transact(pool, f"{_BEGIN[verb]}; {_LIMITS}", work, writes=verb == "write")
+    begin = f"{_BEGIN[verb]}; {_LIMITS} '{_SECONDS_IDLE[verb]}s'"
+    return transact(pool, begin, work, writes=verb == "write")
