@@ -113,19 +113,22 @@ class Reader:
                 self._place = replace(self._place, log=entry.id)
                 events.append(self._event("log", _log_as_json(entry)))
             for segment, entries in segments.items():
-                events += self._read_segment(run, segment, entries)
+                may_grow = run.under_way and segment == max(segments)
+                events += self._read_segment(run, segment, entries, may_grow=may_grow)
         if self._run != run:
             self._run = run
             events.append(self._event("run", run.as_json()))
         return events
 
-    def _read_segment(self, run: Run, segment: int, entries: Sequence[TranscriptEntry]) -> Iterator[ServerSentEvent]:
+    def _read_segment(
+        self, run: Run, segment: int, entries: Sequence[TranscriptEntry], *, may_grow: bool
+    ) -> Iterator[ServerSentEvent]:
         if segment > self._place.segment:
             self._place = replace(self._place, segment=segment, entry=0)
         for number, (kept, whole) in enumerate(zip(entries, complete_entries(run, entries), strict=True), start=1):
             if number <= self._place.entry:
                 continue
-            if whole is None and run.under_way and kept.kind in (EntryKind.QUESTION, EntryKind.ANSWER):
+            if whole is None and may_grow and kept.kind in (EntryKind.QUESTION, EntryKind.ANSWER):
                 return  # The run does not have it yet.
             self._place = replace(self._place, entry=number)
             if whole is not None:
@@ -159,10 +162,12 @@ async def follow(
             if marks != seen:
                 for event in await reader.read_new():
                     yield event
-                seen = marks if not reader.is_at_end else seen
-                if reader.is_at_end:
-                    yield ServerSentEvent("{}", event="end")
-                    return
+                seen = marks
+            if reader.is_at_end:  # What was stored with the end may be newer than what was read before it.
+                for event in await reader.read_new():
+                    yield event
+                yield ServerSentEvent("{}", event="end")
+                return
             async for token in _drain(service, tokens):
                 if reader.hears_tokens:
                     yield ServerSentEvent(json.dumps({"path": token.path, "text": token.text}), event="token")
