@@ -10,8 +10,8 @@ from postgres import Server
 from scenario import upcall
 from stores import FIRST, execute
 
-from upcall import Run, RunStatus, Upcall
-from upcall.errors import StoreUnavailable, UnknownRun
+from upcall import Run, RunStatus, Settings, Upcall
+from upcall.errors import ConfigurationError, StoreUnavailable, UnknownRun
 
 QUEUED, WAITING = RunStatus.QUEUED, RunStatus.AWAITING_CLARIFICATION
 JOBS = "select task_name, priority, args from procrastinate_jobs where status = 'todo' order by id"
@@ -56,6 +56,51 @@ async def test_a_failed_run_is_queued_again_by_resume(location: str) -> None:
     assert (await app.resume(run.run.id, wait=False)).status is QUEUED
     await advance_all(app, location)
     assert (await app.get(run.run.id)).status is WAITING
+
+
+async def test_a_queued_run_whose_job_is_gone_is_queued_again_by_resume(location: str) -> None:
+    app = app_on(location)
+    run = await app.store.create(Run(task="Build it", status=QUEUED), FIRST)
+    assert (await app.resume(run.run.id, wait=False)).status is QUEUED
+    await advance_all(app, location)
+    assert (await app.get(run.run.id)).status is WAITING
+
+
+async def test_who_resumed_a_run_acts_once_for_the_audit(location: str) -> None:
+    app = app_on(location)
+    run = await app.store.create(Run(task="Build it", status=RunStatus.FAILED, user="ann"), FIRST)
+    await app.resume(run.run.id, user="ann", wait=False)
+    await advance_all(app, location)
+    assert [entry.kind for entry in await app.log(run.run.id)].count("resumed") == 1
+
+
+async def test_runs_over_the_limit_of_a_user_wait_and_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = Upcall(store="runs.db", team=make_team, settings=Settings(user_limit=1))
+    runs = [await app.submit("Build it", user="ann") for _ in range(3)]
+    await app.drain()
+    assert [(await app.get(run.id)).status for run in runs] == [WAITING] * 3
+
+
+async def test_a_run_that_grows_too_large_fails_with_the_reason() -> None:
+    app = Upcall(store="runs.db", team=make_team, settings=Settings(max_state_bytes=1_700))
+    run = await app.submit("Build it")
+    await app.drain()
+    failed = await app.get(run.id)
+    assert failed.status is RunStatus.FAILED
+    assert "max_state_bytes" in (failed.error or "")
+
+
+async def test_the_built_in_team_is_not_replaced_by_one_of_ones_own() -> None:
+    started = await Upcall(store="runs.db", settings=Settings(model="demo")).submit("Build it")
+    own = app_on("runs.db")
+    await own.driver.advance_queued(started.id, 1)
+    assert "has the built-in team" in ((await own.get(started.id)).error or "")
+
+
+@pytest.mark.parametrize("priority", [2**31, True])
+async def test_a_priority_that_no_queue_takes_is_refused(priority: int) -> None:
+    with pytest.raises(ConfigurationError, match="priority"):
+        await app_on("runs.db").submit("Build it", priority=priority)
 
 
 @pytest.mark.slow

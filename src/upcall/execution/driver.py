@@ -13,7 +13,14 @@ from autogen_agentchat.messages import UserInputRequestedEvent
 from upcall import identity
 from upcall.autogen.journal import find_in_doubt
 from upcall.autogen.messages import RUN, Event, asked_event
-from upcall.errors import ConfigurationError, RunNotWaiting, SchemaMismatch
+from upcall.errors import (
+    ConfigurationError,
+    RunNotWaiting,
+    SchemaMismatch,
+    StoredStateError,
+    TooLarge,
+    UnknownRun,
+)
 from upcall.execution.compatibility import adapt_checkpoint
 from upcall.execution.in_process import InProcessWorker
 from upcall.execution.reducer import take_answers
@@ -34,6 +41,7 @@ from upcall.settings import Settings
 from upcall.storage.connection import Work
 from upcall.storage.leases import hold_lease
 from upcall.storage.store import AnswersQueued, RunStore, StoredRun
+from upcall.text import first_line
 
 Stream: TypeAlias = AsyncGenerator[Event | Run, None]
 """Events, and the `Run` last."""
@@ -121,6 +129,12 @@ class Driver:
             self._work_here(run.id, version)
         return run
 
+    async def _queue_again(self, stored: StoredRun) -> Run:
+        """Put in the job of a queued run once more, whose first one may be gone; of two the second does nothing."""
+        await self.store.database.write(await self._prepare_job(stored.run, stored.version))
+        self._work_here(stored.run.id, stored.version)
+        return stored.run
+
     async def _queue_answers(self, stored: StoredRun, answers: Sequence[Answer], told: Sequence[Event] = ()) -> Stream:
         return _chain(told, _only(await self.queue(stored, answers)))
 
@@ -141,6 +155,7 @@ class Driver:
             RunBusy: another worker has it. Should that one be dead, it can be taken up later.
             UserAtLimit: it is to be tried again later.
             RunConflict: another worker was faster.
+            SchemaMismatch: this version of upcall cannot read it; another worker's may.
             StoreUnavailable: the database cannot be reached.
             UnknownRun: it was removed.
         """
@@ -152,8 +167,13 @@ class Driver:
         await self.store.database.read(refuse(strict=False))  # Cheaper than to build a team first.
         try:
             return await last(await self.resume(stored, None, also=refuse()))
-        except (ConfigurationError, SchemaMismatch) as error:
+        except (ConfigurationError, SchemaMismatch, TooLarge) as error:
             return await self.fail(run_id, " ".join(str(error).split()))
+        except (StoredStateError, UnknownRun):
+            raise
+        except Exception as error:
+            await self.fail(run_id, f"{type(error).__name__}: {first_line(error)}")
+            raise
 
     async def fail(self, run_id: str, error: str) -> Run:
         """Store a run as failed that was to go on and that nobody works on; a resume tries again.
@@ -184,8 +204,10 @@ class Driver:
         if run.is_final:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to resume.")
         if not wait:
+            if run.status is RunStatus.QUEUED:
+                return _only(await self._queue_again(stored))
             with record_act("resumed", user):
-                return _only(run if run.status is RunStatus.QUEUED else await self.queue(stored))
+                return _only(await self.queue(stored))
         stored, built = await self.load_team(stored)
         claim: StoredRun | None = None
         async with built.close_on_error():

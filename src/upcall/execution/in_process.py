@@ -6,9 +6,13 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from dataclasses import dataclass, field
 
-from upcall.errors import RunConflict, UpcallError
+from upcall.errors import RunConflict, StoreUnavailable, UpcallError, UserAtLimit
+
+SECONDS_TO_REOPEN = 2.0
+"""Until a run whose store could not be used is tried again."""
 
 _log = logging.getLogger("upcall")
 
@@ -29,7 +33,8 @@ class InProcessWorker:
         """Take a run to its next pause as soon as there is a slot."""
         loop = asyncio.get_running_loop()
         slots = self._loops.setdefault(loop, _Slots(asyncio.Semaphore(self._concurrency)))
-        task = loop.create_task(self._work(slots.free, run_id, version))
+        # In a context of its own: who submits may be a tool in the middle of another run, and is not who acts then.
+        task = loop.create_task(self._work(slots.free, run_id, version), context=Context())
         slots.tasks.add(task)
         task.add_done_callback(slots.tasks.discard)
 
@@ -40,13 +45,28 @@ class InProcessWorker:
             await asyncio.wait(slots.tasks)
 
     async def _work(self, free: asyncio.Semaphore, run_id: str, version: int) -> None:
-        async with free:
-            try:
-                await self._advance(run_id, version)
-            except RunConflict:
-                pass  # Somebody else works on it.
-            except UpcallError as error:
-                _log.warning("Run %s was submitted and cannot go on: %s", run_id, error)
+        wait: float | None = 0.0
+        while wait is not None:
+            await asyncio.sleep(wait)
+            async with free:
+                wait = await self._try(run_id, version)
+
+    async def _try(self, run_id: str, version: int) -> float | None:
+        """Take a run to its next pause; return after how many seconds it is to be tried again, None for never."""
+        try:
+            await self._advance(run_id, version)
+        except UserAtLimit as limit:
+            return limit.seconds
+        except RunConflict:
+            return None  # Somebody else works on it.
+        except StoreUnavailable as error:
+            _log.warning("Run %s waits for its store: %s", run_id, error)
+            return SECONDS_TO_REOPEN
+        except UpcallError as error:
+            _log.warning("Run %s was submitted and cannot go on: %s", run_id, error)
+        except Exception:  # noqa: BLE001  (stored with the run; nobody awaits this task)
+            _log.exception("Run %s was submitted and cannot go on", run_id)
+        return None
 
 
 @dataclass

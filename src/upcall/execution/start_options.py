@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias, cast, get_args
 
 from autogen_agentchat.messages import BaseChatMessage, ChatMessage, MultiModalMessage, TextMessage
-from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic checks no other before Python 3.12
 
 from upcall.autogen.messages import USER
@@ -20,7 +20,7 @@ from upcall.options import OnExpiry
 from upcall.policy.facts import parse_facts
 from upcall.questions.matching import is_text
 from upcall.runs.config import Fact, RunId
-from upcall.setting_types import read_duration
+from upcall.setting_types import no_flag, read_duration
 
 Task: TypeAlias = str | BaseChatMessage | Sequence[BaseChatMessage]
 """Text, a message, or messages, the last one of which is the task."""
@@ -73,7 +73,7 @@ class StartOptions(TypedDict, total=False):
     unattended: bool | None
     expires_after: Annotated[float | str | timedelta | None, BeforeValidator(_read_duration)]
     on_expiry: OnExpiry | None
-    priority: int | None
+    priority: Annotated[int, BeforeValidator(no_flag), Field(ge=-(2**31), lt=2**31)] | None
     follows: RunId | None
     run_id: RunId | None
 

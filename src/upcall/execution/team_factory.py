@@ -230,6 +230,11 @@ class TeamFactory:
     @tracing.unseen
     def _build(self, run: Run) -> BuiltTeam:
         if self._make_team is not None:
+            if run.config.team is not None:
+                raise ConfigurationError(
+                    f"Run {run.id} has the built-in team, and this program brings one of its own: go on with it by "
+                    "Upcall() without team, or without --team."
+                )
             team, clients = make_resumable(_call(self._make_team), user_proxy=USER), self._matcher_clients(run)
             return BuiltTeam(team, clients, same_question_matcher(clients("clarifier")) if clients else None)
         if (pinned := run.config.team) is None:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 QUEUE, ADVANCE = "upcall", "upcall.advance"
 
+UPKEEP_QUEUE = "upcall-upkeep"
+"""Of the periodic tasks, which wait for no run."""
+
 _MAKE_TABLES_LOCK = 0x7570716A
 """The advisory lock under which the tables of the queue are made."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from procrastinate import App
-from procrastinate.jobs import Job
+from procrastinate.jobs import Job, Status
 
 from upcall.runs.run import RunStatus
 from upcall.storage.connection import Connection
-from upcall.storage.jobs import QUEUE
+from upcall.storage.jobs import QUEUE, UPKEEP_QUEUE
 from upcall.storage.store import LogEntry, RunStore, add_to_log, dump_detail
 
 MAX_LOST, MAX_LOST_AMONG_OTHERS = 3, 6
@@ -29,6 +29,9 @@ async def rescue_jobs(app: App, store: RunStore, silent_seconds: float) -> int:
     for job in stalled:
         await _note_lost(store, job)
         await app.job_manager.retry_job(job)
+    # The next turn of a periodic task comes by itself.
+    for job in await app.job_manager.get_stalled_jobs(queue=UPKEEP_QUEUE, seconds_since_heartbeat=silent_seconds):
+        await app.job_manager.finish_job(job, Status.FAILED, delete_job=True)
     return len(stalled)
 
 

@@ -20,18 +20,15 @@ from psycopg_pool import AsyncConnectionPool
 
 from upcall import identity
 from upcall.app import Upcall
-from upcall.errors import RunBusy, RunConflict, RunGone, StoredStateError, StoreUnavailable, UnknownRun, UserAtLimit
-from upcall.runs.run import Run
-from upcall.storage.jobs import ADVANCE, QUEUE
+from upcall.errors import RunBusy, RunConflict, RunGone, SchemaMismatch, StoreUnavailable, UnknownRun, UserAtLimit
+from upcall.storage.jobs import ADVANCE, QUEUE, UPKEEP_QUEUE
 from upcall.text import first_line
 from upcall.workers.health import serve_health
 from upcall.workers.job_manager import IntroducedWorkers, OwnedJobs
 from upcall.workers.lost_workers import count_lost, explain_lost, rescue_jobs
 
-UPKEEP_QUEUE = "upcall-upkeep"
-"""Of the periodic tasks, which wait for no run."""
-
 SECONDS_TO_RECONNECT = 2.0
+SECONDS_TO_ANOTHER = 5.0
 CONNECTIONS = 4
 
 _log = logging.getLogger("upcall")
@@ -103,7 +100,7 @@ class Worker:
         self._grace = app.settings.grace_seconds if grace is None else grace
         self._drain = drain
         self._beat = Beat(app.store.lease_seconds)
-        self._named: dict[str, Upcall] = {}
+        self._apps: dict[str | None, Upcall] = {}
         self._health_port, self._is_ready = health_port, False
 
     async def run(self) -> None:
@@ -206,25 +203,25 @@ class Worker:
             if context.job.attempts and (lost := await count_lost(self._store, run_id)):
                 await driver.fail(run_id, explain_lost(run_id, lost))
                 return
-            try:
-                await (await self._select_app(run_id)).driver.advance_queued(run_id, version)
-            except (StoredStateError, UnknownRun):
-                raise
-            except Exception as error:
-                await driver.fail(run_id, f"{type(error).__name__}: {first_line(error)}")
-                raise
+            await (await self._select_app(run_id)).driver.advance_queued(run_id, version)
 
     async def _select_app(self, run_id: str) -> Upcall:
         """Return what builds the team of a run."""
-        if self._app.has_own_team:
+        config = (await self._store.load(run_id)).run.config
+        if config.team is not None:
+            return self._app_with(None) if self._app.has_own_team else self._app
+        if config.named_team is None or config.named_team.account != identity.account():
             return self._app
-        run: Run = (await self._store.load(run_id)).run
-        named = run.config.named_team
-        if run.config.team is not None or named is None or named.account != identity.account():
-            return self._app
-        if named.name not in self._named:
-            self._named[named.name] = Upcall(settings=self._app.settings, store=self._store, team=named.name)
-        return self._named[named.name]
+        return self._app_with(config.named_team.name)
+
+    def _app_with(self, team: str | None) -> Upcall:
+        """Return what builds a team by its name, or the root team."""
+        if team not in self._apps:
+            settings = self._app.settings
+            if team is not None:  # What the root team's agents need approval for; another team says so itself.
+                settings = settings.model_copy(update={"approve": []})
+            self._apps[team] = Upcall(settings=settings, store=self._store, team=team)
+        return self._apps[team]
 
 
 class _Again(BaseRetryStrategy):
@@ -242,6 +239,8 @@ class _Again(BaseRetryStrategy):
                 seconds = 1.0
             case StoreUnavailable():
                 seconds = SECONDS_TO_RECONNECT
+            case SchemaMismatch():
+                seconds = SECONDS_TO_ANOTHER  # A worker of the version that stored it takes it then.
             case _:
                 return None
         return RetryDecision(retry_at=utcnow() + timedelta(seconds=seconds))
