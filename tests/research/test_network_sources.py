@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -177,6 +180,14 @@ def test_an_address_that_is_not_of_the_public_internet_is_none(address: str) -> 
 @pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c", "64:ff9b::5db8:d70e"])
 def test_an_address_of_the_public_internet_is_one(address: str) -> None:
     assert is_public(address)
+
+
+@pytest.mark.skipif(not (shutil.which("unshare") and shutil.which("ip")), reason="no namespaces of networks")
+def test_a_public_address_of_this_machine_is_none() -> None:
+    code = "from upcall.addresses import is_public; print(is_public('93.184.215.14'), is_public('93.184.215.15'))"
+    script = f'ip address add 93.184.215.14/32 dev lo && exec {sys.executable} -c "{code}"'
+    done = subprocess.run(["unshare", "-rn", "sh", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "False True\n"
 
 
 async def resolved(host: str, port: int) -> Sequence[str]:

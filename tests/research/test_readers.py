@@ -199,6 +199,9 @@ def test_a_reader_has_no_environment(isolation: str, monkeypatch: pytest.MonkeyP
         "print(open({folder!r} + '/page.html').read())",
         "print(socket.create_connection(('127.0.0.1', {port}), 5))",
         "print(open('/proc/{pid}/environ').read())",
+        "print(os.fork())",
+        "import subprocess; print(subprocess.run(['true']))",
+        "print(os.memfd_create('a'))",
     ],
 )
 def test_a_reader_in_the_sandbox_reaches_nothing(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,6 +211,36 @@ def test_a_reader_in_the_sandbox_reaches_nothing(code: str, tmp_path: Path, monk
     with socket.create_server(("127.0.0.1", 0)) as server:
         code = code.format(folder=str(tmp_path), port=server.getsockname()[1], pid=os.getpid())
         assert look_around(f"print('here', flush=True)\n{code}", monkeypatch) == "here\n"
+
+
+def test_the_limits_of_a_reader_are_for_good(isolation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = isolated._START.replace("serve", "limit_process") + (
+        "import resource, threading\nthreading.Thread(target=print).start()\n"
+        "print([resource.getrlimit(getattr(resource, f'RLIMIT_{name}')) for name in ('AS', 'FSIZE')])"
+    )
+    assert look_around(code, monkeypatch) == "\n[(2000000000, 2000000000), (0, 0)]\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print('not json')",
+        """print('{"a": 1}')""",
+        """print('{"unit": "page", "units": [1], "title": ""}')""",
+        """print('{"unit": "order", "units": ["a"], "title": ""}')""",
+        "while True: print('x' * 65536, end='')",
+    ],
+)
+def test_a_reader_that_says_anything_else_is_replaced(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = written(tmp_path / "page.html", PAGE)
+    with IsolatedReader() as reader, monkeypatch.context() as taken_over:
+        taken_over.setattr(isolated, "_START", f"input()\n{code}")
+        with pytest.raises(NotReadable, match="its reader"):
+            reader.read(page)
+        taken_over.undo()
+        assert reader.read(page).title == "Wind & sun"
 
 
 # -- passages ---------------------------------------------------------------------------------------------------------

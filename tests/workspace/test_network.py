@@ -77,6 +77,8 @@ async def test_a_host_that_is_named_is_reached(server: Server, tmp_path: Path) -
         (["127.0.0.1"], "127.0.0.1", ["127.0.0.1"], "403 127.0.0.1:PORT is none"),
         (["local.test:PORT"], "local.test", ["127.0.0.1"], "403 local.test is in a private network"),
         (["cloud.test:PORT"], "cloud.test", ["169.254.169.254"], "403 cloud.test is in a private network"),
+        (["cloud.test:PORT"], "cloud.test", ["fd00:ec2::254"], "403 cloud.test is in a private network"),
+        (["cloud.test:PORT"], "cloud.test", ["100.100.100.200"], "403 cloud.test is in a private network"),
         (None, "127.0.0.1", ["127.0.0.1"], "403 127.0.0.1 is in a private network or this machine"),
         (None, "localhost", ["::1", "127.0.0.1"], "403 localhost is in a private network"),
         (None, "mapped.test", ["::ffff:127.0.0.1"], "403 mapped.test is in a private"),
@@ -132,6 +134,40 @@ async def test_what_the_proxy_holds_ends_with_the_command(server: Server, tmp_pa
     assert asyncio.all_tasks() <= before
 
 
+async def test_a_connection_that_is_still_open_ends_quietly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    ended = asyncio.Event()
+
+    async def stay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"hello")
+        await ended.wait()
+        writer.close()
+
+    async with await asyncio.start_server(stay, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        assert await ask(tmp_path, NetworkAccess([f"127.0.0.1:{port}"]), "127.0.0.1", port) == "b'hello'\n"
+        ended.set()
+        await asyncio.sleep(0)  # What asyncio calls at a task's end comes after it.
+    assert caplog.text == ""
+
+
+MANY = """
+import os, socket, urllib.parse
+there = urllib.parse.urlsplit(os.environ["HTTPS_PROXY"])
+lines = [socket.create_connection((there.hostname, there.port)) for _ in range(140)]
+print({line.recv(1) for line in lines[128:]})
+lines[0].sendall(b"GET / HTTP/1.1\\r\\n\\r\\n")
+print(lines[0].recv(12))
+"""
+
+
+async def test_no_more_connections_than_the_bound_are_open(tmp_path: Path) -> None:
+    limits = Limits(seconds=20)
+    command = ["python3", "-c", MANY]
+    execution = await Bubblewrap().run(command, folder=tmp_path, limits=limits, network=NetworkAccess())
+    assert execution.output.startswith("{b''}\nb'HTTP/1.1 405'\n")
+
+
 async def test_who_reads_the_output_is_told_what_was_not_connected(tmp_path: Path) -> None:
     said = await ask(tmp_path, NetworkAccess(["pypi.org"]), "example.org", 443)
     assert said.endswith("\n[Not connected: example.org:443 is none of the hosts that the user allows (network_hosts)]")
@@ -163,9 +199,20 @@ def test_what_a_command_may_reach() -> None:
     assert named.request_network("anything") == NetworkAccess(["pypi.org"])
     assert named.request_network("pip install x") == NetworkAccess(["pypi.org"], public=True)
     assert Consent(["git push"]).request_network("git push") == NetworkAccess(public=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("anything", "It could reach pypi.org, and send"),
+        ("pip install x", "It could reach pypi.org, any host of the public internet, and send"),
+    ],
+)
+def test_a_command_that_was_cut_off_is_asked_about_with_all_it_could_reach(command: str, told: str) -> None:
+    named = Consent(allow_commands=["pip install x"], network_hosts=["pypi.org"])
     with pytest.raises(UserInputRequired) as asked:
-        named.request_network("anything", begun=1)
-    assert "It could reach pypi.org" in (asked.value.context or "")
+        named.request_network(command, begun=1)
+    assert told in (asked.value.context or "")
     assert [each if isinstance(each, str) else each.label for each in asked.value.options] == [ALLOW, DENY]
 
 

@@ -97,18 +97,17 @@ class Consent:
             Denied: it is not allowed.
             UserInputRequired: the question is to be put.
         """
-        named = NetworkAccess(self.network_hosts)
         allowed = what == "command" and self.list_arguments(text) is not None
-        if not begun and named.hosts and not allowed:
-            return named
-        reached = ", ".join(named.hosts) or "any host of the public internet"
+        access = NetworkAccess(self.network_hosts, public=allowed or not self.network_hosts)
+        if not begun and (allowed or access.hosts):
+            return access
+        reached = ", ".join([*access.hosts, *(["any host of the public internet"] if access.public else [])])
         why = f"It asks for the network. It could reach {reached}, and send what is in the workspace there."
         if begun:
             times = "once" if begun == 1 else f"{begun} times"
             why += f" It was begun {times} before and cut off: what it did there is not known, and it would run again."
-        if begun or not allowed:
-            self._request_exactly(_NETWORK, f"Run this {what} with the network?", text, why, once=begun > 0)
-        return named if named.hosts and not allowed else NetworkAccess(self.network_hosts, public=True)
+        self._request_exactly(_NETWORK, f"Run this {what} with the network?", text, why, once=begun > 0)
+        return access
 
     def request_changes(self, text: str, findings: Sequence[Finding], diff: str, whole: Path | None = None) -> None:
         """Have consent to keep what a command changed, or to what a tool on files is about to change.

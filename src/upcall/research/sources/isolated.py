@@ -14,13 +14,18 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Literal, Self
 
-from upcall.research.sources.readers import NotReadable, Text, load
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
+from upcall.research.sources.readers import MAX_TEXT_CHARS, NotReadable, Text, load
 from upcall.workspace.sandboxes.bubblewrap import explain_unusable
 from upcall.workspace.sandboxes.enclosed import EnclosedProcess
 
 SECONDS_A_FILE = 60.0
+
+MAX_REPLY_BYTES = 8 * MAX_TEXT_CHARS
+"""No text that was read takes more: a character takes four bytes at most, a line five characters around it."""
 
 _OWN = str(Path(__file__).parents[3])
 
@@ -34,6 +39,20 @@ from upcall.research.sources.reader_process import serve
 serve()
 """
 """This very upcall, and nothing before the standard library; what the user installed comes last."""
+
+
+class _Problem(BaseModel, frozen=True, strict=True, extra="forbid"):
+    problem: Annotated[str, Field(max_length=300)]
+
+
+class _ReadText(BaseModel, frozen=True, strict=True, extra="forbid"):
+    unit: Literal["line", "page", "paragraph", "row"]
+    units: Annotated[list[str], Field(min_length=1)]
+    title: Annotated[str, Field(max_length=300)]
+
+
+_REPLY: TypeAdapter[_Problem | _ReadText] = TypeAdapter(_Problem | _ReadText)
+"""What a reader may say; one that was taken over says anything."""
 
 
 class IsolatedReader:
@@ -82,7 +101,7 @@ class IsolatedReader:
             process.stdin.write(json.dumps([suffix, len(data)]).encode() + b"\n")
             process.stdin.write(data)
             process.stdin.flush()
-            line = process.stdout.readline()
+            line = process.stdout.readline(MAX_REPLY_BYTES)
         except OSError:
             line = b""
         finally:
@@ -94,10 +113,14 @@ class IsolatedReader:
                 raise TimeoutError
             took = f"took more than {allowed:g} seconds" if late.is_set() else "was too much for its reader"
             raise NotReadable(took)
-        reply: dict[str, Any] = json.loads(line)
-        if "problem" in reply:
-            raise NotReadable(reply["problem"])
-        return Text(**reply)
+        try:
+            reply = _REPLY.validate_json(line)
+        except ValidationError as error:
+            self.close()
+            raise NotReadable("spoilt its reader") from error
+        if isinstance(reply, _Problem):
+            raise NotReadable(reply.problem)
+        return Text(reply.unit, reply.units, reply.title)
 
     def close(self) -> None:
         """End the process."""

@@ -12,6 +12,7 @@ from typing import Any
 from upcall.research.sources.readers import NotReadable, read_data
 
 MAX_MEMORY_BYTES = 2_000_000_000
+MAX_OPEN_FILES = 64
 
 
 def serve() -> None:
@@ -19,11 +20,12 @@ def serve() -> None:
 
     In: a line of JSON, ``[suffix, bytes]``, then so many bytes. Out: a line of JSON, the text or the problem.
     """
-    _limit_memory()
-    replies, sys.stdout = sys.stdout, sys.stderr  # A library that prints must not spoil the replies.
+    limit_process()
+    replies, sys.stdout = sys.stdout.buffer, sys.stderr  # A library that prints must not spoil the replies.
     while line := sys.stdin.buffer.readline():
         suffix, size = json.loads(line)
-        replies.write(json.dumps(_reply(suffix, sys.stdin.buffer.read(size))) + "\n")
+        reply = json.dumps(_reply(suffix, sys.stdin.buffer.read(size)), ensure_ascii=False)
+        replies.write(reply.encode(errors="replace") + b"\n")  # Half of a surrogate pair is no text.
         replies.flush()
 
 
@@ -39,11 +41,15 @@ def _reply(suffix: str, data: bytes) -> dict[str, Any]:
     return {"unit": text.unit, "units": text.units, "title": text.title}
 
 
-def _limit_memory() -> None:
+def limit_process() -> None:
+    """Limit what this process may take, for good: it writes no file, and cannot raise a limit again."""
     try:
         import resource
     except ImportError:  # Not on Windows.
         return
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = MAX_MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MAX_MEMORY_BYTES, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    limits = {"AS": MAX_MEMORY_BYTES, "NOFILE": MAX_OPEN_FILES, "FSIZE": 0, "CORE": 0}
+    for name, most in limits.items():
+        kind = getattr(resource, f"RLIMIT_{name}")
+        _, hard = resource.getrlimit(kind)
+        limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (limit, limit))

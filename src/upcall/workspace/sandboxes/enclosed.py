@@ -16,7 +16,9 @@ from upcall.workspace.sandboxes.descriptors import Pipe, open_file
 
 
 class EnclosedProcess(subprocess.Popen[bytes]):
-    """A program in bubblewrap. Whoever starts it limits its time and memory, kills it, and closes it.
+    """A program in bubblewrap, of one process: it cannot start another, whoever it runs for (the limit on a user's
+    processes does not count for root). Whoever starts it limits its time, kills it, and closes it; it limits its memory
+    itself.
 
     Args:
         readable: the files and folders that it can read beside the system.
@@ -27,9 +29,9 @@ class EnclosedProcess(subprocess.Popen[bytes]):
         with (
             Pipe() as info,
             open_file(make_passwd()) as passwd,
-            open_file(seccomp.compile_filter()) as calls,
+            open_file(seccomp.compile_filter(single=True)) as calls,
         ):
-            options = Bubblewrap(readable).arguments(None, Limits(), passwd=passwd, calls=calls)
+            options = Bubblewrap(readable).arguments(None, Limits(tmp_mb=1), passwd=passwd, calls=calls)
             super().__init__(
                 [find_program(), "--info-fd", str(info.writing), *options, "--", *program],
                 stdin=subprocess.PIPE,

@@ -24,6 +24,9 @@ from upcall.workspace.sandboxes.descriptors import wait_readable
 HTTPS = 443
 SECONDS_TO_ASK = 30.0
 SECONDS_TO_CONNECT = 20.0
+MAX_CONNECTIONS = 128
+"""So many may be open at once: each takes two descriptors, and this process has other work."""
+
 MAX_REFUSALS_TOLD = 5
 MAX_REFUSAL = 200
 
@@ -104,6 +107,9 @@ class Proxy:
                 await server.serve_forever()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._tasks) >= MAX_CONNECTIONS:
+            writer.close()
+            return
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -111,6 +117,10 @@ class Proxy:
             await self._connect(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # Its end hung up, or never asked.
+        except asyncio.CancelledError:
+            # The command ended. Only `__aexit__` cancels this task, and it is over anyway; one that ended as cancelled
+            # would have asyncio's streams (Python 3.11) log a traceback: they ask it for its exception.
+            pass
         finally:
             writer.close()
             self._tasks.discard(task)

@@ -35,8 +35,11 @@ FORBIDDEN = (
 _FAMILIES = frozenset({socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, getattr(socket, "AF_NETLINK", 16)})
 """The kinds of sockets that there are in the sandbox; its network namespace holds them."""
 
+_MULTIPLYING = ("fork", "vfork", "memfd_create", "memfd_secret", "shmget", "msgget")
+"""What takes memory that no limit of one process counts."""
+
 _MAX_FAMILY = 64
-_CLONE_NEW_USER = 0x10000000
+_CLONE_THREAD, _CLONE_NEW_USER = 0x00010000, 0x10000000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 """To put words into the terminal that upcall runs in."""
 
@@ -71,8 +74,10 @@ def load_library() -> ctypes.CDLL | None:
 
 
 @cache
-def compile_filter() -> bytes:
+def compile_filter(*, single: bool = False) -> bytes:
     """Compile the filter, once in a process.
+
+    `single` is for a program of one process: it can start threads alone, so that its own limits are those of all.
 
     Raises:
         OSError: libseccomp cannot be found, or refuses a rule.
@@ -82,11 +87,13 @@ def compile_filter() -> bytes:
         raise OSError(errno.ENOENT, "libseccomp cannot be found")
     rules = library.seccomp_init(_ALLOW)
     try:
-        for name in FORBIDDEN:
+        for name in (*FORBIDDEN, *(_MULTIPLYING if single else ())):
             _forbid(library, rules, name, errno.EPERM)
         # glibc falls back to clone, whose flags a filter can read.
         _forbid(library, rules, "clone3", errno.ENOSYS)
         _forbid(library, rules, "clone", errno.EPERM, _Comparison(0, _MASKED, _CLONE_NEW_USER, _CLONE_NEW_USER))
+        if single:
+            _forbid(library, rules, "clone", errno.EPERM, _Comparison(0, _MASKED, _CLONE_THREAD, 0))
         for family in range(_MAX_FAMILY):
             if family not in _FAMILIES:
                 _forbid(library, rules, "socket", errno.EAFNOSUPPORT, _Comparison(0, _EQUAL, family, 0))
