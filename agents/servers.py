@@ -6,10 +6,12 @@ else has started is theirs to stop.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
+from concurrent.futures import Future
 from threading import Lock
-from typing import TypeAlias
+from typing import Self, TypeAlias
 from weakref import WeakSet
 
 from autogen_agentchat.agents import AssistantAgent
@@ -26,20 +28,37 @@ _log = logging.getLogger("upcall")
 
 _at_work: WeakSet[TeamServers] = WeakSet()
 
+_stopping: dict[int, Future[None]] = {}
+"""The servers that a team is stopping: a new one waits until they are stopped."""
+
 _lock = Lock()  # Teams work in several threads, each with an event loop of its own.
 
 
 class TeamServers:
     """The workbenches and code executors of a new team, at any depth, but those that somebody else has started."""
 
-    def __init__(self, team: object) -> None:
+    def __init__(self) -> None:
         self._held: dict[int, Server] = {}
         self._is_leaving = False
+
+    @classmethod
+    async def take(cls, team: object) -> Self:
+        """Take those of a team; wait for one that another team is just stopping."""
         found = {id(each): each for each in _list_servers(team)}  # One may be no key of a dictionary.
+        servers = cls()
+        while stopping := servers._hold(found):
+            await asyncio.gather(*map(asyncio.wrap_future, stopping))
+        return servers
+
+    def _hold(self, found: dict[int, Server]) -> list[Future[None]]:
+        """Hold servers; none where some are being stopped, which are returned."""
         with _lock:
+            if stopping := [_stopping[key] for key in found if key in _stopping]:
+                return stopping
             ours = {key for each in _at_work for key in each._held}
             self._held = {key: each for key, each in found.items() if key in ours or not is_running(each)}
             _at_work.add(self)
+            return []
 
     async def release(self) -> None:
         """Stop the servers that no team needs any more; the run is stored, so one that cannot be stopped is only
@@ -47,14 +66,26 @@ class TeamServers:
         with _lock:
             self._is_leaving = True
             needed = {key for each in _at_work if not each._is_leaving for key in each._held}
-        for key, server in self._held.items():
-            if key not in needed and is_running(server):
-                try:
-                    await server.stop()
-                except Exception:  # noqa: BLE001  (it may be the user's own code)
-                    _log.warning("A server (%s) could not be stopped.", type(server).__name__, exc_info=True)
-        with _lock:
-            _at_work.discard(self)
+            ours = [key for key in self._held if key not in needed and key not in _stopping]
+            _stopping.update((key, Future()) for key in ours)
+            for key in ours:
+                _stopping[key].set_running_or_notify_cancel()  # Who gives up waiting cancels its own wait alone.
+        try:
+            for key in ours:
+                await _stop(self._held[key])
+        finally:
+            with _lock:
+                _at_work.discard(self)
+                for key in ours:
+                    _stopping.pop(key).set_result(None)
+
+
+async def _stop(server: Server) -> None:
+    if is_running(server):
+        try:
+            await server.stop()
+        except Exception:  # noqa: BLE001  (it may be the user's own code)
+            _log.warning("A server (%s) could not be stopped.", type(server).__name__, exc_info=True)
 
 
 def _list_servers(team: object) -> Iterator[Server]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -34,11 +35,31 @@ def team_with(workbench: StaticWorkbench) -> Team:
 
 async def test_a_server_that_cannot_be_stopped_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     workbench = Stubborn([])
-    servers = TeamServers(team_with(workbench))
+    servers = await TeamServers.take(team_with(workbench))
     workbench.is_running = True
     with caplog.at_level(logging.WARNING, "upcall"):
         await servers.release()
     assert "(Stubborn) could not be stopped" in caplog.text
+
+
+class Slow(StaticWorkbench):
+    is_running = False
+
+    async def stop(self) -> None:
+        for _ in range(9):
+            await asyncio.sleep(0)
+        self.is_running = False
+
+
+async def test_a_new_team_waits_for_a_server_that_is_being_stopped() -> None:
+    workbench = Slow([])
+    servers = await TeamServers.take(team_with(workbench))
+    workbench.is_running = True
+    leaving = asyncio.create_task(servers.release())
+    await asyncio.sleep(0)
+    await TeamServers.take(team_with(workbench))
+    assert not workbench.is_running
+    await leaving
 
 
 @pytest.mark.slow

@@ -225,7 +225,7 @@ class TeamFactory:
             built = await asyncio.to_thread(self._build, run)
         else:
             built = self._build(run)
-        return replace(built, servers=TeamServers(built.team))
+        return replace(built, servers=await TeamServers.take(built.team))
 
     @tracing.unseen
     def _build(self, run: Run) -> BuiltTeam:
