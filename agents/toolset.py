@@ -92,7 +92,7 @@ class Toolset:
         names += [ASK_USER] if ask_user else []
         self._refuse_twice(names)
         if all(map(is_static, self.workbenches)):  # What others offer is known when they are asked.
-            self.approval.refuse_unknown(agent, [*names, *self._static])
+            self.approval.refuse_unknown(agent, self._list_held([*names, *self._static]))
 
     async def schemas(self) -> list[ToolSchema]:
         """Return what the model is offered.
@@ -100,17 +100,22 @@ class Toolset:
         Raises:
             AgentFailed: a workbench cannot list its tools.
         """
-        schemas, homes = list(self._schemas), dict[str, Workbench]()
+        schemas, homes, complete = list(self._schemas), dict[str, Workbench](), True
         for workbench in self.workbenches:
             listed = await self._list_tools(workbench)
+            complete = complete and bool(listed)  # A server that cannot be reached now lists none.
             schemas += listed
             homes |= dict.fromkeys((schema["name"] for schema in listed), workbench)
         self._homes = homes
         schemas += self._own_schemas
         names = [schema["name"] for schema in schemas]
         self._refuse_twice(names)
-        self.approval.refuse_unknown(self._agent, names)
+        self.approval.refuse_unknown(self._agent, self._list_held(names), complete=complete)
         return schemas
+
+    def _list_held(self, names: Sequence[str]) -> list[str]:
+        """Return those of the names whose calls can wait for approval: hand-offs and `ask_user` do nothing to hold."""
+        return [each for each in names if each not in self.handoffs and not (self.ask_user and each == ASK_USER)]
 
     @property
     def has_tools(self) -> bool:

@@ -10,7 +10,8 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_core.tools import Workbench
 
 from upcall.agents.tool_loop.pausable import PausableAgent
-from upcall.autogen.internals import agent_of, assistant_parts, static_tools, with_agent, with_tools
+from upcall.agents.toolset import Toolset
+from upcall.autogen.internals import agent_of, assistant_parts, is_static, static_tools, with_agent, with_tools
 from upcall.errors import ConfigurationError
 from upcall.policy.approval import ApprovalRules
 
@@ -83,17 +84,24 @@ def with_questions(agent: AssistantAgent, *, nested: bool = True, **options: Any
         output_type=parts.output_type,
         stream=parts.stream,
         metadata=parts.metadata,
-        approve=replace(rules, workbenches=tuple(new), must_exist=rules.must_exist - _names_below(workbenches)),
+        approve=replace(rules, workbenches=tuple(new), must_exist=_unknown_below(rules, workbenches)),
         **options,
     )
 
 
-def _names_below(workbenches: Iterable[Workbench]) -> frozenset[str]:
-    """Return what the agents in the tools of these can call, at any depth."""
+def _unknown_below(rules: ApprovalRules, workbenches: Iterable[Workbench]) -> frozenset[str]:
+    """Return what fits nothing that the agents in the tools of these can call, at any depth."""
+    below = list(_toolsets_below(workbenches))
+    names = {name for each in below for name in (*each.tools, *each.nested, *_tool_names(each.workbenches))}
+    return rules.find_unknown(names, complete=all(is_static(each) for one in below for each in one.workbenches))
+
+
+def _toolsets_below(workbenches: Iterable[Workbench]) -> Iterator[Toolset]:
     tools = [tool for workbench in workbenches for tool in static_tools(workbench).values()]
-    below = [agent.toolset for agent in map(agent_of, tools) if isinstance(agent, PausableAgent)]
-    names = [{*toolset.tools, *toolset.nested, *_tool_names(toolset.workbenches)} for toolset in below]
-    return frozenset().union(*names, *(_names_below(toolset.workbenches) for toolset in below))
+    for agent in map(agent_of, tools):
+        if isinstance(agent, PausableAgent):
+            yield agent.toolset
+            yield from _toolsets_below(agent.toolset.workbenches)
 
 
 def _tool_names(workbenches: Iterable[Workbench]) -> Iterator[str]:

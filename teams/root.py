@@ -231,7 +231,7 @@ def _approval_rules(approve: Sequence[str], sources: _Sources) -> ApprovalRules:
     rules = ApprovalRules.of("lead", approve, ())
     known = {*TOOLS, RUN_COMMAND, RUN_PYTHON, *sources.tool_names, "coder", "researcher"}
     servers = [f"{server.name}_" for server in sources.servers]  # What these offer is known when they are asked.
-    for name in sorted(rules.must_exist - known):
+    for name in sorted(rules.find_unknown(known, complete=not servers)):
         if not name.startswith(tuple(servers)):
             listed = ", ".join(sorted([*known, *(f"{each}*" for each in servers)]))
             raise ConfigurationError(f"approve names {name!r}, which is no tool{suggest(name, known)} Known: {listed}.")

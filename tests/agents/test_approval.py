@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ async def test_a_call_is_made_as_the_human_says(answer: str, sent: list[Any], to
     post = Post(SEND, "Mailed.")
     run = await post.app.start("Mail bob")
     assert (run.questions[0].path, post.sent) == (("lead", "mailer"), [])
-    assert "| send(bob)" in run.questions[0].question
+    assert "| send(to: bob)" in run.questions[0].question
     run = await post.app.answer(run.id, answer)
     assert (run.status, post.sent) == (RunStatus.COMPLETED, sent)
     assert told in str(await post.app.transcript(run.id))
@@ -73,6 +74,10 @@ async def test_a_call_is_made_as_the_human_says(answer: str, sent: list[Any], to
         ('{"count": "many"}', "count: 'many' is not of type 'integer'"),
         ('{"subject": "Hi"}', "'subject' was unexpected"),
         ('{"count": 3', "it is no JSON object"),
+        ('{"to": "\\ud800"}', "half a character"),
+        ('{"count": NaN}', "it holds NaN"),
+        ('{"to": ' + "[" * 40_000, "it is nested too deeply"),
+        ('{"to": ' + "[" * 32 + "]" * 32 + "}", "it is nested too deeply (at most 32 levels)"),
     ],
 )
 async def test_wrong_arguments_are_refused_in_one_line(answer: str, says: str) -> None:
@@ -108,7 +113,7 @@ async def test_the_model_reads_the_arguments_that_were_used() -> None:
 async def test_giving_work_to_a_nested_agent_needs_approval_by_a_pattern() -> None:
     post = Post("Mailed.", approve=(), lead=["mail*"])
     run = await post.app.start("Mail bob")
-    assert "| mailer(Mail)" in run.questions[0].question
+    assert "| mailer(task: Mail)" in run.questions[0].question
     assert (await post.app.answer(run.id, '{"task": "Mail eve"}')).status is RunStatus.COMPLETED
     assert post.model.requests[-2].messages[-1]["content"] == "Mail eve"
 
@@ -141,7 +146,7 @@ async def test_an_agent_in_a_tool_of_a_stock_agent_takes_approval() -> None:
     team = RoundRobinGroupChat([with_questions(lead, approve=["send"])], max_turns=1)
     run = await Upcall(store="runs.db", team=lambda: team).start("Mail bob")
     assert [each.path for each in run.questions] == [("lead", "mailer")]
-    with pytest.raises(ConfigurationError, match="'sned', which it cannot call"):
+    with pytest.raises(ConfigurationError, match="'sned', which is none of its tools"):
         with_questions(lead, approve=["sned"])
 
 
@@ -154,18 +159,42 @@ async def test_nobody_asked_is_no_approval(settings: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("approve", "says"),
-    [(["sned"], "approve names 'sned', which it cannot call"), ("send", "must be a list"), ([3], "holds 3")],
+    [
+        (["sned"], "approve names 'sned', which is none of its tools and nested agents: send"),
+        (["sned_*"], "approve names 'sned_[*]'"),
+        (["ask_user"], "approve names 'ask_user'"),
+        ("send", "must be a list"),
+        ([3], "holds 3"),
+    ],
 )
 async def test_what_approves_nothing_is_refused(approve: Any, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         await Post(SEND, approve=approve).app.start("Mail bob")
 
 
-def test_the_settings_refuse_a_name_that_is_no_tool() -> None:
-    with pytest.raises(
-        ConfigurationError, match="approve names 'run_comand', which is no tool; did you mean 'run_command'"
-    ):
-        Upcall(settings=Settings.read(approve=["run_comand"])).team()
+def test_a_hand_off_is_nothing_to_approve() -> None:
+    with pytest.raises(ConfigurationError, match="approve names 'transfer_to_bob'"):
+        PausableAgent("ann", ScriptedModelClient([]), tools=[send], handoffs=["bob"], approve=["transfer_to_bob"])
+
+
+class Server(StaticWorkbench):
+    """A workbench whose tools are known when it lists them."""
+
+
+@pytest.mark.parametrize(("names", "is_refused"), [(["github_send"], False), (["gitlab_send"], True), ([], False)])
+async def test_a_pattern_is_checked_once_a_server_tells_its_tools(names: list[str], is_refused: bool) -> None:
+    server = Server([FunctionTool(send, name=name, description="Send.") for name in names])
+    agent = PausableAgent("ann", ScriptedModelClient([]), workbench=server, approve=["github_*"])
+    with pytest.raises(ConfigurationError, match="github_") if is_refused else nullcontext():
+        await agent.toolset.schemas()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("run_comand", "is no tool; did you mean 'run_command'"), ("rum_*", "is no tool")]
+)
+def test_the_settings_refuse_a_name_that_is_no_tool(name: str, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        Upcall(settings=Settings.read(approve=[name])).team()
 
 
 def test_a_team_of_ones_own_refuses_the_setting() -> None:
@@ -180,6 +209,23 @@ async def test_the_coder_asks_before_it_writes() -> None:
         run = await app.answer(run.id, {each.id: "1" for each in run.questions})
     assert run.questions[0].approval is not None
     assert run.questions[0].approval.tool == "write_file"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ({"to": "Eve, amount: 1", "amount": 1000}, 'to: "Eve, amount: 1", amount: 1000'),
+        ({"to": "Eve", "note": "1, amount: 1000"}, 'to: Eve, note: "1, amount: 1000"'),
+        ({"delete": "main branch"}, "delete: main branch"),
+        ({"a": True, "b": "true", "c": "7", "d": ""}, 'a: true, b: "true", c: "7", d: ""'),
+        ({"a: 1, b": "\\x1b"}, '"a: 1, b": "\\\\x1b"'),
+        ({"n" * 90: 1}, f"{'n' * 90}: 1"),
+        ({"to": "x" * 70}, f"to: {'x' * 60}…)\n| to:\n|   {'x' * 70}"),
+    ],
+)
+def test_a_call_is_shown_as_no_other_call(arguments: dict[str, Any], shown: str) -> None:
+    asked = PendingCall(tool="pay", arguments=arguments).as_question()
+    assert f"{asked})".startswith(f"Make this call?\n| pay({shown}")
 
 
 def test_a_long_call_is_cut_with_a_digest() -> None:

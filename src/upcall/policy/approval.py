@@ -31,7 +31,7 @@ class ApprovalRules:
     Attributes:
         patterns: names, as `fnmatch.fnmatchcase` reads them.
         workbenches: all tools of these.
-        must_exist: the names among them that the agent has to have: a name that is mistyped would approve nothing.
+        must_exist: those that have to fit something that the agent can call: what is mistyped would approve nothing.
     """
 
     patterns: tuple[str, ...] = ()
@@ -69,8 +69,7 @@ class ApprovalRules:
             raise ConfigurationError(
                 f"Agent {agent!r}: approve holds a workbench ({type(strangers[0]).__name__}) that it does not have."
             )
-        exact = frozenset(each for each in patterns if _WILD.isdisjoint(each))
-        return cls(tuple(patterns), tuple(chosen), exact)
+        return cls(tuple(patterns), tuple(chosen), frozenset(patterns))
 
     @property
     def is_empty(self) -> bool:
@@ -94,16 +93,21 @@ class ApprovalRules:
         """Whether one of the patterns is for `name`."""
         return any(fnmatchcase(name, each) for each in self.patterns)
 
-    def refuse_unknown(self, agent: str, names: Collection[str]) -> None:
-        """Refuse a name that the agent cannot call.
+    def find_unknown(self, names: Collection[str], *, complete: bool = True) -> frozenset[str]:
+        """Return what has to fit one of `names` and does not; patterns only where these are `complete`."""
+        candidates = (each for each in self.must_exist if complete or _WILD.isdisjoint(each))
+        return frozenset(each for each in candidates if not any(fnmatchcase(name, each) for name in names))
+
+    def refuse_unknown(self, agent: str, names: Collection[str], *, complete: bool = True) -> None:
+        """Refuse what fits none of `names`, the tools and nested agents whose calls can be held.
 
         Raises:
-            ConfigurationError: there is one.
+            ConfigurationError: there is such a name or, where the names are `complete`, such a pattern.
         """
-        if missing := sorted(self.must_exist.difference(names)):
+        if unknown := sorted(self.find_unknown(names, complete=complete)):
             raise ConfigurationError(
-                f"Agent {agent!r}: approve names {missing[0]!r}, which it cannot call. It can call: "
-                f"{', '.join(sorted(names)) or 'nothing'}."
+                f"Agent {agent!r}: approve names {unknown[0]!r}, which is none of its tools and nested agents: "
+                f"{', '.join(sorted(names)) or 'it has none'}."
             )
 
 

@@ -26,6 +26,12 @@ NAME_CHARS = 64
 
 VALUE_CHARS = 60
 
+MAX_DEPTH = 32
+"""How deep arguments may be nested that a human gives: they are read again where more of Python's stack is taken."""
+
+_PLAIN = re.compile(r"[^\s,:()\[\]{}\"'\\…]+( [^\s,:()\[\]{}\"'\\…]+)*")
+"""A text that cannot be taken for more than itself where it stands among others without quotes."""
+
 
 class PendingCall(BaseModel, frozen=True):
     """A tool call that waits for approval.
@@ -41,17 +47,18 @@ class PendingCall(BaseModel, frozen=True):
     parameters: dict[str, JsonValue] = {}
 
     def as_question(self) -> str:
-        """Return what is asked: the call in a line, then whole what that line cuts."""
-        lines = [format_call(self.tool, json.dumps(self.arguments))]
+        """Return what is asked: the call in a line that reads as no other call, then whole what that line cuts."""
+        shown = (f"{_write_text(name)}: {_write_value(value)}" for name, value in self.arguments.items())
+        lines = [f"{one_line(self.tool)}({', '.join(shown)})"]
         for name, value in self._long_values():
-            lines += [f"{name}:", *(f"  {line}" for line in value.split("\n"))]
-        shown = quote("\n".join(lines))
-        if len(shown) > MAX_SHOWN:
+            lines += [f"{_write_text(name)}:", *(f"  {line}" for line in value.split("\n"))]
+        quoted = quote("\n".join(lines))
+        if len(quoted) > MAX_SHOWN:
             whole = json.dumps(self.arguments, sort_keys=True)
             digest = blake2b(whole.encode(errors="replace"), digest_size=16).hexdigest()
             end = f"\n[... cut; {len(whole)} characters, digest {digest}; all of it: upcall show RUN --json]"
-            shown = shown[: MAX_SHOWN - len(end)] + end
-        return f"Make this call?\n{shown}"
+            quoted = quoted[: MAX_SHOWN - len(end)] + end
+        return f"Make this call?\n{quoted}"
 
     def as_context(self) -> str:
         """Return why it is asked, and how the arguments are changed."""
@@ -75,19 +82,45 @@ class PendingCall(BaseModel, frozen=True):
         """Return the arguments with those changed that `text` names, a JSON object.
 
         Raises:
-            ValueError: it is none, or the tool does not take them; in one line.
+            ValueError: it is none, no model server takes it, or the tool does not; in one line.
         """
         try:
-            given = json.loads(text)
-        except ValueError as error:
-            raise ValueError(f"it is no JSON object: {error}") from error
-        edited = {**self.arguments, **given}
-        try:
-            if problem := _find_problem(self.parameters, edited):
-                raise ValueError(problem)
+            edited = {**self.arguments, **_read_object(text)}
+            problem = _find_problem(self.parameters, edited)
         except RecursionError as error:
             raise ValueError("it is nested too deeply") from error
+        if problem:
+            raise ValueError(problem)
         return edited
+
+
+def _read_object(text: str) -> dict[str, JsonValue]:
+    """Read a JSON object that can be sent on: the call goes back to the model with it.
+
+    Raises:
+        ValueError: it cannot; in one line.
+    """
+    try:
+        given: dict[str, JsonValue] = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"it is no JSON object: {error}") from error
+    if _is_deeper(given, MAX_DEPTH):
+        raise ValueError(f"it is nested too deeply (at most {MAX_DEPTH} levels)")
+    try:
+        json.dumps(given, allow_nan=False, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("it holds half a character (a lone surrogate); write the whole one") from error
+    except ValueError as error:
+        raise ValueError("it holds NaN or Infinity, which JSON does not have; write a number") from error
+    return given
+
+
+def _is_deeper(value: JsonValue, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    return levels == 0 or any(
+        _is_deeper(each, levels - 1) for each in (value.values() if isinstance(value, dict) else value)
+    )
 
 
 def format_call(name: str, arguments: str, limit: int = VALUE_CHARS) -> str:
@@ -110,6 +143,26 @@ def _format_arguments(arguments: str, limit: int) -> list[str]:
 def _format_value(value: Any, limit: int) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return one_line(text, limit)
+
+
+def _write_value(value: JsonValue) -> str:
+    return _write_text(value, VALUE_CHARS) if isinstance(value, str) else _format_value(value, VALUE_CHARS)
+
+
+def _write_text(text: str, limit: int | None = None) -> str:
+    """Write a text as it is where it can only be read so, else as JSON; cut at `limit`."""
+    shown = one_line(text, limit)
+    return shown if _PLAIN.fullmatch(text) and not _is_json(text) else json.dumps(shown, ensure_ascii=False)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except json.JSONDecodeError:
+        return False
+    except ValueError:  # A number with too many digits to be read.
+        return True
+    return True
 
 
 def _find_problem(schema: dict[str, JsonValue], arguments: dict[str, JsonValue]) -> str | None:
