@@ -13,6 +13,7 @@ from stores import FIRST, execute
 from upcall import Run, RunStatus, Settings, Upcall
 from upcall.errors import ConfigurationError, StoreUnavailable, UnknownRun
 from upcall.execution.in_process import InProcessWorker
+from upcall.workers.worker import Worker
 
 QUEUED, WAITING = RunStatus.QUEUED, RunStatus.AWAITING_CLARIFICATION
 JOBS = "select task_name, priority, args from procrastinate_jobs where status = 'todo' order by id"
@@ -165,3 +166,12 @@ def test_the_command_line_submits_and_returns_at_once(postgres: Server) -> None:
     ended = upcall("run", "Build it", "--submit", "--json", "--model", "demo", "--store", location)
     assert ended.json["status"] == "queued"
     assert [job["run_id"] for _, _, job in execute(location, JOBS)] == [ended.json["run_id"]]
+
+
+@pytest.mark.slow
+async def test_what_the_root_team_needs_approval_for_stops_no_named_team(postgres: Server) -> None:
+    location = postgres.new_database()
+    run = await Upcall(store=location, team="fleet:make_team").submit("Build it")
+    app = Upcall(store=location, settings=Settings.read(model="demo", approve=["run_command"]))
+    await Worker(app, drain=True).run()
+    assert ((done := await app.get(run.id)).status, done.error) == (WAITING, None)
