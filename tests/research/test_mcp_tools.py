@@ -59,7 +59,7 @@ async def test_its_tools_are_called_when_they_are_approved(notes: McpTools, by_o
     agent = PausableAgent("finder", model, workbench=notes, approve=approve)
     app = Upcall(store="runs.db", team=lambda: RoundRobinGroupChat([agent], max_turns=1))
     run = await app.start("Find wind")
-    assert "| notes_search(wind)" in run.questions[0].question
+    assert "| notes_search(words: wind)" in run.questions[0].question
     run = await app.answer(run.id, '{"words": "sea"}')
     assert "Notes on sea" in str(await app.transcript(run.id))
 
