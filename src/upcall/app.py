@@ -35,6 +35,7 @@ from upcall.execution.known_plans import find_plan, forget_plan
 from upcall.execution.secret_tools import refuse_without_key
 from upcall.execution.start_options import StartOptions, Task, as_history, check_options, read_task
 from upcall.execution.team_factory import BuiltTeam, MakeTeam, TeamFactory
+from upcall.execution.workspaces import restore_workspace
 from upcall.policy.authorization import Authorization
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.matching import AnswersInput, match_answers
@@ -292,6 +293,7 @@ class Upcall(RunReader):
         (chosen,) = match_answers(given, (point.question,), (), access.user, ())
         status = self._teams.phase(point.question.path[0] if point.question.path else "")
         forked, checkpoint = fork_run(run, point, chosen, forked_id, status)
+        await restore_workspace(self.store, await self.store.load(run.id))
         stored, built = await self.driver.load_team(StoredRun(forked, checkpoint, 0))
         async with built.close_on_error():
             named = make_absolute(workspace) if workspace else None

@@ -5,7 +5,9 @@ Waiting for the human, a spent budget and a refusal by the human are results, no
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from upcall import identity
@@ -179,6 +181,18 @@ class UserAtLimit(RunConflict):
             self, f"Run {run_id} stays queued: {limit} runs of {user} are at work (user_limit); nothing was written."
         )
         self.run_id, self.seconds = run_id, seconds
+
+
+class WorkspaceMissing(StoredStateError):
+    """The folder of a run's files is not on this machine, and cannot be made from the store. Nothing was changed; where
+    workers take runs on, the run stays queued for one that has the folder."""
+
+    def __init__(self, run_id: str, folder: Path, why: str = "it is not there") -> None:
+        self.run_id, self.folder, self.machine = run_id, folder, platform.node()
+        super().__init__(
+            f"Run {run_id} cannot go on on {self.machine} in its workspace {folder}: {why}. Go on where the folder is, "
+            "or bring it here."
+        )
 
 
 class UserInputRequired(Exception):

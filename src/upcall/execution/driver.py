@@ -20,6 +20,7 @@ from upcall.errors import (
     StoredStateError,
     TooLarge,
     UnknownRun,
+    WorkspaceMissing,
 )
 from upcall.execution.compatibility import adapt_checkpoint
 from upcall.execution.in_process import InProcessWorker
@@ -27,6 +28,7 @@ from upcall.execution.reducer import take_answers
 from upcall.execution.run_result import RunResult
 from upcall.execution.segment import RunSegment
 from upcall.execution.team_factory import BuiltTeam, TeamFactory
+from upcall.execution.workspaces import note_missing, restore_workspace
 from upcall.policy.acceptance import accept
 from upcall.policy.authorization import Authorization
 from upcall.policy.deadlines import DeadlineWatcher, add_expired, is_due
@@ -97,6 +99,7 @@ class Driver:
 
     async def take(self, stored: StoredRun, answers: Sequence[Answer], told: Sequence[Event] = ()) -> Stream:
         """Give a waiting run the answers to its questions; `told` is told as soon as they are stored."""
+        await restore_workspace(self.store, stored)
         stored, built = await self.load_team(stored)
         async with built.close_on_error():
             run, checkpoint, records = take_answers(
@@ -156,6 +159,7 @@ class Driver:
             UserAtLimit: it is to be tried again later.
             RunConflict: another worker was faster.
             SchemaMismatch: this version of upcall cannot read it; another worker's may.
+            WorkspaceMissing: its folder is not on this machine; another worker may have it.
             StoreUnavailable: the database cannot be reached.
             UnknownRun: it was removed.
         """
@@ -167,6 +171,11 @@ class Driver:
         await self.store.database.read(refuse(strict=False))  # Cheaper than to build a team first.
         try:
             return await last(await self.resume(stored, None, also=refuse()))
+        except WorkspaceMissing as error:
+            if not self.store.jobs.is_shared:
+                return await self.fail(run_id, str(error))
+            await note_missing(self.store, error)
+            raise
         except (ConfigurationError, SchemaMismatch, TooLarge) as error:
             return await self.fail(run_id, " ".join(str(error).split()))
         except (StoredStateError, UnknownRun):
@@ -208,6 +217,7 @@ class Driver:
                 return _only(await self._queue_again(stored))
             with record_act("resumed", user):
                 return _only(await self.queue(stored))
+        await restore_workspace(self.store, stored)
         stored, built = await self.load_team(stored)
         claim: StoredRun | None = None
         async with built.close_on_error():

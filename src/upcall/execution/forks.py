@@ -194,7 +194,7 @@ def copy_workspace(config: RunConfig, old_id: str, new_id: str, named: Path | No
     if config.team is None:
         return config
     folder = config.team.workspace
-    target = named or (folder.parent / new_id if folder.name == old_id else folder)
+    target = named or (folder.parent / new_id if config.team.has_own_workspace(old_id) else folder)
     if folder.is_dir() and target != folder:
         shutil.copytree(folder, target, symlinks=True, dirs_exist_ok=True)
     return config.model_copy(update={"team": config.team.model_copy(update={"workspace": target})})

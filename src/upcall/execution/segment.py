@@ -342,11 +342,13 @@ class RunSegment:
                 await self._store.release(self._stored, also=self._write_transcript())
 
     async def _run_team(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
+        run, pinned = self._stored.run, self._stored.run.config.team
+        keeps_new = pinned is not None and pinned.has_own_workspace(run.id)
         scope = RunScope(
             journal=self._journal,
             resolver=self._resolver,
             answers=self._mailbox,
-            changes=StoredChanges(self._store, self._stored.run.id),
+            changes=StoredChanges(self._store, run.id, keeps_new=keeps_new),
             token=self._token,
             progress=_tell_through(queue),
             timings=self.timings,

@@ -60,6 +60,10 @@ class RootTeamConfig(PinnedTeamOptions):
     account: str | None = None
     known_plan: ApprovedPlan | None = None
 
+    def has_own_workspace(self, run_id: str) -> bool:
+        """Tell whether the workspace was made for this run; else somebody named the folder."""
+        return self.workspace.name == run_id
+
 
 class NamedTeam(BaseModel, frozen=True):
     """A team of one's own by the name ``MODULE:FUNCTION``, and the account that named it: code is imported for nobody

@@ -74,6 +74,7 @@ class Change(BaseModel, frozen=True):
         call: the call, by its idempotency key.
         undoes: the changes that this one takes back, by id.
         output: what the call is answered, where that cannot be told from the files.
+        machine: where it was made; empty where that is not known.
     """
 
     id: str = Field(default_factory=identity.new_id)
@@ -83,6 +84,7 @@ class Change(BaseModel, frozen=True):
     call: str | None = None
     undoes: tuple[str, ...] = ()
     output: str = ""
+    machine: str = ""
 
     def list_contents(self) -> Iterator[str]:
         """List the digests of the contents that the change log keeps for it."""
@@ -91,7 +93,13 @@ class Change(BaseModel, frozen=True):
 
 
 class ChangeLog(Protocol):
-    """Where changes are kept, with what the files held."""
+    """Where changes are kept, with what the files held.
+
+    Attributes:
+        keeps_new: whether it is given what commands write as well, so that the folder can be made from it elsewhere.
+    """
+
+    keeps_new: bool
 
     async def record(self, change: Change, contents: Mapping[str, bytes]) -> None:
         """Keep a change that is about to be made, and the contents that it names, by digest.
@@ -111,6 +119,8 @@ class ChangeLog(Protocol):
 
 class MemoryChanges:
     """The change log of a workbench that no driver runs: it ends with the process."""
+
+    keeps_new = False
 
     def __init__(self) -> None:
         self._made: dict[str, Change] = {}

@@ -23,10 +23,12 @@ class StoredChanges:
 
     Args:
         user: who undoes, for the audit trail.
+        keeps_new: see `ChangeLog`.
     """
 
-    def __init__(self, store: RunStore, run_id: str, user: str | None = None) -> None:
+    def __init__(self, store: RunStore, run_id: str, user: str | None = None, *, keeps_new: bool = False) -> None:
         self._store, self._run_id, self._user = store, run_id, user
+        self.keeps_new = keeps_new
 
     async def record(self, change: Change, contents: Mapping[str, bytes]) -> None:
         """Keep a change that is about to be made: its entry and what it names, both or neither."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import time
 from collections.abc import Mapping
 from datetime import datetime
@@ -24,7 +25,7 @@ from upcall.runs.run import Run, RunProgress
 from upcall.runs.transcript import load_entries
 from upcall.storage import checkpoints, transcripts
 from upcall.storage import store as stores
-from upcall.storage.change_log import put_contents, read_contents
+from upcall.storage.change_log import CHANGED, put_contents, read_contents
 from upcall.storage.compression import encode
 from upcall.storage.connection import Connection, Values
 from upcall.storage.run_rows import load_run
@@ -93,7 +94,8 @@ async def import_run(
     run = run.model_copy(update={"config": run.config.reset_for_import(folder)})
     row = {**store.prepare_run(run), "version": content["run_version"], "worker": None, "renewed_at": time.time()}
     texts = {version: store.dump_checkpoint(run, state) for version, state in sorted(states.items())}
-    await store.database.write(partial(_import, run_id=run.id, row=row, texts=texts, content=content))
+    place = run.config.team.workspace if run.config.team else None
+    await store.database.write(partial(_import, run_id=run.id, row=row, texts=texts, content=content, folder=place))
     return run
 
 
@@ -104,7 +106,13 @@ def _keep_lineage(state: Checkpoint, run_id: str) -> Checkpoint:
 
 
 def _import(
-    connection: Connection, *, run_id: str, row: Values, texts: Mapping[int, bytes], content: Mapping[str, Any]
+    connection: Connection,
+    *,
+    run_id: str,
+    row: Values,
+    texts: Mapping[int, bytes],
+    content: Mapping[str, Any],
+    folder: Path | None,
 ) -> None:
     stores.insert_run(connection, run_id, row)
     for version, text in texts.items():
@@ -118,7 +126,7 @@ def _import(
             "at": int(datetime.fromisoformat(each["at"]).timestamp()),
             "kind": each["kind"],
             "actor": each["user"],
-            "detail": stores.dump_detail(each["detail"]),
+            "detail": stores.dump_detail(_place_change(each, folder)),
         }
         for each in content["log"]
     ]
@@ -129,6 +137,14 @@ def _import(
     contents = [base64.b64decode(text) for text in content["contents"].values()]
     put_contents(connection, run_id, {digest(data): data for data in contents})
     stores.add_to_log(connection, run_id, [("imported", None, {"from": content["run"]["id"]})])
+
+
+def _place_change(entry: Mapping[str, Any], folder: Path | None) -> Mapping[str, Any]:
+    """Return the detail of a log entry; that of a change in the root team's folder is one in its folder here."""
+    detail: Mapping[str, Any] = entry["detail"]
+    if folder is None or entry["kind"] != CHANGED:
+        return detail
+    return {**detail, "folder": os.path.realpath(folder), "machine": ""}
 
 
 def _read(content: Any) -> tuple[Run, dict[int, Checkpoint]]:

@@ -20,7 +20,16 @@ from psycopg_pool import AsyncConnectionPool
 
 from upcall import identity
 from upcall.app import Upcall
-from upcall.errors import RunBusy, RunConflict, RunGone, SchemaMismatch, StoreUnavailable, UnknownRun, UserAtLimit
+from upcall.errors import (
+    RunBusy,
+    RunConflict,
+    RunGone,
+    SchemaMismatch,
+    StoreUnavailable,
+    UnknownRun,
+    UserAtLimit,
+    WorkspaceMissing,
+)
 from upcall.storage.jobs import ADVANCE, QUEUE, UPKEEP_QUEUE
 from upcall.text import first_line
 from upcall.workers.health import serve_health
@@ -241,6 +250,8 @@ class _Again(BaseRetryStrategy):
                 seconds = SECONDS_TO_RECONNECT
             case SchemaMismatch():
                 seconds = SECONDS_TO_ANOTHER  # A worker of the version that stored it takes it then.
+            case WorkspaceMissing():
+                seconds = SECONDS_TO_ANOTHER  # One that has the folder.
             case _:
                 return None
         return RetryDecision(retry_at=utcnow() + timedelta(seconds=seconds))

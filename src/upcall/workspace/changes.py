@@ -17,6 +17,9 @@ MAX_KEPT_FILE = 50_000_000
 MAX_KEPT_BYTES = 200_000_000
 """So much of what a change takes away is kept, of one file and in all, to undo it. The human is asked about more."""
 
+MAX_KEPT_NEW = 50_000_000
+"""So much of what a command writes is kept, in all, where the folder is to be made from the log elsewhere."""
+
 _PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 """Folders of the system that a link may lead into, to a program: all that a virtual environment needs."""
 
@@ -52,16 +55,19 @@ def read_changes(folder: Folder, view: View, since: int) -> list[FileChange]:
     return found
 
 
-def prepare_writes(folder: Folder, files: Sequence[FileChange], written: Path) -> list[Write]:
-    """Make changes ready to go in, with what they take away as far as it can be kept.
+def prepare_writes(
+    folder: Folder, files: Sequence[FileChange], written: Path, *, keeps_new: bool = False
+) -> list[Write]:
+    """Make changes ready to go in, with what they take away, and with `keeps_new` what they bring, as far as it can be
+    kept.
 
     Raises:
         ChangedMeanwhile: one of the files is not what it was.
     """
-    return list(_prepare(folder, files, written))
+    return list(_prepare(folder, files, written, MAX_KEPT_NEW if keeps_new else 0))
 
 
-def _prepare(folder: Folder, files: Sequence[FileChange], written: Path) -> Iterator[Write]:
+def _prepare(folder: Folder, files: Sequence[FileChange], written: Path, new_room: int) -> Iterator[Write]:
     room = MAX_KEPT_BYTES
     for file in files:
         before, old = state_below(folder, file.path), None
@@ -75,8 +81,10 @@ def _prepare(folder: Folder, files: Sequence[FileChange], written: Path) -> Iter
             room -= len(old) if old is not None else 0
             before = before.model_copy(update={"kept": old is not None})
         source = written / file.path
-        is_link = file.after is not None and file.after.kind == "link"
-        yield Write(file.path, before, file.after, os.fsencode(os.readlink(source)) if is_link else source, old)
+        after, is_link = file.after, file.after is not None and file.after.kind == "link"
+        if after is not None and after.kind == "file" and (size := source.stat().st_size) <= new_room:
+            after, new_room = after.model_copy(update={"kept": True}), new_room - size
+        yield Write(file.path, before, after, os.fsencode(os.readlink(source)) if is_link else source, old)
 
 
 def state_below(folder: Folder, place: str) -> FileState | None:

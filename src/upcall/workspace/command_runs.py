@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 
 from upcall.autogen.tool_calls import is_repeated_call
@@ -164,7 +165,9 @@ class CommandRunner:
         text = describe_result(staged.execution, self.limits, staged.files)
         if not staged.files:
             return text
-        writes = await asyncio.to_thread(prepare_writes, self.folder, staged.files, stage.view / staged.written)
+        written = stage.view / staged.written
+        prepare = partial(prepare_writes, self.folder, staged.files, written, keeps_new=log.keeps_new)
+        writes = await asyncio.to_thread(prepare)
         own = OwnFiles.of_changes(await log.list_changes(), self.folder.root)
         if findings := await asyncio.to_thread(find_effects, self.folder.root, writes, own):
             first = [each.path for each in sorted(findings, key=lambda each: each.effect is not Effect.RUNS_LATER)]

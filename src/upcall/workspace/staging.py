@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -48,11 +49,18 @@ async def commit(
         OSError: it could not be written; nothing was changed.
     """
     files = await asyncio.to_thread(lambda: tuple(_record_files(writes)))
-    root = str(folder.root)
-    change = Change(tool=tool, folder=root, files=files, call=call, undoes=tuple(undoes), output=output)
+    change = Change(
+        tool=tool,
+        folder=str(folder.root),
+        files=files,
+        call=call,
+        undoes=tuple(undoes),
+        output=output,
+        machine=platform.node(),
+    )
 
     async def work() -> None:
-        await log.record(change, _contents(writes))
+        await log.record(change, await asyncio.to_thread(_contents, writes))
         try:
             await asyncio.to_thread(folder.write, writes, aside)
         except BaseException:
@@ -147,5 +155,7 @@ def _record_files(writes: Sequence[Write]) -> Iterator[FileChange]:
 def _contents(writes: Sequence[Write]) -> Mapping[str, bytes]:
     sides = [(state, data) for each in writes for state, data in ((each.before, each.old), (each.after, each.data))]
     return {
-        state.digest: data for state, data in sides if state and state.kept and isinstance(data, bytes) and state.digest
+        state.digest: data.read_bytes() if isinstance(data, Path) else data
+        for state, data in sides
+        if state and state.kept and data is not None and state.digest
     }

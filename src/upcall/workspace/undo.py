@@ -73,7 +73,7 @@ async def _prepare(log: ChangeLog, run_id: str, place: str, changes: Sequence[Ch
         except (OSError, ValueError) as error:
             raise CallerError(f"Run {run_id} cannot be undone: {path}: {first_line(error)}") from error
         wanted = made[0].before
-        if _is_same(now, wanted):
+        if is_same(now, wanted):
             continue
         if not _is_ours(now, made):
             raise CallerError(
@@ -86,10 +86,11 @@ async def _prepare(log: ChangeLog, run_id: str, place: str, changes: Sequence[Ch
                 "changed."
             )
         writes.append(Write(path, now, wanted, await read_old(log, wanted)))
-    return await asyncio.to_thread(_leave_used_folders, folder, writes)
+    return await asyncio.to_thread(leave_used_folders, folder, writes)
 
 
-def _is_same(now: FileState | None, wanted: FileState | None) -> bool:
+def is_same(now: FileState | None, wanted: FileState | None) -> bool:
+    """Tell whether a name stands for what is wanted, permissions included where they are known."""
     if now is None or wanted is None:
         return now is wanted
     return now.holds_same(wanted) and wanted.mode in (0, now.mode)
@@ -101,15 +102,16 @@ def _is_ours(now: FileState | None, made: Sequence[FileChange]) -> bool:
     Its last change may have been recorded and never made: its process was killed in between.
     """
     last = made[-1]
-    there = any(_holds_same(now, each) for each in (last.after, last.before))
-    return there and all(_holds_same(one.after, following.before) for one, following in pairwise(made))
+    there = any(holds_same(now, each) for each in (last.after, last.before))
+    return there and all(holds_same(one.after, following.before) for one, following in pairwise(made))
 
 
-def _holds_same(one: FileState | None, other: FileState | None) -> bool:
+def holds_same(one: FileState | None, other: FileState | None) -> bool:
+    """Tell whether both hold the same, or both are nothing."""
     return one is other if one is None or other is None else one.holds_same(other)
 
 
-def _leave_used_folders(folder: Folder, writes: Sequence[Write]) -> list[Write]:
+def leave_used_folders(folder: Folder, writes: Sequence[Write]) -> list[Write]:
     """Leave out the folders that somebody else has put something into: they stay."""
     gone = {each.path for each in writes if each.after is None}
     left: list[Write] = []

@@ -26,6 +26,7 @@ _STATUSES: Mapping[type[Exception], int] = {
     errors.QuestionExpired: 409,
     errors.TeamMismatch: 409,
     errors.RunConflict: 409,
+    errors.WorkspaceMissing: 409,
     errors.AnswerRefused: 422,
     KeyReused: 422,
     errors.TooLarge: 413,

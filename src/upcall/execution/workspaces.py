@@ -1,0 +1,70 @@
+"""A run's workspace where the run goes on: its own one is made there, one that somebody named has to be there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from upcall.errors import UnknownRun, WorkspaceMissing
+from upcall.runs.run import Run
+from upcall.storage.change_log import StoredChanges
+from upcall.storage.store import RunStore, StoredRun
+
+WAITS = "workspace_missing"
+"""The kind of the log's entry for a machine on which the run cannot go on."""
+
+_log = logging.getLogger("upcall")
+
+
+async def restore_workspace(store: RunStore, stored: StoredRun) -> None:
+    """See to it that the files that a run changed are here, before its team goes on with them.
+
+    Raises:
+        WorkspaceMissing: they are not, and cannot be made here.
+        SchemaMismatch: what they held is damaged in the store.
+    """
+    run, team = stored.run, stored.run.config.team
+    if team is None:
+        return
+    log = StoredChanges(store, run.id)
+    changes, is_there = await log.list_changes(), await asyncio.to_thread(team.workspace.is_dir)
+    if not changes:
+        if not is_there and await _builds_on_changes(store, run):
+            raise WorkspaceMissing(run.id, team.workspace, "it is not there, and holds the files of an earlier run")
+        return
+    # Here, since most runs have changed no files.
+    from upcall.workspace.travel import CannotRestore, leaves_files, restore
+
+    if team.has_own_workspace(run.id):
+        if await store.at_work(stored) is None:
+            try:
+                await restore(log, team.workspace, changes)
+            except CannotRestore as error:
+                raise WorkspaceMissing(run.id, team.workspace, str(error)) from error
+    elif not is_there and leaves_files(changes):
+        raise WorkspaceMissing(run.id, team.workspace)
+
+
+async def _builds_on_changes(store: RunStore, run: Run) -> bool:
+    """Tell whether a run begins with files that another one has made: it is a branch of that, or follows it in the
+    same folder."""
+    while earlier := run.forked_from or run.follows:
+        try:
+            before = (await store.load(earlier)).run
+        except UnknownRun:
+            return False
+        if not run.forked_from and before.workspace != run.workspace:
+            return False
+        if await StoredChanges(store, before.id).list_changes():
+            return True
+        run = before
+    return False
+
+
+async def note_missing(store: RunStore, error: WorkspaceMissing) -> None:
+    """Note with the run, once a machine, that it waits for a worker that has its folder."""
+    detail = {"machine": error.machine, "folder": str(error.folder)}
+    if any(each.detail == detail for each in await store.log(error.run_id, kinds=(WAITS,))):
+        return
+    _log.warning("%s", error)
+    await store.note(error.run_id, WAITS, **detail)

@@ -1,0 +1,86 @@
+"""The folder of a run on another machine: made there, or brought up to date, from what the run recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from upcall.runs.file_changes import Change, ChangeLog, FileState
+from upcall.workspace.folder import Folder, Write
+from upcall.workspace.staging import read_old
+from upcall.workspace.undo import holds_same, is_same, leave_used_folders
+
+_History = dict[str, list[FileState | None]]
+"""What each name stood for, from before the run's first change of it to its last."""
+
+
+class CannotRestore(ValueError):
+    """The folder cannot be made from what was recorded. Nothing was changed; the text says why."""
+
+
+def leaves_files(changes: Sequence[Change]) -> bool:
+    """Tell whether anything is there after the changes of one folder."""
+    return any(states[-1] is not None for states in _list_history(changes).values())
+
+
+async def restore(log: ChangeLog, root: Path, changes: Sequence[Change]) -> None:
+    """Make a folder that began empty as the changes in it, oldest first, left it, unless that is how it is.
+
+    Where the last of them was made on this machine and the folder is there, it is left alone: what is otherwise in it
+    somebody has changed since. So is, in the folder of another machine's run, what the run never made.
+
+    Raises:
+        CannotRestore: what the folder held was not recorded whole, or cannot be written here.
+    """
+    folder, history = Folder(root), _list_history(changes)
+    is_there = await asyncio.to_thread(folder.root.is_dir)
+    if is_there and changes[-1].machine in ("", platform.node()):
+        return
+    if not is_there and any(states[0] is not None for states in history.values()):
+        raise CannotRestore("it is not there, and held files before the run that the store does not have")
+    try:
+        writes = [write for path, states in history.items() if (write := await _catch_up(log, folder, path, states))]
+        await asyncio.to_thread(_bring_up_to_date if is_there else _make, folder, writes)
+    except (OSError, ValueError) as error:
+        raise CannotRestore(f"it cannot be made from the store: {error}") from error
+
+
+def _list_history(changes: Sequence[Change]) -> _History:
+    """List what the changes of one folder, oldest first, made of each name."""
+    found: _History = {}
+    for change in changes:
+        for file in change.files:
+            found.setdefault(file.path, [file.before]).append(file.after)
+    return found
+
+
+async def _catch_up(log: ChangeLog, folder: Folder, path: str, states: Sequence[FileState | None]) -> Write | None:
+    wanted = states[-1]
+    try:
+        now = await asyncio.to_thread(folder.state, path)
+    except NotADirectoryError:
+        now = None
+    if is_same(now, wanted) or not any(holds_same(now, each) for each in states):
+        return None
+    if wanted is not None and not wanted.kept:
+        raise CannotRestore(f"{path} was too large to be kept in the store")
+    return Write(path, now, wanted, await read_old(log, wanted))
+
+
+def _bring_up_to_date(folder: Folder, writes: Sequence[Write]) -> None:
+    folder.write(leave_used_folders(folder, writes))
+
+
+def _make(folder: Folder, writes: Sequence[Write]) -> None:
+    """Make the folder beside its place, and put it there whole: a kill in between leaves none."""
+    if not writes:
+        return
+    folder.root.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".restore-", dir=folder.root.parent) as beside:
+        made = Folder(Path(beside, "made"))
+        made.write(writes)
+        os.rename(made.root, folder.root)
