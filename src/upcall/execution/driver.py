@@ -11,6 +11,7 @@ from typing import TypeAlias
 from autogen_agentchat.messages import UserInputRequestedEvent
 
 from upcall import identity
+from upcall.autogen import metrics
 from upcall.autogen.journal import find_in_doubt
 from upcall.autogen.messages import RUN, Event, asked_event
 from upcall.errors import (
@@ -40,7 +41,7 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.run import Run, RunStatus, record_act
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
 from upcall.settings import Settings
-from upcall.storage.connection import Work
+from upcall.storage.connection import Work, join_work
 from upcall.storage.leases import hold_lease
 from upcall.storage.store import AnswersQueued, RunStore, StoredRun
 from upcall.text import first_line
@@ -149,10 +150,10 @@ class Driver:
         if not self.store.jobs.is_shared:
             self.here.start(run_id, version)
 
-    async def advance_queued(self, run_id: str, version: int) -> Run | None:
+    async def advance_queued(self, run_id: str, version: int, *, taken: Work[object] | None = None) -> Run | None:
         """Take a run that was submitted to its next pause; None where there is nothing to do, since the same job was
         done before. One that cannot go on here is stored as failed, one of a user who has as many at work as
-        `user_limit` says is left as it is.
+        `user_limit` says is left as it is. `taken` is done in the transaction in which a queued run is taken.
 
         Raises:
             RunBusy: another worker has it. Should that one be dead, it can be taken up later.
@@ -170,22 +171,25 @@ class Driver:
         refuse = partial(self.store.refuse_over_limit, stored.run, self._settings.user_limit)
         await self.store.database.read(refuse(strict=False))  # Cheaper than to build a team first.
         try:
-            return await last(await self.resume(stored, None, also=refuse()))
+            also = join_work([refuse(), taken if is_next else None])
+            return await last(await self.resume(stored, None, also=also))
         except WorkspaceMissing as error:
             if not self.store.jobs.is_shared:
-                return await self.fail(run_id, str(error))
+                return await self.fail(run_id, str(error), type(error).__name__)
             await note_missing(self.store, error)
             raise
         except (ConfigurationError, SchemaMismatch, TooLarge) as error:
-            return await self.fail(run_id, " ".join(str(error).split()))
+            return await self.fail(run_id, " ".join(str(error).split()), type(error).__name__)
         except (StoredStateError, UnknownRun):
             raise
         except Exception as error:
-            await self.fail(run_id, f"{type(error).__name__}: {first_line(error)}")
+            await self.fail(run_id, f"{type(error).__name__}: {first_line(error)}", type(error).__name__)
             raise
 
-    async def fail(self, run_id: str, error: str) -> Run:
+    async def fail(self, run_id: str, error: str, kind: str) -> Run:
         """Store a run as failed that was to go on and that nobody works on; a resume tries again.
+
+        `kind` is what it is counted as.
 
         Raises:
             RunBusy: somebody works on it.
@@ -193,7 +197,10 @@ class Driver:
         stored = await self.store.load(run_id)
         if not stored.run.under_way:
             return stored.run
-        return (await self.store.claim(stored, stored.run.move_to(RunStatus.FAILED, error=error))).run
+        failed = await self.store.claim(stored, stored.run.move_to(RunStatus.FAILED, error=error))
+        if self._settings.tracing:
+            metrics.count_failure(kind)
+        return failed.run
 
     # -- taken up here ------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from autogen_agentchat.messages import ThoughtEvent, UserInputRequestedEvent
 from autogen_core import CancellationToken
 
 from upcall import identity, progress
-from upcall.autogen import tracing
+from upcall.autogen import metrics, tracing
 from upcall.autogen.answer_queue import AnswerQueue
 from upcall.autogen.concurrency import run_to_completion
 from upcall.autogen.group_chats import PendingQuestions
@@ -295,14 +295,15 @@ class RunSegment:
         if lost := self._published.find_lost(closed | self._mailbox.answers.keys() | waiting.keys()):
             problem = explain_loss(self._state.last, lost[0].explain_loss())
             # No checkpoint: with the remedy the run goes on from the one before.
-            return await self._save(self._current().move_to(RunStatus.FAILED, error=problem))
+            return await self._save(self._current().move_to(RunStatus.FAILED, error=problem), failure="AnswerLost")
         await self._close_unwaited()
         on_the_way = self._journal.records if len(self._current().answers) > self._answered else {}
         run, checkpoint = end_segment(self._state, team_state, on_the_way, self._phase)
         if run.error == NO_RESULT and (await self._journal.discard_last_reply() or not self._journal.records):
-            return await self._save(run)
+            return await self._save(run, failure="NoResult")
         # Otherwise the journal would bring the team to the same end again: it goes on behind it.
-        return await self._save(run, checkpoint.model_copy(update={"progress": run.progress(self._pauses + 1)}))
+        checkpoint = checkpoint.model_copy(update={"progress": run.progress(self._pauses + 1)})
+        return await self._save(run, checkpoint, failure="NoResult" if run.error == NO_RESULT else "AgentError")
 
     async def _close_unwaited(self) -> None:
         """Publish what agents that are not ours ask, and cancel what nobody waits for any more."""
@@ -329,7 +330,9 @@ class RunSegment:
     async def _fail(self, error: Exception) -> Run:
         """Store the run as failed. It goes on from its last pause, with the journal of what was done since."""
         message = str(error) if isinstance(error, UpcallError) else first_line(error)
-        return await self._with_queued(lambda: self._save(self._current().move_to(RunStatus.FAILED, error=message)))
+        return await self._with_queued(
+            lambda: self._save(self._current().move_to(RunStatus.FAILED, error=message), failure=type(error).__name__)
+        )
 
     async def _interrupt(self, team: Team) -> None:
         """Give the run back where the segment is cut off: its journal says what was done. Where the team has come to
@@ -383,7 +386,8 @@ class RunSegment:
                 queue.put_nowait(item)
         self._finished = not self._token.is_cancelled()
 
-    async def _save(self, run: Run, checkpoint: Checkpoint | None = None) -> Run:
+    async def _save(self, run: Run, checkpoint: Checkpoint | None = None, *, failure: str = "") -> Run:
+        """Store the run; `failure` is the kind of what failed, where it failed."""
         async with self._saving:
             if checkpoint is None:
                 await self._journal.flush()
@@ -394,6 +398,8 @@ class RunSegment:
             with record_act(TIMED, None, **self.timings.entry()) if stores_times else nullcontext():
                 also = [self._write_transcript() if ends else None, self._write_plan(run)]
                 self._stored = await self._store.save(self._stored, run, checkpoint, also=join_work(also))
+        if self._traced and run.status is RunStatus.FAILED:
+            metrics.count_failure(failure)
         return run
 
     def _write_plan(self, run: Run) -> Work[object] | None:

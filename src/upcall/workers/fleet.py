@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from upcall.storage.connection import Connection
-from upcall.storage.jobs import QUEUE
 from upcall.storage.store import RunStore
+from upcall.workers.queue_state import read_queue
 from upcall.workers.worker import Beat
 
 
@@ -86,14 +86,6 @@ SELECT w.id, w.host, w.process, w.concurrency,
        extract(epoch FROM clock_timestamp() - p.last_heartbeat)
 FROM upcall_workers w JOIN procrastinate_workers p ON p.id = w.id ORDER BY w.id
 """
-_QUEUE = """
-SELECT count(*) FILTER (WHERE scheduled_at IS NULL OR scheduled_at <= now()),
-       count(*) FILTER (WHERE scheduled_at > now()),
-       coalesce(extract(epoch FROM clock_timestamp() - min((SELECT e.at FROM procrastinate_events e
-           WHERE e.job_id = j.id AND e.type IN ('deferred', 'deferred_for_retry') ORDER BY e.id DESC LIMIT 1))
-           FILTER (WHERE scheduled_at IS NULL OR scheduled_at <= now())), 0)
-FROM procrastinate_jobs j WHERE status = 'todo' AND queue_name = :queue
-"""
 
 
 def _read(connection: Connection, silence: float) -> Fleet:
@@ -101,5 +93,5 @@ def _read(connection: Connection, silence: float) -> Fleet:
         WorkerStatus(id_, host, process, concurrency, tuple((runs or "").split()), float(silent), silent < silence)
         for id_, host, process, concurrency, runs, silent in connection.execute(_WORKERS).fetchall()
     ]
-    waiting, later, oldest = connection.execute(_QUEUE, {"queue": QUEUE}).fetchone()
-    return Fleet(tuple(workers), waiting, float(oldest), later)
+    queue = read_queue(connection)
+    return Fleet(tuple(workers), queue.waiting, queue.oldest_seconds, queue.later)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -35,6 +35,7 @@ from upcall.text import first_line
 from upcall.workers.health import serve_health
 from upcall.workers.job_manager import IntroducedWorkers, OwnedJobs
 from upcall.workers.lost_workers import count_lost, explain_lost, rescue_jobs
+from upcall.workers.metrics import WorkerMetrics
 
 SECONDS_TO_RECONNECT = 2.0
 SECONDS_TO_ANOTHER = 5.0
@@ -111,6 +112,7 @@ class Worker:
         self._beat = Beat(app.store.lease_seconds)
         self._apps: dict[str | None, Upcall] = {}
         self._health_port, self._is_ready = health_port, False
+        self._metrics = WorkerMetrics(self._store, self._concurrency) if app.settings.tracing else None
 
     async def run(self) -> None:
         """Work until it is cancelled; with `drain` until the queue is empty.
@@ -185,6 +187,8 @@ class Worker:
             ),
             upkeep.run_worker_async(queues=[UPKEEP_QUEUE], shutdown_graceful_timeout=0, **common),
         ]
+        if self._metrics is not None:
+            parts.append(self._metrics.measure_all_the_time(self._beat.deadlines))
         tasks = [asyncio.create_task(each) for each in parts]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -207,12 +211,13 @@ class Worker:
         Raises:
             StoredStateError: it is to be tried again later; `_Again` says when.
         """
-        driver = self._app.driver
-        with suppress(UnknownRun):
+        metrics = self._metrics
+        with suppress(UnknownRun), nullcontext() if metrics is None else metrics.use_slot():
             if context.job.attempts and (lost := await count_lost(self._store, run_id)):
-                await driver.fail(run_id, explain_lost(run_id, lost))
+                await self._app.driver.fail(run_id, explain_lost(run_id, lost), "WorkerLost")
                 return
-            await (await self._select_app(run_id)).driver.advance_queued(run_id, version)
+            taken = None if metrics is None else metrics.measure_delay(context.job.id, version)
+            await (await self._select_app(run_id)).driver.advance_queued(run_id, version, taken=taken)
 
     async def _select_app(self, run_id: str) -> Upcall:
         """Return what builds the team of a run."""

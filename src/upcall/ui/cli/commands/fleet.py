@@ -46,6 +46,10 @@ def worker(
                 "Install it: pip install '.[workers]' in a checkout of upcall"
             ) from error
 
+        if command.app.settings.tracing:
+            from upcall.autogen.metrics import export
+
+            export()
         command.screen.show_log(verbose=bool(command.app.settings.verbose))
         command.screen.note(f"Working on {command.app.store.name}. Stop with Ctrl-C.")
         with suppress(KeyboardInterrupt):

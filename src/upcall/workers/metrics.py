@@ -1,0 +1,76 @@
+"""What one worker measures: its queue, how busy it is, and how long answers wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from upcall.autogen.metrics import instruments
+from upcall.errors import StoreUnavailable
+from upcall.storage.connection import Connection, Work
+from upcall.storage.store import RunStore
+from upcall.workers.queue_state import read_queue
+
+_DELAY = """
+SELECT extract(epoch FROM clock_timestamp() - min(at)) FROM procrastinate_events
+WHERE job_id = :job AND type = 'deferred'
+"""
+
+
+class WorkerMetrics:
+    """The measurements of one worker.
+
+    Args:
+        store: whose queue it works on.
+        concurrency: how many runs it can work on at a time.
+    """
+
+    def __init__(self, store: RunStore, concurrency: int) -> None:
+        self._store, self._concurrency = store, concurrency
+        self._active, self._busy_seconds = 0, 0.0
+        self._since = self._changed = time.monotonic()
+
+    @contextmanager
+    def use_slot(self) -> Iterator[None]:
+        """Count one of the worker's slots as used, inside."""
+        self._add_up(1)
+        try:
+            yield
+        finally:
+            self._add_up(-1)
+
+    def measure_delay(self, job_id: int | None, version: int) -> Work[None]:
+        """Return the work that measures, where a run goes on, for how long its job was there: by the database's clock,
+        so that it does not matter which machine took the answer."""
+
+        def work(connection: Connection) -> None:
+            (seconds,) = connection.execute(_DELAY, {"job": job_id}).fetchone()
+            if seconds is not None:
+                instruments().delay.record(float(seconds), {"upcall.cause": "submit" if version == 1 else "answer"})
+
+        return work
+
+    async def measure_all_the_time(self, every: float) -> None:
+        """Measure the queue and the worker, until cancelled."""
+        while True:
+            await asyncio.sleep(every)
+            await self.measure()
+
+    async def measure(self) -> None:
+        """Measure how busy the worker was since the last time, and the queue as it is now."""
+        self._add_up(0)
+        if (seconds := self._changed - self._since) > 0:
+            instruments().busy.set(self._busy_seconds / seconds / self._concurrency)
+        self._since, self._busy_seconds = self._changed, 0.0
+        with suppress(StoreUnavailable):  # The worker itself says so.
+            queue = await self._store.database.read(read_queue)
+            instruments().waiting.set(queue.waiting)
+            instruments().later.set(queue.later)
+            instruments().oldest.set(queue.oldest_seconds)
+
+    def _add_up(self, change: int) -> None:
+        now = time.monotonic()
+        self._busy_seconds += self._active * (now - self._changed)
+        self._active, self._changed = self._active + change, now
