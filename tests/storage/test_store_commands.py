@@ -39,7 +39,7 @@ def test_run_is_counted_carried_answered_and_pruned() -> None:
         ("import letter.json", "it is no JSON"),
         pytest.param("import nothing.json", "No such file", marks=pytest.mark.slow),
         pytest.param("prune --older-than soon", "is no age", marks=pytest.mark.slow),
-        pytest.param("prune --status odd", "Known: initializing", marks=pytest.mark.slow),
+        pytest.param("prune --status odd", "Known: queued, initializing", marks=pytest.mark.slow),
         pytest.param("delete abcd --store none.db", "does not exist", marks=pytest.mark.slow),
     ],
 )
@@ -81,7 +81,7 @@ async def test_run_that_went_back_waits_for_what_was_asked_then() -> None:
     stored = await store.load(run_id)
     await store.save(stored, stored.run, stored.checkpoint.model_copy(update={"version": 2}))
     await store.close()
-    assert "has version 2" in upcall("show", run_id).error
+    assert "has version 2" in upcall("answer", run_id, "Express").error
     assert upcall("store", "restore", run_id, "--json").json["questions"][0]["id"] == stored.run.questions[0].id
     assert upcall("answer", run_id, "Express", "--json").json["status"] == "completed"
 

@@ -143,9 +143,10 @@ def _become(arguments: list[str], environment: dict[str, str], folder: str) -> N
     os.environ.update(environment)
     random.seed()
     stdin, stdout, stderr = (io.FileIO(number, mode, closefd=False) for number, mode in enumerate("rww"))
-    sys.stdin = io.TextIOWrapper(io.BufferedReader(stdin), encoding="utf-8")
-    sys.stdout = io.TextIOWrapper(io.BufferedWriter(stdout), encoding="utf-8")
-    sys.stderr = io.TextIOWrapper(io.BufferedWriter(stderr), "utf-8", "backslashreplace", line_buffering=True)
+    encoding = environment.get("PYTHONIOENCODING", "utf-8")
+    sys.stdin = io.TextIOWrapper(io.BufferedReader(stdin), encoding)
+    sys.stdout = io.TextIOWrapper(io.BufferedWriter(stdout), encoding)
+    sys.stderr = io.TextIOWrapper(io.BufferedWriter(stderr), encoding, "backslashreplace", line_buffering=True)
     status = 1
     try:
         if arguments[0] == "-m":

@@ -82,9 +82,15 @@ class Command:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self.screen.settle()
-        if isinstance(error, KeyboardInterrupt | EOFError | asyncio.CancelledError):
-            self.explain_stop()
+        is_stopped = isinstance(error, KeyboardInterrupt | EOFError | asyncio.CancelledError)
+        try:
+            self.screen.settle()
+            if is_stopped:
+                self.explain_stop()
+        except KeyboardInterrupt:  # A second stop does not wait for how to go on.
+            Command.explain_stop(self)
+            is_stopped = True
+        if is_stopped:
             raise typer.Exit(signals.INTERRUPTED) from error
         if isinstance(error, BrokenPipeError):
             return  # The reader has seen enough, as `head` does; Typer ends the program without a word.
