@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Callable
+from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -118,17 +120,24 @@ def pytest_configure() -> None:
 
 
 def make_all_resumable() -> None:
-    """Make every group chat resumable, before anything else is done with it."""
+    """Make every group chat resumable, before anything is done with it."""
     from autogen_agentchat.teams import BaseGroupChat
 
+    for method in (BaseGroupChat.run_stream, BaseGroupChat.save_state, BaseGroupChat.load_state, BaseGroupChat.reset):
+        setattr(BaseGroupChat, method.__name__, make_resumable_first(method))
+
+
+def make_resumable_first(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of a group chat that makes it resumable and then is itself."""
     from upcall import make_resumable
 
-    start = BaseGroupChat._init
+    @wraps(method)
+    def made(self: Any, *args: Any, **options: Any) -> Any:
+        if hasattr(self, "_keeps_turns"):
+            return method(self, *args, **options)
+        return getattr(make_resumable(self), method.__name__)(*args, **options)
 
-    async def made(self: BaseGroupChat, runtime: Any) -> None:
-        await start(make_resumable(self), runtime)
-
-    BaseGroupChat._init = made  # type: ignore[method-assign]
+    return made
 
 
 def convert_all() -> None:
