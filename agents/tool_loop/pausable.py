@@ -89,6 +89,7 @@ from upcall.research.reports import Report, WorkDone
 from upcall.runs.run import Usage, add_usage
 
 _EMPTY_REPLY = "it was empty"
+_CUT_OFF = "its reply was cut off at the limit of tokens, the server's or max_reply_tokens"
 _REPEATED = "each of your last calls was made before, with the same result"
 _ASKS = "it ends with a question, and only ask_user reaches the user: call it if you need the answer to go on"
 _FAILED_BESIDE = "another call of the same reply failed; look at its result before you report"
@@ -485,6 +486,9 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 self._remind(str(problem), text)
                 return ThoughtEvent(source=self.name, content=text, models_usage=reply.usage)
             message = await self._give_up(text, problem, token)
+        if reply.finish_reason == "length":
+            cut = {WARNINGS: dump_warnings([*event_warnings(message), _CUT_OFF])}
+            message = message.model_copy(update={"metadata": {**message.metadata, **cut}})
         turn.messages.append(AssistantMessage(content=text, thought=reply.thought, source=self.name))
         turn.end()
         return Response(chat_message=message.model_copy(update={"id": message_id, "models_usage": reply.usage}))

@@ -138,6 +138,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     mcp_servers: dict[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,30}$")], McpServer] = {}
     timeout: Seconds = 120
     max_retries: Count = 2
+    max_reply_tokens: AtLeastOne | None = None
     server_wait: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 300.0
     facts: dict[str, FactValue] | Path = {}
     prices: dict[str, Price] = {}

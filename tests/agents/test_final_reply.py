@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.messages import ToolCallExecutionEvent, ToolCallRequestEvent
-from autogen_core.models import ChatCompletionClient, ModelFamily, ModelInfo
+from autogen_core.models import ChatCompletionClient, CreateResult, ModelFamily, ModelInfo, RequestUsage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from conversation import Rest, carried, say
 from pydantic import BaseModel
@@ -76,6 +76,12 @@ async def test_without_an_output_type_any_text_is_the_result() -> None:
     with ScriptedModelClient(['{"a": 1}']) as client:
         rest = await say(worker(client, output_type=None), "Build it")
     assert (rest.text, rest.message.metadata) == ('{"a": 1}', {})
+
+
+async def test_a_result_that_was_cut_off_is_warned_of() -> None:
+    cut = CreateResult(finish_reason="length", content="So then", usage=RequestUsage(1, 1), cached=False)
+    rest = await say(worker(ReplayChatCompletionClient([cut], model_info=MODEL_INFO), output_type=None), "Go")
+    assert "cut off at the limit of tokens" in event_warnings(rest.message)[0]
 
 
 async def test_other_json_is_no_prose_and_is_warned_of_where_the_model_insists() -> None:

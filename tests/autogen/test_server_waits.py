@@ -9,6 +9,7 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import Team
 from autogen_agentchat.messages import ThoughtEvent
 from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core.models import UserMessage
 
 from upcall import PausableAgent, Run, Settings, Upcall
 from upcall.execution.model_clients import ModelClients
@@ -60,3 +61,12 @@ async def test_a_quota_that_is_used_up_is_not_waited_for(tmp_path: Path) -> None
         run, said = await run_with(server, tmp_path)
     assert "You exceeded your quota" in (run.error or "")
     assert "waited" not in said
+
+
+async def test_a_reply_is_bounded_where_the_settings_say_so(tmp_path: Path) -> None:
+    with LoopbackServer(["Hello."]) as server:
+        settings = Settings.read(None, model="scripted", base_url=server.base_url, max_reply_tokens=700)
+        client = ModelClients(settings)("coder")
+        await client.create([UserMessage(content="Say hello", source="user")])
+        await client.close()
+    assert server.requests[0].body["max_tokens"] == 700

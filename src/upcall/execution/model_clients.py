@@ -108,6 +108,8 @@ def _openai(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
         "timeout": settings.timeout,
         "max_retries": settings.max_retries,
     }
+    if settings.max_reply_tokens is not None:
+        arguments["max_tokens"] = settings.max_reply_tokens
     if chosen.base_url is not None:
         arguments["base_url"] = chosen.base_url
     if chosen.model_info is not None:
