@@ -45,6 +45,13 @@ async def test_a_run_is_started_answered_and_shown() -> None:
         assert ("answer", "Express") in said
 
 
+async def test_a_run_of_the_built_in_team_goes_on_with_it_in_a_service_with_another_one() -> None:
+    run_id = upcall("run", TASK, "--detach", "--json", "--model", "demo", "--store", "runs.db").json["run_id"]
+    async with serving(one_agent("Other."), store="runs.db") as site:
+        run = await site.service.app_for(Caller(None)).get(run_id)
+        assert not site.service.app_for(Caller(None), run).has_own_team
+
+
 async def test_several_questions_are_answered_at_once() -> None:
     asks = Calls([Call("ask_user", {"question": each}) for each in ("Which name?", "Which colour?", "Which size?")])
     async with serving(one_agent(asks, "Done.")) as site, await site.caller("alice") as alice:

@@ -67,7 +67,7 @@ class Service:
 
     def app_for(self, caller: Caller, run: Run | None = None) -> Upcall:
         """Return the application with the rights of a caller, to go on with a run: with the model that it was started
-        with, and its team where that was named by this account."""
+        with, and its team where that is the built-in one or was named by this account."""
         settings, team = self.settings, self._team
         if caller.role == ADMIN and caller.user is not None:
             settings = settings.model_copy(update={"admins": [*settings.admins, caller.user]})
@@ -77,7 +77,9 @@ class Service:
         if run is not None:
             settings = settings.with_model_of(run.config.team)
             named = run.config.named_team
-            if named is not None and named.account == identity.account():
+            if run.config.team is not None:
+                team = None
+            elif named is not None and named.account == identity.account():
                 team = named.name
         return Upcall(settings=settings, store=self.store, team=team)
 
