@@ -16,6 +16,7 @@ from fleet import make_team
 from places import SUPPORT
 
 from upcall import Run, RunStatus, Settings, Upcall
+from upcall.autogen.journal import find_unfinished
 from upcall.errors import StoreUnavailable
 
 LEASE = 3
@@ -84,6 +85,14 @@ async def _look(app: Upcall, run_id: str) -> Run | None:
 async def wait_for_pause(app: Upcall, run_id: str) -> Run:
     """Wait until a run pauses or ends."""
     return await wait_for_status(app, run_id, *STOPPED)
+
+
+async def wait_for_call(app: Upcall, run_id: str) -> None:
+    """Wait until a tool call of a run has begun."""
+    until = time.monotonic() + SECONDS
+    while not find_unfinished((await app.store.load(run_id)).records):
+        assert time.monotonic() < until, "no call has begun"
+        await asyncio.sleep(0.02)
 
 
 async def wait_for_entry(app: Upcall, run_id: str, kind: str) -> None:

@@ -187,6 +187,7 @@ async def test_a_question_is_answered_while_others_work(notebook: Notebook, lab:
     form = form_in(notebook, 0)
     await expect(form.get_by_text("executing", exact=True)).to_be_visible()
     await expect(form.get_by_text("calls search")).to_be_visible()
+    await expect(form.locator(".widget-radio-box label").first).to_be_visible()
     await stands_apart(form.locator(".widget-radio-box label, input[type=text]"))
     await answer(form, "FastAPI")
     await expect(form.get_by_text("It is coded.")).to_be_visible()

@@ -25,6 +25,7 @@ from worker_process import (
     running,
     start,
     wait_for,
+    wait_for_call,
     wait_for_entry,
     wait_for_pause,
     wait_for_status,
@@ -66,7 +67,7 @@ async def test_a_worker_that_stood_still_has_lost_its_runs(postgres: Server) -> 
     with running(location, FLEET_SECONDS="6") as workers:
         run_id = (await app.submit("Build it")).id
         await answer(app, run_id)
-        await wait_for_status(app, run_id, RunStatus.EXECUTING)
+        await wait_for_call(app, run_id)
         workers[0].send_signal(signal.SIGSTOP)
         workers.append(start(location))
         assert (await wait_for_pause(app, run_id)).unknown_outcomes
