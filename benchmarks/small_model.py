@@ -25,7 +25,7 @@ from typing import Any
 from upcall import Upcall, run_sync
 
 DATA = Path(__file__).with_name("data") / "small_model"
-CONFIG = "timeout: {timeout}\nllm_timeout: {timeout}\nmax_reply_tokens: 1500\n"
+CONFIG = "timeout: {timeout}\nllm_timeout: {timeout}\nmax_reply_tokens: 1000\ntemperature: 0\n"
 
 
 @dataclass(frozen=True)

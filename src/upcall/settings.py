@@ -139,6 +139,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     timeout: Seconds = 120
     max_retries: Count = 2
     max_reply_tokens: AtLeastOne | None = None
+    temperature: Annotated[float, BeforeValidator(no_flag), Field(ge=0, le=2)] | None = None
     server_wait: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 300.0
     facts: dict[str, FactValue] | Path = {}
     prices: dict[str, Price] = {}

@@ -63,10 +63,10 @@ async def test_a_quota_that_is_used_up_is_not_waited_for(tmp_path: Path) -> None
     assert "waited" not in said
 
 
-async def test_a_reply_is_bounded_where_the_settings_say_so(tmp_path: Path) -> None:
+async def test_a_reply_is_bounded_and_cool_where_the_settings_say_so(tmp_path: Path) -> None:
     with LoopbackServer(["Hello."]) as server:
-        settings = Settings.read(None, model="scripted", base_url=server.base_url, max_reply_tokens=700)
+        settings = Settings.read(None, model="scripted", base_url=server.base_url, max_reply_tokens=700, temperature=0)
         client = ModelClients(settings)("coder")
         await client.create([UserMessage(content="Say hello", source="user")])
         await client.close()
-    assert server.requests[0].body["max_tokens"] == 700
+    assert (server.requests[0].body["max_tokens"], server.requests[0].body["temperature"]) == (700, 0)

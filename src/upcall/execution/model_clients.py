@@ -110,6 +110,8 @@ def _openai(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
     }
     if settings.max_reply_tokens is not None:
         arguments["max_tokens"] = settings.max_reply_tokens
+    if settings.temperature is not None:
+        arguments["temperature"] = settings.temperature
     if chosen.base_url is not None:
         arguments["base_url"] = chosen.base_url
     if chosen.model_info is not None:
