@@ -93,6 +93,12 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close!r}?" if close else "."
 
 
+def list_known(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence about an unknown name: what may have been meant, and all that there is."""
+    names = list(known)
+    return f"{suggest(name, names)} Known: {', '.join(names)}."
+
+
 def closest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is most like another, if one is like it at all."""
     return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
@@ -107,6 +113,8 @@ def describe_wrong(place: Place, value: object, why: str) -> str:
     """Return what is wrong with a value. It is repeated only where no key can be in it."""
     name = dot_path(place)
     hidden = any(word in name.lower() for word in _SECRET) or isinstance(value, dict | list)
+    if isinstance(value, str):  # A table as JSON that is damaged, or an address with a password.
+        hidden = hidden or "{" in value or "@" in value.partition("://")[2]
     return f"{name} is wrong: {why}." if hidden else f"{name} = {render_value(value)} is wrong: {why}."
 
 

@@ -20,7 +20,7 @@ OnExpiry: TypeAlias = Literal["wait", "assume", "cancel", "fail"]
 """What becomes of a question whose time is over."""
 
 
-class Options(BaseModel, frozen=True, protected_namespaces=()):
+class Options(BaseModel, frozen=True, protected_namespaces=(), defer_build=True):
     """The base of all options: frozen values."""
 
 

@@ -26,15 +26,18 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from upcall.config_source import ConfigSource, Place, closest, describe_wrong, dot_path, suggest
+from upcall.config_source import ConfigSource, Place, closest, describe_wrong, dot_path, list_known, suggest
 from upcall.errors import ConfigurationError
 from upcall.function_blocks import FunctionConfig, apply_blocks
+from upcall.notifications.config import MailSettings, Notifications, Url, WebhookSettings
 from upcall.options import AgentName, AssignRule, ResolutionOptions, TeamOptions, WorkKind
 from upcall.policy.facts import FactValue, parse_facts, read_facts_file
 from upcall.policy.routing import ROLE
+from upcall.proxy_settings import ProxySettings
 from upcall.questions.secrets import KEY
 from upcall.research.mcp_server import McpServer
 from upcall.runs.config import Fact, RootTeamConfig
+from upcall.runs.run import Usage
 from upcall.setting_types import AtLeastOne, Count, HostName, Seconds, no_flag
 from upcall.workspace.limits import Limits
 
@@ -76,6 +79,10 @@ class Price(BaseModel, extra="forbid"):
     prompt: Annotated[float, Field(ge=0)] = 0.0
     completion: Annotated[float, Field(ge=0)] = 0.0
 
+    def cost(self, used: Usage) -> float:
+        """Return what so many tokens cost."""
+        return (used.prompt_tokens * self.prompt + used.completion_tokens * self.completion) / 1_000_000
+
 
 class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     """All that can be set. Environment variables are named ``UPCALL_...``; ``OPENAI_API_KEY`` is read too.
@@ -110,6 +117,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     lease_seconds: Seconds = 15.0
     concurrency: AtLeastOne = 4
     user_limit: AtLeastOne | None = None
+    model_limits: dict[str, AtLeastOne] = {}
     grace_seconds: Annotated[float, BeforeValidator(no_flag), Field(ge=0, allow_inf_nan=False)] = 30.0
     synchronous: Literal["normal", "full"] = "normal"
     user: str | None = None
@@ -136,6 +144,10 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     private_hosts: list[str] = []
     source_urls: dict[ServiceName, str] = {}
     mcp_servers: dict[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,30}$")], McpServer] = {}
+    webhooks: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}$")], WebhookSettings] = {}
+    mail: MailSettings | None = None
+    public_url: Url | None = None
+    proxy: ProxySettings | None = None
     timeout: Seconds = 120
     max_retries: Count = 2
     max_reply_tokens: AtLeastOne | None = None
@@ -217,6 +229,11 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     def names_a_model(self) -> bool:
         """Whether a common model is configured, or asked for as the demo; single agents may have one without it."""
         return not (self.model is None and self.base_url is None and self.model_client is None)
+
+    @property
+    def notifications(self) -> Notifications:
+        """Who else is told what happens to runs."""
+        return Notifications(self.webhooks, self.mail, self.roles, self.public_url)
 
     def with_model_of(self, team: RootTeamConfig | None, base_url: str | None = None) -> Self:
         """Return these settings with the model that a run was started with, if that is known, perhaps at another
@@ -395,7 +412,8 @@ def _refuse_blocks(variables: Iterable[str]) -> None:
 
 def _is_table(setting: str) -> bool:
     kind = Settings.model_fields[setting].annotation
-    return dict in {get_origin(each) for each in (kind, *get_args(kind))}
+    kinds = (kind, *get_args(kind))
+    return any(get_origin(each) is dict or (isinstance(each, type) and issubclass(each, BaseModel)) for each in kinds)
 
 
 def _problem(error: ValidationError, given: ConfigSource) -> str:
@@ -406,9 +424,16 @@ def _problem(error: ValidationError, given: ConfigSource) -> str:
     first = max(errors, key=lambda each: len(each["loc"]))
     place, value = _place(first["loc"]), first["input"]
     if first["type"] == "extra_forbidden":
-        tables: dict[str, type[BaseModel]] = {"assign": AssignRule, "limits": Limits, "mcp_servers": McpServer}
+        tables: dict[str, type[BaseModel]] = {
+            "assign": AssignRule,
+            "limits": Limits,
+            "mcp_servers": McpServer,
+            "webhooks": WebhookSettings,
+            "mail": MailSettings,
+            "proxy": ProxySettings,
+        }
         fields = tables.get(str(place[0]), ModelSettings).model_fields
-        text = f"{dot_path(place)} is unknown{suggest(str(place[-1]), fields)} Known: {', '.join(fields)}."
+        text = f"{dot_path(place)} is unknown{list_known(str(place[-1]), fields)}"
     else:
         text = describe_wrong(
             place, value, ", or ".join(each["msg"] for each in errors if _place(each["loc"]) == place)

@@ -36,6 +36,7 @@ from upcall import Answer, Outcome, Run, RunStatus, Upcall, UserInputRequired, i
 from upcall.agents import PausableAgent
 from upcall.autogen.group_chats import make_resumable
 from upcall.autogen.journal import SECONDS_BUFFERED, SECONDS_WITHOUT_DOUBT, Journal
+from upcall.autogen.tool_calls import check_start_time
 from upcall.errors import CallerError, RunConflict, SchemaMismatch, StoreUnavailable
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.journal_records import ToolOutcome
@@ -681,6 +682,34 @@ async def test_a_function_that_gets_its_thread_late_runs_only_if_the_run_is_stil
         else:
             assert (await soon(app.start("Stamp both"))).result == "Done."
     assert sorted(done) == (["one"] if lost else ["one", "two"])
+
+
+@pytest.mark.parametrize("kind", [AssistantAgent, PausableAgent])
+async def test_a_process_that_stands_still_behind_the_look_at_the_clock_looks_again(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    async def stamp(text: str) -> str:
+        """Stamp a paper."""
+        done.append(text)
+        return "stamped"
+
+    def stand_still() -> None:
+        with closing(sqlite3.connect("runs.db")) as database, database:
+            database.execute("UPDATE upcall_runs SET worker = 'somebody else'")
+        time.sleep(SECONDS_WITHOUT_DOUBT * 2)
+
+    def look() -> None:
+        check_start_time()
+        asyncio.get_running_loop().call_soon(stand_still)
+
+    monkeypatch.setattr("upcall.autogen.journal.check_start_time", look)
+    with ScriptedModelClient([Call("stamp", {"text": "one"})]) as model:
+        team = RoundRobinGroupChat([kind("clerk", model, tools=[stamp])], max_turns=1)
+        with pytest.raises(RunConflict):
+            await soon(Upcall(store="runs.db", team=lambda: team).start("Stamp it"))
+    assert done == []
 
 
 async def test_a_late_call_that_cannot_be_looked_after_did_not_run_and_is_not_in_doubt() -> None:

@@ -213,6 +213,17 @@ async def test_the_task_itself_is_never_the_result() -> None:
     assert (run.status, run.result) == (RunStatus.FAILED, None)
 
 
+async def test_answers_to_two_questions_at_once_both_count() -> None:
+    asks = Calls([ASK, Call("ask_user", {"question": "Which database?"})])
+    app, model = app_with(asks, "Done.")
+    asked = await app.start("Build it")
+    given = zip(asked.questions, ("Express", "SQLite"), strict=True)
+    await asyncio.gather(*(app.answer(asked.id, {question.id: text}) for question, text in given))
+    done = await app.get(asked.id)
+    assert (done.status, {each.text for each in done.answers}) == (RunStatus.COMPLETED, {"Express", "SQLite"})
+    assert len(model.requests) == 2
+
+
 async def test_two_answers_at_once_do_the_work_once() -> None:
     app, model = app_with(ASK, "Done.")
     asked = await app.start("Build it")

@@ -41,6 +41,7 @@ def kill(*arguments: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_workers_killed_at_a_few_points() -> None:
     """A few points of a small team that nests, works in parallel and asks: one of each kind."""
     found = kill("--scenario", "small", "--points", "7", "--seed", "fast")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.base import Team
+from autogen_agentchat.messages import TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
 from cryptography.fernet import Fernet
 
@@ -17,8 +18,8 @@ from upcall.questions.secrets import KEY
 from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.storage.export import export_run, import_run
 from upcall.storage.store import RunStore
-from upcall.storage.transcripts import write_transcript
-from upcall.testing import Call, Fail, Hang, ScriptedModelClient
+from upcall.storage.transcripts import load_segments, write_transcript
+from upcall.testing import Call, Calls, Fail, Hang, ScriptedModelClient
 
 ASK = Call("ask_user", {"question": "Which Python?", "options": ["3.11", "3.12"]})
 
@@ -66,6 +67,24 @@ async def test_a_transcript_has_what_nested_agents_did_over_a_pause(tmp_path: Pa
         ("lead", "result", "Passed."),
         ("lead", "message", "All is well."),
     ]
+
+
+async def test_the_conversation_that_a_task_ends_is_not_kept_again(tmp_path: Path) -> None:
+    said = [TextMessage(content=f"Before, {number}", source="user") for number in range(3)]
+    run = await (app := make_app(tmp_path / "runs.db", "Passed.")).start(
+        [*said, TextMessage(content="Go", source="user")]
+    )
+    assert (await told(app, run))[:2] == [("user", "task", "Go"), ("lead", "call", '{"task": "Test the parser"}')]
+
+
+async def test_a_question_that_is_put_again_is_kept_once(tmp_path: Path) -> None:
+    """A reader of a stream reads each segment by itself."""
+    both = Call("ask_user", {"question": "Which OS?"})
+    run = await (app := make_app(tmp_path / "runs.db", Calls([ASK, both]), "Passed.")).start("See to it")
+    for question, said in zip(run.questions, ("3.12", "Linux"), strict=True):
+        run = await app.answer(run.id, {question.id: said})
+    kept = [entry for entries in (await load_segments(app.store, run.id)).values() for entry in entries]
+    assert sum(entry.kind is EntryKind.QUESTION for entry in kept) == 2
 
 
 async def test_what_one_agent_did_comes_with_its_answers(tmp_path: Path) -> None:

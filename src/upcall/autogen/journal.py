@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ from pydantic import BaseModel, ValidationError
 from upcall.autogen import tracing
 from upcall.autogen.call_path import current_path
 from upcall.autogen.concurrency import run_to_completion
+from upcall.autogen.scope import current_scope
 from upcall.autogen.tool_calls import StartedLate, ToolCall, check_start_time, current_call, enter_call
 from upcall.errors import ModelReplyInvalid, SchemaMismatch
 from upcall.runs.journal_records import ReplyRecord, ToolOutcome, ToolRecord
@@ -40,6 +42,9 @@ SECONDS_WITHOUT_DOUBT = 0.2
 
 SECONDS_BUFFERED = 0.02
 """How long a model's reply waits for a write that takes it along: most often that of the tool call it asks for."""
+
+_SECONDS_TAKEN = re.compile(r"\bafter \d+\.\d s\b")
+"""How the result of a command says how long that took (`upcall.workspace.command_runs`): never twice the same."""
 
 MAX_BUFFERED = 100_000
 """A longer reply does not wait, in characters."""
@@ -75,6 +80,7 @@ class Journal:
         self._writing = asyncio.Lock()
         self._timer: asyncio.Task[None] | None = None
         self._taken: set[str] = set()
+        self._named: set[str] = set()
         self._started: dict[str, ToolRecord] = {}
         self._last: dict[tuple[Any, ...], str] = {}
         self._replies: dict[str, list[tuple[int, str]]] = {}
@@ -167,6 +173,8 @@ class Journal:
         key = self._key("model", agent, "", [*request, *options])
         who = (*current_path(), agent)
         self._last.pop(who, None)
+        archive = current_scope().replies
+        name = self._name_request(messages, [*who, *options]) if archive is not None else ""
         asker = _digest(json.dumps([self._epoch, who, *options]))
         if (there := self._find_recorded(key, asker)) is not None:
             self._last[who] = there
@@ -175,16 +183,18 @@ class Journal:
         await self.flush()
         number = self._counts.get(asker, 0)
         try:
-            reply = _sendable_reply(await fetch())
+            reply = _sendable_reply(await (fetch() if archive is None else archive.find_or_request(name, fetch)))
             text = _dump(ReplyRecord(who=asker, number=number, reply=reply))
         except _NotReadable as error:
             self._taken.discard(key)
+            self._named.discard(name)
             raise ModelReplyInvalid(
                 f"Agent {agent!r}: the model's reply cannot be stored ({error}). Try again, or use another model "
                 "client. The run is stored and can be resumed."
             ) from error
         except BaseException:
             self._taken.discard(key)
+            self._named.discard(name)
             raise
         self._diverged.add(who)
         self._counts[asker] = number + 1
@@ -194,6 +204,15 @@ class Journal:
             self._write_later({key: text})
         self._last[who] = key
         return reply
+
+    def _name_request(self, messages: Sequence[LLMMessage], asker: Sequence[object]) -> str:
+        """Return a name for a request to a model that is the same in another run, as far as that does the same."""
+        said = sorted(_digest(_SECONDS_TAKEN.sub("", message.model_dump_json())) for message in messages)
+        number = 0  # Not the segment: whether an answer that no human gives comes in it or in the next is chance.
+        while (name := _digest(json.dumps([*asker, *said, number]))) in self._named:
+            number += 1
+        self._named.add(name)
+        return name
 
     def _find_recorded(self, key: str, asker: str) -> str | None:
         """Return the key of the recorded reply to a call: the very same, else the next unused one of this agent."""

@@ -51,17 +51,20 @@ Event: TypeAlias = BaseAgentEvent | BaseChatMessage
 _RESOLVERS = (AnsweredBy.LEDGER, AnsweredBy.FACTS, AnsweredBy.PARENT)
 """Who may answer in the human's place; what is said where nobody did says why itself."""
 
+READ_MESSAGES = 128
+"""How many messages' questions, and as many messages' answers, are kept as they were read: those of a long thread."""
+
 _questions = TypeAdapter(list[Question])
 _answers = TypeAdapter(list[Answer])
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=READ_MESSAGES)
 def _read_questions(text: str) -> tuple[Question, ...]:
     """Read questions once: a thread is read again at each turn, and holds all questions that were ever asked."""
     return tuple(_questions.validate_json(text))
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=READ_MESSAGES)
 def _read_answers(text: str) -> tuple[Answer, ...]:
     return tuple(_answers.validate_json(text))
 

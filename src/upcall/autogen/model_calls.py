@@ -21,7 +21,7 @@ from upcall.autogen import tracing
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.model_errors import CutShort, explain_call
 from upcall.autogen.scope import current_scope
-from upcall.autogen.server_waits import wait_while_busy
+from upcall.autogen.server_waits import call_when_free
 from upcall.errors import UpcallError
 from upcall.text import replace_surrogates
 
@@ -51,7 +51,7 @@ async def call_model(
 
     async def ask(emit: Emit[str | CreateResult]) -> CreateResult:
         async def fetch() -> CreateResult:
-            return await wait_while_busy(attempt)
+            return await call_when_free(client, attempt)
 
         async def attempt() -> CreateResult:
             async with asyncio.timeout(timeout):

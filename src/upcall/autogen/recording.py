@@ -35,8 +35,8 @@ from upcall.autogen.internals import Approve, Wrappers, is_started, wrap_manager
 from upcall.autogen.messages import Event
 from upcall.autogen.model_errors import CutShort, explain_call
 from upcall.autogen.scope import current_scope
-from upcall.autogen.server_waits import wait_while_busy
-from upcall.autogen.tool_calls import is_idempotent
+from upcall.autogen.server_waits import call_when_free
+from upcall.autogen.tool_calls import check_start_time, is_idempotent
 from upcall.errors import UpcallError
 from upcall.questions.tool_context import redact_secrets
 from upcall.runs.journal_records import ToolOutcome
@@ -131,7 +131,7 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
                     return await fetch()
                 called = partial(tracing.model_call, self._agent, self.inner)
                 replied = scope.journal.replay_or_request(
-                    self._agent, messages, _form(options), lambda: wait_while_busy(lambda: called(fetch()))
+                    self._agent, messages, _form(options), lambda: call_when_free(self.inner, lambda: called(fetch()))
                 )
                 return await _until(token, replied)
             except _Unfinished as unfinished:
@@ -202,6 +202,7 @@ class JournaledExecutor(_Wrapper[CodeExecutor], CodeExecutor):
         async def run() -> ToolOutcome:
             if scope.journal is not None and is_started(self.inner) is False:
                 await self.inner.start()  # The segment stops it (`upcall.agents.servers`).
+                check_start_time()
             result = await self.inner.execute_code_blocks(code_blocks, cancellation_token)
             result.output = redact_secrets(result.output)
             made.append(result)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from upcall.autogen.call_path import raise_question
@@ -48,6 +49,26 @@ class QuestionResolver(Protocol):
         """Record an answer that an agent gave to a question."""
 
 
+class SharedModelCalls(Protocol):
+    """What all who call a model know of each other: `upcall.storage.model_slots.ModelSlots`."""
+
+    def take(self, model: str) -> AbstractAsyncContextManager[None]:
+        """Wait until a model may be called once more, and count as one call, inside."""
+
+    async def read_wait(self, model: str) -> float:
+        """Return for how many seconds the server of a model is to get no calls."""
+
+    async def note_wait(self, model: str, seconds: float) -> None:
+        """Note that the server of a model asked for no more calls for so long."""
+
+
+class ReplyArchive(Protocol):
+    """Where an experiment keeps the replies of its models."""
+
+    async def find_or_request(self, name: str, request: Callable[[], Awaitable[CreateResult]]) -> CreateResult:
+        """Return the reply kept under a name, or request one and keep it."""
+
+
 class OpenTurn(Protocol):
     """The turn that a stock agent takes: what its parts do is replayed where the turn is repeated."""
 
@@ -84,6 +105,9 @@ class RunScope:
         member: the member of a group chat that has the turn.
         turn: the turn of the stock agent that is at work.
         server_wait: how many seconds a call waits for a model server that is still loading, or busy.
+        model_calls: what is shared with all others who call the same models.
+        replies: keeps the replies of models beyond the run; it holds, like the clock, for runs started in the scope.
+        clock: what agents are told the time is; the machine's where there is none.
         interruptions: where a turn that is cut off leaves its cause. AutoGen's group chat turns any exception into a
             `RuntimeError` of text (autogen-agentchat 0.7.5). An entry also says that the state of the team is whole.
     """
@@ -100,6 +124,9 @@ class RunScope:
     member: str = ""
     turn: OpenTurn | None = None
     server_wait: float = 0.0
+    model_calls: SharedModelCalls | None = None
+    replies: ReplyArchive | None = None
+    clock: datetime | None = None
     interruptions: list[BaseException] | None = None
 
 

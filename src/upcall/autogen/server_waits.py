@@ -1,15 +1,18 @@
-"""A model server that is still loading (503), or says when it has time again (429, Retry-After), is waited for."""
+"""A model server that is still loading (503), or says when it has time again (429, Retry-After), is waited for: in the
+latter case by all who share the store."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from upcall.autogen.scope import current_scope, report_progress
+from autogen_core.models import ChatCompletionClient
+
+from upcall.autogen.scope import SharedModelCalls, current_scope, report_progress
+from upcall.autogen.tracing import read_model
+from upcall.retry_after import read_retry_after
 
 LOADING, BUSY = 503, 429
 
@@ -19,14 +22,27 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 5.0
 T = TypeVar("T")
 
 
-async def wait_while_busy(fetch: Callable[[], Awaitable[T]]) -> T:
-    """Repeat a request while its server asks for time, as long in all as the run may wait; say so meanwhile.
+async def call_when_free(client: ChatCompletionClient, fetch: Callable[[], Awaitable[T]]) -> T:
+    """Call a model when there are fewer calls to it than its limit, and repeat that while its server asks for time, as
+    long in all as the run may wait; say so meanwhile.
 
     Raises:
         Whatever `fetch` raises in the end.
     """
+    shared = current_scope().model_calls
+    model = read_model(client) if shared is not None else ""
+    if shared is None or not model:
+        return await _repeat_while_busy(fetch, "", None)
+    async with shared.take(model):
+        return await _repeat_while_busy(fetch, model, shared)
+
+
+async def _repeat_while_busy(fetch: Callable[[], Awaitable[T]], model: str, shared: SharedModelCalls | None) -> T:
     limit, began, pause = current_scope().server_wait, time.monotonic(), FIRST_PAUSE
     while True:
+        # Where others were told to wait for longer than this call may, the server itself has the last word.
+        while shared is not None and 0 < (left := await shared.read_wait(model)) <= limit - (time.monotonic() - began):
+            await _wait(left, BUSY, time.monotonic() - began, limit)
         try:
             return await fetch()
         except Exception as error:
@@ -36,11 +52,15 @@ async def wait_while_busy(fetch: Callable[[], Awaitable[T]]) -> T:
             status = getattr(error, "status_code", None)
             if not _can_wait(status, asked) or waited + seconds > limit:
                 raise
-            report_progress(
-                f"seconds waited for the model server (HTTP {status})", round(waited + seconds), round(limit)
-            )
-            await asyncio.sleep(seconds)
+            if shared is not None and status == BUSY:
+                await shared.note_wait(model, seconds)
+            await _wait(seconds, status, waited, limit)
             pause = min(2 * pause, LONGEST_PAUSE)
+
+
+async def _wait(seconds: float, status: object, waited: float, limit: float) -> None:
+    report_progress(f"seconds waited for the model server (HTTP {status})", round(waited + seconds), round(limit))
+    await asyncio.sleep(seconds)
 
 
 async def leave_retry_to_us(response: Any) -> None:
@@ -55,13 +75,4 @@ def _can_wait(status: object, asked: float | None) -> bool:
 
 
 def _asked_pause(response: Any) -> float | None:
-    """Return the seconds that a Retry-After header asks for: a number, or a date."""
-    text = getattr(response, "headers", {}).get("retry-after", "")
-    try:
-        return max(float(text), 0.0)
-    except ValueError:
-        pass
-    try:
-        return max((parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds(), 0.0)
-    except (ValueError, TypeError):
-        return None
+    return read_retry_after(getattr(response, "headers", {}))

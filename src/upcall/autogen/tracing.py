@@ -312,6 +312,11 @@ def _context_of(traceparent: str | None) -> Any:
     return TraceContextTextMapPropagator().extract({_TRACEPARENT: traceparent or ""}, Context())
 
 
+def read_model(client: ChatCompletionClient) -> str:
+    """Return the name of the model of a client; empty where it tells none."""
+    return _identify(client)[1]
+
+
 _KNOWN: WeakKeyDictionary[ChatCompletionClient, tuple[str, str]] = WeakKeyDictionary()
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from autogen_core import FunctionCall
 from autogen_core.tools import ParametersSchema, TextResultContent, ToolResult, ToolSchema, Workbench
 
 from upcall.autogen.tool_calls import idempotent
@@ -45,6 +46,10 @@ class FileWorkbench(StatelessWorkbench):
     def source_tools(self) -> frozenset[str]:
         """The names of its tools that search and read sources; also of a source that cannot be used now."""
         return frozenset()
+
+    def look_up(self, task: str) -> Sequence[FunctionCall]:
+        """Return the calls with which to begin a task that a model would do without looking anything up."""
+        return ()
 
 
 def tool_schema(name: str, description: str, properties: dict[str, Any], optional: Collection[str] = ()) -> ToolSchema:
