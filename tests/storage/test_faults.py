@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,8 +23,9 @@ from stores import FIRST, history
 from upcall.errors import StoredStateError, StoreUnavailable, UpcallError
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.run import Run, RunStatus
+from upcall.storage.connection import Connection
 from upcall.storage.maintenance import check, restore
-from upcall.storage.store import RunStore
+from upcall.storage.store import RunStore, add_to_log
 
 
 def text_of(error: BaseException) -> str:
@@ -266,3 +268,21 @@ async def test_a_database_that_is_not_there_is_said(postgres: Server) -> None:
     with pytest.raises(StoreUnavailable) as refused:
         await RunStore(location).list()
     assert 'database "nowhere" does not exist' in text_of(refused.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [1, 3])
+async def test_who_stands_still_in_a_transaction_holds_up_nobody_for_long(
+    rows: int, postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upcall.storage.postgresql._SECONDS_IDLE", {"read": 60, "write": 1})
+    store = RunStore(postgres.new_database())
+    first = await store.create(Run(task="do it"), FIRST)
+
+    def stand_still(connection: Connection) -> None:
+        add_to_log(connection, first.run.id, [("noted", None, {})] * rows)
+        time.sleep(3)
+
+    with pytest.raises(StoreUnavailable, match="idle"):
+        await store.database.write(stand_still)
+    assert not await store.log(first.run.id, kinds=("noted",))

@@ -122,6 +122,11 @@ class Server:
         self.run(f"CREATE DATABASE {name}")
         return f"postgresql://{USER}:p%40ss%3Aword%2F1@127.0.0.1:{self.port}/{name}"
 
+    def processes(self) -> list[int]:
+        """Return the numbers of its processes."""
+        assert self._process is not None
+        return [self._process.pid, *_children(self._process.pid)]
+
     def kill(self) -> None:
         """End the server and all that serve its connections with SIGKILL, as a power failure would."""
         assert self._process is not None

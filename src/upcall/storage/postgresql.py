@@ -38,6 +38,15 @@ _SECONDS_IDLE = {"read": 60, "write": 15}
 _LIMITS = f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; SET LOCAL idle_in_transaction_session_timeout = "
 """Wait for others no longer than SQLite does; and who stands still in a transaction does not hold up the others: in a
 write, which locks a run, no longer than its lease lasts by default. It goes with the BEGIN, in one message."""
+_PATIENCE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""A line that was cut without a word is given up after half a minute, not after the quarter of an hour, or the two
+hours, for which Linux waits by itself. What the store's URL says comes first."""
 _MAKE_TABLES_LOCK = 0x75706361
 """The advisory lock under which the tables are made."""
 _SECRET = ("password", "sslpassword")
@@ -101,7 +110,7 @@ class PostgreSQL:
     @property
     def parameters(self) -> Mapping[str, Any]:
         """See `Database`."""
-        return {"connect_timeout": 10, **self._parameters}
+        return {**_PATIENCE, **self._parameters}
 
     async def exists(self) -> bool:
         """See `Database`. The tables are made by the first call."""
@@ -195,8 +204,15 @@ class _Connection:
         return self.driver.execute(_translate(statement) if values else statement, values or None)
 
     def executemany(self, statement: str, rows: Iterable[Values], /) -> None:
+        several = list(rows)
+        if len(several) == 1:
+            self.execute(statement, several[0])
+            return
         with self.driver.cursor() as cursor:
-            cursor.executemany(_translate(statement), list(rows))
+            cursor.executemany(_translate(statement), several)
+        # Behind the pipeline in which psycopg 3.3 sends them a server (15) lets a client stand still for ever, whatever
+        # idle_in_transaction_session_timeout says, and the locks with it; behind a plain statement it does not.
+        self.driver.execute("SELECT 1")
 
     def close(self) -> None:
         self.driver.close()

@@ -143,19 +143,49 @@ REQUESTS = Table(
 )
 """Which run a request was for that may be made twice. See `upcall.storage.requests`."""
 
-OF_A_RUN = (CHECKPOINTS, QUEUED_ANSWERS, JOURNAL, CONTENTS, LOG, TRANSCRIPTS, PLANS)
+MODEL_CALLS = Table("upcall_model_calls", {"id": "SERIAL", "model": "NAME NOT NULL", "until": "TIME NOT NULL"}, "id")
+"""The calls to models with a limit, in the order in which they came, each until its lease is over."""
+
+MODEL_WAITS = Table("upcall_model_waits", {"model": "NAME", "until": "TIME NOT NULL"}, "model")
+"""Until when the server of a model asked for no more calls. See `upcall.storage.model_slots`."""
+
+DELIVERIES = Table(
+    "upcall_deliveries",
+    {
+        "number": "SERIAL",
+        "id": "TEXT NOT NULL",
+        "run_id": "NAME NOT NULL",
+        "target": "TEXT NOT NULL",
+        "recipient": "TEXT NOT NULL",
+        "event": "TEXT NOT NULL",
+        "content": "TEXT NOT NULL",
+        "state": "TEXT NOT NULL",
+        "attempts": "NUMBER NOT NULL",
+        "created_at": "NUMBER NOT NULL",
+        "due_at": "TIME NOT NULL",
+        "problem": "TEXT",
+    },
+    "number",
+)
+"""What others are to be told. See `upcall.storage.outbox`."""
+
+OF_A_RUN = (CHECKPOINTS, QUEUED_ANSWERS, JOURNAL, CONTENTS, LOG, TRANSCRIPTS, PLANS, DELIVERIES)
 """What belongs to a run, beside its row."""
 
-TABLES = (META, RUNS, *OF_A_RUN, TOKENS, REQUESTS)
+TABLES = (META, RUNS, *OF_A_RUN, TOKENS, REQUESTS, MODEL_CALLS, MODEL_WAITS)
 
 _SEEN_BY = "owner, assignees"
 INDEXES = (
     # They hold all that a page of a list is chosen by: a row that is damaged is met only when it is read itself.
-    f"CREATE INDEX upcall_runs_created ON upcall_runs (created_at, id, {_SEEN_BY})",
-    f"CREATE INDEX upcall_runs_status ON upcall_runs (status, created_at, id, updated_at, {_SEEN_BY})",
-    f"CREATE INDEX upcall_runs_asked ON upcall_runs (asked_at, id, {_SEEN_BY}) WHERE asked_at IS NOT NULL",
-    "CREATE INDEX upcall_runs_due ON upcall_runs (due_at, id) WHERE due_at IS NOT NULL",
-    "CREATE INDEX upcall_log_run ON upcall_log (run_id, id)",
+    f"CREATE INDEX IF NOT EXISTS upcall_runs_created ON upcall_runs (created_at, id, {_SEEN_BY})",
+    f"CREATE INDEX IF NOT EXISTS upcall_runs_status ON upcall_runs (status, created_at, id, updated_at, {_SEEN_BY})",
+    "CREATE INDEX IF NOT EXISTS upcall_runs_asked "
+    f"ON upcall_runs (asked_at, id, {_SEEN_BY}) WHERE asked_at IS NOT NULL",
+    "CREATE INDEX IF NOT EXISTS upcall_runs_due ON upcall_runs (due_at, id) WHERE due_at IS NOT NULL",
+    "CREATE INDEX IF NOT EXISTS upcall_log_run ON upcall_log (run_id, id)",
+    "CREATE INDEX IF NOT EXISTS upcall_requests_at ON upcall_requests (at)",
+    "CREATE INDEX IF NOT EXISTS upcall_deliveries_run ON upcall_deliveries (run_id, number)",
+    "CREATE INDEX IF NOT EXISTS upcall_deliveries_due ON upcall_deliveries (target, due_at) WHERE state = 'pending'",
 )
 
 
@@ -168,8 +198,8 @@ def create(connection: Connection) -> None:
 
 def _statements(dialect: str, there: Collection[str]) -> Iterator[str]:
     yield from (table.create(dialect) for table in TABLES if table.name not in there)
+    yield from INDEXES
     if META.name not in there:
-        yield from INDEXES
         yield f"INSERT INTO upcall_meta (key, value) VALUES ('schema_version', '{SCHEMA_VERSION}')"
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from upcall import identity
 from upcall.errors import (
@@ -35,6 +35,7 @@ from upcall.storage.connection import Connection, Values, Work, database_errors
 from upcall.storage.databases import Database, Synchronous, is_unreadable, open_database, run_in_thread
 from upcall.storage.jobs import JobQueue
 from upcall.storage.leases import Worker, is_over, take_lease
+from upcall.storage.outbox import Message, Outbox, insert_messages
 from upcall.storage.run_lists import RunPage, Viewer
 from upcall.storage.run_rows import COLUMNS, derive_columns, dump_run, load_run, name_values
 from upcall.storage.schema import OF_A_RUN
@@ -48,8 +49,11 @@ SECONDS_AT_LIMIT = 30.0
 """After how long, at most, a run is looked at again whose user has enough at work. Few that wait are looked at more
 often than many."""
 
-LogEntries = Iterable[tuple[str, str | None, Mapping[str, Any]]]
+LogEntries: TypeAlias = Iterable[tuple[str, str | None, Mapping[str, Any]]]
 """Kind, user, detail."""
+
+Announce: TypeAlias = Callable[[Run, LogEntries], Sequence[Message]]
+"""Gives what others are to be told of a run that was moved on."""
 
 
 class AnswersQueued(Exception):
@@ -114,6 +118,7 @@ class RunStore:
             journal, as JSON.
         synchronous: of an SQLite file: ``full`` waits for the disk at each write, ``normal`` may lose the last writes
             when the power fails, never half of one.
+        announce: what is to be delivered of a change of a run; it is stored with the change.
 
     Raises:
         ConfigurationError: the URL names another kind of database, or its driver is not installed.
@@ -128,9 +133,12 @@ class RunStore:
         lease_seconds: float = 15.0,
         max_state_bytes: int = MAX_STATE_BYTES,
         synchronous: Synchronous = "normal",
+        announce: Announce | None = None,
     ) -> None:
         self.database: Database = open_database(location, synchronous)
         self.jobs = JobQueue(self.database)
+        self.outbox = Outbox(self.database)
+        self._announce = announce
         self.lease_seconds = lease_seconds
         self.max_state_bytes = max_state_bytes
 
@@ -171,6 +179,7 @@ class RunStore:
         worker = take_lease(Worker()).dump() if run.working else None
         row, state = self.prepare_run(run), self.dump_checkpoint(run, checkpoint)
         entries = log_changes(None, run)
+        messages = self._announce(run, entries) if self._announce is not None else ()
         small = len(state) < SHORT
         whole = encode(state) if small else await run_in_thread(partial(encode, state))
 
@@ -179,6 +188,7 @@ class RunStore:
             checkpoints.insert_whole(connection, run.id, 1, whole)
             put_records(connection, run.id, records)
             add_to_log(connection, run.id, entries)
+            insert_messages(connection, run.id, messages)
             if also is not None:
                 also(connection)
             return read_journal(connection, run.id) if records else {}
@@ -304,6 +314,7 @@ class RunStore:
         row = self.prepare_run(run)
         state = None if checkpoint is None else self.dump_checkpoint(run, checkpoint)
         entries = log_changes(stored.run, run)
+        messages = self._announce(run, entries) if self._announce is not None else ()
         small = state is None or len(state) < SHORT
         # Before the transaction begins: others wait for its end.
         whole = None if state is None else encode(state) if small else await run_in_thread(partial(encode, state))
@@ -317,6 +328,7 @@ class RunStore:
             if state is not None and whole is not None:
                 checkpoints.append_checkpoint(connection, run.id, version, state, whole)
             add_to_log(connection, run.id, entries)
+            insert_messages(connection, run.id, messages)
             return end(connection)
 
         left = await self.database.write(work, small=small)
