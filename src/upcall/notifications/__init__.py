@@ -1,0 +1,1 @@
+"""Who else is told what happens to a run: programs by webhooks, people by mail."""

@@ -1,0 +1,145 @@
+"""Where notifications go, as the settings say it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal, Self, TypeAlias, get_args
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, model_validator
+from pydantic_core import PydanticCustomError
+
+from upcall.setting_types import AtLeastOne, Seconds, no_flag
+
+EventName: TypeAlias = Literal[
+    "run.started",
+    "run.waiting",
+    "run.completed",
+    "run.failed",
+    "run.cancelled",
+    "run.expired",
+    "question.asked",
+    "question.assigned",
+    "question.answered",
+    "question.overdue",
+    "question.reminded",
+]
+MailEvent: TypeAlias = Literal["question.asked", "question.assigned", "question.reminded"]
+SECRET_PREFIX = "whsec_"
+
+
+def check_url(value: str) -> str:
+    """Refuse what is no address of a page, and a user or password in one: it would be shown."""
+    try:
+        parts = urlsplit(value)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_url = False
+    if not is_url or "@" in parts.netloc or parts.fragment or not value.isascii() or any(map(str.isspace, value)):
+        raise PydanticCustomError("url", "it is no address such as https://example.org/hook, without user and password")
+    return value
+
+
+Url = Annotated[str, AfterValidator(check_url)]
+
+
+def _check_secret(value: SecretStr) -> SecretStr:
+    for each in value.get_secret_value().split() or [""]:
+        try:
+            size = len(base64.b64decode(each.removeprefix(SECRET_PREFIX), validate=True))
+        except (binascii.Error, ValueError):
+            size = 0
+        if not 24 <= size <= 64 or not each.startswith(SECRET_PREFIX):
+            raise PydanticCustomError(
+                "secret",
+                "it is whsec_ and 24 to 64 random bytes as base64, as from: "
+                'echo "whsec_$(openssl rand -base64 32)"; two with a space between while you change it',
+            )
+    return value
+
+
+class WebhookSettings(BaseModel, extra="forbid"):
+    """A program that is told of runs.
+
+    Attributes:
+        secret: what it knows us by; of two, the first is the new one.
+        texts: whether it is told the texts of tasks and questions as well; answers it never is.
+        tries: how often a delivery is sent before it is given up.
+        timeout: seconds that one try may take.
+    """
+
+    url: Url
+    secret: Annotated[SecretStr, AfterValidator(_check_secret)]
+    events: Annotated[Sequence[EventName], Field(min_length=1)] = get_args(EventName)
+    texts: bool = False
+    tries: AtLeastOne = 10
+    timeout: Seconds = 15
+
+
+def _check_address(value: str) -> str:
+    from email.errors import MessageError  # With the grammar of addresses: only who sends mail needs it.
+    from email.headerregistry import Address
+
+    try:
+        parsed = Address(addr_spec=value)
+    except (MessageError, ValueError, IndexError):
+        parsed = None
+    if parsed is None or not parsed.username or "." not in parsed.domain.strip("."):
+        parsed = parsed if parsed is not None and parsed.domain == "localhost" else None
+    if parsed is None or not value.isprintable() or not value.isascii() or len(value) > 254:
+        raise PydanticCustomError("address", "it is no mail address such as alice@example.org")
+    return value
+
+
+MailAddress = Annotated[str, AfterValidator(_check_address)]
+
+
+class MailSettings(BaseModel, extra="forbid"):
+    """The SMTP server that questions are sent through, and who gets them where.
+
+    Attributes:
+        security: how the connection is made safe; ``none`` is for a server on this machine.
+        addresses: those of users. Nobody else gets a mail.
+        tries: how often a mail is sent before it is given up.
+        timeout: seconds that one try may take.
+    """
+
+    host: str
+    port: Annotated[int, BeforeValidator(no_flag), Field(ge=1, le=65535)] = 587
+    security: Literal["starttls", "tls", "none"] = "starttls"
+    user: str | None = None
+    password: SecretStr | None = None
+    sender: MailAddress
+    addresses: dict[str, MailAddress]
+    events: Annotated[Sequence[MailEvent], Field(min_length=1)] = get_args(MailEvent)
+    tries: AtLeastOne = 10
+    timeout: Seconds = 30
+
+    @model_validator(mode="after")
+    def _has_both_or_none(self) -> Self:
+        if (self.user is None) != (self.password is None):
+            raise PydanticCustomError("login", "give it a user and a password, or neither")
+        return self
+
+
+@dataclass(frozen=True)
+class Notifications:
+    """Who is told, where and of what.
+
+    Attributes:
+        roles: users by role.
+        public_url: where browsers find the service, for links.
+    """
+
+    webhooks: Mapping[str, WebhookSettings]
+    mail: MailSettings | None
+    roles: Mapping[str, Collection[str]]
+    public_url: str | None
+
+    @property
+    def is_any(self) -> bool:
+        """Whether anybody is told anything."""
+        return bool(self.webhooks) or self.mail is not None

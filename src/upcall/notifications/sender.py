@@ -1,0 +1,118 @@
+"""What sends the deliveries that are due: one of it in each process that serves or works, as many as there are."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+
+from upcall.errors import UpcallError
+from upcall.notifications.announcement import MAIL, WEBHOOK
+from upcall.notifications.attempt import Attempt, fail
+from upcall.notifications.config import MailSettings, Notifications, WebhookSettings
+from upcall.notifications.mail import check_mail_library, send_mail
+from upcall.notifications.webhooks import make_client, post_webhook
+from upcall.storage.outbox import Delivery, DeliveryState
+from upcall.storage.store import RunStore
+from upcall.text import first_line
+
+AT_ONCE = 10
+"""How many deliveries one sender has under way to one target."""
+
+SECONDS_BETWEEN_LOOKS = 1.0
+SECONDS_TO_RECORD = 10.0
+"""How much longer than an attempt may take its delivery is claimed."""
+
+WAITS = (5, 30, 120, 600, 1_800, 7_200, 21_600, 43_200, 86_400)
+"""Seconds to the next attempt, after the first, the second, ...; the last one from then on."""
+MAX_WAIT = 86_400
+
+_log = logging.getLogger("upcall")
+
+
+class Sender:
+    """Sends what is due in a store. A slow receiver holds up no other one.
+
+    Args:
+        store: whose deliveries they are.
+        notifications: where they go.
+        clock: the time in seconds since 1970.
+
+    Raises:
+        ConfigurationError: a library is not installed.
+    """
+
+    def __init__(
+        self, store: RunStore, notifications: Notifications, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._store, self._notifications, self._clock = store, notifications, clock
+        self._ways: dict[str, WebhookSettings | MailSettings] = {
+            WEBHOOK + name: webhook for name, webhook in notifications.webhooks.items()
+        }
+        if notifications.mail is not None:
+            check_mail_library()
+            self._ways[MAIL] = notifications.mail
+        self._client = make_client() if notifications.webhooks else None
+
+    async def run(self) -> None:
+        """Send what becomes due, until it is cancelled. What is under way then is sent again, with the same id."""
+        try:
+            await asyncio.gather(*(self._watch(target) for target in self._ways))
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def send_due(self) -> int:
+        """Send all that is due now, to every target; how many attempts that were."""
+        return sum(await asyncio.gather(*(self._send_all(target) for target in self._ways)))
+
+    async def _watch(self, target: str) -> None:
+        while True:
+            try:
+                await self._send_all(target)
+            except UpcallError as error:  # The store is gone for a moment, or too busy.
+                _log.warning("Deliveries wait: %s", first_line(error))
+            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+
+    async def _send_all(self, target: str) -> int:
+        way, count = self._ways[target], 0
+        while True:
+            now = self._clock()
+            until = now + way.timeout + SECONDS_TO_RECORD
+            claimed = await self._store.outbox.claim(target, now=now, until=until, limit=AT_ONCE)
+            if not claimed:
+                return count
+            await asyncio.gather(*(self._send(way, each) for each in claimed))
+            count += len(claimed)
+
+    async def _send(self, way: WebhookSettings | MailSettings, claimed: Delivery) -> None:
+        try:
+            attempt = await self._attempt(way, claimed)
+        except Exception as error:  # noqa: BLE001  (ends neither others nor a worker; its text may hold a password)
+            attempt = fail(f"a fault in upcall: {type(error).__name__}")
+        tried = claimed.attempts + 1
+        state = attempt.state
+        if state is DeliveryState.PENDING and tried >= way.tries:
+            state = DeliveryState.FAILED
+        if state is DeliveryState.FAILED:
+            _log.warning("Delivery %s to %s is given up: %s", claimed.id, claimed.target, attempt.problem)
+        due_at = self._clock() + _choose_wait(tried, attempt.wait)
+        await self._store.outbox.record(claimed, state, due_at, attempt.problem)
+
+    async def _attempt(self, way: WebhookSettings | MailSettings, claimed: Delivery) -> Attempt:
+        if isinstance(way, MailSettings):
+            return await send_mail(self._store, way, self._notifications.public_url, claimed)
+        assert self._client is not None
+        return await post_webhook(self._client, way, claimed)
+
+
+def _choose_wait(tried: int, asked: float) -> float:
+    """Return the seconds to the next attempt; not all that failed at once come back at once."""
+    wait = WAITS[min(tried, len(WAITS)) - 1] * random.uniform(1.0, 1.2)
+    return max(wait, min(asked, MAX_WAIT))

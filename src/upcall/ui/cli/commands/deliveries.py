@@ -1,0 +1,101 @@
+"""``upcall deliveries ...``: which webhooks and mails wait, and which were given up."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upcall import signals
+from upcall.errors import ConfigurationError
+from upcall.ui.cli.commands.store import StoreCommand
+from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, STORE, with_options
+
+if TYPE_CHECKING:
+    from upcall.storage.outbox import Delivery
+
+app = typer.Typer(help="See webhooks and mails that wait or were given up, and send them.", rich_markup_mode=None)
+
+
+@app.callback(invoke_without_command=True)
+def _help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        sys.stdout.write(f"{context.get_help()}\n")
+
+
+_options = with_options(StoreCommand, STORE, CONFIG, AS_JSON, DEBUG)
+
+
+@app.command("list")
+@_options
+def list_all(
+    command: StoreCommand,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(help="Only those that are pending, delivered, failed or dropped; may be given several times."),
+    ] = None,
+    run: Annotated[str | None, typer.Option(metavar="RUN", help="Only those of this run.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="So many at most.")] = 100,
+) -> None:
+    """List deliveries, newest first; what is sent is not shown."""
+    with command:
+        from upcall.storage.outbox import DeliveryState
+
+        wrong = [each for each in state or () if each not in {*DeliveryState}]
+        if wrong:
+            raise ConfigurationError(f"There is no state {wrong[0]!r}. States: {', '.join(DeliveryState)}.")
+        states = [DeliveryState(each) for each in state or ()]
+
+        async def find() -> Sequence[Delivery]:
+            run_id = (await command.store.load_run(run)).id if run is not None else None
+            return await command.store.outbox.list(states, run_id, limit)
+
+        found = signals.run(find())
+        command.print_lines([each.as_json() for each in found], [_describe(each) for each in found])
+        if not found and not command.as_json:
+            command.screen.note(f"No such deliveries in {command.store.name}.")
+
+
+@app.command()
+@_options
+def retry(
+    command: StoreCommand,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Deliveries that were given up.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All that were given up.")] = False,
+) -> None:
+    """Let what was given up be sent again, with the same ids."""
+    with command:
+        if bool(ids) is every:
+            raise ConfigurationError("Name the deliveries that are to be sent again, or give --all.")
+        count = signals.run(command.store.outbox.retry(ids or ()))
+        command.print_lines({"retried": count}, [f"To be sent again: {count}"])
+
+
+@app.command()
+@_options
+def send(command: StoreCommand) -> None:
+    """Send what is due now: for a store that neither `upcall serve` nor `upcall worker` looks after."""
+    with command:
+        from upcall.notifications.sender import Sender
+
+        notifications = command.settings.notifications
+        if not notifications.is_any:
+            raise ConfigurationError("Neither webhooks nor mail are set, so there is nowhere to send anything.")
+
+        async def send_due() -> int:
+            sender = Sender(command.store, notifications)
+            try:
+                return await sender.send_due()
+            finally:
+                await sender.close()
+
+        count = signals.run(send_due())
+        command.print_lines({"attempts": count}, [f"Attempts made: {count}"])
+
+
+def _describe(each: Delivery) -> str:
+    problem = f" ({each.problem})" if each.problem else ""
+    to = f"{each.target} {each.recipient}".rstrip()
+    return f"{each.id}  {each.event}  run {each.run_id}  to {to}: {each.state}, tried {each.attempts} times{problem}"
