@@ -228,7 +228,7 @@ class Upcall(RunReader):
             QuestionExpired: the time of the question is over; `on_expiry` says what comes instead.
             NotAllowed: a question is somebody else's to answer; nothing was changed.
             TeamMismatch: the run cannot go on with this team; nothing was changed. `check` tells so beforehand.
-            RunConflict: another process answered at the same time.
+            RunConflict: another process has the run.
         """
         return await last(stream(self.driver.answer(run_id, answer, self._access(user), wait=wait)))
 

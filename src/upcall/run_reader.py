@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from upcall.errors import CallerError
+from upcall.notifications.announcement import make_announce
 from upcall.policy.authorization import Authorization, OpenQuestions
 from upcall.questions.question import Question
 from upcall.runs.call_timings import WorkPeriod
@@ -33,6 +34,7 @@ class RunReader:
                 lease_seconds=settings.lease_seconds,
                 max_state_bytes=settings.max_state_bytes,
                 synchronous=settings.synchronous,
+                announce=make_announce(settings.notifications),
             )
         self.store = store
 

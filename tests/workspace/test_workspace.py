@@ -125,10 +125,17 @@ async def test_files_are_listed_and_read(
     assert result.to_text() == said or (is_error and result.to_text().endswith(said))
 
 
-@pytest.mark.parametrize("path", ["a/b/c.txt", "README.md"])
-async def test_a_file_is_written_with_its_folders_or_replaced(root: Path, path: str) -> None:
-    assert await text(root, "write_file", path=path, content="hi\n") == f"Wrote {path} (3 characters)."
-    assert (root / path).read_text() == "hi\n"
+async def test_a_file_is_written_with_its_folders(root: Path) -> None:
+    assert await text(root, "write_file", path="a/b/c.txt", content="hi\n") == "Wrote a/b/c.txt (3 characters)."
+    assert (root / "a/b/c.txt").read_text() == "hi\n"
+
+
+async def test_a_file_that_is_written_over_is_told_with_the_lines_it_lost(root: Path) -> None:
+    (root / "many").write_text("".join(f"- {number}\n" for number in range(23)))
+    told = await text(root, "write_file", path="many", content="- 7\nhi\n")
+    assert told.startswith("Wrote many (7 characters). These lines were in it and are gone:\n- 0\n- 1\n")
+    assert told.endswith("\n- 20\n[and 2 more lines]")
+    assert await text(root, "write_file", path="many", content="- 7\nhi\nyou\n") == "Wrote many (11 characters)."
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no named pipes")

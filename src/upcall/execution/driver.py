@@ -16,6 +16,7 @@ from upcall.autogen.journal import find_in_doubt
 from upcall.autogen.messages import RUN, Event, asked_event
 from upcall.errors import (
     ConfigurationError,
+    RunConflict,
     RunNotWaiting,
     SchemaMismatch,
     StoredStateError,
@@ -43,6 +44,7 @@ from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
 from upcall.settings import Settings
 from upcall.storage.connection import Work, join_work
 from upcall.storage.leases import hold_lease
+from upcall.storage.model_slots import ModelSlots
 from upcall.storage.store import AnswersQueued, RunStore, StoredRun
 from upcall.text import first_line
 
@@ -65,6 +67,7 @@ class Driver:
         self.queued_deadlines = DeadlineWatcher(store, lambda *given: stream(self._queue_answers(*given)))
         """The same, where what goes on is left to a worker."""
         self.here = InProcessWorker(self.advance_queued, settings.concurrency)
+        self._model_slots = ModelSlots(store.database, settings.model_limits, store.lease_seconds)
         self.active: dict[str, Timings] = {}
         """The times of the calls that are made now, by run."""
 
@@ -77,7 +80,12 @@ class Driver:
         if not answers:
             return access.tell(run, _only(run))
         if run.waiting:
-            return access.tell(run, await (self.take if wait else self._queue_answers)(stored, answers))
+            try:
+                return access.tell(run, await (self.take if wait else self._queue_answers)(stored, answers))
+            except RunConflict:  # Somebody else was faster: maybe with the answer to another question.
+                if (await self.store.load(run.id)).version == stored.version:
+                    raise
+                return await self.answer(run.id, given, access, wait=wait)
         job = None if wait else await self._prepare_job(run, stored.version)
         if not await access.enqueue(self.store, run, answers, also=job):
             return await self.answer(run.id, given, access, wait=wait)  # Its team has paused in the meantime.
@@ -293,6 +301,7 @@ class Driver:
             timed=settings.timings,
             keep_transcript=settings.transcripts,
             server_wait=settings.server_wait,
+            model_calls=self._model_slots,
         )
         self.active[run.id] = segment.timings
         return segment

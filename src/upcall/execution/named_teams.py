@@ -1,4 +1,4 @@
-"""A team of one's own by name, ``MODULE:FUNCTION``, for a command line that has no program to bring it."""
+"""Functions by name, ``MODULE:FUNCTION``, for a command line that has no program to bring them: teams, above all."""
 
 from __future__ import annotations
 
@@ -14,23 +14,33 @@ from upcall.text import first_line
 
 
 def import_team(name: str) -> Callable[[], Any]:
-    """Import the function that builds a team; modules are found from the current folder too.
+    """Import the function that builds a team.
+
+    Raises:
+        ConfigurationError: it cannot be imported, or is no function.
+    """
+    advice = " Run the command in the folder of its module, or name another one with --team MODULE:FUNCTION."
+    return import_function(name, "The team", "teams.shop:make_team", " that builds one", advice)
+
+
+def import_function(name: str, what: str, example: str, purpose: str = "", advice: str = "") -> Callable[..., Any]:
+    """Import a function; modules are found from the current folder too. `what` is it for messages.
 
     Raises:
         ConfigurationError: it cannot be imported, or is no function.
     """
     module, _, function = name.partition(":")
     if not module or not function:
-        raise ConfigurationError(f"The team {name!r} is no MODULE:FUNCTION, such as teams.shop:make_team.")
+        raise ConfigurationError(f"{what} {name!r} is no MODULE:FUNCTION, such as {example}.")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
         found = reduce(getattr, function.split("."), importlib.import_module(module))
     except Exception as error:
         raise ConfigurationError(
-            f"The team {name!r} cannot be imported from {os.getcwd()} ({type(error).__name__}: {first_line(error)}). "
-            "Run the command in the folder of its module, or name another one with --team MODULE:FUNCTION."
+            f"{what} {name!r} cannot be imported from {os.getcwd()} ({type(error).__name__}: {first_line(error)})."
+            f"{advice}"
         ) from error
     if not callable(found):
-        raise ConfigurationError(f"The team {name!r} is no function that builds one, but {type(found).__name__}.")
+        raise ConfigurationError(f"{what} {name!r} is no function{purpose}, but {type(found).__name__}.")
     return found

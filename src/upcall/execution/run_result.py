@@ -11,7 +11,7 @@ from pydantic import Field
 from upcall.runs.run import Run
 
 
-class RunResult(Run, TaskResult):
+class RunResult(Run, TaskResult, defer_build=True):
     """A `Run` that is a `TaskResult` too, and equal to the run that it is of.
 
     Attributes:

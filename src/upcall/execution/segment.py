@@ -21,7 +21,7 @@ from upcall.autogen.internals import without_tracebacks_of
 from upcall.autogen.journal import Journal
 from upcall.autogen.messages import Event, event_questions, message_answers
 from upcall.autogen.published import PublishedQuestions
-from upcall.autogen.scope import ProgressListener, RunScope, enter_scope
+from upcall.autogen.scope import ProgressListener, RunScope, SharedModelCalls, current_scope, enter_scope
 from upcall.errors import ModelError, StoredStateError, StoreUnavailable, UpcallError
 from upcall.execution.compatibility import adapt_checkpoint
 from upcall.execution.event_gate import EventGate, tell_answer
@@ -71,6 +71,7 @@ class RunSegment:
         timed: whether the times of its calls are stored.
         keep_transcript: whether what is said and done is stored.
         server_wait: how many seconds a call waits for a model server that is loading or busy.
+        model_calls: what is shared with all others who call the same models.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class RunSegment:
         timed: bool = True,
         keep_transcript: bool = True,
         server_wait: float = 0.0,
+        model_calls: SharedModelCalls | None = None,
     ) -> None:
         without_tracebacks_of(ModelError)
         self._stored = stored
@@ -96,8 +98,7 @@ class RunSegment:
         progress = stored.checkpoint.progress
         self._token = CancellationToken()
         self._pauses = progress.pauses if progress else 0
-        self._server_wait = server_wait
-        self._transcript = TranscriptRecorder(stored.run.task, keep=keep_transcript)
+        self._server_wait, self._model_calls = server_wait, model_calls
         self._keeps_transcript = keep_transcript
         lineage = progress.lineage if progress and progress.lineage else stored.run.id
         epoch = f"{lineage}/{self._pauses}"
@@ -114,6 +115,8 @@ class RunSegment:
         self._interruptions: list[BaseException] = []
         self._published = PublishedQuestions()
         known = [each for each in stored.run.records.open if not each.asked_since_checkpoint]
+        asked = [each.id for each in known]
+        self._transcript = TranscriptRecorder(stored.run.task, asked, keep=keep_transcript)
         waiting = PendingQuestions({each.id: each.question for each in known})
         self._state = SegmentState(stored.run.restored_from(progress) if progress else stored.run, waiting)
         self._given = {message.id for message in stored.checkpoint.inbox}
@@ -356,6 +359,9 @@ class RunSegment:
             progress=_tell_through(queue),
             timings=self.timings,
             server_wait=self._server_wait,
+            model_calls=self._model_calls,
+            replies=current_scope().replies,
+            clock=current_scope().clock,
             interruptions=self._interruptions,
             published=self._published,
         )
@@ -375,12 +381,14 @@ class RunSegment:
 
     async def _take_turns(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
         inbox = list(self._stored.checkpoint.inbox)
+        history = {each.id for each in inbox[:-1] if not message_answers(each)}  # The caller has it; the state too.
         async for item in team.run_stream(task=inbox or None, cancellation_token=self._token):
             self._started = True
             if isinstance(item, TaskResult):
                 self._state = replace(self._state, stop_reason=item.stop_reason)
             else:
-                self._transcript.add(item)
+                if item.id not in history:
+                    self._transcript.add(item)
                 if item.id not in self._given:
                     self._state = reduce_event(self._state, item, self._phase)
                 queue.put_nowait(item)

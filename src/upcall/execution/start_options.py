@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, Validation
 from typing_extensions import TypedDict  # pydantic checks no other before Python 3.12
 
 from upcall.autogen.messages import USER
-from upcall.config_source import describe_wrong, suggest
+from upcall.config_source import describe_wrong, list_known
 from upcall.errors import ConfigurationError
 from upcall.options import OnExpiry
 from upcall.policy.facts import parse_facts
@@ -149,8 +149,7 @@ def _explain(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0])
     if first["type"] == "extra_forbidden":
-        known = StartOptions.__annotations__
-        return f"There is no option {name!r} of a run{suggest(name, known)} Known: {', '.join(known)}."
+        return f"There is no option {name!r} of a run{list_known(name, StartOptions.__annotations__)}"
     if first["type"] == "string_unicode":
         return NO_TEXT
     if name == "run_id":

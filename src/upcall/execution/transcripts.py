@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from autogen_agentchat.messages import (
     BaseChatMessage,
@@ -27,6 +27,7 @@ from upcall.autogen.messages import (
     message_answers,
 )
 from upcall.progress import PROGRESS
+from upcall.questions.question import Question
 from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.text import shorten
 
@@ -42,12 +43,13 @@ class TranscriptRecorder:
 
     Args:
         task: the task of the run, which is stored with it and not again.
+        asked: the ids of questions of earlier segments, which those who asked put again.
         keep: whether any are kept.
     """
 
-    def __init__(self, task: str, *, keep: bool = True) -> None:
+    def __init__(self, task: str, asked: Iterable[str] = (), *, keep: bool = True) -> None:
         self.entries: list[TranscriptEntry] = []
-        self._task, self._keep, self._asked = task, keep, set[str]()
+        self._task, self._keep, self._asked = task, keep, set(asked)
         self._known = Counter[tuple[object, ...]]()
 
     def go_on_behind(self, stored: Sequence[TranscriptEntry]) -> None:
@@ -78,19 +80,18 @@ class TranscriptRecorder:
                 return
             case ThoughtEvent() if ANSWERS in event.metadata:
                 for question in event_questions(event):
-                    yield entry(EntryKind.QUESTION, name=question.id)
+                    if self._is_new(question):
+                        yield entry(EntryKind.QUESTION, name=question.id)
                     yield entry(EntryKind.ANSWER, name=question.id)
             case UserInputRequestedEvent():
-                for question in event_questions(event):
-                    self._asked.add(question.id)
+                for question in filter(self._is_new, event_questions(event)):
                     yield entry(EntryKind.QUESTION, name=question.id)
             case HandoffMessage() if ANSWERS in event.metadata:
                 for answer in message_answers(event):
                     yield entry(EntryKind.ANSWER, name=answer.question_id)
             case HandoffMessage() if asked := extract_questions(event, USER):
-                for question in asked:
-                    if question.id not in self._asked:  # Of a stock agent, in its own words.
-                        yield entry(EntryKind.QUESTION, name=question.id)
+                for question in filter(self._is_new, asked):  # Of a stock agent, in its own words.
+                    yield entry(EntryKind.QUESTION, name=question.id)
             case HandoffMessage():
                 yield entry(EntryKind.HANDOFF, event.content, event.target)
             case ToolCallRequestEvent():
@@ -110,6 +111,12 @@ class TranscriptRecorder:
                 yield entry(EntryKind.MESSAGE, event.to_text())
             case _:
                 yield entry(EntryKind.THOUGHT, event.to_text())
+
+    def _is_new(self, question: Question) -> bool:
+        """Note that a question was put; return whether that was the first time."""
+        is_new = question.id not in self._asked
+        self._asked.add(question.id)
+        return is_new
 
 
 def _words_of(entry: TranscriptEntry) -> tuple[object, ...]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, Field
 
+from upcall import identity
 from upcall.options import PinnedTeamOptions, ResolutionOptions, WorkKind
 from upcall.runs.plan import ApprovedPlan
 
@@ -65,6 +66,9 @@ class RootTeamConfig(PinnedTeamOptions):
         return self.workspace.name == run_id
 
 
+_Own = TypeVar("_Own")
+
+
 class NamedTeam(BaseModel, frozen=True):
     """A team of one's own by the name ``MODULE:FUNCTION``, and the account that named it: code is imported for nobody
     else by what a store holds."""
@@ -89,6 +93,15 @@ class RunConfig(ResolutionOptions):
     team: RootTeamConfig | None = None
     named_team: NamedTeam | None = None
     traceparent: str | None = None
+
+    def select_team(self, own: _Own) -> str | _Own | None:
+        """Return what goes on with the run: None for the root team, the name of a team that this account named, or else
+        `own`, what the program brings."""
+        if self.team is not None:
+            return None
+        if self.named_team is not None and self.named_team.account == identity.account():
+            return self.named_team.name
+        return own
 
     def reset_for_import(self, workspace: str | Path) -> RunConfig:
         """Return the config of a run that comes from elsewhere: of the machine it names folders, servers, code and

@@ -56,6 +56,7 @@ class Reply(BaseModel):
         alias_generator=CAMEL_TOO,
         coerce_numbers_to_str=True,
         json_schema_extra=_strict,
+        defer_build=True,  # Most processes use few of them.
     )
 
     @model_validator(mode="before")
@@ -288,6 +289,20 @@ class NestedAnswer(Reply):
         choose."""
         known = self.known_from is not KnownTo.NOWHERE and bool(self.quote) and bool(self.answer)
         return known and self.weight is not Weight.HIGH and not self.user_must_choose
+
+
+class SimulatedAnswer(Reply):
+    """What a model that plays the user of an experiment says."""
+
+    known: bool = Field(default=False, description="Whether what the user knows answers the question.")
+    answer: VisibleText = Field(default="", description="What the user says; an option's label if one is meant.")
+
+
+class Verdict(Reply):
+    """What a model that checks the result of an experiment's task makes of it."""
+
+    reason: VisibleText = Field(default="", description="What is right or wrong, in one sentence.")
+    is_right: bool = Field(default=False, description="Whether the result is right.")
 
 
 class SameQuestion(Reply):

@@ -331,7 +331,7 @@ class ReviewedPlan(Plan):
         return self.as_markdown() if self.approved else None
 
 
-class ApprovedPlan(BaseModel, frozen=True):
+class ApprovedPlan(BaseModel, frozen=True, defer_build=True):
     """A plan that a user approved, to be offered for a like task.
 
     Attributes:
@@ -363,7 +363,7 @@ class ApprovedPlan(BaseModel, frozen=True):
         return self.model_dump(mode="json")
 
 
-class ClarifierResult(BaseModel, frozen=True):
+class ClarifierResult(BaseModel, frozen=True, defer_build=True):
     """What clarification and planning came to (S0-31 to S0-37, X10).
 
     Attributes:

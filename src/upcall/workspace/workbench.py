@@ -48,6 +48,9 @@ MAX_SHOWN_DIFF = 30_000
 MAX_ECHO = 3_000
 """So many characters of the diff of a change are given back to the model that made it."""
 
+MAX_LOST_LINES = 20
+"""So many of the lines that a file lost when it was written over."""
+
 
 class Place:
     """A folder that several workbenches may be on, those of agents that work at the same time."""
@@ -348,7 +351,7 @@ def _write(place: str, before: Content | None, after: Content | None) -> Write:
 def _report(name: str, given: Mapping[str, Any], change: Change) -> str:
     """Tell the model that made a change what it did."""
     if name == "write_file":
-        return f"Wrote {given['path']} ({len(given['content'])} characters)."
+        return f"Wrote {given['path']} ({len(given['content'])} characters).{_tell_lost(change.files[-1])}"
     if name == "delete_file":
         return f"Deleted {given['path']}."
     changed = [each for each in change.files if each.after is None or each.after.kind == "file"]
@@ -357,6 +360,14 @@ def _report(name: str, given: Mapping[str, Any], change: Change) -> str:
         diff = change.files[0].diff
         return f"Edited {files[0]}:\n{diff}" if len(diff) <= MAX_ECHO else f"Edited {files[0]}."
     return f"Applied to {', '.join(files)}."
+
+
+def _tell_lost(file: FileChange) -> str:
+    """Say which lines of the file that was written over are gone: a model that meant to add to it can put them back."""
+    lost = [line[1:] for line in file.diff.splitlines()[2:] if line.startswith("-")] if file.before else []
+    shown = lost[:MAX_LOST_LINES]
+    more = [f"[and {len(lost) - len(shown)} more lines]"] if len(lost) > len(shown) else []
+    return "\n".join([" These lines were in it and are gone:", *shown, *more]) if lost else ""
 
 
 def _decode(content: Content, path: str) -> str:
