@@ -22,6 +22,7 @@ from upcall.agents.structured.steps import HandOver, Say, Step
 from upcall.agents.structured.thread import Thread
 from upcall.autogen.concurrency import Emit
 from upcall.autogen.messages import CLASSIFICATION, ERROR
+from upcall.autogen.scope import current_scope
 from upcall.errors import ModelError, UpcallError
 from upcall.options import ClassificationOptions, ClassifierLimits
 from upcall.prompts import PROMPTS, ClassifierContext, Prompts, ToolInfo
@@ -136,7 +137,7 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
         query = shorten_middle(task, self._settings.max_context_chars)
         context = ClassifierContext(
             query=query,
-            current_datetime=identity.now().strftime("%Y-%m-%d %H:%M UTC"),
+            current_datetime=(current_scope().clock or identity.now()).strftime("%Y-%m-%d %H:%M UTC"),
             tools=self._settings.tools,
             user_info=self._settings.user_info,
         )

@@ -16,7 +16,7 @@ from upcall.agents.toolset import Tool
 from upcall.autogen.messages import CHECKED, OUTCOME
 from upcall.policy.approval import Approve
 from upcall.prompts import PROMPTS, Prompts, ResearcherContext
-from upcall.research.citations import Counts
+from upcall.research.cited import Counts
 from upcall.research.documents_workbench import DocumentsWorkbench
 from upcall.research.reports import ResearchReport
 from upcall.research.sources.documents import MAX_LISTED

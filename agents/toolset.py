@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from autogen_agentchat.base import ChatAgent, Handoff, Team
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
-from autogen_core import CancellationToken
+from autogen_core import CancellationToken, FunctionCall
 from autogen_core.tools import BaseTool, FunctionTool, ParametersSchema, ToolSchema, Workbench
 
 from upcall.agents.nested_team import NestedTeam
@@ -76,6 +76,7 @@ class Toolset:
         self.agents: dict[str, ChatAgent] = {each.name: each for each in nested}
         self.handoffs = {each.name: each for each in peers}
         self._homes: dict[str, Workbench] = {}
+        self._offered: dict[str, ToolSchema] = {}
         self.ask_user = ask_user
         self._static = {name: tool for each in self.workbenches for name, tool in static_tools(each).items()}
         offered = self._static | self.tools
@@ -106,8 +107,8 @@ class Toolset:
             complete = complete and bool(listed)  # A server that cannot be reached now lists none.
             schemas += listed
             homes |= dict.fromkeys((schema["name"] for schema in listed), workbench)
-        self._homes = homes
         schemas += self._own_schemas
+        self._homes, self._offered = homes, {schema["name"]: schema for schema in schemas}
         names = [schema["name"] for schema in schemas]
         self._refuse_twice(names)
         self.approval.refuse_unknown(self._agent, self._list_held(names), complete=complete)
@@ -128,6 +129,11 @@ class Toolset:
         """The names of those that search and read sources; also of a source that cannot be used now."""
         found = [each.source_tools for each in self.workbenches if isinstance(each, FileWorkbench)]
         return frozenset().union(*found) - self.tools.keys()
+
+    def look_up(self, task: str) -> list[FunctionCall]:
+        """Return the calls that search the agent's own sources for a task."""
+        found = [call for each in self.workbenches if isinstance(each, FileWorkbench) for call in each.look_up(task)]
+        return [call for call in found if call.name not in self.tools]
 
     async def serve(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> None:
         """Make the frame's call of a tool: afterwards it has a result, an error's text among them, or a question that
@@ -154,14 +160,14 @@ class Toolset:
         name, begun = frame.call.name, frame.approved or frame.nested is not None
         if begun or not frame.runnable or name in self.handoffs or self.approval.is_empty:
             return not frame.runnable
-        schemas = {each["name"]: each for each in await cancellable(self.schemas(), token)}
-        if name not in schemas or not self.approval.cover(name, self._homes.get(name)):
+        schema = await cancellable(self._offered_schema(name), token)
+        if schema is None or not self.approval.cover(name, self._homes.get(name)):
             return False
         if len(frame.call.arguments) > MAX_ARGUMENTS:
             why = f"it needs the user's approval and is too long to be shown (at most {MAX_ARGUMENTS} characters)"
             frame.finish(f"Error: nothing was done: {why}. Do it in smaller steps.", is_error=True)
             return True
-        parameters = dict(schemas[name].get("parameters", {}))
+        parameters = dict(schema.get("parameters", {}))
         fields = approval_fields(PendingCall(tool=name, arguments=frame.arguments(), parameters=parameters))
         own = id_for_question(self._agent, frame.call.id, fields["question"])
         question = Question(**fields, **own, path=(self._agent,), calls=(frame.call.id,))
@@ -208,9 +214,14 @@ class Toolset:
 
     async def _home(self, name: str) -> Workbench | None:
         """Return the workbench that makes a call."""
-        if name not in self._homes:  # No model was called since the agent was made.
-            await self.schemas()
+        await self._offered_schema(name)
         return self._homes.get(name)
+
+    async def _offered_schema(self, name: str) -> ToolSchema | None:
+        """Return what the model was last offered under a name."""
+        if name not in self._offered:  # No model was called since the agent was made.
+            await self.schemas()
+        return self._offered.get(name)
 
     async def _run(
         self,
@@ -221,6 +232,7 @@ class Toolset:
         token: CancellationToken,
         emit: Emit[Event],
     ) -> ToolOutcome:
+        check_start_time()  # Others had their turn since the journal looked.
         if isinstance(home, BaseTool):
             tool = in_this_context(home, check_start_time)
             stream = getattr(tool, "run_json_stream", None)  # `StreamTool` is a protocol, and dear to ask for.

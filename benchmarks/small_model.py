@@ -2,9 +2,10 @@
 
     python benchmarks/small_model.py --base-url http://127.0.0.1:18080/v1 --model qwen1.5 [--only add leave]
 
-12 small coding tasks (data/small_model/coding.json) are checked by what is in the workspace, 8 questions over a folder
-of documents (questions.jsonl, documents/) by what is in the answer. Each is one process of the command line without a
-terminal, so that a question of the model stops it. Called done is a run that is completed and warns of nothing.
+12 small coding tasks (data/small_model/coding.json) are checked by what is in the workspace, 8 questions over a
+folder of documents (questions.jsonl, documents/) by what is in the answer. `--held-out` has as many of other hands.
+Each is one process of the command line without a terminal, so that a question of the model stops it. Called done is a
+run that is completed and warns of nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 
 from upcall import Upcall, run_sync
 
-DATA = Path(__file__).with_name("data") / "small_model"
+DATA = Path(__file__).with_name("data")
 CONFIG = "timeout: {timeout}\nllm_timeout: {timeout}\nmax_reply_tokens: 1000\ntemperature: 0\n"
 
 
@@ -59,12 +60,12 @@ class Figure:
         return self.status == "completed" and not self.warnings
 
 
-def cases() -> Iterator[Case]:
-    for each in json.loads((DATA / "coding.json").read_text(encoding="utf-8")):
+def cases(data: Path) -> Iterator[Case]:
+    for each in json.loads((data / "coding.json").read_text(encoding="utf-8")):
         yield Case(each["id"], "coding", each["task"], (), each.get("files", {}), _checks(each["check"]))
-    for line in (DATA / "questions.jsonl").read_text(encoding="utf-8").splitlines():
+    for line in (data / "questions.jsonl").read_text(encoding="utf-8").splitlines():
         each = json.loads(line)
-        options = ("--docs", str(DATA / "documents"))
+        options = ("--docs", str(data / "documents"))
         yield Case(each["id"], "question", each["question"], options, {}, _says(each["answer"]))
 
 
@@ -116,10 +117,12 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--timeout", type=float, default=900, help="seconds for one model call")
     parser.add_argument("--only", nargs="*", help="ids of some cases")
+    parser.add_argument("--held-out", action="store_true", help="the cases that no prompt was tried on")
     parser.add_argument("--keep", type=Path, help="a folder for the stores and workspaces")
     parser.add_argument("--json", type=Path, help="where the figures go")
     arguments = parser.parse_args()
-    chosen = [each for each in cases() if not arguments.only or each.id in arguments.only]
+    data = DATA / ("small_model_held_out" if arguments.held_out else "small_model")
+    chosen = [each for each in cases(data) if not arguments.only or each.id in arguments.only]
     figures = []
     with tempfile.TemporaryDirectory() as temporary:
         root = arguments.keep or Path(temporary)

@@ -207,3 +207,27 @@ class RepairContext(Context):
     template: ClassVar[str] = "repair.j2"
 
     problem: str
+
+
+@dataclass(frozen=True)
+class SimulatedUserContext(Context):
+    """For a model that plays the user of an experiment: what that one knows, and what is asked."""
+
+    template: ClassVar[str] = "simulated_user.j2"
+
+    persona: str
+    task: str
+    facts: tuple[str, ...]
+    question: str
+
+
+@dataclass(frozen=True)
+class JudgeContext(Context):
+    """For a model that says whether the result of an experiment's task is right."""
+
+    template: ClassVar[str] = "judge.j2"
+
+    task: str
+    facts: tuple[str, ...]
+    instructions: str
+    result: str

@@ -67,12 +67,30 @@ async def ask_once(
     prompts: Prompts = PROMPTS,
 ) -> tuple[T | None, RequestUsage | None]:
     """Return what the model replies to a prompt after what is `known`, if it can be read, and the tokens spent."""
-    form = ReplyFormatContext(reply_schema=schema_text(kind))
-    asked = UserMessage(content=f"{prompts.render(context)}\n\n{prompts.render(form)}", source="system")
     try:
-        result, _ = await request_json(client, [*known, asked], kind, agent=agent, token=token)
+        return await request_once(client, known, context, kind, agent=agent, token=token, prompts=prompts)
     except ModelError:
         return None, None
+
+
+async def request_once(
+    client: ChatCompletionClient,
+    known: Sequence[LLMMessage],
+    context: Context,
+    kind: type[T],
+    *,
+    agent: str,
+    token: CancellationToken,
+    prompts: Prompts = PROMPTS,
+) -> tuple[T | None, RequestUsage]:
+    """Do as `ask_once`, for whom a call that failed is no reply.
+
+    Raises:
+        ModelError: the call failed.
+    """
+    form = ReplyFormatContext(reply_schema=schema_text(kind))
+    asked = UserMessage(content=f"{prompts.render(context)}\n\n{prompts.render(form)}", source="system")
+    result, _ = await request_json(client, [*known, asked], kind, agent=agent, token=token)
     try:
         return parse_reply(result.content if isinstance(result.content, str) else "", kind), result.usage
     except UnreadableReply:

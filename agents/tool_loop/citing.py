@@ -12,8 +12,7 @@ from upcall.agents.tool_loop.turn import Frame, Turn
 from upcall.autogen.concurrency import Emit
 from upcall.autogen.messages import Event, add_warnings
 from upcall.progress import PROGRESS
-from upcall.research.citations import CitedSource, cite
-from upcall.research.markdown import split_source_list
+from upcall.research.cited import CitedSource
 from upcall.research.reports import CheckedReport, Report, ResearchReport
 
 SECTIONS = "sections done"
@@ -66,6 +65,9 @@ class CitingAgent(PausableAgent):
         verified, sources = await super()._verify_report(report, token), self._turn.cited
         if sources is None:
             return verified
+        from upcall.research.citations import cite  # Slow to import, and for research alone.
+        from upcall.research.markdown import split_source_list
+
         summary, _ = split_source_list(verified.summary)
         checked = cite(summary, {each.number: each for each in sources}, unused=False)
         if checked.problems:

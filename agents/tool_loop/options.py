@@ -81,7 +81,7 @@ class PausableOptions(TypedDict, total=False):
     user_proxy: str
 
 
-class PausableAgentConfig(PausableSettings):
+class PausableAgentConfig(PausableSettings, defer_build=True):
     """The declarative form of a `PausableAgent`. ``prompts`` is the folder of the user's own."""
 
     name: str

@@ -87,9 +87,23 @@ from upcall.prompts import PROMPTS, AskRuleContext, Prompts
 from upcall.prompts.contexts import ReminderContext
 from upcall.research.reports import Report, WorkDone
 from upcall.runs.run import Usage, add_usage
+from upcall.text import shorten
+
+REMINDER = "system"
+"""The source of what the model is told of its own replies: no task."""
 
 _EMPTY_REPLY = "it was empty"
+MAX_LOOKED_UP_CHARS = 1_000
+"""How much of a task is searched for where the model searched for nothing."""
+
 _CUT_OFF = "its reply was cut off at the limit of tokens, the server's or max_reply_tokens"
+_REPEATS = "repeats"
+_IN_CIRCLES = "stopped because it went round in circles: the same calls, with the same results"
+_LAST_WORDS = (
+    "You made the same calls again and again, and they give nothing new. Make no further call. Say in plain words what "
+    "the result is, from what you have."
+)
+_REMINDERS = ("backing", "failure", "form", "question")
 _REPEATED = "each of your last calls was made before, with the same result"
 _ASKS = "it ends with a question, and only ask_user reaches the user: call it if you need the answer to go on"
 _FAILED_BESIDE = "another call of the same reply failed; look at its result before you report"
@@ -250,10 +264,11 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     async def _think(self, token: CancellationToken) -> AsyncGenerator[Event | Response, None]:
         """Ask the model; open the calls it makes, or end the turn with what it says."""
         turn = self._state
-        if limit := self._limit_reached():
+        limit = self._limit_reached()
+        if limit and not (limit[0] == _REPEATS and self._begin_last_words()):
             yield Response(chat_message=await self._stop(*limit, token))
             return
-        schemas = await self._list_offered(token)
+        schemas = [] if limit else await self._list_offered(token)
         message_id = str(uuid4())
         async with aclosing(self._call_model(schemas, message_id, token)) as items:
             async for item in items:
@@ -261,15 +276,24 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                     reply = item
                 else:
                     yield item
+        if limit and not isinstance(reply.content, str):
+            yield Response(chat_message=await self._stop(*limit, token))
+            return
         calls = self._calls_of(reply, [schema["name"] for schema in schemas])
         if not calls:
             if reply.thought:
                 yield ThoughtEvent(source=self.name, content=reply.thought)
             try:
-                yield await self._conclude(reply, message_id, token)
+                concluded = await self._conclude(reply, message_id, token)
             except ModelReplyInvalid:
+                if limit:
+                    yield Response(chat_message=await self._stop(*limit, token))
+                    return
                 await discard_last_reply(self.name)
                 raise
+            yield concluded
+            if turn.frames:  # What the model did not look up itself.
+                yield ToolCallRequestEvent(source=self.name, content=[frame.call for frame in turn.frames])
             return
         turn.open_frames(calls, reply.thought)
         self._check_frames()
@@ -352,7 +376,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         if text.strip():
             self._state.messages.append(AssistantMessage(content=text, source=self.name))
         reminder = self._prompts.render(ReminderContext(problem=problem))
-        self._state.messages.append(UserMessage(content=reminder, source="system"))
+        self._state.messages.append(UserMessage(content=reminder, source=REMINDER))
 
     def _count(self, path: str, usage: RequestUsage) -> None:
         self._state.usage = add_usage(self._state.usage, path, usage)
@@ -458,11 +482,18 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 "max_rounds to let it go on longer."
             )
         if turn.idle_rounds >= settings.max_repeats:
-            return "repeats", (
-                "stopped because it went round in circles: the same calls, with the same results. What it did so far "
-                "stands; another model may do better."
-            )
+            return _REPEATS, f"{_IN_CIRCLES}. What it did so far stands; another model may do better."
         return None
+
+    def _begin_last_words(self) -> bool:
+        """Tell a model that goes round in circles to say what it has, once, without tools and further reminders; return
+        whether it is yet to say so."""
+        turn, told = self._state, UserMessage(content=_LAST_WORDS, source=REMINDER)
+        if turn.was_reminded(_REPEATS):
+            return turn.messages[-1:] == [told]  # The call failed.
+        turn.messages.append(told)
+        turn.reminded = [_REPEATS, *_REMINDERS]
+        return True
 
     async def _stop(self, outcome: str, why: str, token: CancellationToken) -> TextMessage:
         """End the turn at a limit, with a report of what was done so far where the output can be one."""
@@ -482,13 +513,17 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         try:
             message = await self._final_message(text, token)
         except UnreadableReply as problem:
-            if turn.remind_once(problem.kind if isinstance(problem, NotYet) else "form"):
-                self._remind(str(problem), text)
+            if turn.remind_once(kind := problem.kind if isinstance(problem, NotYet) else "form"):
+                if kind == "backing" and (calls := self._look_up()):
+                    turn.open_frames(calls, None)  # Without its text: a model holds on to what it made up.
+                else:
+                    self._remind(str(problem), text)
                 return ThoughtEvent(source=self.name, content=text, models_usage=reply.usage)
             message = await self._give_up(text, problem, token)
-        if reply.finish_reason == "length":
-            cut = {WARNINGS: dump_warnings([*event_warnings(message), _CUT_OFF])}
-            message = message.model_copy(update={"metadata": {**message.metadata, **cut}})
+        more = [_IN_CIRCLES] * turn.was_reminded(_REPEATS) + [_CUT_OFF] * (reply.finish_reason == "length")
+        if more:
+            warned = {WARNINGS: dump_warnings([*more, *event_warnings(message)])}
+            message = message.model_copy(update={"metadata": {**message.metadata, **warned}})
         turn.messages.append(AssistantMessage(content=text, thought=reply.thought, source=self.name))
         turn.end()
         return Response(chat_message=message.model_copy(update={"id": message_id, "models_usage": reply.usage}))
@@ -526,6 +561,15 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             self._object(problems)
         return verified
 
+    def _look_up(self) -> list[FunctionCall]:
+        """Return the calls that look in the agent's sources for its task, where the model made none of its own."""
+        turn, source_tools = self._state, self._toolset.source_tools
+        if any(call.name in source_tools for call in turn.list_made(self.name, since=turn.began)):
+            return []
+        given = [each for each in turn.messages[turn.began :] if isinstance(each, UserMessage)]
+        told = [each.content for each in given if isinstance(each.content, str) and each.source != REMINDER]
+        return self._toolset.look_up(shorten(told[-1], MAX_LOOKED_UP_CHARS)) if told else []
+
     def _object(self, problems: Sequence[str]) -> None:
         """Raise a `NotYet` where the model was not told yet that its calls do not bear out its report."""
         if not self._state.was_reminded("backing"):
@@ -535,8 +579,11 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         """Return what was done in this turn, and with which tools."""
         schemas = await cancellable(self._toolset.schemas(), token)
         source_tools = self._toolset.source_tools
-        made = self._state.list_made(self.name, source_tools, since=self._state.began)
-        return WorkDone(made, frozenset(schema["name"] for schema in schemas) - {ASK_USER}, source_tools)
+        made, failed = (
+            self._state.list_made(self.name, source_tools, since=self._state.began, failed=each)
+            for each in (False, True)
+        )
+        return WorkDone(made, frozenset(schema["name"] for schema in schemas) - {ASK_USER}, source_tools, failed)
 
     async def _give_up(self, text: str, problem: UnreadableReply, token: CancellationToken) -> TextMessage:
         """Return the message where a reply could not be used twice: for a report what the calls say.

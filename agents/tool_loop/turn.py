@@ -170,16 +170,19 @@ class Turn(AgentState):
         """Return the results of the open batch so far, in the order of the calls."""
         return [frame.result for frame in self.frames if frame.result is not None]
 
-    def list_made(self, agent: str, source_tools: Collection[str] = (), *, since: int = 0) -> list[MadeCall]:
+    def list_made(
+        self, agent: str, source_tools: Collection[str] = (), *, since: int = 0, failed: bool = False
+    ) -> list[MadeCall]:
         """Return the calls that `agent` made and that did not fail, from message `since` on and in the open batch.
 
-        `source_tools` are the names of its tools that search and read sources.
+        `source_tools` are the names of its tools that search and read sources. `failed`: those that did fail.
         """
-        made = [(call, result) for call, result in self._closed_calls(agent, since) if not result.is_error]
-        made += [(each.call, each.result) for each in self.frames if each.result and not each.result.is_error]
+        made = list(self._closed_calls(agent, since))
+        made += [(each.call, each.result) for each in self.frames if each.result]
         return [
             MadeCall(call.name, json.loads(call.arguments), result.content, call.name in source_tools)
             for call, result in made
+            if bool(result.is_error) is failed
         ]
 
     def _closed_calls(self, agent: str, since: int) -> Iterator[tuple[FunctionCall, FunctionExecutionResult]]:

@@ -43,6 +43,7 @@ def results(request: Request) -> list[str]:
     return list(request.tool_results.values())
 
 
+@pytest.mark.slow
 @needs_bubblewrap
 def test_a_failing_test_is_fixed_in_the_sandbox_with_questions_in_between_over_three_processes(shop: Path) -> None:
     coding = [

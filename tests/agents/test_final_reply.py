@@ -271,20 +271,24 @@ async def test_at_the_limit_of_calls_the_report_says_what_was_done(tmp_path: Pat
     assert event_warnings(rest.message) == ["stopped after 1 model calls without finishing"]
 
 
-async def test_a_model_that_goes_round_in_circles_is_reminded_and_stopped() -> None:
-    with ScriptedModelClient([Call("note")] * 4) as client:
+CIRCLES = "stopped because it went round in circles: the same calls, with the same results"
+
+
+async def test_a_model_that_goes_round_in_circles_has_the_last_words_without_tools() -> None:
+    with ScriptedModelClient([*[Call("note")] * 4, "It is built."]) as client:
         rest = await say(worker(client), "Build it")
-    assert "each of your last calls was made before" in contents(client)[-1]
-    assert rest.message.metadata[OUTCOME] == "repeats"
-    assert event_warnings(rest.message) == [
-        "stopped because it went round in circles: the same calls, with the same results"
-    ]
+    assert "each of your last calls was made before" in contents(client)[-2]
+    assert "Make no further call" in contents(client)[-1]
+    assert [bool(each.body.get("tools")) for each in client.requests[-2:]] == [True, False]
+    assert (rest.text, event_warnings(rest.message)) == ("It is built.", [CIRCLES])
 
 
-async def test_a_circle_of_several_calls_is_a_circle_too() -> None:
+@pytest.mark.parametrize("last", [Call("note", {"text": "a"}), ""])
+async def test_who_makes_a_call_instead_or_says_nothing_is_stopped(last: Reply) -> None:
     circle = [Call("note", {"text": "a"}), Call("note", {"text": "b"})]
-    with ScriptedModelClient([*circle, *circle, circle[0]]) as client:
-        assert (await say(worker(client), "Build it")).message.metadata[OUTCOME] == "repeats"
+    with ScriptedModelClient([*circle, *circle, circle[0], last]) as client:
+        rest = await say(worker(client), "Build it")
+    assert event_warnings(rest.message)[0] == CIRCLES
 
 
 async def test_a_call_whose_result_changes_is_no_repetition() -> None:

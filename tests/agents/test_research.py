@@ -19,7 +19,7 @@ from docx import Document
 from reportlab.pdfgen.canvas import Canvas
 from scenario import CLEAR, upcall
 
-from upcall.research.markdown import UNVERIFIED
+from upcall.research.cited import UNVERIFIED
 from upcall.research.sources.fences import parse_fenced
 from upcall.research.tokens import split_words
 from upcall.testing import Call, Calls, LoopbackServer, Reply, Request

@@ -32,12 +32,14 @@ from upcall.prompts.contexts import (
     Document,
     FeedbackContext,
     JsonReminderContext,
+    JudgeContext,
     ParentAnswerContext,
     QuestionCheckContext,
     QuestionToCheckContext,
     ReminderContext,
     SameQuestionContext,
     SearchFirstContext,
+    SimulatedUserContext,
 )
 from upcall.prompts.rendering import FOLDER, PROMPTS
 
@@ -71,6 +73,7 @@ RENDERED: dict[str, Context] = {
     ),
     "intent_classification_bare": ClassifierContext("What is CUDA?", "2026-01-02 12:00 UTC", ()),
     "json_reminder": JsonReminderContext(),
+    "judge": JudgeContext("Write a parser", ("language: Rust",), "Is it in the language?", "fn main() {}"),
     "lead": LeadContext(agents=(CODER, RESEARCHER)),
     "parent_answer": ParentAnswerContext("coder", "Build the login", "Which framework?\n  1. Express\n  2. FastAPI"),
     "plan_feedback": FeedbackContext(feedback="Add a section on policy frameworks.\n\nAnd drop step 2."),
@@ -102,6 +105,8 @@ RENDERED: dict[str, Context] = {
     "researcher": ResearcherContext(available_documents=(REPORT, DATA), escalates_to="clarifier"),
     "researcher_bare": ResearcherContext(available_documents=(), escalates_to=None),
     "same_question": SameQuestionContext(("Which framework?", "Which database?"), "Which web framework?"),
+    "simulated_user": SimulatedUserContext("", "Write a parser", ("language: Rust",), "Which language?"),
+    "simulated_user_persona": SimulatedUserContext("Terse.", "Write a parser", (), "Which language?"),
     "search_first": SearchFirstContext(tool_names=("search", "read_document")),
 }
 

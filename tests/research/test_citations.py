@@ -19,8 +19,9 @@ from upcall.agents.tool_loop.citing import CitingAgent
 from upcall.autogen.messages import CHECKED, OUTPUT
 from upcall.errors import ModelError
 from upcall.progress import PROGRESS
-from upcall.research.citations import CitedSource, Counts, Library, Quotation, ReadText, cite
-from upcall.research.markdown import UNVERIFIED, plain_links, split_source_list
+from upcall.research.citations import Library, cite
+from upcall.research.cited import UNVERIFIED, CitedSource, Counts, Quotation, ReadText
+from upcall.research.markdown import plain_links, split_source_list
 from upcall.research.reports import CheckedReport, MadeCall, Report, ResearchReport, WorkDone, extract_read_texts
 from upcall.research.sources.base import Hit, Passage
 from upcall.research.sources.fences import DATA, fence
@@ -385,6 +386,16 @@ async def test_after_that_it_is_removed(docs: Path) -> None:
     rest, _ = await researched(docs, READ_ENERGY, said("So [1].", MADE_UP), said("So [1].", NOT_READ))
     assert rest.text.startswith(f"So {UNVERIFIED}.")
     assert "Citations: 1 checked, 0 hold, 1 removed" in rest.text
+
+
+@pytest.mark.parametrize(
+    "first", [["It is 52 percent."], [said("It is 52 percent [1].", WIND)], ["", "It is 52 percent."]]
+)
+async def test_what_a_model_did_not_look_up_is_looked_up_for_it(docs: Path, first: Sequence[str]) -> None:
+    rest, client = await researched(docs, *first, said("So [1].", WIND))
+    (found,) = client.requests[-1].tool_results.values()
+    assert "52 percent wind" in found
+    assert json.loads(rest.message.metadata[CHECKED])["held"] == 1  # type: ignore[attr-defined]
 
 
 async def test_words_instead_of_json_are_checked_too(docs: Path) -> None:

@@ -106,6 +106,20 @@ def test_work_that_stands_is_not_warned_of(made: list[MadeCall]) -> None:
     assert coded(*made).warnings == ()
 
 
+@pytest.mark.parametrize(
+    ("made", "warnings"),
+    [
+        ([ran("make")], ("each change of a.md failed",)),
+        ([wrote("a.md")], ()),
+        ([ran("make", "[exit status 0, after 0.1 s; wrote a.md]")], ()),
+    ],
+)
+def test_a_file_that_every_change_failed_of_is_warned_of(made: list[MadeCall], warnings: tuple[str, ...]) -> None:
+    failed_edit = MadeCall("edit_file", {"path": "./a.md"}, "Error")
+    work = WorkDone(made, TOOLS, failed=[failed_edit, failed_edit])
+    assert CodingReport.from_text("Done.").verify_against(work).warnings == warnings
+
+
 def test_code_is_not_expected_to_be_run_where_nothing_can_be_run() -> None:
     assert coded(wrote("a.py"), tools=frozenset({"write_file"})).warnings == ()
 

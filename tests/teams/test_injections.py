@@ -22,7 +22,7 @@ from injections import INJECTIONS, Injection
 from upcall import AnsweredBy, Run, RunStatus, Settings, Upcall, ask_secret
 from upcall.options import TeamOptions
 from upcall.questions.secrets import KEY
-from upcall.research.markdown import UNVERIFIED
+from upcall.research.cited import UNVERIFIED
 from upcall.runs.plan import PlanStatus
 from upcall.teams import TeamResources, root_team
 from upcall.testing import Call, Calls, LoopbackServer, Reply

@@ -9,31 +9,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from posixpath import basename, splitext
-from typing import NamedTuple
 
-from pydantic import BaseModel
-
-from upcall.research.markdown import UNVERIFIED, Claimed, bare, markers, plain_links, renumber
+from upcall.research.cited import Checked, CitedSource, Counts, Quotation, ReadText, fit_in_line
+from upcall.research.markdown import Claimed, bare, plain_links, renumber
 from upcall.research.quotes import MIN_WORDS, FoundQuote, Text, find_in, says_enough
-from upcall.research.tokens import UNSEEN
-from upcall.text import one_line, shorten
 
 _NUMBER = re.compile(r"\d{1,9}")
-
-SHOWN_QUOTE_CHARS = 300
-"""How much of a quote the source list shows."""
-
-
-class ReadText(NamedTuple):
-    """A text that was read: its source's ref, and where in it that text stands as far as the tool said so."""
-
-    ref: str
-    text: str
-    place: str = ""
-
 
 # -- what was read -----------------------------------------------------------------------------------------------------
 
@@ -126,78 +110,6 @@ def _is_named_in(ref: str, name: str) -> bool:
 # -- citations ---------------------------------------------------------------------------------------------------------
 
 
-class Quotation(BaseModel, frozen=True):
-    """A quote that was found: where it stands, its words, how similar what was read is (0 to 100)."""
-
-    place: str = ""
-    quote: str
-    score: float = 100.0
-
-
-class CitedSource(BaseModel, frozen=True):
-    """A source of a checked report. Without quotes it was read, and what it is cited for was not verified."""
-
-    number: int
-    ref: str
-    place: str = ""
-    quotes: tuple[Quotation, ...] = ()
-
-    @property
-    def verified(self) -> bool:
-        """Whether a quote from it was found."""
-        return bool(self.quotes)
-
-    def as_text(self) -> str:
-        """Its line in the source list."""
-        ref = _one_line(self.ref)
-        if not self.quotes:
-            place = f", {_one_line(self.place)}" if self.place else ""
-            return f"[{self.number}] {ref}{place} (not verified: no quote to check)"
-        return f"[{self.number}] {ref}, " + "; ".join(map(_show, self.quotes))
-
-    def merge(self, other: CitedSource) -> CitedSource:
-        """Return the same source with the quotes of both."""
-        more = tuple(each for each in other.quotes if each.quote not in {mine.quote for mine in self.quotes})
-        return self.model_copy(update={"quotes": self.quotes + more, "place": self.place or other.place})
-
-
-class Counts(BaseModel, frozen=True):
-    """What became of a report's citations: how many there were, how many hold, how many name a source that was read but
-    no quote to check, and how many fell away. `unverified_sentences` lost their only citation."""
-
-    checked: int = 0
-    held: int = 0
-    not_verified: int = 0
-    removed: int = 0
-    unverified_sentences: int = 0
-
-    def as_text(self) -> str:
-        """One line for the reader."""
-        if not self.checked:
-            return "Citations: none. Nothing in this report was checked against a source."
-        line = f"Citations: {self.checked} checked, {self.held} hold"
-        line += f", {self.not_verified} not verified" if self.not_verified else ""
-        line += f", {self.removed} removed" if self.removed else ""
-        marked = f"; {self.unverified_sentences} sentence(s) marked {UNVERIFIED}" if self.unverified_sentences else ""
-        return f"{line}{marked}."
-
-
-@dataclass(frozen=True)
-class Checked:
-    """A text whose citations were checked: only numbers of ``cited`` are left in it. ``problems`` says of each that
-    fell away why, in words for the model."""
-
-    text: str
-    cited: tuple[CitedSource, ...]
-    counts: Counts
-    problems: tuple[str, ...] = ()
-
-    @property
-    def referred(self) -> bool:
-        """Whether the text refers to any source."""
-        return bool(markers(self.text))
-
-
 def check(text: str, claimed: Sequence[Claimed], library: Library) -> Checked:
     """Check each citation against what was read, and number the sources anew as the text comes to them."""
     held: dict[int, CitedSource] = {}
@@ -272,23 +184,12 @@ def _check(citation: Claimed, library: Library) -> tuple[CitedSource | None, str
     if ref is None and enough:
         ref = library.find_only_source(quote)  # Small models give a title, or the place, where the ref should be.
     if ref is None:
-        return None, f"{_one_line(citation.ref) or 'A source without a name'} was cited, and was not read."
+        return None, f"{fit_in_line(citation.ref) or 'A source without a name'} was cited, and was not read."
     source = CitedSource(number=citation.number, ref=ref, place=citation.place)
     if not enough:
         return source, ""
     found = library.find(quote, ref)
     if found is None:
-        return None, f'"{_one_line(quote, 120)}" was cited, and is not in what was read of {_one_line(ref)}.'
+        return None, f'"{fit_in_line(quote, 120)}" was cited, and is not in what was read of {fit_in_line(ref)}.'
     quotation = Quotation(place=_place(citation.place, found.place), quote=quote, score=found.score)
     return source.model_copy(update={"quotes": (quotation,)}), ""
-
-
-def _show(quotation: Quotation) -> str:
-    place = f"{_one_line(quotation.place)}: " if quotation.place else ""
-    similar = f" ({quotation.score:g} percent alike)" if quotation.score < 100 else ""
-    return f'{place}"{_one_line(quotation.quote, SHOWN_QUOTE_CHARS)}"{similar}'
-
-
-def _one_line(text: str, limit: int = 200) -> str:
-    """Make what somebody else wrote part of a line of ours: no line breaks, no links or images."""
-    return shorten(plain_links(one_line(UNSEEN.sub("", text)), ()), limit)

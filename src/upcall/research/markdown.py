@@ -8,10 +8,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from upcall.research.cited import UNVERIFIED
 from upcall.research.tokens import UNSEEN
-
-UNVERIFIED = "[unverified]"
-"""Stands where a sentence lost its only citation."""
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
 

@@ -15,8 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from upcall.questions.question import VisibleText
-from upcall.research.citations import Checked, CitedSource, Counts, Library, ReadText, check, replace_numbers
-from upcall.research.markdown import Claimed, markers, split_source_list
+from upcall.research.cited import Checked, CitedSource, Counts, ReadText
 from upcall.research.sources.fences import parse_fenced
 from upcall.runs.outputs import Reply, also_named
 from upcall.text import one_line
@@ -87,11 +86,21 @@ class MadeCall:
 
 @dataclass(frozen=True)
 class WorkDone:
-    """What an agent did in its turn, and what it could have done: its calls, and the names of its tools."""
+    """What an agent did in its turn, and what it could have done: its calls, and the names of its tools.
+
+    ``failed`` are the calls that it made in vain.
+    """
 
     made: Sequence[MadeCall]
     tools: frozenset[str] = frozenset()
     source_tools: frozenset[str] = frozenset()
+    failed: Sequence[MadeCall] = ()
+
+    def unchanged_files(self) -> list[str]:
+        """Return the files that it tried to change, and that no call changed."""
+        tried = (path for call in self.failed for path in call.changed_files())
+        changed = [path for call in self.made for path in (*call.changed_files(), *call.files_of_command())]
+        return [each for each in dict.fromkeys(tried) if not any(_is_same(each, path) for path in changed)]
 
 
 def extract_read_texts(call: MadeCall) -> Iterator[ReadText]:
@@ -187,11 +196,14 @@ def _is_same(one: str, other: str) -> bool:
 
 
 def _warn_of_work(work: WorkDone) -> list[str]:
-    """Say what nobody should take for done: no change at all, a failed last command, code that was not run."""
+    """Say what nobody should take for done: no change, a change or a last command that failed, code that was not
+    run."""
     runs = [place for place, call in enumerate(work.made) if call.command]
     changes = [place for place, call in enumerate(work.made) if call.changed_files()]
     if not runs and not changes:
         return ["it changed no file and ran no command"]
+    if unchanged := work.unchanged_files():
+        return [f"each change of {', '.join(unchanged)} failed"]
     if runs and not work.made[runs[-1]].succeeded:
         last = work.made[runs[-1]]
         return [f"the last command failed: {last.command} ({last.outcome})"]
@@ -268,6 +280,9 @@ class ResearchReport(Report):
 
         A report that rests on nothing and claims nothing stays as it is.
         """
+        from upcall.research.citations import Library, check  # Slow to import, and for research alone.
+        from upcall.research.markdown import Claimed, markers, split_source_list
+
         summary, listed = split_source_list(self.summary)
         claimed = [
             Claimed(each.number or number, each.ref, each.place, each.quote)
@@ -309,6 +324,8 @@ class CheckedReport(Report):
 
     def renumber(self, numbers: Mapping[str, int]) -> Self:
         """Return the same report with the numbers that its sources have in another list, by ref."""
+        from upcall.research.citations import replace_numbers
+
         cited = tuple(each.model_copy(update={"number": numbers[each.ref]}) for each in self.cited)
         held = {before.number: after for before, after in zip(self.cited, cited, strict=True)}
         return self.model_copy(update={"cited": cited, "summary": replace_numbers(self.summary, held)})

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autogen_core import CancellationToken
+from autogen_core import CancellationToken, FunctionCall
 from autogen_core.tools import ToolResult, ToolSchema
 
 from upcall.autogen.workbenches import FileWorkbench, tool_result, tool_schema
@@ -62,6 +63,14 @@ class SourcesWorkbench(FileWorkbench):
         """The names of the tools of all sources, also of those that cannot be used now."""
         words = [_words(source) for source in self._sources]
         return frozenset(name for each in words for name in (each.search, each.read))
+
+    def look_up(self, task: str) -> Sequence[FunctionCall]:
+        """Search the user's own documents for the words of a task; nothing leaves the machine unasked."""
+        return [
+            FunctionCall(id="", name=tool, arguments=json.dumps({"words": task}, ensure_ascii=False))
+            for tool, source in self._searched.items()
+            if isinstance(source, Documents)
+        ]
 
     @property
     def problems(self) -> tuple[str, ...]:
