@@ -13,8 +13,10 @@ from autogen_agentchat.base import Team
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core.models import CreateResult
 
+from upcall import Settings
 from upcall.agents import PausableAgent
 from upcall.autogen.tool_calls import idempotency_key
+from upcall.execution.model_clients import ModelClients
 from upcall.testing import Call, Reply, Request, ScriptedModelClient
 
 STEPS: tuple[Reply, ...] = (
@@ -38,6 +40,9 @@ async def note(text: str) -> str:
     if seconds := float(os.environ.get("FLEET_SECONDS", "0")):
         await asyncio.sleep(seconds)
     run_id = idempotency_key().partition("/")[0]
+    if stopped := os.environ.get("FLEET_STOPS"):
+        Path(stopped).touch()
+        os.kill(os.getpid(), signal.SIGSTOP)
     with Path(os.environ.get("FLEET_NOTES", "notes.txt")).open("a") as file:
         file.write(f"{run_id} {text} {os.getpid()} {time.time()}\n")
     return f"noted {text}"
@@ -53,7 +58,8 @@ class SlowModel(ScriptedModelClient):
 
 
 def make_team() -> Team:
-    """Return the clerk's team."""
-    model = SlowModel(reply)
+    """Return the clerk's team; under ``FLEET_MODEL_URL`` with a model behind HTTP."""
+    url = os.environ.get("FLEET_MODEL_URL")
+    model = ModelClients(Settings.read(model="shared", base_url=url))("clerk") if url else SlowModel(reply)
     clerk = PausableAgent("clerk", model, description="Takes notes", tools=[note])
     return RoundRobinGroupChat([clerk], max_turns=1)

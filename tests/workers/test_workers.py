@@ -9,6 +9,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 from fleet import make_team
@@ -75,6 +76,23 @@ async def test_a_worker_that_stood_still_has_lost_its_runs(postgres: Server) -> 
         done = await finish(app, run_id)
     assert done.status is RunStatus.COMPLETED
     assert sorted(notes().split()[1::4]) == ["first", "second"]
+
+
+async def test_a_tool_whose_process_stands_still_at_its_first_step_works_twice(postgres: Server) -> None:
+    """Nobody can look at the clock later than that: it is a limit (docs/limits.md), which an idempotency key lifts."""
+    location = postgres.new_database()
+    app = open_app(location)
+    with running(location, FLEET_STOPS="stands_still") as workers:
+        run_id = (await app.submit("Build it")).id
+        await answer(app, run_id)
+        await wait_for(Path("stands_still").exists)
+        workers.append(start(location))
+        done = await finish(app, run_id)
+        before = notes().split()[1::4]
+        workers[0].send_signal(signal.SIGCONT)
+        await wait_for(lambda: len(notes().splitlines()) == 3)
+    assert (done.status, before) == (RunStatus.COMPLETED, ["first", "second"])
+    assert notes().split()[1::4] == ["first", "second", "first"]
 
 
 async def test_a_stopped_worker_gives_back_what_does_not_finish_in_time(postgres: Server) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from datetime import datetime
+from typing import Any
 
 from procrastinate.connector import BaseConnector
+from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
 from procrastinate.utils import utcnow
+
+SECONDS_TO_TELL_AGAIN = 1.0
 
 _MINE = (
     "WITH mine AS MATERIALIZED (SELECT id FROM procrastinate_jobs WHERE id = %(job_id)s AND status = 'doing' "
@@ -29,9 +34,7 @@ class OwnedJobs(JobManager):
 
     async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
         """Finish a job, unless somebody else has it now."""
-        await self.connector.execute_query_async(
-            _FINISH, job_id=job.id, worker_id=job.worker_id, status=status.value, delete_job=delete_job
-        )
+        await self._change(job, _FINISH, status=status.value, delete_job=delete_job)
 
     async def retry_job(
         self,
@@ -42,17 +45,32 @@ class OwnedJobs(JobManager):
         lock: str | None = None,
     ) -> None:
         """Put a job back into the queue, unless somebody else has it now."""
-        await self.connector.execute_query_async(
-            _RETRY, job_id=job.id, worker_id=job.worker_id, retry_at=retry_at or utcnow()
-        )
+        await self._change(job, _RETRY, retry_at=retry_at or utcnow())
+
+    async def _change(self, job: Job, query: str, **values: Any) -> None:
+        await self.connector.execute_query_async(query, job_id=job.id, worker_id=job.worker_id, **values)
 
 
 class IntroducedWorkers(OwnedJobs):
-    """The jobs of workers that say who they are, for `upcall workers`."""
+    """The jobs of workers that say who they are, for `upcall workers`, and that insist on what they tell of a job: one
+    that a living worker seems to have is taken up by nobody, and procrastinate 3.10 tells of it once."""
 
     def __init__(self, connector: BaseConnector, concurrency: int) -> None:
         super().__init__(connector)
-        self._concurrency = concurrency
+        self._concurrency, self._insists = concurrency, True
+
+    def stop_insisting(self) -> None:
+        """Leave to others what cannot be told now: the worker ends, and they see that."""
+        self._insists = False
+
+    async def _change(self, job: Job, query: str, **values: Any) -> None:
+        while True:
+            try:
+                return await super()._change(job, query, **values)
+            except ConnectorException:  # A full disk, a server that is started anew.
+                if not self._insists:
+                    raise
+            await asyncio.sleep(SECONDS_TO_TELL_AGAIN)
 
     async def register_worker(self) -> int:
         """Register a worker, with its host, process and concurrency."""

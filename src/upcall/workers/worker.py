@@ -18,7 +18,6 @@ from procrastinate.retry import BaseRetryStrategy
 from procrastinate.utils import utcnow
 from psycopg_pool import AsyncConnectionPool
 
-from upcall import identity
 from upcall.app import Upcall
 from upcall.errors import (
     RunBusy,
@@ -30,6 +29,7 @@ from upcall.errors import (
     UserAtLimit,
     WorkspaceMissing,
 )
+from upcall.notifications.sender import Sender
 from upcall.storage.jobs import ADVANCE, QUEUE, UPKEEP_QUEUE
 from upcall.text import first_line
 from upcall.workers.health import serve_health
@@ -127,9 +127,9 @@ class Worker:
         while True:
             try:
                 await self._store.jobs.open()
-                async with self._open() as (runs, upkeep):
+                async with self._open() as (runs, upkeep, jobs):
                     self._is_ready = True
-                    await self._work(runs, upkeep)
+                    await self._work(runs, upkeep, jobs)
                     if self._drain and not await self._count_left():
                         return
             except (StoreUnavailable, ConnectorException, psycopg.Error) as error:
@@ -139,7 +139,7 @@ class Worker:
             await asyncio.sleep(SECONDS_TO_RECONNECT)
 
     @asynccontextmanager
-    async def _open(self) -> AsyncIterator[tuple[App, App]]:
+    async def _open(self) -> AsyncIterator[tuple[App, App, IntroducedWorkers]]:
         """Open the two parts of the engine, on one pool of connections: runs, and periodic tasks."""
         parameters: dict[str, Any] = dict(self._store.jobs.parameters)
         pool = AsyncConnectionPool(
@@ -147,12 +147,12 @@ class Worker:
         )
         async with pool:
             runs, upkeep = (App(connector=PsycopgConnector(kwargs=parameters)) for _ in range(2))
-            runs.job_manager = IntroducedWorkers(runs.connector, self._concurrency)
+            runs.job_manager = jobs = IntroducedWorkers(runs.connector, self._concurrency)
             upkeep.job_manager = OwnedJobs(upkeep.connector)
             for each in (runs, upkeep):
                 await each.open_async(pool)
             self._add_tasks(runs, upkeep)
-            yield runs, upkeep
+            yield runs, upkeep, jobs
 
     def _add_tasks(self, runs: App, upkeep: App) -> None:
         runs.task(name=ADVANCE, queue=QUEUE, pass_context=True, retry=_Again())(self._advance)
@@ -168,7 +168,7 @@ class Worker:
             task = upkeep.task(name=name, queue=UPKEEP_QUEUE, queueing_lock=name)(work)
             upkeep.periodic(cron=f"* * * * * */{seconds}")(task)
 
-    async def _work(self, runs: App, upkeep: App) -> None:
+    async def _work(self, runs: App, upkeep: App, jobs: IntroducedWorkers) -> None:
         """Work until one of the two parts ends: because it is told to, the database is gone, or the queue is empty."""
         common: dict[str, Any] = {
             "install_signal_handlers": False,
@@ -189,10 +189,13 @@ class Worker:
         ]
         if self._metrics is not None:
             parts.append(self._metrics.measure_all_the_time(self._beat.deadlines))
+        if (notifications := self._app.settings.notifications).is_any:
+            parts.append(Sender(self._store, notifications).run())
         tasks = [asyncio.create_task(each) for each in parts]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            jobs.stop_insisting()
             for task in tasks:
                 task.cancel()
             ended = await asyncio.gather(*tasks, return_exceptions=True)
@@ -221,12 +224,10 @@ class Worker:
 
     async def _select_app(self, run_id: str) -> Upcall:
         """Return what builds the team of a run."""
-        config = (await self._store.load(run_id)).run.config
-        if config.team is not None:
-            return self._app_with(None) if self._app.has_own_team else self._app
-        if config.named_team is None or config.named_team.account != identity.account():
-            return self._app
-        return self._app_with(config.named_team.name)
+        team = (await self._store.load(run_id)).run.config.select_team(self._app)
+        if isinstance(team, Upcall):
+            return team
+        return self._app if team is None and not self._app.has_own_team else self._app_with(team)
 
     def _app_with(self, team: str | None) -> Upcall:
         """Return what builds a team by its name, or the root team."""
