@@ -29,12 +29,12 @@ SECONDS = 30
 ASK = Call("ask_user", {"question": "Which framework?", "options": ["Express", "FastAPI"]})
 
 
-def one_agent(*replies: Reply, tools: Sequence[Any] = ()) -> MakeTeam:
+def one_agent(*replies: Reply, **options: Any) -> MakeTeam:
     """Return a team of one agent that says these."""
     model = ScriptedModelClient([*replies])
 
     def make_team() -> Team:
-        return RoundRobinGroupChat([PausableAgent("agent", model, tools=tools)], max_turns=1)
+        return RoundRobinGroupChat([PausableAgent("agent", model, **options)], max_turns=1)
 
     return make_team
 
@@ -63,9 +63,9 @@ class Site:
 
 
 @asynccontextmanager
-async def serving(team: MakeTeam | None = None, **settings: Any) -> AsyncIterator[Site]:
+async def serving(team: MakeTeam | None = None, *, origins: Sequence[str] = (), **settings: Any) -> AsyncIterator[Site]:
     """Yield a service in this loop; at the end it is stopped as Ctrl-C does."""
-    service = Service(Settings.read(None, **settings), team=team)
+    service = Service(Settings.read(None, **settings), team=team, origins=origins)
     link: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     work = asyncio.create_task(serve(service, "127.0.0.1", 0, operator=OPERATOR, tell=link.set_result))
     try:

@@ -48,6 +48,10 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
 
+class _Listening(ThreadingHTTPServer):
+    request_queue_size = 128  # More than ask at once: those behind would be reset.
+
+
 @contextmanager
 def serving(answers: Mapping[str, Answer] | Answer) -> Iterator[Server]:
     """Yield a server with an answer for each path (404 for others), or one for all."""
@@ -81,7 +85,7 @@ def serving(answers: Mapping[str, Answer] | Answer) -> Iterator[Server]:
         def log_message(self, *_: object) -> None:
             """Nothing."""
 
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    httpd = _Listening(("127.0.0.1", 0), Handler)
     server = Server(httpd.server_address[1])
     thread = Thread(target=httpd.serve_forever, args=(0.02,), daemon=True)
     thread.start()

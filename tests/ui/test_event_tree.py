@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import SimpleNamespace
 
 import pyte
@@ -160,6 +161,20 @@ def test_what_is_under_way_is_below_what_was_printed_and_wiped_at_the_end() -> N
     region.hide()
     tree.settle()
     assert drawn(file.getvalue()) == ["lead  calls coder()", "files: 1 of 2"]
+
+
+def test_what_is_under_way_between_two_calls_has_begun() -> None:
+    file = io.StringIO()
+    _, region = tree_on(file)
+    assert region is not None
+    seen = []
+    for calls_now in ([], [ActiveCall(("lead",))], []):
+        region.active_calls = partial(list, calls_now)
+        region.show()
+        region.hide()
+        seen.append(file.getvalue())
+        file.truncate(0)
+    assert ["starting" in seen[0], "lead  thinking" in seen[1], "at work" in seen[2]] == [True] * 3
 
 
 def test_tokens_are_dropped_when_the_reply_is_there_and_change_no_time() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import signal
 import socket
 import time
@@ -105,26 +106,48 @@ async def test_runs_are_listed_page_by_page() -> None:
         assert sorted(seen) == sorted(started)
 
 
+async def test_what_is_not_started_leaves_no_documents() -> None:
+    async with serving(one_agent()) as site, await site.caller("alice") as alice:
+        for wrong in ({"task": "x", "expires_after": "soon"}, {"task": "x", "follows": "no-such-run"}, {"task": ""}):
+            files = [("documents", ("a.txt", b"text"))]
+            refused = await alice.post("/api/runs", data={"start": json.dumps(wrong)}, files=files)
+            assert refused.status_code in (400, 404, 422)
+        assert [*site.service.uploads.rglob("*.txt")] == []
+
+
 async def test_documents_and_images_come_along() -> None:
     picture = io.BytesIO()
     Image.new("RGB", (2, 2)).save(picture, "PNG")
-    names = ["../../etc/passwd.txt", "..\\evil.txt", ".hidden.md", "passwd.txt", "a\u202eb.txt", "x" * 300 + ".txt"]
+    names = [
+        "../../etc/passwd.txt",
+        "..\\evil.txt",
+        ".hidden.md",
+        "passwd.txt",
+        "a\u202eb.txt",
+        "x" * 300 + ".txt",
+        "é" * 119 + ".md",
+        "\U0001d400" * 100 + ".md",
+    ]
     files = [("documents", (name, b"text")) for name in names]
     files.append(("images", ("dot.png", picture.getvalue())))
     async with serving(model="demo") as site, await site.caller("alice") as alice:
         response = await alice.post("/api/runs", data={"start": '{"task": "Hello!"}'}, files=files)
         assert response.status_code == 202, response.text
         folder = site.service.uploads / response.json()["run_id"]
+        long = ["é" * 98 + ".md", "\U0001d400" * 49 + ".md"]
         kept = sorted(each.relative_to(folder).as_posix() for each in folder.rglob("*"))
-        assert kept == sorted(["passwd.txt", "evil.txt", "_hidden.md", "passwd-2.txt", "a_b.txt", "x" * 116 + ".txt"])
+        assert kept == sorted(
+            ["passwd.txt", "evil.txt", "_hidden.md", "passwd-2.txt", "a_b.txt", "x" * 116 + ".txt", *long]
+        )
         await settle(alice, response.json()["run_id"])
         stored = (await site.service.store.load(response.json()["run_id"])).run
         assert stored.config.team is not None
-        assert len(stored.config.team.documents) == 6
+        assert len(stored.config.team.documents) == 8
         broken = await alice.post("/api/runs", data={"start": '{"task": "Hello!"}'}, files={"images": ("a.png", b"no")})
         assert (broken.status_code, "no image" in broken.json()["detail"]) == (400, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "name"),
     [

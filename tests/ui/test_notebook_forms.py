@@ -31,7 +31,7 @@ from upcall.autogen.messages import PATH, Event
 from upcall.errors import ConfigurationError
 from upcall.policy.authorization import InboxEntry, OpenQuestions
 from upcall.questions.record import QuestionRecords
-from upcall.research.citations import CitedSource, Quotation
+from upcall.research.cited import CitedSource, Quotation
 from upcall.research.reports import CheckedReport
 from upcall.runs.plan import PlanStep, ReviewedPlan
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient

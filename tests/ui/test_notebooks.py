@@ -249,6 +249,7 @@ def test_where_commands_cannot_run_the_code_is_fixed_all_the_same_and_it_is_said
     assert shown(cells["before-undo"]).split() == ["0", "True", "True"]
 
 
+@pytest.mark.slow
 def test_another_answer_is_another_branch_and_what_came_before_is_not_done_again(folder: Path) -> None:
     counted = "print((len(model.requests), bookings))"
     cells = executed("06_what_if", folder, fork=counted, count=counted, earlier=counted)
@@ -281,36 +282,46 @@ def test_another_answer_is_another_branch_and_what_came_before_is_not_done_again
 
 
 COUNTED = """
-for tasks in done.values():
-    runs = [each["run"] for each in tasks]
-    print(sum(answer.by == "human" for run in runs for answer in run.answers), end=" ")
-print(len(model.requests), sum(each["prompt_tokens"] + each["completion_tokens"] for tasks in done.values()
-      for run in (each["run"] for each in tasks) for each in run.model_dump()["usage"].values()))
+for policy in frame["policy"].unique():
+    runs = [await app.get(each) for each in frame[frame["policy"] == policy]["trial"]]
+    answers = sum(answer.by == "human" for run in runs for answer in run.answers)
+    right = sum(each.success for each in results.of_cell(("crew", policy, "script")))
+    print(answers, sum(run.total_usage.model_calls for run in runs), right)
 """
 
 
+@pytest.mark.slow
 def test_two_policies_are_compared_by_what_their_runs_came_to(folder: Path) -> None:
-    cells = executed("07_two_policies", folder, end=COUNTED)
-    head, _, *rows = bundle(cells["table"])["text/markdown"].splitlines()
-    assert head == "| 8 tasks | questions to the human | model calls | tokens | tasks done right |"
-    table = {}
-    for row in rows:
-        name, *numbers = [each.strip() for each in row.strip("|").split("|")]
-        table[name] = [int(each.replace(",", "")) for each in numbers]
-    ask, resolver = table["**ask**"], table["**resolver**"]
-    assert (ask[0], ask[3]) == (24, 8)
-    assert (resolver[0], resolver[3]) == (8, 6)
-    human = [int(each) for each in shown(cells["before-end"]).split()]
-    assert human == [ask[0], resolver[0], ask[1] + resolver[1], ask[2] + resolver[2]]
+    cells = executed("07_two_policies", folder, end=f"frame = results.to_frame()\n{COUNTED}")
+    table = bundle(cells["table"])["text/html"]
+    assert re.search(r"always +8 +1\.00 +3\.00 ", table)
+    assert re.search(r"spare the user +8 +0\.75 \[[\d., ]+\] +1\.00 ", table)
+    human = [[int(each) for each in line.split()] for line in shown(cells["before-end"]).splitlines()]
+    assert [(answers, right) for answers, _, right in human] == [(24, 8), (8, 6)]
+    assert human[1][1] > human[0][1]  # The lead looks whether it was told.
     image = b64decode(bundle(cells["plot"])["image/png"])
     assert image.startswith(b"\x89PNG")
     assert int.from_bytes(image[16:20], "big") > 600  # Its width.
     wrong = shown(cells["wrong"])
-    assert wrong.count("Wanted: ") == 2
+    assert wrong.count("Written: ") == 2
     assert "Which manual? Markdown (policy)" in wrong
-    assert "Write a backup tool in Python. Wanted: Python, GPL, Markdown" in wrong
+    assert "Write a backup tool in Python. Written: Python, MIT, Markdown" in wrong
     assert "Which licence? MIT (facts)" in wrong
     assert "Which language? Python (parent)" in wrong
+
+
+@pytest.mark.slow
+def test_an_experiment_tells_which_questions_mattered(folder: Path) -> None:
+    cells = executed("08_reading_an_experiment", folder)
+    assert re.search(r"always +30 +1\.00 +1\.67 ", bundle(cells["experiment"])["text/html"])
+    assert re.search(r"always - never: \+0\.33 \[\+0\.17, \+0\.50\], p 0\.0", shown(cells["differences"]))
+    assert "budget 1 - never: +0.00" in shown(cells["differences"])
+    mattered = shown(cells["mattered"]).splitlines()
+    assert mattered[0].startswith("language: asked in 20 runs, mattered in 100%, worth +1.00")
+    assert mattered[1].startswith("colour: asked in 60 runs, mattered in 0%")
+    assert "a wrong assumption spoiled it" in shown(cells["told"])
+    assert shown(cells["again"]) == "True 0\n"
+    assert shown(cells["report"]) == "['report.html', 'trials.parquet']"
 
 
 def test_each_notebook_has_a_test_of_what_it_shows() -> None:

@@ -13,11 +13,14 @@ from playwright.async_api import Browser, Page, expect
 from scenario import TASK, upcall
 from services import serve_apart, serving
 from stores import FIRST
+from worlds import at_once, crew, model_of
 
 from upcall import Run
 from upcall.questions.question import Option, Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.run import RunStatus
+from upcall.storage.tokens import create_token
+from upcall.testing import Call
 
 pytestmark = [
     pytest.mark.slow,
@@ -137,3 +140,34 @@ async def test_every_kind_of_question_has_its_fields() -> None:
         await site.service.store.create(other.model_copy(update={"records": late}), FIRST)
         await expect(page.get_by_role("heading", name="And this?")).to_be_visible()
         await expect(page.get_by_label("Your answer").first).to_have_value("half a na")
+
+
+async def test_two_askers_at_once_are_answered_by_two_users() -> None:
+    asks = {
+        name: [Call("ask_user", {"question": f"What does the {name} need?", "options": ["Tea", "Time"]}), "Done."]
+        for name in ("coder", "writer")
+    }
+    team = crew(model_of(lead=[at_once("coder", "writer"), "Both are served."], **asks), "coder", "writer")
+    async with chromium() as browser, serving(team, assign=[{"to": "bob", "agent": "writer"}]) as site:
+        pages = []
+        for user in ("alice", "bob"):
+            secret = (await create_token(site.service.store, user))[1]
+            pages.append(await log_in(browser, f"{site.url}/login?token={secret}"))
+        alice, bob = pages
+        await alice.goto(f"{site.url}/start")
+        await alice.get_by_label("What is to be done?").fill("Serve both")
+        await alice.get_by_role("button", name="Start").click()
+        for name in ("coder", "writer"):
+            await expect(alice.get_by_role("heading", name=f"What does the {name} need?")).to_be_visible()
+        await expect(bob.get_by_role("heading", name="What does the writer need?")).to_be_visible()
+        await look(alice, "two-askers")
+        await look(bob, "assigned")
+        assert await bob.get_by_text("Serve both").count() == 0
+        await expect(alice.get_by_role("button", name="Tea")).to_have_count(1)
+        await bob.get_by_role("button", name="Time").click()
+        await expect(bob.get_by_text("You have no open questions.")).to_be_visible()
+        await expect(alice.locator("#answered strong")).to_have_text("Time")
+        await alice.get_by_role("button", name="Tea").click()
+        await expect(alice.get_by_role("status")).to_have_text("completed")
+        await expect(alice.locator("#result")).to_contain_text("Both are served.")
+        await look(alice, "two-answered")

@@ -4,17 +4,19 @@ request, a model or a user may try."""
 from __future__ import annotations
 
 import asyncio
+import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from datetime import timedelta
 from html.parser import HTMLParser
 
 import httpx
 import pytest
 from services import OPERATOR, Site, one_agent, serving
+from starlette.routing import BaseRoute, Route
 from stores import FIRST
 
-from upcall import Run, identity
+from upcall import Run, Settings, identity
 from upcall.questions.answer import Answer
 from upcall.questions.question import Option, Question
 from upcall.questions.record import QuestionRecords
@@ -24,47 +26,50 @@ from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.storage.tokens import create_token, revoke_token
 from upcall.storage.transcripts import write_transcript
 from upcall.ui.web import events, guard
+from upcall.ui.web.server import make_application
+from upcall.ui.web.service import Service
 
 PAGE = {"Accept": "text/html"}
+OPEN = {"/login", "/healthz", "/openapi.json"}
+"""What needs no token; all other routes of the service are in the tables below, by themselves."""
+
+NAMES_A_RUN = {"/compare": "/compare?one=RUN&other=RUN", "/agui": "/agui"}
+"""Routes whose path names no run, and whose request does."""
+
+
+def walk(routes: Iterable[BaseRoute]) -> Iterator[tuple[str, str]]:
+    """Yield the method and the path of each route; one for all methods is tried with POST."""
+    for each in routes:
+        included = getattr(each, "original_router", None)
+        if included is not None:
+            yield from walk(included.routes)
+        elif isinstance(each, Route):
+            for method in sorted((each.methods or {"POST"}) - {"HEAD"}):
+                yield method, each.path
+
+
+application = make_application(Service(Settings.read(None)), operator=None)
+HELD = [(method, path) for method, path in walk(application.routes) if path not in OPEN]
 ROUTES = [
-    ("GET", "/api/runs/RUN"),
-    ("GET", "/api/runs/RUN/transcript"),
-    ("GET", "/api/runs/RUN/changes"),
-    ("GET", "/api/runs/RUN/events"),
-    ("POST", "/api/runs/RUN/answers"),
-    ("POST", "/api/runs/RUN/fork"),
-    ("POST", "/api/runs/RUN/undo"),
-    ("POST", "/api/runs/RUN/resume"),
-    ("POST", "/api/runs/RUN/cancel"),
-    ("GET", "/runs/RUN"),
-    ("GET", "/runs/RUN/tree.svg"),
-    ("GET", "/runs/RUN/timeline.svg"),
-    ("GET", "/compare?one=RUN&other=RUN"),
-    ("POST", "/runs/RUN/answers"),
-    ("POST", "/runs/RUN/fork"),
-    ("POST", "/runs/RUN/undo"),
-    ("POST", "/runs/RUN/resume"),
-    ("POST", "/runs/RUN/cancel"),
+    (method, NAMES_A_RUN.get(path, path.replace("{run_id}", "RUN")))
+    for method, path in HELD
+    if "{run_id}" in path or path in NAMES_A_RUN
 ]
-OF_NO_RUN = [
-    ("GET", "/api/runs"),
-    ("GET", "/api/questions"),
-    ("GET", "/"),
-    ("GET", "/runs"),
-    ("GET", "/start"),
-    ("GET", "/docs"),
-]
+OF_NO_RUN = [each for each in HELD if "{run_id}" not in each[1] and each[1] not in NAMES_A_RUN]
+FOR_PROGRAMS = ("/api", "/agui", "/mcp")
 BODIES = {
     "answers": {"answers": {"QUESTION": "Express"}},
     "fork": {"question": "QUESTION", "answer": "Express"},
     "undo": {},
 }
+AGUI = {"threadId": "t", "runId": "r", "messages": [], "state": {"run_id": "RUN"}}
+ERRORS = {"unknown-run": 404, "not-allowed": 403}
 FORMS = {
     "answers": {"question": "QUESTION", "choice": "Express"},
     "fork": {"question": "QUESTION", "answer": "Express", "key": "abc"},
     "undo": {"change": "none"},
 }
-SEES_ONE_QUESTION = {"/api/runs/RUN", "/api/runs/RUN/events", "/runs/RUN", "/runs/RUN/tree.svg"}
+SEES_ONE_QUESTION = {"/agui", "/api/runs/RUN", "/api/runs/RUN/events", "/runs/RUN", "/runs/RUN/tree.svg"}
 
 
 async def call(client: httpx.AsyncClient, method: str, path: str, run: str, question: str) -> httpx.Response:
@@ -73,11 +78,21 @@ async def call(client: httpx.AsyncClient, method: str, path: str, run: str, ques
     chosen = BODIES if path.startswith("/api") else FORMS
     body = {key: _fill(value, question) for key, value in chosen.get(last, {}).items()}
     address, given = path.replace("RUN", run), "json" if path.startswith("/api") else "data"
+    if path == "/agui":
+        return as_status(await client.post(path, json={**AGUI, "state": {"run_id": run}}))
     if path.endswith("events"):
         async with client.stream(method, address) as response:
             return response
     more = {given: body} if method == "POST" else {}
     return await client.request(method, address, headers=PAGE if given == "data" else {}, **more)  # type: ignore[arg-type]
+
+
+def as_status(response: httpx.Response) -> httpx.Response:
+    """Return what AG-UI tells by an event as the status that other routes tell it by."""
+    event = json.loads(response.text.rpartition("data: ")[2] or "{}") if response.is_success else {}
+    if event.get("type") == "RUN_ERROR":
+        return httpx.Response(ERRORS.get(event["code"], 500), text=response.text)
+    return response
 
 
 def _fill(value: object, question: str) -> object:
@@ -101,6 +116,7 @@ async def site() -> AsyncIterator[Site]:
         yield served
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "path"), [*ROUTES, *OF_NO_RUN])
 async def test_who_shows_no_good_token_gets_nothing(site: Site, method: str, path: str) -> None:
     run, question = await store_run(site)
@@ -119,11 +135,15 @@ async def test_who_shows_no_good_token_gets_nothing(site: Site, method: str, pat
     for headers in shown:
         async with httpx.AsyncClient(base_url=site.url, headers=headers) as client:
             response = await call(client, method, path, run, question)
-        assert response.status_code == (401 if path.startswith("/api") else 303), headers
+            if method == "POST" and path.startswith(FOR_PROGRAMS):  # What a stranger sends is not taken apart.
+                wrong = {"content": "{", "headers": {"Content-Type": "application/json"}}
+                assert (await client.post(path, **wrong)).status_code == 401  # type: ignore[arg-type]
+        assert response.status_code == (401 if path.startswith(FOR_PROGRAMS) else 303), headers
         assert path.endswith("events") or "Secret plans" not in response.text
     assert (await site.service.store.load(run)).version == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 async def test_each_caller_gets_what_is_theirs(site: Site, method: str, path: str) -> None:
     run, question = await store_run(site)
@@ -156,11 +176,13 @@ async def test_a_role_of_a_token_answers_what_is_assigned_to_the_role() -> None:
 # -- browsers ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_browser_changes_nothing_for_another_page(site: Site) -> None:
     run, question = await store_run(site)
+    posts = [path.replace("RUN", run) for method, path in [*ROUTES, *OF_NO_RUN] if method == "POST" and path != "/mcp"]
     async with await site.browser("alice") as alice:
-        for path in (path.replace("RUN", run) for method, path in ROUTES if method == "POST"):
-            for headers in ({}, {"X-CSRF-Token": "wrong"}, {"Origin": "http://evil.example"}):
+        for path in posts:
+            for headers in ({}, {"X-CSRF-Token": "wrong"}, {"Origin": "http://evil.example"}, {"Origin": "http://["}):
                 response = await alice.post(path, headers=headers, data={"question": question})
                 assert (response.status_code, (await site.service.store.load(run)).version) == (403, 1)
 
@@ -169,7 +191,7 @@ async def test_a_good_form_of_another_origin_is_refused(site: Site) -> None:
     run, _ = await store_run(site)
     async with await site.browser("alice") as alice:
         csrf = find_csrf((await alice.get(f"/runs/{run}")).text)
-        for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        for headers in ({"Origin": "http://evil.example"}, {"Origin": "http://["}, {"Sec-Fetch-Site": "cross-site"}):
             response = await alice.post(f"/runs/{run}/cancel", data={"csrf": csrf}, headers=headers)
             assert response.status_code == 403
         assert (await alice.post(f"/runs/{run}/cancel", data={"csrf": csrf})).status_code == 303
@@ -229,7 +251,8 @@ async def test_static_files_are_those_of_the_package(site: Site, path: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("path", "size"), [("/api/runs", 26_000_000), ("/api/runs/x/answers", 1_100_000), ("/login", 1_100_000)]
+    ("path", "size"),
+    [("/api/runs", 26_000_000), ("/agui", 26_000_000), ("/api/runs/x/answers", 1_100_000), ("/login", 1_100_000)],
 )
 @pytest.mark.parametrize("counted", [True, False])
 async def test_a_body_that_is_too_long_is_refused(site: Site, path: str, size: int, counted: bool) -> None:
@@ -247,6 +270,7 @@ async def test_a_body_that_is_too_long_is_refused(site: Site, path: str, size: i
         assert not (await me.get("/api/runs")).json()["runs"]
 
 
+@pytest.mark.slow
 async def test_a_slow_body_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "SECONDS_A_BODY", 0.2)
 
@@ -272,10 +296,42 @@ async def test_too_many_requests_are_told_to_wait(site: Site, monkeypatch: pytes
     assert guessed == [401] * 5 + [429] * 2
 
 
+async def test_who_writes_a_token_in_many_ways_has_one_pace(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 5.0)
+    monkeypatch.setattr(guard, "REQUESTS_A_SECOND", 0.01)
+    async with await site.caller("alice") as alice:
+        token = alice.headers["Authorization"].removeprefix("Bearer ")
+        ways = [{"Authorization": f"Bearer{' ' * spaces}{token}"} for spaces in range(1, 16)]
+        found = [(await alice.get("/api/runs", headers=each)).status_code for each in ways]
+    assert found == [200] * 10 + [429] * 5  # Their own pace, then that of the address.
+
+
+async def test_who_guesses_locks_nobody_out_and_has_one_pace(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 5.0)
+    monkeypatch.setattr(guard, "REQUESTS_A_SECOND", 0.01)
+    async with await site.caller("alice") as alice, httpx.AsyncClient(base_url=site.url) as guesser:
+        found = [(await alice.get("/api/runs")).status_code]
+        for number in range(8):
+            path = ("/healthz", "/login", "/api/runs")[number % 3]
+            found.append((await guesser.get(path, headers={"Cookie": f"a={number}"})).status_code)
+        found.append((await alice.get("/api/runs")).status_code)
+    assert found == [200, *[200, 200, 401, 200, 200], *[429] * 3, 200]
+
+
+async def test_a_link_of_another_page_logs_nobody_in(site: Site) -> None:
+    async with await site.caller("eve") as eve, httpx.AsyncClient(base_url=site.url) as browser:
+        token = eve.headers["Authorization"].removeprefix("Bearer ")
+        elsewhere = {"Sec-Fetch-Site": "cross-site"}
+        for secret, headers, status in ((token, elsewhere, 200), (token, {}, 303), (OPERATOR, elsewhere, 303)):
+            entered = await browser.get("/login", params={"token": secret}, headers=headers)
+            assert (entered.status_code, "set-cookie" in entered.headers) == (status, status == 303)
+
+
 async def test_a_caller_opens_so_many_streams_at_most(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "STREAMS_A_CALLER", 1)
     async with await site.caller("alice") as alice, alice.stream("GET", "/api/questions/events") as one:
-        await anext(one.aiter_lines())
+        lines = one.aiter_lines()  # Held: who drops it closes the stream.
+        await anext(lines)
         assert (await alice.get("/api/questions/events")).status_code == 429
         async with await site.caller("bob") as bob, bob.stream("GET", "/api/questions/events") as other:
             assert other.status_code == 200

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
-from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette import EventSourceResponse
 
 from upcall import identity
 from upcall.errors import CallerError
@@ -24,10 +23,11 @@ from upcall.ui.web.bodies import (
     RunList,
     Start,
     Undo,
+    explain_validation,
     read_value,
 )
-from upcall.ui.web.callers import Doorkeeper, Me
-from upcall.ui.web.events import Place, Streams, follow, follow_questions
+from upcall.ui.web.callers import Doorkeeper, KnownCallersRoute, Me
+from upcall.ui.web.events import Place, Streams, follow, follow_questions, respond_with
 from upcall.ui.web.problems import Problem
 from upcall.ui.web.service import Caller, Service
 from upcall.ui.web.starting import begin_fork, begin_run
@@ -56,11 +56,15 @@ _START = {
 _STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}, "description": "Events."}}
 
 
-def make_router(service: Service, doorkeeper: Doorkeeper) -> APIRouter:
+def make_router(service: Service, doorkeeper: Doorkeeper, streams: Streams) -> APIRouter:
     """Make the routes."""
     wrong = {code: {"model": Problem} for code in (400, 401, 403, 404, 409, 413, 422, 429)}
-    router = APIRouter(prefix="/api", tags=["runs"], responses=wrong)  # type: ignore[arg-type]
-    streams = Streams()
+    router = APIRouter(
+        prefix="/api",
+        tags=["runs"],
+        responses=wrong,  # type: ignore[arg-type]
+        route_class=KnownCallersRoute,
+    )
 
     async def show_run(run_id: str, caller: Caller) -> RunBody:
         return RunBody.of(await service.app_for(caller).get(run_id, user=caller.user))
@@ -135,7 +139,7 @@ def make_router(service: Service, doorkeeper: Doorkeeper) -> APIRouter:
     ) -> EventSourceResponse:
         """Follow a run: ``log``, ``entry`` (of the transcript), ``run``, ``token`` (text as it is written), ``end``."""
         run = await service.app_for(caller).get(run_id, user=caller.user)
-        return _stream(follow(service, doorkeeper, caller, run.id, Place.parse(last)), streams, caller)
+        return respond_with(follow(service, doorkeeper, caller, run.id, Place.parse(last)), streams, caller)
 
     @router.get("/questions")
     async def list_questions(caller: Me, limit: Annotated[int | None, Query(ge=1)] = None) -> QuestionList:
@@ -149,20 +153,9 @@ def make_router(service: Service, doorkeeper: Doorkeeper) -> APIRouter:
     @router.get("/questions/events", responses=_STREAM, response_class=EventSourceResponse)
     async def stream_questions(caller: Me) -> EventSourceResponse:
         """Follow one's open questions: ``questions`` with the ids of all, whenever they change."""
-        return _stream(follow_questions(service, doorkeeper, caller), streams, caller)
+        return respond_with(follow_questions(service, doorkeeper, caller), streams, caller)
 
     return router
-
-
-def _stream(events: AsyncIterator[ServerSentEvent], streams: Streams, caller: Caller) -> EventSourceResponse:
-    streams.refuse_more(caller)
-
-    async def count() -> AsyncIterator[ServerSentEvent]:
-        with streams.count(caller):
-            async for event in events:
-                yield event
-
-    return EventSourceResponse(count(), ping=15, headers={"Cache-Control": "no-store"}, send_timeout=30)
 
 
 async def _read_start(request: Request) -> tuple[Start, list[Any], list[Any]]:
@@ -182,10 +175,3 @@ async def _read_start(request: Request) -> tuple[Start, list[Any], list[Any]]:
         raise CallerError(explain_validation(error.errors(include_url=False))) from error
     except (ValueError, RecursionError) as error:
         raise CallerError("The body is no JSON. Send an object with a task.") from error
-
-
-def explain_validation(errors: Any) -> str:
-    """Say in one line what is wrong with a body: the first thing."""
-    first = errors[0]
-    where = ".".join(str(each) for each in first["loc"] if each not in ("body", "query", "header", "path"))
-    return f"{where or 'The body'}: {first['msg']}."

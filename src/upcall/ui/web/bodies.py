@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, JsonValue
 
@@ -151,3 +151,10 @@ class Changes(BaseModel):
 def read_value(value: Value, question_id: str) -> AnswerValue:
     """Return a value as the application takes it."""
     return value.as_answer(question_id) if isinstance(value, Without) else value
+
+
+def explain_validation(errors: Any) -> str:
+    """Say in one line what is wrong with a body: the first thing."""
+    first = errors[0]
+    where = ".".join(str(each) for each in first["loc"] if each not in ("body", "query", "header", "path"))
+    return f"{where or 'The body'}: {first['msg']}."

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hmac
 import secrets
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from hashlib import sha256
-from typing import Annotated
-from urllib.parse import urlsplit
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
+from fastapi.routing import APIRoute
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
@@ -20,6 +21,10 @@ from upcall.ui.web.service import Caller, Service
 
 SESSION_LIFETIME = timedelta(hours=12)
 CSRF_HEADER, CSRF_FIELD = "X-CSRF-Token", "csrf"
+LET_IN = "upcall.let_in"
+"""Where the scope of a request says whose it is: a name of the caller's own, empty where nobody is known by it."""
+
+_CALLER = "upcall_caller"
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -49,6 +54,7 @@ class Doorkeeper:
 
     def __init__(self, service: Service, operator: str | None) -> None:
         self._service, self._operator = service, operator
+        self._proxy_key = secrets.token_bytes(32)
 
     async def identify(self, request: Request) -> Caller:
         """Say who calls; a request that changes something, and that a browser made, has to show where it comes from.
@@ -79,12 +85,37 @@ class Doorkeeper:
         return caller
 
     async def find_caller(self, request: HTTPConnection) -> Caller | None:
-        """Find out who calls, whatever they want."""
+        """Find out who calls, whatever they want: a good token counts, then what the proxy says, then a session.
+
+        Raises:
+            ProxyRefused: the proxy's header does not say who calls.
+        """
+        caller = await self._find(request)
+        request.scope[LET_IN] = "" if caller is None else f"user {caller.user or ''}"
+        return caller
+
+    async def _find(self, request: HTTPConnection) -> Caller | None:
         scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
-        if scheme:
-            return await self.check(shown.strip(), sessions=False) if scheme.lower() == "bearer" else None
+        by_token = await self.check(shown.strip(), sessions=False) if scheme.lower() == "bearer" else None
+        if by_token is not None:
+            return by_token
+        proxied = self._find_proxied(request)
+        if proxied is not None or scheme:
+            return proxied
         cookie = request.cookies.get(cookie_name(request))
         return await self.check(cookie, sessions=True) if cookie else None
+
+    def _find_proxied(self, request: HTTPConnection) -> Caller | None:
+        found = self._service.proxy.find_user(request.scope) if self._service.proxy is not None else None
+        if found is None:
+            return None
+        # A browser is let in by the proxy whatever page makes the request: its forms hold what only ours can know.
+        secret = hmac.new(self._proxy_key, found.user.encode(), sha256).hexdigest()
+        return Caller(found.user, found.role, secret, by_cookie=True, by_proxy=True)
+
+    async def is_still_good(self, caller: Caller) -> bool:
+        """Tell whether who was let in for longer would be let in again; a proxy says that anew with each request."""
+        return caller.by_proxy or await self.check(caller.secret, sessions=caller.by_cookie) is not None
 
     async def check(self, secret: str, *, sessions: bool) -> Caller | None:
         """Find whose token, or whose session, a secret is."""
@@ -96,6 +127,11 @@ class Doorkeeper:
         if token.user is None and self._operator is None:
             return None
         return Caller(token.user, token.role, secret, by_cookie=sessions)
+
+    def may_log_in_by_link(self, request: Request, secret: str) -> bool:
+        """Tell whether a link that holds a secret is followed. One of another page, with a token of whoever made that
+        page, would have people work in a stranger's name; nobody else knows that of who runs the service."""
+        return self._is_operator(secret) or is_same_origin(request)
 
     def _is_operator(self, secret: str) -> bool:
         return self._operator is not None and secrets.compare_digest(secret.encode(), self._operator.encode())
@@ -114,7 +150,7 @@ class Doorkeeper:
             max_age=int(SESSION_LIFETIME.total_seconds()),
             httponly=True,
             samesite="lax",
-            secure=request.url.scheme == "https",
+            secure=request.url.scheme == "https" or self._service.is_public_name(request.headers.get("Host", "")),
         )
         return True
 
@@ -129,7 +165,25 @@ class Doorkeeper:
 async def identify(request: Request) -> Caller:
     """Say who calls; see `Doorkeeper.identify`."""
     doorkeeper: Doorkeeper = request.app.state.doorkeeper
-    return await doorkeeper.identify(request)
+    if not hasattr(request.state, _CALLER):
+        setattr(request.state, _CALLER, await doorkeeper.identify(request))
+    caller: Caller = getattr(request.state, _CALLER)
+    return caller
+
+
+class KnownCallersRoute(APIRoute):
+    """A route that looks who calls before the body is taken apart, which FastAPI does first: a stranger's 25 MB of JSON
+    can be a gigabyte then."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """See `APIRoute`."""
+        handle = super().get_route_handler()
+
+        async def identify_first(request: Request) -> Response:
+            await identify(request)
+            return await handle(request)
+
+        return identify_first
 
 
 Me = Annotated[Caller, Depends(identify)]
@@ -151,7 +205,7 @@ def is_same_origin(request: HTTPConnection) -> bool:
     if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
         return False
     origin = request.headers.get("Origin")
-    return origin is None or urlsplit(origin).netloc == request.headers.get("Host", "")
+    return origin is None or origin.partition("://")[2] == request.headers.get("Host", "")
 
 
 async def _form_field(request: Request) -> str:

@@ -6,14 +6,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
-from sse_starlette import ServerSentEvent
+from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from upcall.errors import UpcallError
+from upcall.questions.question import Question
 from upcall.runs.run import Run
 from upcall.runs.transcript import EntryKind, TranscriptEntry, complete_entries
 from upcall.storage.connection import Connection
@@ -28,6 +29,9 @@ SECONDS_A_STREAM = 900.0
 """Then it ends, and a browser opens the next one: whoever lost their rights meanwhile gets none."""
 
 STREAMS_A_CALLER, STREAMS = 24, 400
+
+LINE_END = "\n"
+"""AG-UI's client (1.0.0) takes events apart at two of these alone; by itself sse-starlette ends lines with CR LF."""
 
 
 class TooManyStreams(UpcallError):
@@ -83,6 +87,37 @@ class Streams:
                 del self._open[name]
 
 
+def respond_with(events: AsyncIterator[ServerSentEvent], streams: Streams, caller: Caller) -> EventSourceResponse:
+    """Send events to a caller, counted as one of their streams.
+
+    Raises:
+        TooManyStreams: too many are open.
+    """
+    streams.refuse_more(caller)
+
+    async def count() -> AsyncIterator[ServerSentEvent]:
+        with streams.count(caller):
+            async for event in events:
+                yield event
+
+    return EventSourceResponse(count(), ping=15, sep=LINE_END, headers={"Cache-Control": "no-store"}, send_timeout=30)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Something that the store has of a run, and how far a reader is who has it."""
+
+    item: LogEntry | TranscriptEntry | Run
+    place: Place
+
+
+class Over:
+    """The run is over: nothing follows."""
+
+
+News: TypeAlias = Stored | Token | Over
+
+
 class Reader:
     """One reader of one run.
 
@@ -94,35 +129,46 @@ class Reader:
     """
 
     def __init__(self, service: Service, caller: Caller, run_id: str, place: Place) -> None:
-        self._service, self._caller, self._run_id = service, caller, run_id
+        self._service, self._caller, self.run_id = service, caller, run_id
         self._place = place
         self._app = service.app_for(caller)
         self._run: Run | None = None
 
-    async def read_new(self) -> list[ServerSentEvent]:
+    @property
+    def run(self) -> Run:
+        """The run as it was read last."""
+        assert self._run is not None, "nothing was read yet"
+        return self._run
+
+    def find_question(self, entry: TranscriptEntry) -> Question | None:
+        """Find the question that an entry of the transcript is about."""
+        record = self.run.records.get(entry.name) if entry.kind in (EntryKind.QUESTION, EntryKind.ANSWER) else None
+        return None if record is None else record.question
+
+    async def read_new(self) -> list[Stored]:
         """Read what the reader does not have yet: log, transcript, and the run where it is another than before.
 
         Raises:
             UnknownRun: there is no such run for them any more.
         """
-        segments = await load_segments(self._service.store, self._run_id, self._place.segment)
-        run = await self._app.get(self._run_id, user=self._caller.user)
-        events: list[ServerSentEvent] = []
+        segments = await load_segments(self._service.store, self.run_id, self._place.segment)
+        run = await self._app.get(self.run_id, user=self._caller.user)
+        before, self._run = self._run, run
+        found: list[Stored] = []
         if not run.restricted:
-            for entry in await self._app.log(self._run_id, user=self._caller.user, after=self._place.log):
+            for entry in await self._app.log(self.run_id, user=self._caller.user, after=self._place.log):
                 self._place = replace(self._place, log=entry.id)
-                events.append(self._event("log", _log_as_json(entry)))
+                found.append(Stored(entry, self._place))
             for segment, entries in segments.items():
                 may_grow = run.under_way and segment == max(segments)
-                events += self._read_segment(run, segment, entries, may_grow=may_grow)
-        if self._run != run:
-            self._run = run
-            events.append(self._event("run", run.as_json()))
-        return events
+                found += self._read_segment(run, segment, entries, may_grow=may_grow)
+        if before != run:
+            found.append(Stored(run, self._place))
+        return found
 
     def _read_segment(
         self, run: Run, segment: int, entries: Sequence[TranscriptEntry], *, may_grow: bool
-    ) -> Iterator[ServerSentEvent]:
+    ) -> Iterator[Stored]:
         if segment > self._place.segment:
             self._place = replace(self._place, segment=segment, entry=0)
         for number, (kept, whole) in enumerate(zip(entries, complete_entries(run, entries), strict=True), start=1):
@@ -132,7 +178,7 @@ class Reader:
                 return  # The run does not have it yet.
             self._place = replace(self._place, entry=number)
             if whole is not None:
-                yield self._event("entry", whole.as_json())
+                yield Stored(whole, self._place)
 
     @property
     def is_at_end(self) -> bool:
@@ -144,33 +190,55 @@ class Reader:
         """Whether what the agents write is for them."""
         return self._run is not None and not self._run.restricted
 
-    def _event(self, kind: str, data: dict[str, Any]) -> ServerSentEvent:
-        return ServerSentEvent(json.dumps(data, ensure_ascii=False), event=kind, id=str(self._place))
-
 
 async def follow(
     service: Service, doorkeeper: Doorkeeper, caller: Caller, run_id: str, place: Place
 ) -> AsyncIterator[ServerSentEvent]:
     """Yield what happens to a run until it is over, or the caller may not see it any more."""
-    reader = Reader(service, caller, run_id, place)
+    async for news in follow_run(service, doorkeeper, caller, Reader(service, caller, run_id, place)):
+        yield _as_event(news)
+
+
+async def follow_run(service: Service, doorkeeper: Doorkeeper, caller: Caller, reader: Reader) -> AsyncGenerator[News]:
+    """Yield what is new to a reader, as `follow` does."""
     seen: object = None
-    with service.work.listen(run_id) as tokens, suppress(UpcallError):
+    with service.work.listen(reader.run_id) as tokens, suppress(UpcallError):
         async for tick in _ticks(service):
-            if tick % 40 == 0 and await doorkeeper.check(caller.secret, sessions=caller.by_cookie) is None:
+            if tick % 40 == 0 and not await doorkeeper.is_still_good(caller):
                 return
-            marks = await service.store.database.read(lambda connection: _read_marks(connection, run_id))
+            marks = await service.store.database.read(lambda connection: _read_marks(connection, reader.run_id))
             if marks != seen:
-                for event in await reader.read_new():
-                    yield event
+                for news in await reader.read_new():
+                    yield news
                 seen = marks
             if reader.is_at_end:  # What was stored with the end may be newer than what was read before it.
-                for event in await reader.read_new():
-                    yield event
-                yield ServerSentEvent("{}", event="end")
+                for news in await reader.read_new():
+                    yield news
+                yield Over()
                 return
             async for token in _drain(service, tokens):
                 if reader.hears_tokens:
-                    yield ServerSentEvent(json.dumps({"path": token.path, "text": token.text}), event="token")
+                    yield token
+
+
+def _as_event(news: News) -> ServerSentEvent:
+    match news:
+        case Stored(LogEntry() as entry, place):
+            return _event("log", _log_as_json(entry), place)
+        case Stored(TranscriptEntry() as said, place):
+            return _event("entry", said.as_json(), place)
+        case Stored(Run() as run, place):
+            return _event("run", run.as_json(), place)
+        case Token(path, text):
+            return ServerSentEvent(json.dumps({"path": path, "text": text}), event="token", sep=LINE_END)
+        case Over():
+            return ServerSentEvent("{}", event="end", sep=LINE_END)
+        case _:
+            raise AssertionError(news)
+
+
+def _event(kind: str, data: dict[str, Any], place: Place) -> ServerSentEvent:
+    return ServerSentEvent(json.dumps(data, ensure_ascii=False), event=kind, id=str(place), sep=LINE_END)
 
 
 async def follow_questions(service: Service, doorkeeper: Doorkeeper, caller: Caller) -> AsyncIterator[ServerSentEvent]:
@@ -178,12 +246,12 @@ async def follow_questions(service: Service, doorkeeper: Doorkeeper, caller: Cal
     app, seen = service.app_for(caller), None
     with suppress(UpcallError):
         async for tick in _ticks(service):
-            if tick % 40 == 0 and await doorkeeper.check(caller.secret, sessions=caller.by_cookie) is None:
+            if tick % 40 == 0 and not await doorkeeper.is_still_good(caller):
                 return
             ids = [each.question.id for each in await app.inbox(user=caller.user)]
             if ids != seen:
                 seen = ids
-                yield ServerSentEvent(json.dumps({"questions": ids}), event="questions")
+                yield ServerSentEvent(json.dumps({"questions": ids}), event="questions", sep=LINE_END)
             with suppress(TimeoutError):
                 await asyncio.wait_for(service.closing.wait(), 3 * SECONDS_BETWEEN_LOOKS)
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
+from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.routing import BaseRoute
+from starlette.types import Message, Receive, Scope, Send
 
+from upcall.ui.web.callers import LET_IN
 from upcall.ui.web.problems import Problem, make_problem, respond
+from upcall.ui.web.proxy import TrustedProxy
 
 MAX_BODY_BYTES = 1_000_000
 MAX_UPLOAD_BYTES = 25_000_000
@@ -47,8 +51,19 @@ class BodyTooLarge(HTTPException):
 
 @dataclass
 class _Pace:
+    """How many requests are left, now: a bucket that fills again."""
+
     left: float
     at: float
+
+    def take(self) -> bool:
+        """Count a request; False where there is no room for it."""
+        now = time.monotonic()
+        self.left = min(REQUESTS_AT_ONCE, self.left + (now - self.at) * REQUESTS_A_SECOND)
+        self.at = now
+        has_room = self.left >= 1
+        self.left -= has_room
+        return has_room
 
 
 class Guard:
@@ -59,11 +74,19 @@ class Guard:
         hosts: the names by which it may be called; any where there are none. A page of another name that leads to this
             machine is not to read it.
         uploads: the paths that take files.
+        proxy: the one in front, behind which each user has a pace of their own.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Collection[str], uploads: Collection[str]) -> None:
-        self._app, self._hosts, self._uploads = app, hosts, uploads
+    def __init__(
+        self, app: Starlette, hosts: Collection[str], uploads: Collection[str], proxy: TrustedProxy | None = None
+    ) -> None:
+        self._app, self._hosts, self._uploads, self._proxy = app, hosts, uploads, proxy
         self._paces: OrderedDict[str, _Pace] = OrderedDict()
+
+    @property
+    def routes(self) -> Sequence[BaseRoute]:
+        """What the application around which it stands answers."""
+        return self._app.routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
@@ -71,23 +94,23 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        address = (scope.get("client") or ("",))[0]
-        sent = _with_headers(send, lambda status: status == 401 and self._has_room(address))
-        problem = self._refuse(scope, headers, address)
+        address = self._proxy.name_origin(scope) if self._proxy else (scope.get("client") or ("",))[0]
+        shown = headers.get("Authorization") or headers.get("Cookie")
+        caller = sha256(f"{address}\n{shown}".encode(errors="replace")).hexdigest() if shown else address
+        sent = _with_headers(send, lambda _: self._remember(scope, caller, address))
+        problem = self._refuse(scope, headers, caller if caller in self._paces else address)
         if problem is not None:
             await respond(problem)(scope, receive, sent)
             return
         limit = MAX_UPLOAD_BYTES if scope["path"] in self._uploads else MAX_BODY_BYTES
         await self._app(scope, _limit(receive, limit), sent)
 
-    def _refuse(self, scope: Scope, headers: Headers, address: str) -> Problem | None:
+    def _refuse(self, scope: Scope, headers: Headers, caller: str) -> Problem | None:
         host = headers.get("Host", "").rpartition("]")[0] + "]" if "]" in headers.get("Host", "") else ""
         host = host or headers.get("Host", "").partition(":")[0]
         if self._hosts and host not in self._hosts:
             return make_problem("WrongHost", 421, f"This service is not called {host!r}.")
-        shown = headers.get("Authorization") or headers.get("Cookie")
-        caller = sha256(f"{address}\n{shown}".encode(errors="replace")).hexdigest() if shown else address
-        if self._is_empty(address) or not self._has_room(caller):
+        if not self._pace_of(caller).take():
             return make_problem("TooManyRequests", 429, "Too many requests. Wait a second, and send fewer.")
         limit = MAX_UPLOAD_BYTES if scope["path"] in self._uploads else MAX_BODY_BYTES
         length = headers.get("Content-Length", "0")
@@ -95,24 +118,28 @@ class Guard:
             return make_problem("BodyTooLarge", 413, _too_large(limit))
         return None
 
-    def _is_empty(self, address: str) -> bool:
-        """Tell whether an address showed so many wrong tokens that it has to wait."""
-        pace = self._paces.get(address)
-        return pace is not None and pace.left + (time.monotonic() - pace.at) * REQUESTS_A_SECOND < 1
+    def _remember(self, scope: Scope, caller: str, address: str) -> None:
+        """Give who was let in a pace of their own, one for all that they may show. All others of an address share one:
+        who guesses has no more of it with each guess, and takes nothing from those who were let in before."""
+        name = scope.get(LET_IN)
+        if caller == address or name is None:
+            return
+        if not name:
+            self._paces.pop(caller, None)
+        elif caller not in self._paces:
+            pace = self._pace_of(sha256(f"{address}\n{name}".encode(errors="replace")).hexdigest())
+            if pace.take():  # Otherwise it stays counted as one of the address.
+                self._paces[caller] = pace
+                if address in self._paces:
+                    self._paces[address].left += 1
 
-    def _has_room(self, caller: str) -> bool:
-        """Count a request of a caller, or a wrong token from an address: a bucket that fills again."""
-        now = time.monotonic()
-        pace = self._paces.pop(caller, None) or _Pace(REQUESTS_AT_ONCE, now)
-        pace.left = min(REQUESTS_AT_ONCE, pace.left + (now - pace.at) * REQUESTS_A_SECOND)
-        pace.at = now
+    def _pace_of(self, caller: str) -> _Pace:
+        """Return the pace of a caller, or of an address, a full one where it is not known."""
+        pace = self._paces.pop(caller, None) or _Pace(REQUESTS_AT_ONCE, time.monotonic())
         self._paces[caller] = pace
-        if len(self._paces) > MAX_CALLERS:
+        while len(self._paces) > MAX_CALLERS:
             self._paces.popitem(last=False)
-        if pace.left < 1:
-            return False
-        pace.left -= 1
-        return True
+        return pace
 
 
 def _limit(receive: Receive, limit: int) -> Receive:

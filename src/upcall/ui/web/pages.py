@@ -143,7 +143,7 @@ def make_pages(service: Service, doorkeeper: Doorkeeper, describe_api: Callable[
 
     @router.get("/login")
     async def show_login(request: Request, token: str = "") -> Response:
-        if token:
+        if token and doorkeeper.may_log_in_by_link(request, token):
             return await _log_in(request, token)
         return HTMLResponse(render("login.html", Page(None), wrong=False))
 

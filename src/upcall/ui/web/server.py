@@ -13,6 +13,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -21,9 +22,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import upcall
 from upcall.errors import ConfigurationError, UpcallError
 from upcall.storage.tokens import list_tokens
-from upcall.ui.web.api import explain_validation, make_router
+from upcall.ui.web.agui import make_agui
+from upcall.ui.web.api import make_router
+from upcall.ui.web.bodies import explain_validation
 from upcall.ui.web.callers import Doorkeeper, NotLoggedIn
-from upcall.ui.web.events import TooManyStreams
+from upcall.ui.web.events import Streams, TooManyStreams
 from upcall.ui.web.guard import Guard
 from upcall.ui.web.mcp_tools import make_mcp
 from upcall.ui.web.pages import make_pages, page_problem, wants_page
@@ -31,13 +34,13 @@ from upcall.ui.web.problems import describe, make_problem, respond
 from upcall.ui.web.service import Service
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
-UPLOAD_PATHS = ("/api/runs", "/start")
+UPLOAD_PATHS = ("/api/runs", "/start", "/agui")
 SECONDS_TO_CLOSE = 5
 
 _log = logging.getLogger(__name__)
 
 
-def make_application(service: Service, *, operator: str | None, loopback: bool = True) -> ASGIApp:
+def make_application(service: Service, *, operator: str | None, loopback: bool = True) -> Guard:
     """Make the ASGI application of a service.
 
     Args:
@@ -52,10 +55,13 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
     @asynccontextmanager
     async def live(_: FastAPI) -> AsyncIterator[None]:
         watching = asyncio.create_task(service.watch_deadlines())
+        sending = asyncio.create_task(service.send_notifications())
         try:
             async with tools.session_manager.run():
                 yield
         finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
             await service.close()
             await watching
 
@@ -68,7 +74,16 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
         lifespan=live,
     )
     made.state.doorkeeper = doorkeeper
-    made.include_router(make_router(service, doorkeeper))
+    if service.origins:  # Tokens come in a header: no cookie is ever sent along, or taken.
+        made.add_middleware(
+            CORSMiddleware,
+            allow_origins=service.origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
+        )
+    streams = Streams()
+    made.include_router(make_router(service, doorkeeper, streams))
+    made.include_router(make_agui(service, doorkeeper, streams))
     made.include_router(make_pages(service, doorkeeper, made.openapi), include_in_schema=False)
 
     made.router.routes.append(Route("/mcp", endpoint=TokensOnly(tools_application, doorkeeper)))
@@ -101,7 +116,8 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
     made.add_exception_handler(RequestValidationError, tell_validation)
     made.add_exception_handler(HTTPException, tell_http)
     made.add_exception_handler(Exception, tell_error)
-    return Guard(made, LOOPBACK_NAMES if loopback else (), UPLOAD_PATHS)
+    public = [service.public_host] if service.public_host is not None else []
+    return Guard(made, [*LOOPBACK_NAMES, *public] if loopback else (), UPLOAD_PATHS, service.proxy)
 
 
 class TokensOnly:
@@ -150,10 +166,10 @@ async def serve(service: Service, host: str, port: int, *, operator: str, tell: 
         ConfigurationError: there is nobody who could log in from elsewhere, or the address cannot be used.
     """
     loopback = is_loopback(host)
-    if not loopback and not await list_tokens(service.store):
+    if not loopback and service.proxy is None and not await list_tokens(service.store):
         raise ConfigurationError(
             f"{host} can be reached from other machines, and there are no tokens in {service.store.name}. Make one for "
-            "each user with: upcall token create USER"
+            "each user with: upcall token create USER; or name a proxy that authenticates in the setting proxy"
         )
     application = make_application(service, operator=operator if loopback else None, loopback=loopback)
     with _listen(host, port) as listener:
@@ -161,6 +177,7 @@ async def serve(service: Service, host: str, port: int, *, operator: str, tell: 
             application,
             log_config=None,
             access_log=False,
+            proxy_headers=False,  # X-Forwarded-For would let anybody on this machine have the proxy's address.
             server_header=False,
             timeout_graceful_shutdown=SECONDS_TO_CLOSE,
             h11_max_incomplete_event_size=64_000,

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from upcall import identity
 from upcall.app import Upcall
-from upcall.errors import UpcallError
+from upcall.errors import ConfigurationError, UpcallError
 from upcall.execution.driver import Stream
 from upcall.execution.start_options import StartOptions, Task
 from upcall.execution.team_factory import MakeTeam
+from upcall.notifications.sender import Sender
 from upcall.policy.authorization import ADMIN
 from upcall.questions.matching import AnswersInput
 from upcall.runs.run import Run
@@ -21,6 +24,7 @@ from upcall.settings import Settings
 from upcall.storage.store import RunStore
 from upcall.text import first_line
 from upcall.ui.web.background import BackgroundWork
+from upcall.ui.web.proxy import TrustedProxy
 
 SECONDS_BETWEEN_LOOKS = 5.0
 """How often is looked whether the time of a question is over."""
@@ -41,12 +45,14 @@ class Caller:
         role: what the token gives them beyond what is theirs.
         secret: what they showed.
         by_cookie: whether a browser showed it by itself, so that a request needs more to be theirs.
+        by_proxy: whether a proxy said who they are.
     """
 
     user: str | None
     role: str | None = None
     secret: str = field(default="", repr=False)
     by_cookie: bool = False
+    by_proxy: bool = False
 
 
 class Service:
@@ -56,14 +62,25 @@ class Service:
         settings: those of the program.
         team: the team of new runs in place of the root team, or its name.
         uploads: the folder that keeps what callers send along; beside the store's file if not given.
+        origins: where pages of others come from that may call it, with a token of their user.
     """
 
-    def __init__(self, settings: Settings, *, team: MakeTeam | str | None = None, uploads: Path | None = None) -> None:
-        self.settings, self._team = settings, team
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        team: MakeTeam | str | None = None,
+        uploads: Path | None = None,
+        origins: Sequence[str] = (),
+    ) -> None:
+        self.settings, self._team, self.origins = settings, team, [_check_origin(each) for each in origins]
         self.store: RunStore = Upcall(settings=settings, team=team).store
         self.uploads = uploads or (self.store.file or Path.cwd() / "upcall").parent / "upcall-uploads"
         self.work = BackgroundWork()
         self.closing = asyncio.Event()
+        told = settings.notifications
+        self.proxy = TrustedProxy(settings.proxy, settings.roles) if settings.proxy is not None else None
+        self.sender = Sender(self.store, told) if told.is_any and not self.has_fleet else None
 
     def app_for(self, caller: Caller, run: Run | None = None) -> Upcall:
         """Return the application with the rights of a caller, to go on with a run: with the model that it was started
@@ -75,13 +92,18 @@ class Service:
             users = [*settings.roles.get(caller.role, ()), caller.user]
             settings = settings.model_copy(update={"roles": {**settings.roles, caller.role: users}})
         if run is not None:
-            settings = settings.with_model_of(run.config.team)
-            named = run.config.named_team
-            if run.config.team is not None:
-                team = None
-            elif named is not None and named.account == identity.account():
-                team = named.name
+            settings, team = settings.with_model_of(run.config.team), run.config.select_team(team)
         return Upcall(settings=settings, store=self.store, team=team)
+
+    @property
+    def public_host(self) -> str | None:
+        """The name that browsers know the service by, where the settings say it."""
+        return urlsplit(self.settings.public_url).hostname if self.settings.public_url is not None else None
+
+    def is_public_name(self, host: str) -> bool:
+        """Tell whether a request that names this host came over HTTPS, through the proxy in front."""
+        public = urlsplit(self.settings.public_url or "")
+        return public.scheme == "https" and public.netloc.lower().removesuffix(":443") == host.lower()
 
     @property
     def has_fleet(self) -> bool:
@@ -135,6 +157,11 @@ class Service:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.closing.wait(), SECONDS_BETWEEN_LOOKS)
 
+    async def send_notifications(self) -> None:
+        """Send webhooks and mail until it is cancelled. A fleet does it itself."""
+        if self.sender is not None:
+            await self.sender.run()
+
     async def _list_due(self) -> list[str]:
         try:
             return [*await self.store.list_due(identity.now())]
@@ -147,3 +174,20 @@ class Service:
         self.closing.set()
         await self.work.close()
         await self.store.close()
+
+
+def _check_origin(origin: str) -> str:
+    """Return an origin as a browser writes it.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}":
+        raise ConfigurationError(
+            f"{origin!r} is no origin. Give scheme, name and port, and nothing else: http://127.0.0.1:8000"
+        )
+    return origin

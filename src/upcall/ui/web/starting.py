@@ -25,30 +25,33 @@ async def begin_run(
     documents: Sequence[Sent] = (),
     images: Sequence[Sent] = (),
     key: str | None = None,
+    run_id: str | None = None,
 ) -> str:
-    """Begin a run; its id. With a key that was used before for the same, it is the run that was begun then.
+    """Begin a run, with an id where one was chosen; its id. With a key that was used before for the same, it is the run
+    that was begun then.
 
     Raises:
         UpcallError: it cannot be started; no run is stored then.
     """
-    run_id = identity.new_id()
+    run_id = run_id or identity.new_id()
     if key is not None:
         content = [wanted.model_dump(), *(sha256(each.content).hexdigest() for each in (*documents, *images))]
         run_id = await reserve_request(service.store, caller.user, key, content, run_id)
-        if await _is_begun(service, run_id):
+        if await is_begun(service, run_id):
             return run_id
-    task = make_task(wanted.task, images)
-    paths = await asyncio.to_thread(store_documents, service.uploads / run_id, documents)
+    task = await asyncio.to_thread(make_task, wanted.task, images)
     said: dict[str, Any] = {**wanted.model_dump(exclude={"task", "follows"}), "user": caller.user, "run_id": run_id}
-    options = check_options({**said, **({"documents": paths} if paths else {})})
+    check_options(said)  # Before anything is stored in a folder of this name.
     app = service.app_for(caller)
     try:
+        paths = await asyncio.to_thread(store_documents, service.uploads / run_id, documents)
+        options = check_options({**said, **({"documents": paths} if paths else {})})
         if wanted.follows is None:
             await service.start(app, run_id, task, options)
         else:
             await service.work.begin(run_id, app.follow_up_stream(wanted.follows, task, **options))
     except UpcallError:
-        if not await _is_begun(service, run_id):
+        if not await is_begun(service, run_id):
             await asyncio.to_thread(shutil.rmtree, service.uploads / run_id, ignore_errors=True)
             raise
     return run_id  # Where it was begun by the same request, made twice at once, that is the run.
@@ -62,14 +65,15 @@ async def begin_fork(
     Raises:
         UpcallError: it cannot be forked there.
     """
-    if await _is_begun(service, new_id):
+    if await is_begun(service, new_id):
         return
     run = await service.app_for(caller).get(run_id, user=caller.user)
     app = service.app_for(caller, run if not run.restricted else None)
     await service.work.begin(new_id, app.fork_stream(run.id, question_id, answer, user=caller.user, new_id=new_id))
 
 
-async def _is_begun(service: Service, run_id: str) -> bool:
+async def is_begun(service: Service, run_id: str) -> bool:
+    """Tell whether there is a run with this id."""
     try:
         return (await service.store.load(run_id)).run.id == run_id
     except UnknownRun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,8 +18,11 @@ from upcall.autogen.messages import USER
 from upcall.errors import CallerError
 from upcall.execution.start_options import Task
 
+_log = logging.getLogger(__name__)
+
 MAX_FILES = 20
-MAX_IMAGE_PIXELS = 40_000_000
+MAX_NAME_BYTES = 200
+MAX_IMAGE_PIXELS, MAX_PIXELS = 40_000_000, 120_000_000
 DOCUMENTS, IMAGES = "documents", "images"
 
 _UNSAFE = re.compile(r"[^\w .()+-]|^[. ]+", re.UNICODE)
@@ -33,14 +37,8 @@ class Sent:
 
 
 async def read_files(form: FormData, field: str) -> list[Sent]:
-    """Read the files of a field of a form; an empty one stands for none.
-
-    Raises:
-        CallerError: there are too many.
-    """
+    """Read the files of a field of a form; an empty one stands for none."""
     files = [each for each in form.getlist(field) if isinstance(each, UploadFile) and each.filename]
-    if len(files) > MAX_FILES:
-        raise CallerError(f"{len(files)} files are too many: send {MAX_FILES} at most.")
     return [Sent(each.filename or "", await each.read()) for each in files]
 
 
@@ -48,19 +46,30 @@ def make_task(text: str, images: Sequence[Sent]) -> Task:
     """Make the task of a text and images.
 
     Raises:
-        CallerError: one of them is no image.
+        CallerError: one of them is no image, or there are too many, or too large ones.
     """
     if not images:
         return text
-    return MultiModalMessage(source=USER, content=[text, *map(_read_image, images)])
+    _refuse_many(images)
+    read: list[AutoGenImage] = []
+    for sent in images:
+        left = MAX_PIXELS - sum(each.image.width * each.image.height for each in read)
+        read.append(_read_image(sent, min(left, MAX_IMAGE_PIXELS)))
+    return MultiModalMessage(source=USER, content=[text, *read])
 
 
-def _read_image(sent: Sent) -> AutoGenImage:
+def _refuse_many(files: Sequence[Sent]) -> None:
+    if len(files) > MAX_FILES:
+        raise CallerError(f"{len(files)} files are too many: send {MAX_FILES} at most.")
+
+
+def _read_image(sent: Sent, pixels: int) -> AutoGenImage:
     try:
         opened = Image.open(io.BytesIO(sent.content))
-        if opened.width * opened.height > MAX_IMAGE_PIXELS:
+        if opened.width * opened.height > pixels:  # A few kilobytes can be gigabytes of pixels.
             raise CallerError(
-                f"The image {sent.name!r} is {opened.width} x {opened.height} pixels: send a smaller one."
+                f"The image {sent.name!r} is {opened.width} x {opened.height} pixels: send smaller ones, each of "
+                f"{MAX_IMAGE_PIXELS:,} at most and all of {MAX_PIXELS:,}."
             )
         return AutoGenImage(opened.convert("RGB"))
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
@@ -71,10 +80,11 @@ def store_documents(folder: Path, documents: Sequence[Sent]) -> list[Path]:
     """Store documents in a folder of their own, each under a name that stays in it.
 
     Raises:
-        CallerError: the folder cannot be written.
+        CallerError: there are too many, or the folder cannot be written.
     """
     if not documents:
         return []
+    _refuse_many(documents)
     taken: list[Path] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -83,14 +93,16 @@ def store_documents(folder: Path, documents: Sequence[Sent]) -> list[Path]:
             path.write_bytes(sent.content)
             taken.append(path)
     except OSError as error:
-        raise CallerError(f"The documents cannot be stored in {folder}: {error.strerror}.") from error
+        _log.warning("The documents of a run cannot be stored: %s", error)
+        raise CallerError(f"The documents cannot be stored: {error.strerror}.") from error
     return taken
 
 
 def _choose_name(name: str, taken: set[str]) -> str:
     """Choose a name that is no path, hidden by nothing, and not taken."""
     last = re.split(r"[/\\]", name)[-1]
-    safe = _UNSAFE.sub("_", last)[-120:].strip(". ") or "document"
+    safe = _UNSAFE.sub("_", last)[-120:].encode(errors="replace")[-MAX_NAME_BYTES:].decode(errors="ignore")
+    safe = safe.strip(". ") or "document"
     stem, dot, ending = safe.rpartition(".")
     number, chosen = 1, safe
     while chosen in taken:

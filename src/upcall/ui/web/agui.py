@@ -1,0 +1,316 @@
+"""The same runs by AG-UI 1.0: a front end of that protocol starts one, sees it at work, and answers what it asks.
+
+A run of AG-UI goes from a start or an answer to the next pause; the run of the store goes on through all of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import mimetypes
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator
+from contextlib import aclosing
+from hashlib import sha256
+from typing import NamedTuple
+
+from ag_ui.core import (
+    PROTOCOL_VERSION,
+    BaseEvent,
+    DataSource,
+    DocumentPart,
+    ImagePart,
+    RunAgentInput,
+    RunErrorEvent,
+    RunFinishedCancelledOutcome,
+    RunFinishedEvent,
+    RunFinishedInterruptOutcome,
+    RunFinishedSuccessOutcome,
+    RunStartedEvent,
+    StateSnapshotEvent,
+    TextPart,
+    TokenUsage,
+    UserMessage,
+)
+from fastapi import APIRouter
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from upcall.errors import CallerError, UnknownQuestion, UpcallError
+from upcall.questions.matching import AnswerValue
+from upcall.runs.run import Run, RunStatus, Usage
+from upcall.runs.transcript import TranscriptEntry
+from upcall.ui.web.agui_messages import Conversation
+from upcall.ui.web.agui_questions import describe_interrupt, read_payload
+from upcall.ui.web.background import Token
+from upcall.ui.web.bodies import RunBody, Start, explain_validation
+from upcall.ui.web.callers import Doorkeeper, KnownCallersRoute, Me
+from upcall.ui.web.events import LINE_END, News, Place, Reader, Stored, Streams, follow_run, respond_with
+from upcall.ui.web.problems import describe
+from upcall.ui.web.service import Caller, Service
+from upcall.ui.web.starting import begin_run, is_begun
+from upcall.ui.web.uploads import Sent
+
+
+def make_agui(service: Service, doorkeeper: Doorkeeper, streams: Streams) -> APIRouter:
+    """Make the route."""
+    router = APIRouter(tags=["AG-UI"], route_class=KnownCallersRoute)
+
+    @router.post("/agui", response_class=EventSourceResponse)
+    async def run_agent(given: RunAgentInput, caller: Me) -> EventSourceResponse:
+        """Start a run, answer its questions, or look at it, by AG-UI 1.0; the events of that protocol follow."""
+        _refuse_broken_text(given)
+        return respond_with(_encode(_Exchange(service, doorkeeper, caller, given)), streams, caller)
+
+    return router
+
+
+def _refuse_broken_text(given: RunAgentInput) -> None:
+    """Refuse what cannot be sent back: the messages are, with all that they say beside what the protocol knows.
+
+    Raises:
+        CallerError: it holds half a character.
+    """
+    try:
+        given.model_dump_json()
+    except PydanticSerializationError as error:
+        raise CallerError("A text holds half a character (a lone surrogate). Send whole ones.") from error
+
+
+async def _encode(exchange: _Exchange) -> AsyncIterator[ServerSentEvent]:
+    async for event in exchange.tell():
+        yield ServerSentEvent(event.model_dump_json(by_alias=True), sep=LINE_END)
+
+
+class _Exchange:
+    """One run of AG-UI: what the front end says, and what comes of it."""
+
+    def __init__(self, service: Service, doorkeeper: Doorkeeper, caller: Caller, given: RunAgentInput) -> None:
+        self._service, self._doorkeeper, self._caller, self._given = service, doorkeeper, caller, given
+        self._app = service.app_for(caller)
+
+    async def tell(self) -> AsyncGenerator[BaseEvent]:
+        """Do what is asked, and yield what happens."""
+        given = self._given
+        yield RunStartedEvent(thread_id=given.thread_id, run_id=given.run_id, protocol_version=PROTOCOL_VERSION)
+        says_more = bool(given.messages) and isinstance(given.messages[-1], UserMessage)
+        try:
+            events = self._answer() if given.resume else self._begin() if says_more else self._look()
+            async with aclosing(events):
+                async for event in events:
+                    yield event
+        except Exception as error:
+            problem = describe(error)
+            yield RunErrorEvent(message=problem.detail, code=problem.type.rpartition(":")[2])
+            if not isinstance(error, UpcallError):
+                raise
+
+    async def _begin(self) -> AsyncGenerator[BaseEvent]:
+        """Begin a run for what the user said last, behind the last one of the conversation; said twice, it is once."""
+        run_id = self._choose_id()
+        is_repeated = await is_begun(self._service, run_id)
+        if not is_repeated:
+            before = await self._find_last()
+            if before is not None and not (before.is_final or before.status is RunStatus.FAILED):
+                raise CallerError(
+                    f"Run {before.id} of this conversation is {before.status.value}: answer its questions (resume), or "
+                    "cancel it, before the next task."
+                )
+            follows = before.id if before is not None and before.status is RunStatus.COMPLETED else None
+            wanted, documents, images = _read_task(self._given, follows)
+            await begin_run(self._service, self._caller, wanted, documents, images, run_id=run_id)
+        await self._wake(run_id)
+        reader, conversation = self._listen(run_id)
+        if is_repeated:
+            yield await self._recall(reader, conversation)
+        async for event in self._follow(reader, conversation, Usage()):
+            yield event
+
+    async def _answer(self) -> AsyncGenerator[BaseEvent]:
+        """Answer questions of a run, and see it go on."""
+        names = [each.interrupt_id.partition(":") for each in self._given.resume or ()]
+        runs = {run_id for run_id, _, _ in names}
+        if len(runs) != 1:
+            raise CallerError(f"These are answers for {len(runs)} runs. Answer the questions of one run at a time.")
+        run = await self._app.get(runs.pop(), user=self._caller.user)
+        values: dict[str, AnswerValue] = {}
+        for (_, _, question_id), entry in zip(names, self._given.resume or (), strict=True):
+            record = run.records.get(question_id)
+            if record is None or question_id in values:
+                raise UnknownQuestion(question_id, [each.id for each in run.questions if each.id not in values])
+            values[question_id] = read_payload(record.question, entry)
+        reader, conversation = self._listen(run.id)
+        yield await self._recall(reader, conversation)
+        await self._service.answer(self._caller, run.id, values)
+        if not run.restricted:
+            await self._wake(run.id)
+        async for event in self._follow(reader, conversation, run.total_usage, values):
+            yield event
+
+    async def _look(self) -> AsyncGenerator[BaseEvent]:
+        """Look at the last run of the conversation, as it goes on by itself."""
+        run = await self._find_last()
+        if run is None:
+            raise CallerError(
+                "Nothing is to be done: send a message of the user, answers (resume), or a state with the "
+                "run_id to look at."
+            )
+        reader, conversation = self._listen(run.id)
+        yield await self._recall(reader, conversation)
+        yield _show_state(reader.run)
+        async for event in self._follow(reader, conversation, run.total_usage):
+            yield event
+
+    def _choose_id(self) -> str:
+        """Choose the id of a new run, the same for the same request of this caller."""
+        said = "\n".join([self._caller.user or "", self._given.thread_id, self._given.run_id])
+        return sha256(said.encode(errors="replace")).hexdigest()[:24]
+
+    async def _find_last(self) -> Run | None:
+        """Find the run that the front end's state names."""
+        run_id = self._given.state.get("run_id") if isinstance(self._given.state, dict) else None
+        return await self._app.get(run_id, user=self._caller.user) if isinstance(run_id, str) else None
+
+    async def _wake(self, run_id: str) -> None:
+        """Let a run go on whose process is gone."""
+        if (await self._app.get(run_id, user=self._caller.user)).interrupted:
+            await self._service.resume(self._caller, run_id)
+
+    def _listen(self, run_id: str) -> tuple[Reader, Conversation]:
+        reader = Reader(self._service, self._caller, run_id, Place())
+        return reader, Conversation(run_id, self._given.messages)
+
+    async def _recall(self, reader: Reader, conversation: Conversation) -> BaseEvent:
+        """Read what was said and done so far, and tell it at once."""
+        for each in await reader.read_new():
+            if isinstance(each.item, TranscriptEntry):
+                conversation.remember(each.item, each.place, reader.find_question(each.item))
+        return conversation.snapshot()
+
+    async def _follow(
+        self, reader: Reader, conversation: Conversation, before: Usage, answered: Collection[str] = ()
+    ) -> AsyncGenerator[BaseEvent]:
+        """Yield what happens up to the next pause."""
+        for each in await reader.read_new():
+            for event in _tell(each, reader, conversation):
+                yield event
+        if not self._is_at_pause(reader.run, answered):
+            async with aclosing(follow_run(self._service, self._doorkeeper, self._caller, reader)) as news:
+                async for told in news:
+                    for event in _tell(told, reader, conversation):
+                        yield event
+                    run = told.item if isinstance(told, Stored) else None
+                    if isinstance(run, Run) and self._is_at_pause(run, answered):
+                        break
+                else:
+                    raise StreamEnded(reader.run_id)
+        for late in await reader.read_new():  # Stored with the pause, and newer than what was read before it.
+            for event in _tell(late, reader, conversation):
+                yield event
+        for event in self._finish(reader.run, conversation, before):
+            yield event
+
+    def _is_at_pause(self, run: Run, answered: Collection[str]) -> bool:
+        """Tell whether nothing follows without this caller. What others are asked is theirs to answer, and what was
+        answered just now may not be stored yet."""
+        if run.under_way:
+            return run.interrupted
+        mine = self._app.answerable(run, self._caller.user)
+        return not run.waiting or (bool(mine) and not any(each.id in answered for each in mine))
+
+    def _finish(self, run: Run, conversation: Conversation, before: Usage) -> Iterator[BaseEvent]:
+        thread, name = self._given.thread_id, self._given.run_id
+        usage = _count_usage(run, before)
+        waiting = self._app.answerable(run, self._caller.user) if run.waiting else ()
+        yield from conversation.close(waiting)
+        match run.status:
+            case RunStatus.AWAITING_CLARIFICATION:
+                asked = [
+                    describe_interrupt(each, conversation.name(each), conversation.call_of(each)) for each in waiting
+                ]
+                outcome = RunFinishedInterruptOutcome(interrupts=asked)
+                yield RunFinishedEvent(thread_id=thread, run_id=name, outcome=outcome, usage=usage)
+            case RunStatus.COMPLETED:
+                success = RunFinishedSuccessOutcome()
+                yield RunFinishedEvent(thread_id=thread, run_id=name, result=run.result, outcome=success, usage=usage)
+            case RunStatus.CANCELLED:
+                cancelled = RunFinishedCancelledOutcome()
+                yield RunFinishedEvent(thread_id=thread, run_id=name, outcome=cancelled, usage=usage)
+            case _ if run.interrupted:
+                why = f"Run {run.id} was interrupted. Send the same again, or resume it in the browser or a terminal."
+                yield RunErrorEvent(message=why, code="interrupted", usage=usage)
+            case _:
+                why = run.error or f"Run {run.id} is {run.status.value}."
+                yield RunErrorEvent(message=why, code=run.status.value, usage=usage)
+
+
+class StreamEnded(UpcallError):
+    """The run goes on, and this stream does not: the service stops, the caller lost their rights, or time is over."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"The stream of run {run_id} ended before the run did. Call again to see how it goes on.")
+
+
+class _Task(NamedTuple):
+    wanted: Start
+    documents: list[Sent]
+    images: list[Sent]
+
+
+def _tell(news: News, reader: Reader, conversation: Conversation) -> Iterator[BaseEvent]:
+    match news:
+        case Stored(TranscriptEntry() as entry, place):
+            yield from conversation.add(entry, place, reader.find_question(entry))
+        case Stored(Run() as run, _):
+            yield _show_state(run)
+        case Token():
+            yield from conversation.write(news)
+
+
+def _show_state(run: Run) -> StateSnapshotEvent:
+    return StateSnapshotEvent(snapshot=RunBody.of(run).model_dump(mode="json"))
+
+
+def _count_usage(run: Run, before: Usage) -> list[TokenUsage] | None:
+    """Count what was used since then; the protocol has its count begin anew at each answer."""
+    sent = run.total_usage.prompt_tokens - before.prompt_tokens
+    written = run.total_usage.completion_tokens - before.completion_tokens
+    if sent + written <= 0:
+        return None
+    return [TokenUsage(input_tokens=max(0, sent), output_tokens=max(0, written), total_tokens=sent + written)]
+
+
+def _read_task(given: RunAgentInput, follows: str | None) -> _Task:
+    """Read the task out of the last message: its text, and the files that it brings along.
+
+    Raises:
+        CallerError: it has parts that no agent reads, or options that there are not.
+    """
+    said = given.messages[-1].content
+    texts, documents, images = list[str](), list[Sent](), list[Sent]()
+    for part in [TextPart(text=said)] if isinstance(said, str) else said or ():
+        match part:
+            case TextPart():
+                texts.append(part.text)
+            case ImagePart(source=DataSource() as source):
+                images.append(_decode(source, f"image {len(images) + 1}"))
+            case DocumentPart(source=DataSource() as source):
+                ending = mimetypes.guess_extension(source.mime_type) or ".txt"
+                documents.append(_decode(source, f"document-{len(documents) + 1}{ending}"))
+            case _:
+                kind = getattr(part, "type", type(part).__name__)
+                raise CallerError(f"A part of kind {kind!r} is not taken: send text, and images and documents as data.")
+    options = given.forwarded_props.get("upcall", {}) if isinstance(given.forwarded_props, dict) else {}
+    try:
+        wanted = Start.model_validate({**dict(options), "task": "\n".join(texts), "follows": follows})
+    except (ValidationError, TypeError, ValueError) as error:
+        said = explain_validation(error.errors()) if isinstance(error, ValidationError) else "it is no object."
+        raise CallerError(f"forwardedProps.upcall: {said}") from error
+    return _Task(wanted, documents, images)
+
+
+def _decode(source: DataSource, name: str) -> Sent:
+    try:
+        return Sent(name, base64.b64decode(source.value, validate=True))
+    except (binascii.Error, ValueError) as error:
+        raise CallerError(f"The data of {name} is no base64. Send the file's bytes so encoded.") from error

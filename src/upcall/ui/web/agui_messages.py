@@ -1,0 +1,223 @@
+"""What the agents of a run say and do as events and messages of AG-UI. An id comes from where the thing stands in the
+run, so that it is the same in each process and for each reader."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from ag_ui.core import (
+    AssistantMessage,
+    BaseEvent,
+    FunctionCall,
+    Message,
+    MessagesSnapshotEvent,
+    SubagentFinishedEvent,
+    SubagentFinishedSuspendedOutcome,
+    SubagentStartedEvent,
+    TextMessageContentEvent,
+    TextMessageEndEvent,
+    TextMessageStartEvent,
+    ToolCall,
+    ToolCallArgsEvent,
+    ToolCallEndEvent,
+    ToolCallResultEvent,
+    ToolCallStartEvent,
+    ToolMessage,
+    UserMessage,
+)
+
+from upcall.execution.start_options import EARLIER
+from upcall.questions.question import Question
+from upcall.runs.transcript import EntryKind, TranscriptEntry
+from upcall.ui.web.background import Token
+from upcall.ui.web.events import Place
+
+ASK = "ask_user"
+"""The name of the tool call by which an agent asks, where it asks by no tool of its own."""
+
+
+class Conversation:
+    """The messages of a front end, which grow with a run.
+
+    Args:
+        run_id: the run.
+        known: the messages that the front end has.
+    """
+
+    def __init__(self, run_id: str, known: Sequence[Message]) -> None:
+        self._run_id = run_id
+        self._has_task = any(each.role == "user" for each in known)
+        own = f"{run_id}:"  # What the front end has of this run is told anew: some of it it saw half written.
+        self._messages: dict[str, Message] = {each.id: each for each in known if not each.id.startswith(own)}
+        self._texts = Counter[str]()
+        self._written: dict[str, str] = {}
+        self._calls: dict[str, tuple[str, str, str]] = {}
+        self._call_of: dict[str, str] = {}
+        self._subagents: list[str] = []
+
+    def add(self, entry: TranscriptEntry, place: Place, question: Question | None = None) -> Iterator[BaseEvent]:
+        """Take in an entry of the transcript, with the question that it names; yield the events that tell it."""
+        if self._has_task and (entry.kind is EntryKind.TASK or entry.path == (EARLIER,)):
+            return  # The front end has it.
+        match entry.kind:
+            case EntryKind.TASK:
+                yield from self._say_as_user(entry, place)
+            case EntryKind.CALL:
+                yield from self._call(self._id_at(place), entry.path, entry.name, entry.text)
+            case EntryKind.RESULT:
+                yield from self._return(self._find_call(entry.path, entry.name), entry)
+            case EntryKind.QUESTION if question is not None:
+                yield from self._ask(question)
+            case EntryKind.ANSWER if question is not None and self._call_of.get(question.id) == self.name(question):
+                yield from self._return(self.name(question), entry)
+            case EntryKind.ANSWER:
+                yield from self._say_as_user(entry, place)
+            case _:
+                yield from self._say(entry)
+
+    def remember(self, entry: TranscriptEntry, place: Place, question: Question | None = None) -> None:
+        """Take in an entry that was told before."""
+        for _ in self.add(entry, place, question):
+            pass
+        self._subagents = []
+
+    def snapshot(self) -> MessagesSnapshotEvent:
+        """Tell all messages."""
+        return MessagesSnapshotEvent(messages=[*self._messages.values()])
+
+    def name(self, question: Question) -> str:
+        """Name a question so that an answer to it says of which run it is."""
+        return f"{self._run_id}:{question.id}"
+
+    def call_of(self, question: Question) -> str | None:
+        """Return the id of the tool call that a question stops, where it was told."""
+        return self._call_of.get(question.id)
+
+    def write(self, token: Token) -> Iterator[BaseEvent]:
+        """Tell a piece of text as it is written."""
+        path = "/".join(token.path)
+        message, owner = self._next_text(path), self._owner(token.path)
+        if path not in self._written:
+            yield from self._announce(token.path)
+            yield TextMessageStartEvent(message_id=message, role="assistant", name=path, subagent_run_id=owner)
+        self._written[path] = self._written.get(path, "") + token.text
+        yield TextMessageContentEvent(message_id=message, delta=token.text, subagent_run_id=owner)
+
+    def close(self, waiting: Sequence[Question] = ()) -> Iterator[BaseEvent]:
+        """End what is open, and tell all messages: what was written by the piece is as it was kept then."""
+        for path in [*self._written]:
+            yield self._end(path)
+        for path in reversed(self._subagents):
+            below = [self.name(each) for each in waiting if "/".join(each.path).startswith(path)]
+            own = [self.name(each) for each in waiting if "/".join(each.path) == path]
+            outcome = SubagentFinishedSuspendedOutcome(interrupt_ids=own) if below else None
+            yield SubagentFinishedEvent(subagent_run_id=f"{self._run_id}:{path}", outcome=outcome)
+        self._subagents = []
+        if not waiting:
+            yield from self._return_rest()
+        yield self.snapshot()
+
+    def _return_rest(self) -> Iterator[BaseEvent]:
+        """Give the calls that came to nothing an empty result: a front end takes an open one for its own to answer."""
+        for call in [*self._calls]:
+            yield from self._put_result(call, "", None)
+
+    def _say(self, entry: TranscriptEntry) -> Iterator[BaseEvent]:
+        path = "/".join(entry.path)
+        message, owner = self._next_text(path), self._owner(entry.path)
+        self._messages[message] = AssistantMessage(id=message, name=path, content=entry.text, subagent_run_id=owner)
+        written = self._written.get(path)
+        if written is None:
+            yield from self._announce(entry.path)
+            yield TextMessageStartEvent(message_id=message, role="assistant", name=path, subagent_run_id=owner)
+        rest = entry.text.removeprefix(written or "")
+        if rest and (not written or entry.text.startswith(written)):
+            yield TextMessageContentEvent(message_id=message, delta=rest, subagent_run_id=owner)
+        yield self._end(path)
+        self._texts[path] += 1
+
+    def _end(self, path: str) -> BaseEvent:
+        self._written.pop(path, None)
+        return TextMessageEndEvent(message_id=self._next_text(path), subagent_run_id=self._owner(path.split("/")))
+
+    def _say_as_user(self, entry: TranscriptEntry, place: Place) -> Iterator[BaseEvent]:
+        message = self._id_at(place)
+        self._messages[message] = UserMessage(id=message, content=entry.text)
+        yield TextMessageStartEvent(message_id=message, role="user")
+        if entry.text:
+            yield TextMessageContentEvent(message_id=message, delta=entry.text)
+        yield TextMessageEndEvent(message_id=message)
+
+    def _ask(self, question: Question) -> Iterator[BaseEvent]:
+        """Tell a question: by the call that it stops, where that is told already, or as a call of its own."""
+        tool = question.approval.tool if question.approval is not None else question.tool
+        wanted = None if question.approval is None else question.approval.arguments
+        call = tool and self._find_call(question.path, tool, wanted)
+        if not call:
+            call = self.name(question)
+            yield from self._call(call, question.path, tool or ASK, json.dumps(question.as_arguments()))
+        self._call_of[question.id] = call
+
+    def _call(self, call: str, path: Sequence[str], tool: str, arguments: str) -> Iterator[BaseEvent]:
+        owner, message = self._owner(path), f"{call}:call"
+        self._calls[call] = ("/".join(path), tool, arguments)
+        made = ToolCall(id=call, function=FunctionCall(name=tool, arguments=arguments))
+        name = "/".join(path)
+        self._messages[message] = AssistantMessage(id=message, name=name, tool_calls=[made], subagent_run_id=owner)
+        yield from self._announce(path)
+        yield ToolCallStartEvent(
+            tool_call_id=call, tool_call_name=tool, parent_message_id=message, subagent_run_id=owner
+        )
+        yield ToolCallArgsEvent(tool_call_id=call, delta=arguments or "{}", subagent_run_id=owner)
+        yield ToolCallEndEvent(tool_call_id=call, subagent_run_id=owner)
+
+    def _return(self, call: str | None, entry: TranscriptEntry) -> Iterator[BaseEvent]:
+        if call is not None:
+            yield from self._put_result(call, entry.text, entry.text if entry.failed else None)
+
+    def _put_result(self, call: str, text: str, error: str | None) -> Iterator[BaseEvent]:
+        path = self._calls.pop(call)[0].split("/")
+        message, owner = f"{call}:result", self._owner(path)
+        result = ToolMessage(id=message, content=text, tool_call_id=call, error=error, subagent_run_id=owner)
+        self._messages[message] = result
+        yield from self._announce(path)
+        yield ToolCallResultEvent(
+            message_id=message, tool_call_id=call, content=text, role="tool", subagent_run_id=owner
+        )
+
+    def _find_call(self, path: Sequence[str], tool: str, arguments: object = None) -> str | None:
+        """Find the first open call of a tool by an agent, with these arguments where there are several."""
+        found = [each for each, (by, name, _) in self._calls.items() if (by, name) == ("/".join(path), tool)]
+        same = [each for each in found if arguments is not None and _read(self._calls[each][2]) == arguments]
+        free = [each for each in same or found if arguments is None or each not in self._call_of.values()]
+        return next(iter(free), None)
+
+    def _announce(self, path: Sequence[str]) -> Iterator[BaseEvent]:
+        """Tell of the nested agents on a path, those above first, that they are at work."""
+        for length in range(2, len(path) + 1):
+            name = "/".join(path[:length])
+            if name not in self._subagents:
+                self._subagents.append(name)
+                yield SubagentStartedEvent(
+                    subagent_run_id=f"{self._run_id}:{name}",
+                    name=path[length - 1],
+                    parent_subagent_run_id=self._owner(path[: length - 1]),
+                )
+
+    def _owner(self, path: Sequence[str]) -> str | None:
+        return f"{self._run_id}:{'/'.join(path)}" if len(path) > 1 else None
+
+    def _next_text(self, path: str) -> str:
+        return f"{self._run_id}:{path}:{self._texts[path] + 1}"
+
+    def _id_at(self, place: Place) -> str:
+        return f"{self._run_id}:{place.segment}-{place.entry}"
+
+
+def _read(arguments: str) -> object:
+    try:
+        return json.loads(arguments)
+    except ValueError:
+        return None

@@ -1,0 +1,102 @@
+"""Questions as interrupts of AG-UI, and its resume entries as answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ag_ui.core import Interrupt, ResumeEntry
+
+from upcall.errors import AnswerRefused
+from upcall.questions.answer import Answer, Outcome
+from upcall.questions.approval import ALLOW, DENY
+from upcall.questions.matching import AnswerValue
+from upcall.questions.question import Question
+from upcall.questions.tool_call import PendingCall
+
+
+def describe_interrupt(question: Question, name: str, call: str | None) -> Interrupt:
+    """Describe a question as an interrupt.
+
+    Args:
+        question: what is asked.
+        name: what an answer names it by.
+        call: the id of the tool call that it stops.
+    """
+    reason = "tool_call" if question.approval is not None and call is not None else "input_required"
+    return Interrupt(
+        id=name,
+        reason="confirmation" if reason == "input_required" and question.is_risk else reason,
+        message=question.as_text(),
+        tool_call_id=call,
+        response_schema=describe_answer(question),
+        expires_at=question.expires_at and question.expires_at.isoformat(),
+        metadata={"upcall": question.as_json()},
+    )
+
+
+def describe_answer(question: Question) -> dict[str, Any]:
+    """Describe what a question takes for an answer, as a JSON schema."""
+    if question.approval is not None:
+        return _describe_decision(question.approval)
+    labels = [option.label for option in question.options]
+    own: dict[str, Any] = {"type": "string", "minLength": 1}
+    if question.secret:
+        return {**own, "format": "password", "writeOnly": True}
+    choices: list[dict[str, Any]] = [{"type": "string", "enum": labels}] if labels else []
+    choices += [own] if question.allow_free_text else []
+    one = choices[0] if len(choices) == 1 else {"anyOf": choices}
+    return {"type": "array", "items": one, "minItems": 1} if question.multi_select else one
+
+
+def _describe_decision(call: PendingCall) -> dict[str, Any]:
+    edited = {"type": "object", "description": "The arguments to call it with: all of them, some changed."}
+    return {
+        "type": "object",
+        "properties": {"approved": {"type": "boolean"}, "editedArgs": {**call.parameters, **edited}},
+        "required": ["approved"],
+        "additionalProperties": False,
+    }
+
+
+def read_payload(question: Question, entry: ResumeEntry) -> AnswerValue:
+    """Read the answer to a question out of a resume entry.
+
+    Raises:
+        AnswerRefused: it has another shape than the interrupt's schema says.
+    """
+    given = entry.payload
+    if entry.status == "cancelled":
+        return Answer(question_id=question.id, outcome=Outcome.DECLINED)
+    if question.approval is not None:
+        return _read_decision(question, question.approval, given)
+    if isinstance(given, str):
+        return given
+    if isinstance(given, list) and all(isinstance(each, str) for each in given):
+        return given
+    expected = "a list of texts" if question.multi_select else "a text"
+    raise AnswerRefused(f"The payload for question {question.id} is no answer: send {expected}.")
+
+
+def _read_decision(question: Question, call: PendingCall, given: object) -> AnswerValue:
+    """Read whether a call is to be made. Edited arguments stand for all of them, so that none may be missing: one that
+    the human took away is not to be called with after all."""
+    edited = given.get("editedArgs") if isinstance(given, dict) else None
+    if not isinstance(given, dict) or not isinstance(given.get("approved"), bool) or given.keys() - _DECISION:
+        raise AnswerRefused(
+            f'The payload for question {question.id} is no decision: send {{"approved": true}}, false, or true with '
+            '"editedArgs".'
+        )
+    if not given["approved"]:
+        return DENY
+    if edited is None:
+        return ALLOW
+    if not isinstance(edited, dict) or (missing := call.arguments.keys() - edited.keys()):
+        names = ", ".join(sorted(missing)) if isinstance(edited, dict) else "all"
+        raise AnswerRefused(
+            f"The edited arguments for question {question.id} leave out some: {names}. Send all of them."
+        )
+    return json.dumps(edited)
+
+
+_DECISION = {"approved", "editedArgs"}

@@ -1,0 +1,307 @@
+"""The service as an AG-UI endpoint: by that protocol's own client package, and by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+import pytest
+from agui_client import NoClient, connected, install
+from PIL import Image
+from scenario import TASK, WRITE, script
+from services import ASK, OPERATOR, one_agent, serve_apart, serving
+
+from upcall.questions.question import Question
+from upcall.testing import Call, Calls, Hang
+from upcall.testing.server import LoopbackServer
+from upcall.ui.web.agui_questions import describe_answer
+
+Event = Mapping[str, Any]
+TWO = Calls([Call("ask_user", {"question": each}) for each in ("Which name?", "Which colour?")])
+
+
+def find(events: Sequence[Event], kind: str) -> list[Event]:
+    return [each for each in events if each["type"] == kind]
+
+
+def resume(interrupts: Sequence[Event], *payloads: Any) -> list[dict[str, Any]]:
+    """Return the entries that answer these; None stands for one that is abandoned."""
+    named = zip(interrupts, payloads, strict=True)
+    return [
+        {"interruptId": each["id"], "status": "cancelled"}
+        if payload is None
+        else {"interruptId": each["id"], "status": "resolved", "payload": payload}
+        for each, payload in named
+    ]
+
+
+async def post(me: httpx.AsyncClient, say: Any = None, run: str = "1", **more: Any) -> list[Event]:
+    """Make one run by hand; its events."""
+    messages = [] if say is None else [{"id": "m", "role": "user", "content": say}]
+    body = {"threadId": "thread", "runId": run, "messages": messages, **more}
+    response = await me.post("/agui", json=body)
+    assert response.status_code == 200, response.text
+    return [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: ")]
+
+
+def picture(size: int) -> dict[str, Any]:
+    """Return a part of a message with an image, so wide and high."""
+    drawn = io.BytesIO()
+    Image.new("1", (size, size)).save(drawn, "PNG")
+    value = base64.b64encode(drawn.getvalue()).decode()
+    return {"type": "image", "source": {"type": "data", "value": value, "mimeType": "image/png"}}
+
+
+def open_questions(events: Sequence[Event]) -> list[Event]:
+    return list(events[-1]["outcome"]["interrupts"])
+
+
+@pytest.fixture(scope="session")
+def node() -> None:
+    try:
+        install()
+    except NoClient as reason:
+        pytest.skip(f"no client of AG-UI: {reason}")
+
+
+# -- by the protocol's own client -------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+async def test_a_nested_question_comes_up_and_its_answer_goes_down(node: None) -> None:
+    async with serving(model="demo", stream=True) as site, connected(f"{site.url}/agui", OPERATOR) as client:
+        asked = await client.run(say=TASK)
+        assert asked["error"] is None
+        (question,) = asked["interrupts"]
+        assert question["message"].startswith("coder (for lead) needs to know: Which framework?")
+        assert question["toolCallId"] in [each["toolCallId"] for each in find(asked["events"], "TOOL_CALL_START")]
+        assert [each["name"] for each in find(asked["events"], "SUBAGENT_STARTED")] == ["coder"]
+        assert find(asked["events"], "SUBAGENT_FINISHED")[0]["outcome"]["interruptIds"] == [question["id"]]
+        assert asked["state"]["status"] == "awaiting_clarification"
+        done = await client.run(resume=resume([question], "Express"))
+        assert (done["error"], done["interrupts"], done["state"]["status"]) == (None, [], "completed")
+        assert "Express" in done["events"][-1]["result"]
+        assert [each["content"] for each in done["messages"] if each["role"] == "user"] == [TASK]
+        assert len(find(done["events"], "TEXT_MESSAGE_CONTENT")) > len(find(done["events"], "TEXT_MESSAGE_START"))
+        results = {each["toolCallId"] for each in done["messages"] if each["role"] == "tool"}
+        called = [call["id"] for each in done["messages"] for call in each.get("toolCalls", ())]
+        assert (len(called), results) == (len(set(called)), set(called))
+
+
+@pytest.mark.slow
+async def test_several_are_answered_together_and_the_next_task_follows(node: None) -> None:
+    async with (
+        serving(one_agent(TWO, "Done.", "And more.")) as site,
+        connected(f"{site.url}/agui", OPERATOR) as client,
+    ):
+        asked = await client.run(say="Name it")
+        refused = await client.run(resume=resume(asked["interrupts"][:1], "upcall"))
+        assert "not addressed by resume" in refused["error"]  # The client does not let it through.
+        done = await client.run(resume=resume(asked["interrupts"], "upcall", None))
+        assert [each["content"] for each in find(done["events"], "TOOL_CALL_RESULT")] == ["upcall", "(declined)"]
+        more = await client.run(say="More")
+        assert (more["state"]["follows"], more["state"]["result"]) == (asked["state"]["run_id"], "And more.")
+        said = [
+            each["content"] for each in more["messages"] if each["role"] in ("user", "assistant") and "content" in each
+        ]
+        assert said == ["Name it", "Done.", "More", "And more."]
+
+
+@pytest.mark.slow
+async def test_a_service_that_was_killed_goes_on_when_the_same_is_sent_again() -> None:
+    replies = script(coder=[ASK, WRITE, Hang(), '{"summary": "Written."}'])
+    with LoopbackServer(replies) as server:
+        arguments = ("--model", "scripted", "--base-url", server.base_url)
+        with serve_apart(*arguments) as process:
+            async with process.caller() as me:
+                asked = await post(me, TASK)
+                more = {"state": {}, "resume": resume(open_questions(asked), "Express")}
+                going = asyncio.create_task(post(me, run="2", **more))
+                path = f"/api/runs/{open_questions(asked)[0]['id'].partition(':')[0]}/transcript"
+                while "result" not in [each["kind"] for each in (await me.get(path)).json()]:
+                    await asyncio.sleep(0.1)
+                process.stop(signal.SIGKILL)
+                await asyncio.gather(going, return_exceptions=True)
+        with serve_apart(*arguments) as process:
+            async with process.caller() as me:
+                done = await post(me, run="2", **more)
+    assert done[-1]["outcome"] == {"type": "success"}
+    calls = [
+        call["function"]["name"]
+        for each in find(done, "MESSAGES_SNAPSHOT")[-1]["messages"]
+        for call in each.get("toolCalls", ())
+    ]
+    assert calls.count("write_file") == 1
+
+
+# -- by hand ----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_same_request_begins_one_run() -> None:
+    async with serving(one_agent(ASK, ASK)) as site, await site.caller("alice") as alice:
+        first, again = [await post(alice, "Build it") for _ in range(2)]
+        assert open_questions(first) == open_questions(again)
+        assert len((await alice.get("/api/runs")).json()["runs"]) == 1
+        async with await site.caller("bob") as bob:
+            assert open_questions(await post(bob, "Build it"))[0]["id"] != open_questions(first)[0]["id"]
+            refused = await post(bob, run="2", resume=resume(open_questions(first), "Express"))
+            assert (refused[-1]["code"], len(refused)) == ("unknown-run", 2)
+
+
+async def test_a_front_end_without_memory_sees_all_of_a_run() -> None:
+    async with serving(one_agent(ASK, "Built.")) as site, await site.caller("alice") as alice:
+        asked = await post(alice, "Build it")
+        state = find(asked, "STATE_SNAPSHOT")[-1]["snapshot"]
+        seen = await post(alice, run="2", state={"run_id": state["run_id"]})
+        assert open_questions(seen) == open_questions(asked)
+        await post(alice, run="3", resume=resume(open_questions(seen), "Express"))
+        done = await post(alice, run="4", state={"run_id": state["run_id"]})
+        assert [each["role"] for each in find(done, "MESSAGES_SNAPSHOT")[0]["messages"]] == [
+            "user",
+            "assistant",
+            "tool",
+            "assistant",
+        ]
+
+
+async def test_an_approval_is_the_interrupt_of_its_tool_call() -> None:
+    sent: list[dict[str, str]] = []
+
+    def send(to: str, text: str) -> str:
+        """Send a mail."""
+        sent.append({"to": to, "text": text})
+        return "Sent."
+
+    mail = Call("send", {"to": "bob", "text": "Hi"})
+    async with serving(one_agent(mail, "Done.", tools=[send], approve=["send"])) as site, await site.caller() as me:
+        asked = await post(me, "Greet Bob")
+        (question,) = open_questions(asked)
+        (call,) = find(asked, "TOOL_CALL_START")
+        assert (question["reason"], question["toolCallId"]) == ("tool_call", call["toolCallId"])
+        for wrong in ("Allow once", {"approved": "yes"}, {"approved": True, "editedArgs": {"to": "eve"}}):
+            refused = await post(me, run="2", resume=resume([question], wrong))
+            assert (refused[-1]["type"], refused[-1]["code"]) == ("RUN_ERROR", "answer-refused")
+        edited = {"approved": True, "editedArgs": {"to": "carol", "text": "Hi"}}
+        done = await post(me, run="3", resume=resume([question], edited))
+        assert [each["toolCallId"] for each in find(done, "TOOL_CALL_RESULT")] == [call["toolCallId"]]
+        assert sent == [{"to": "carol", "text": "Hi"}]
+
+
+async def test_a_call_that_is_not_approved_is_not_made() -> None:
+    def send(to: str) -> str:
+        """Send a mail."""
+        raise AssertionError(to)
+
+    agent = one_agent(Call("send", {"to": "bob"}), "Not sent.", tools=[send], approve=["send"])
+    async with serving(agent) as site, await site.caller() as me:
+        asked = await post(me, "Greet Bob")
+        done = await post(me, run="2", resume=resume(open_questions(asked), {"approved": False}))
+        assert "was not allowed" in find(done, "TOOL_CALL_RESULT")[0]["content"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({}, "caller-error"),
+        ({"say": "Something else", "state": {"run_id": "RUN"}}, "caller-error"),
+        ({"say": "Look", "state": {"run_id": "nothing"}}, "unknown-run"),
+        ({"say": [{"type": "audio", "source": {"type": "url", "value": "http://x.example"}}]}, "caller-error"),
+        (
+            {"say": [{"type": "image", "source": {"type": "data", "value": "!", "mimeType": "image/png"}}]},
+            "caller-error",
+        ),
+        ({"say": [picture(6000)] * 4}, "caller-error"),
+        ({"say": [picture(2)] * 21}, "caller-error"),
+        ({"say": [{**picture(2), "type": "document"}] * 21}, "caller-error"),
+        ({"say": "x", "forwardedProps": {"upcall": {"user": "root"}}}, "caller-error"),
+        ({"say": "x", "forwardedProps": {"upcall": 3}}, "caller-error"),
+        ({"resume": [{"interruptId": "nothing:at-all", "status": "resolved", "payload": "x"}]}, "unknown-run"),
+        ({"resume": [{"interruptId": "RUN:other", "status": "resolved", "payload": "x"}]}, "unknown-question"),
+        ({"resume": [{"interruptId": "RUN:QUESTION", "status": "resolved", "payload": "x"}] * 2}, "unknown-question"),
+        ({"resume": [{"interruptId": "RUN:QUESTION", "status": "resolved", "payload": {"a": 1}}]}, "answer-refused"),
+        ({"resume": [{"interruptId": "RUN:QUESTION", "status": "resolved"}]}, "answer-refused"),
+        ({"resume": [{"interruptId": "RUN:QUESTION", "status": "resolved", "payload": " "}]}, "answer-refused"),
+    ],
+)
+async def test_what_is_wrong_ends_the_run_with_an_error(more: dict[str, Any], code: str) -> None:
+    async with serving(one_agent(ASK)) as site, await site.caller() as me:
+        run_id, _, question = open_questions(await post(me, "Build it"))[0]["id"].partition(":")
+        given = json.loads(json.dumps(more).replace("RUN", run_id).replace("QUESTION", question))
+        events = await post(me, run="2", **given)
+        assert (events[0]["type"], events[-1]["type"], events[-1]["code"]) == ("RUN_STARTED", "RUN_ERROR", code)
+        assert "\n" not in events[-1]["message"]
+
+
+@pytest.mark.parametrize(
+    ("message", "status"),
+    [
+        ('{"id": "m", "role": "user", "content": "x\\ud800"}', 400),
+        ('{"id": "m", "role": "user", "content": "x", "more": "\\ud800"}', 400),
+        (f'{{"id": "m", "role": "user", "content": "x", "more": {"[" * 900 + "]" * 900}}}', 400),
+        (f'{{"id": "m", "role": "user", "content": "x", "more": {"[" * 100_000 + "]" * 100_000}}}', 400),
+        ('{"id": "m", "role": "somebody", "content": "x"}', 422),
+        ("{", 422),
+    ],
+    ids=["half a character", "the same beside", "deep", "deeper", "role", "no JSON"],
+)
+async def test_what_is_no_input_is_refused_before_a_stream(message: str, status: int) -> None:
+    async with serving(one_agent()) as site, await site.caller() as me:
+        body = f'{{"threadId": "t", "runId": "r", "messages": [{message}]}}'
+        response = await me.post("/agui", content=body, headers={"Content-Type": "application/json"})
+        assert (response.status_code, response.headers["Content-Type"]) == (status, "application/problem+json")
+        assert "\n" not in response.json()["detail"]
+
+
+async def test_how_a_run_ends_is_how_that_of_the_front_end_does() -> None:
+    async with serving(one_agent(ASK)) as site, await site.caller() as me:
+        asked = await post(me, "Build it")
+        run_id = find(asked, "STATE_SNAPSHOT")[-1]["snapshot"]["run_id"]
+        await me.post(f"/api/runs/{run_id}/cancel")
+        assert (await post(me, state={"run_id": run_id}))[-1]["outcome"] == {"type": "cancelled"}
+        failed = await post(me, "Fail", run="2")  # The script is at its end.
+        assert (failed[-1]["type"], failed[-1]["code"]) == ("RUN_ERROR", "failed")
+
+
+async def test_images_and_documents_come_along() -> None:
+    source = {"type": "data", "value": base64.b64encode(b"text").decode(), "mimeType": "text/plain"}
+    parts = [{"type": "text", "text": "Hello!"}, picture(2), {"type": "document", "source": source}]
+    async with serving(model="demo") as site, await site.caller() as me:
+        events = await post(me, parts)
+        run_id = find(events, "STATE_SNAPSHOT")[-1]["snapshot"]["run_id"]
+        assert [each.name for each in (site.service.uploads / run_id).iterdir()] == ["document-1.txt"]
+
+
+async def test_who_is_assigned_a_question_answers_it_and_sees_nothing_else() -> None:
+    async with serving(one_agent(ASK, "Secret result."), assign=[{"to": "bob"}]) as site:
+        alice, bob = await site.caller("alice"), await site.caller("bob")
+        async with alice, bob:
+            going = asyncio.create_task(post(alice, "Secret plans"))  # It goes on as soon as bob has answered.
+            while not (asked := (await bob.get("/api/questions")).json()["questions"]):
+                await asyncio.sleep(0.05)
+            name = f"{asked[0]['run_id']}:{asked[0]['id']}"
+            seen = await post(bob, resume=[{"interruptId": name, "status": "resolved", "payload": "Express"}])
+            assert "Secret" not in json.dumps(seen)
+            assert (await going)[-1]["result"] == "Secret result."
+
+
+@pytest.mark.parametrize(
+    ("fields", "schema"),
+    [
+        ({}, {"type": "string", "minLength": 1}),
+        ({"secret": True}, {"type": "string", "minLength": 1, "format": "password", "writeOnly": True}),
+        ({"options": ("a", "b"), "allow_free_text": False}, {"type": "string", "enum": ["a", "b"]}),
+        (
+            {"options": ("a",), "allow_free_text": False, "multi_select": True},
+            {"type": "array", "items": {"type": "string", "enum": ["a"]}, "minItems": 1},
+        ),
+    ],
+)
+def test_a_question_describes_its_answer(fields: dict[str, Any], schema: dict[str, Any]) -> None:
+    assert describe_answer(Question(question="Which?", **fields)) == schema
