@@ -1,0 +1,364 @@
+"""`Experiment`: what is to be tried, from a YAML file or a program, and the trials that it comes to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from hashlib import blake2b
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from autogen_core.models import ChatCompletionClient
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_serializer,
+)
+
+from upcall.config_source import ConfigSource, describe_wrong, dot_path, list_known, suggest
+from upcall.errors import ConfigurationError
+from upcall.experiments.budget import Budget
+from upcall.experiments.functions import Named, find_function, name_function
+from upcall.experiments.policies import PolicySpec
+from upcall.experiments.tasks import Expectation, Task, TaskFile, as_expectation, check_tasks, parse_task
+from upcall.experiments.user import UserSpec
+from upcall.setting_types import AtLeastOne
+from upcall.settings import Price
+
+if TYPE_CHECKING:
+    from upcall.experiments.progress import Listener
+    from upcall.experiments.results import Results
+
+FOLDER = Path("upcall-experiments")
+"""Where experiments are kept, each in a folder of its name."""
+
+
+_SOME = Field(min_length=1)
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), arbitrary_types_allowed=True)
+
+
+class TeamSpec(_Spec):
+    """A team, or settings of the built-in one.
+
+    Attributes:
+        team: ``MODULE:FUNCTION`` that builds a team, given ``model`` (a client), ``settings`` and ``seed`` as far as
+            it has parameters of these names; the built-in team if not given.
+        config: a YAML file with settings.
+        settings: settings on top.
+    """
+
+    team: Named | None = None
+    config: Path | None = None
+    settings: dict[str, Any] = {}
+
+
+class ModelSpec(_Spec):
+    """A model: by name on a server, as a component, as a client of one's own, or as replies of a script.
+
+    Attributes:
+        client: ``MODULE:FUNCTION`` that returns a model client, given ``seed`` if it has such a parameter; or a client.
+        replies: ``MODULE:FUNCTION`` of a `upcall.testing.Request` that returns what a scripted model says.
+        limit: how many trials use it at once.
+        price: what a million tokens cost.
+    """
+
+    model: str | None = None
+    base_url: str | None = None
+    api_key: SecretStr | None = Field(default=None, exclude=True)
+    model_client: dict[str, Any] | None = Field(default=None, exclude=True)
+    model_info: dict[str, Any] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    client: Named | ChatCompletionClient | None = None
+    replies: Named | None = None
+    limit: AtLeastOne = 4
+    price: Price | None = None
+
+    @field_serializer("client", "replies", when_used="json")
+    def _name(self, value: object) -> str | None:
+        return None if value is None else _name_source(value)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that choose it."""
+        names = ("model", "base_url", "api_key", "model_client", "model_info", "temperature")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+def _name_source(value: Any) -> str:
+    return type(value).__name__ if isinstance(value, ChatCompletionClient) else name_function(value)
+
+
+def _as_team(value: object) -> object:
+    return {"team": value} if isinstance(value, str) or callable(value) else ({} if value is None else value)
+
+
+def _as_model(value: object) -> object:
+    if isinstance(value, ChatCompletionClient):
+        return {"client": value}
+    return {"replies": value} if callable(value) else {"model": value} if isinstance(value, str) else value
+
+
+def _as_policy(value: object) -> object:
+    return {"name": value} if isinstance(value, str) else value
+
+
+def _as_seeds(value: object) -> object:
+    return tuple(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _as_utc(value: datetime) -> datetime:
+    """Return a time that does not depend on where it is read."""
+    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+
+
+def _refuse_repeated(value: tuple[int, ...]) -> tuple[int, ...]:
+    if len({*value}) < len(value):
+        raise ValueError("a seed is given twice")
+    return value
+
+
+def _as_expectation(value: object) -> object:
+    return {"function": value} if callable(value) else as_expectation(value)
+
+
+def _as_tasks(value: object) -> object:
+    return {"file": value} if isinstance(value, str | Path) else value
+
+
+class Trial(BaseModel, frozen=True):
+    """One task under one policy, with a team, a model and a seed.
+
+    Attributes:
+        id: the same each time that the same is tried; the id of its run.
+        branch: where a fork of its run is meant, which question was answered how.
+    """
+
+    id: str
+    task: Task
+    team: str
+    policy: str
+    model: str
+    seed: int
+    branch: str = ""
+
+    @property
+    def slot(self) -> str:
+        """Its name, by which its recorded replies are found: the same after a change of what is behind these names."""
+        parts = (self.task.id, self.team, self.policy, self.model, str(self.seed), *filter(None, [self.branch]))
+        return "/".join(parts)
+
+    @property
+    def cell(self) -> tuple[str, str, str]:
+        """What is compared: team, policy and model."""
+        return self.team, self.policy, self.model
+
+
+class Experiment(_Spec):
+    """Tasks x teams x policies x models x seeds, each a trial, and each trial a run.
+
+    ```python
+    experiment = Experiment(name="two", tasks="tasks.jsonl", policies=["never", "always"], models={"small": client})
+    results = await experiment.run()
+    ```
+
+    Attributes:
+        name: what it is kept under.
+        tasks: a file of tasks, or tasks.
+        teams: by name, or functions that build one; the built-in team if none is given.
+        policies: by name (`upcall.experiments.policies.POLICIES`), or of one's own.
+        models: by name: clients, functions that script the replies, or what settings say of a model.
+        seeds: how often each is tried: a number, or the seeds.
+        user: the simulated user.
+        expect: what must come out of tasks that do not say so themselves.
+        judge: the model that checks results, among `models`.
+        folder: where replies and reports are kept; ``upcall-experiments/NAME`` if not given.
+        store: where the runs are kept; a file in that folder if not given, or a PostgreSQL URL.
+        parallel: how many trials are under way at once.
+        budget: at what cost it stops: ``2.50`` in the currency of the prices, or ``200000 tokens``.
+        pages: the address of ``upcall serve``, for links to the pages of runs.
+        clock: what the agents are told the time is, so that a replay asks the same.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+    tasks: Annotated[TaskFile | tuple[Task, ...], BeforeValidator(_as_tasks)]
+    teams: Annotated[dict[str, Annotated[TeamSpec, BeforeValidator(_as_team)]], _SOME] = {"root": TeamSpec()}
+    policies: Annotated[tuple[Annotated[PolicySpec, BeforeValidator(_as_policy)], ...], _SOME] = (
+        PolicySpec(name="default"),
+    )
+    models: Annotated[dict[str, Annotated[ModelSpec, BeforeValidator(_as_model)]], _SOME] = {"settings": ModelSpec()}
+    seeds: Annotated[tuple[int, ...], BeforeValidator(_as_seeds), AfterValidator(_refuse_repeated), _SOME] = (0,)
+    user: UserSpec = UserSpec()
+    expect: Annotated[Expectation, BeforeValidator(_as_expectation)] | None = None
+    judge: str | None = None
+    folder: Path | None = None
+    store: str | None = None
+    parallel: AtLeastOne = 8
+    budget: Annotated[Budget, BeforeValidator(Budget.parse)] | None = None
+    pages: str | None = None
+    clock: Annotated[datetime, AfterValidator(_as_utc)] = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+    def __init__(self, source: ConfigSource | None = None, /, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise ConfigurationError(_explain(error, source or ConfigSource("Experiment", fields))) from error
+        self._check()
+
+    @classmethod
+    def read(cls, path: Path | str) -> Experiment:
+        """Return the experiment of a YAML file; relative paths of tasks begin where the file is.
+
+        Raises:
+            ConfigurationError: the file cannot be read, or something in it is wrong; with its line.
+        """
+        source = ConfigSource.read(Path(path))
+        data: dict[str, Any] = {"name": Path(path).stem, **source.data}
+        tasks = _as_tasks(data.get("tasks", ()))
+        if isinstance(tasks, list):
+            data["tasks"] = [
+                parse_task(each, source.at("tasks", at)) if isinstance(each, dict) else each
+                for at, each in enumerate(tasks)
+            ]
+        elif isinstance(tasks, dict) and isinstance(tasks.get("file"), str):
+            data["tasks"] = {**tasks, "file": Path(path).parent / tasks["file"]}
+        return cls(source, **data)
+
+    def _check(self) -> None:
+        """Refuse what is wrong before anything is done."""
+        for policy in self.policies:
+            policy.check()
+        for name, team in self.teams.items():
+            if team.team is not None:
+                find_function(team.team, f"The team {name}:")
+        for name, model in self.models.items():
+            for named in (model.client, model.replies):
+                if isinstance(named, str):
+                    find_function(named, f"The model {name}:")
+        for what, named in (("judge", self.judge), ("user.model", self.user.model)):
+            if named is not None and named not in self.models:
+                raise ConfigurationError(f"{what} = {named!r} is not among models{suggest(named, self.models)}")
+        if self.user.kind == "model" and self.user.model is None:
+            raise ConfigurationError("user.kind = 'model' needs user.model: the name of one of models.")
+        names = [each.name for each in self.policies]
+        if twice := next((each for each in names if names.count(each) > 1), None):
+            raise ConfigurationError(f"Two policies are called {twice!r}; give each a name of its own.")
+        check_tasks(self.all_tasks)
+        judged = [each for each in (self.expect, *(task.expect for task in self.all_tasks)) if each and each.judge]
+        if judged and self.judge is None:
+            raise ConfigurationError("A result is to be judged by a model: say judge, the name of one of models.")
+
+    @cached_property
+    def all_tasks(self) -> Sequence[Task]:
+        """The tasks, read from their file."""
+        return self.tasks.read(Path()) if isinstance(self.tasks, TaskFile) else self.tasks
+
+    @property
+    def home(self) -> Path:
+        """The folder of the experiment."""
+        return self.folder or FOLDER / self.name
+
+    @cached_property
+    def trials(self) -> Sequence[Trial]:
+        """All trials: all of a task one after the other, so that policies are compared on the same tasks when the
+        experiment stops early."""
+        policies = {each.name: each for each in self.policies}
+        every = product(self.all_tasks, self.seeds, self.teams, policies, self.models)
+        return [
+            Trial(id=self._trial_id(task, team, policies[policy], model, seed), task=task, team=team, policy=policy,
+                  model=model, seed=seed)
+            for task, seed, team, policy, model in every
+        ]  # fmt: skip
+
+    def _trial_id(self, task: Task, team: str, policy: PolicySpec, model: str, seed: int) -> str:
+        """Return an id that tells this trial from all that would go otherwise. What is expected makes no difference."""
+        parts = [
+            *(self.name, team, model, seed, self.clock.isoformat()),
+            task.model_dump(mode="json", exclude={"expect", "split"}),
+            *(_dump(each) for each in (self.teams[team], policy, self.models[model], self.user)),
+        ]
+        return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=6).hexdigest()
+
+    def expectation(self, task: Task) -> Expectation | None:
+        """Return what must come out of a task."""
+        return task.expect or self.expect
+
+    async def run(
+        self,
+        *,
+        budget: Budget | str | None = None,
+        replay: bool = False,
+        what_if: bool = False,
+        limit: int | None = None,
+        listener: Listener | None = None,
+    ) -> Results:
+        """Do the trials that are not done yet, and return the results of all that are.
+
+        It can be killed at any time: the next call goes on where it was.
+
+        Args:
+            budget: at what cost it stops, instead of the experiment's own.
+            replay: do all trials anew, with the recorded replies; a model is called only for what is new.
+            what_if: fork each run at its questions with other answers, too.
+            limit: only so many trials.
+            listener: hears how far it has come.
+
+        Raises:
+            ConfigurationError: a team, a model or the store cannot be used.
+        """
+        from upcall.experiments.runner import Runner
+
+        chosen = Budget.parse(budget) if budget is not None else self.budget
+        return await Runner(self, budget=chosen, replay=replay, listener=listener).run(limit, what_if=what_if)
+
+    async def load(self) -> Results:
+        """Return the results of the trials that are done; nothing is run."""
+        return await self.run(limit=0)
+
+
+def _dump(value: BaseModel) -> Mapping[str, Any]:
+    """Return what tells one choice from another, without keys, and without how much may be done at once."""
+    return value.model_dump(mode="json", exclude={"limit", "price"}, fallback=_name_any)
+
+
+def _name_any(value: Any) -> str:
+    return _name_source(value) if isinstance(value, ChatCompletionClient) or callable(value) else repr(type(value))
+
+
+def _explain(error: ValidationError, source: ConfigSource) -> str:
+    """One line about the first thing that is wrong."""
+    first = max(error.errors(include_url=False), key=lambda each: len(each["loc"]))
+    place = tuple(part for part in first["loc"] if not _is_of_union(part))
+    at = f"{source.at(*place)}: "
+    if first["type"] == "extra_forbidden":
+        known = _fields_at(place[:-1])
+        return f"{at}{dot_path(place)} is unknown{list_known(str(place[-1]), known) if known else '.'}"
+    if first["type"] == "missing":
+        return f"{at}{dot_path(place)} is missing."
+    return f"{at}{describe_wrong(place, first['input'], first['msg'].removeprefix('Value error, '))}"
+
+
+def _is_of_union(part: int | str) -> bool:
+    return isinstance(part, str) and (
+        part.startswith(("tuple[", "function-", "callable", "is-instance")) or part in _KINDS
+    )
+
+
+_KINDS = {"TaskFile", "str", "constrained-str", "Expectation"}
+
+
+def _fields_at(place: Sequence[int | str]) -> Sequence[str]:
+    kinds: dict[str, type[BaseModel]] = {"teams": TeamSpec, "models": ModelSpec, "policies": PolicySpec}
+    kinds |= {"user": UserSpec, "expect": Expectation, "tasks": TaskFile}
+    kind = kinds.get(str(place[0])) if place else Experiment
+    return () if kind is None else tuple(kind.model_fields)

@@ -1,0 +1,34 @@
+"""Functions of the user's own in an experiment: a team, a policy, a check, a model; by name or as they are."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from upcall.execution.named_teams import import_function
+
+Named: TypeAlias = str | Callable[..., Any]
+"""``MODULE:FUNCTION``, or the function."""
+
+
+def find_function(named: Named, what: str) -> Callable[..., Any]:
+    """Return a function.
+
+    Raises:
+        ConfigurationError: it cannot be imported, or is none.
+    """
+    return import_function(named, what, "shop.checks:is_right") if isinstance(named, str) else named
+
+
+def call_with(function: Callable[..., Any], offered: Mapping[str, object]) -> Any:
+    """Call a function with those of the offered values that it has parameters for."""
+    names = inspect.signature(function).parameters
+    return function(**{name: value for name, value in offered.items() if name in names})
+
+
+def name_function(named: Named) -> str:
+    """Return the name of a function as ``MODULE:FUNCTION``."""
+    if isinstance(named, str):
+        return named
+    return f"{getattr(named, '__module__', '')}:{getattr(named, '__qualname__', type(named).__name__)}"

@@ -1,0 +1,98 @@
+"""The measures of an experiment, each a ratio of sums over trials, or the mean of two such."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from upcall.experiments.records import TrialRecord
+
+Column: TypeAlias = Callable[[TrialRecord], float]
+
+COLUMNS: Mapping[str, Column] = {
+    "trials": lambda each: 1,
+    "checked": lambda each: each.success is not None,
+    "successes": lambda each: bool(each.success),
+    "questions": lambda each: each.questions,
+    "asked": lambda each: each.questions > 0,
+    "unclear": lambda each: each.missing > 0,
+    "asked_unclear": lambda each: each.questions > 0 and each.missing > 0,
+    "clear": lambda each: each.missing == 0,
+    "silent_clear": lambda each: each.questions == 0 and each.missing == 0,
+    "missing": lambda each: each.missing,
+    "hits": lambda each: each.hits,
+    "needless": lambda each: each.needless,
+    "repeated": lambda each: each.repeated,
+    "assumptions": lambda each: each.assumptions,
+    "wrong": lambda each: each.wrong,
+    "leaks": lambda each: each.leaks,
+    "turns": lambda each: each.turns,
+    "tokens": lambda each: each.tokens,
+    "money": lambda each: each.money,
+    "seconds": lambda each: each.seconds,
+    "waited": lambda each: each.waited,
+}
+"""What is summed."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A sum of columns over another; a column may be named twice."""
+
+    over: Sequence[str]
+    under: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure: the mean of its ratios.
+
+    Attributes:
+        name: for programs.
+        title: for people.
+        ratios: what it is made of.
+        is_share: whether it is between 0 and 1.
+        digits: behind the point.
+        in_table: whether the table in the terminal has it.
+    """
+
+    name: str
+    title: str
+    ratios: tuple[Ratio, ...]
+    is_share: bool = True
+    digits: int = 2
+    in_table: bool = True
+
+
+def _per(name: str, title: str, over: str, under: str, **more: bool | int) -> Measure:
+    return Measure(name, title, (Ratio((over,), (under,)),), **more)  # type: ignore[arg-type]
+
+
+_RECALL, _SILENCE = Ratio(("asked_unclear",), ("unclear",)), Ratio(("silent_clear",), ("clear",))
+
+MEASURES: Sequence[Measure] = (
+    _per("success", "success", "successes", "checked"),
+    _per("questions", "questions a task", "questions", "trials", is_share=False),
+    Measure("ask_f1", "Ask-F1", (Ratio(("hits", "hits"), ("hits", "needless", "repeated", "missing")),)),
+    _per("precision", "precision of asking", "asked_unclear", "asked", in_table=False),
+    Measure("recall", "recall of asking", (_RECALL,), in_table=False),
+    Measure("balanced_accuracy", "balanced accuracy", (_RECALL, _SILENCE)),
+    _per("hits", "missing details hit", "hits", "missing"),
+    _per("needless", "needless questions", "needless", "questions"),
+    _per("repeated", "repeated questions", "repeated", "questions", in_table=False),
+    _per("assumptions", "assumptions a task", "assumptions", "trials", is_share=False, in_table=False),
+    _per("wrong", "wrong assumptions a task", "wrong", "trials", is_share=False),
+    _per("leaks", "leaks of the user a task", "leaks", "trials", is_share=False, in_table=False),
+    _per("turns", "turns", "turns", "trials", is_share=False, digits=1, in_table=False),
+    _per("tokens", "tokens", "tokens", "trials", is_share=False, digits=0),
+    _per("money", "money", "money", "trials", is_share=False, digits=5),
+    _per("seconds", "seconds of models", "seconds", "trials", is_share=False, digits=1),
+    _per("waited", "seconds of the user", "waited", "trials", is_share=False, digits=0, in_table=False),
+)
+"""All measures, in the order in which they are shown.
+
+``ask_f1`` is the harmonic mean of the share of questions that hit a missing detail, and of the share of missing details
+that were hit; a question for two details counts as two. ``precision``, ``recall`` and ``balanced_accuracy`` are about
+tasks: whether something was asked where a detail is missing, and nothing where none is.
+"""

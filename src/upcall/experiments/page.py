@@ -1,0 +1,150 @@
+"""The report of an experiment as one page of HTML that needs nothing else: tables, plots, transcripts.
+
+Whatever models and users said is escaped by the template. The plots are drawn there too, as SVG.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from upcall.errors import ConfigurationError
+from upcall.experiments.measures import MEASURES
+from upcall.experiments.results import Results
+from upcall.experiments.statistics import Estimate
+from upcall.experiments.tables import difference_lines, format_estimate
+from upcall.experiments.what_if import value_questions
+from upcall.text import escape_controls
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666", "#000000")
+"""Colours that are told apart by those who see few (Okabe and Ito); a cell has its number beside it, too."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A cell in a plot, with its intervals; all from 0 to 1 of the plot's width and height."""
+
+    number: int
+    label: str
+    colour: str
+    x: Estimate
+    y: Estimate
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A plot of two measures, and how far its axes go."""
+
+    title: str
+    x_title: str
+    y_title: str
+    x_max: float
+    y_max: float
+    points: Sequence[Point]
+
+    def at_x(self, value: float) -> float:
+        """Return where a value is, in the units of the drawing."""
+        return round(50 + 290 * value / self.x_max, 2)
+
+    def at_y(self, value: float) -> float:
+        """Return where a value is, in the units of the drawing, from the top."""
+        return round(210 - 190 * value / self.y_max, 2)
+
+
+def write_page(results: Results, path: Path) -> None:
+    """Write the page.
+
+    Raises:
+        ConfigurationError: the file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(render_page(results), encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}.") from error
+
+
+def render_page(results: Results) -> str:
+    """Return the page."""
+    cells = list(results.cells)
+    return _environment().get_template("report.html").render(
+        results=results,
+        names=[" / ".join(cell) for cell in cells],
+        colours=[COLOURS[at % len(COLOURS)] for at in range(len(cells))],
+        measures=MEASURES,
+        table=[[format_estimate(results.cells[cell][each.name], each) for each in MEASURES] for cell in cells],
+        sizes=[len(results.of_cell(cell)) for cell in cells],
+        plots=list(_plots(results)),
+        differences=difference_lines(results),
+        questions=value_questions(results.branches),
+        told=results.told,
+        link=partial(link_run, results),
+    )  # fmt: skip
+
+
+def _plots(results: Results) -> Sequence[Plot]:
+    """Return the frontier of success against questions, and how questions go with what is missing."""
+    cells = results.cells
+    plots = []
+    for x, y, title in (
+        ("questions", "success", "Success against questions"),
+        ("needless", "hits", "Missing details hit against needless questions"),
+        ("tokens", "success", "Success against tokens"),
+    ):
+        points = [
+            Point(at + 1, " / ".join(cell), COLOURS[at % len(COLOURS)], of[x], of[y])
+            for at, (cell, of) in enumerate(cells.items())
+            if of[x].value is not None and of[y].value is not None
+        ]
+        titles = {each.name: each.title for each in MEASURES}
+        plots += [_scale(Plot(title, titles[x], titles[y], 1, 1, points))] if points else []
+    return [*plots, *_calibration(results)]
+
+
+def _calibration(results: Results) -> Sequence[Plot]:
+    """Return how many questions were asked where so many details are missing: on the diagonal, as many as that."""
+    points = []
+    for at, cell in enumerate(results.cells):
+        records = results.of_cell(cell)
+        for missing in sorted({each.missing for each in records}):
+            of = [each.questions for each in records if each.missing == missing]
+            label = f"{' / '.join(cell)}, {len(of)} trials"
+            mean, exact = sum(of) / len(of), float(missing)
+            colour = COLOURS[at % len(COLOURS)]
+            points.append(Point(at + 1, label, colour, Estimate(exact, exact, exact), Estimate(mean, mean, mean)))
+    plot = Plot("Questions against what is missing", "missing details", "questions asked", 1, 1, points)
+    return [_scale(plot)] if points else []
+
+
+def _scale(plot: Plot) -> Plot:
+    """Return a plot whose axes go as far as its points, shares to 1."""
+    x = max(1.0, *(each.x.high or 0 for each in plot.points))
+    y = max(1.0, *(each.y.high or 0 for each in plot.points))
+    return Plot(plot.title, plot.x_title, plot.y_title, x, y, plot.points)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("upcall.experiments"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["plain"] = escape_controls
+    environment.filters["number"] = lambda value: f"{value:,.4g}"
+    return environment
+
+
+def link_run(results: Results, run_id: str) -> str | None:
+    """Return the address of a run's page; None where nobody said where the pages are, or it is no address."""
+    return (
+        f"{results.pages.rstrip('/')}/runs/{run_id}"
+        if (results.pages or "").startswith("http") and results.pages
+        else None
+    )

@@ -1,0 +1,140 @@
+"""Policies by name: when the user is asked, as a set of settings that runs have anyway.
+
+A policy of another kind is one more function in `POLICIES`, or a function of the user's own: it returns settings by
+name, and whether the project's facts are given to the agents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from upcall.config_source import suggest
+from upcall.errors import ConfigurationError
+from upcall.experiments.functions import Named, call_with, find_function
+from upcall.experiments.tasks import Task
+
+NO_LIMIT = 1_000
+"""As many questions as nobody asks."""
+
+
+class Policy(BaseModel, frozen=True, extra="forbid"):
+    """What a policy comes to for one task.
+
+    Attributes:
+        settings: what is set otherwise than in the team's settings.
+        gives_facts: whether the agents get the facts of the task that are ``known``.
+    """
+
+    settings: dict[str, Any] = {}
+    gives_facts: bool = False
+
+
+_SILENT = {"max_turns": 0, "max_clarifications": 0, "skip_ambiguity_check": True, "enable_clarifier": False}
+
+
+def _never() -> Policy:
+    """Ask nothing before the work; who asks in its middle hears that nobody is there."""
+    return Policy(settings={**_SILENT, "max_questions_run": 0, "unattended": True})
+
+
+def _always() -> Policy:
+    """Send each question to the user: no second look, no other answers, no limit."""
+    limits = dict.fromkeys(("max_questions_run", "max_turns", "max_clarifications"), NO_LIMIT)
+    return Policy(settings={**limits, "check_questions": False, "parent_answers": False, "unattended": False})
+
+
+def _default() -> Policy:
+    """Keep the settings as they are."""
+    return Policy()
+
+
+def _budget(limit: int) -> Policy:
+    """Send at most so many questions of a run to the user."""
+    return Policy(settings={"max_questions_run": limit, "max_turns": limit, "max_clarifications": limit})
+
+
+def _resolver() -> Policy:
+    """Let the project's facts, and the agent that delegated the work, answer before the user."""
+    return Policy(settings={"parent_answers": True}, gives_facts=True)
+
+
+def _assume() -> Policy:
+    """Let agents ask with nobody there: the default of each question is taken and recorded as an assumption."""
+    return Policy(settings={"unattended": True})
+
+
+POLICIES: Mapping[str, Callable[..., Policy]] = {
+    "never": _never,
+    "always": _always,
+    "default": _default,
+    "budget": _budget,
+    "resolver": _resolver,
+    "assume-and-record": _assume,
+}
+"""The policies by name. One that takes a number has it behind its name: ``budget 2``."""
+
+_NAMED = re.compile(r"([a-z-]+)(?: (\d+))?")
+
+
+class PolicySpec(BaseModel, frozen=True, extra="forbid"):
+    """A policy of an experiment.
+
+    Attributes:
+        name: one of `POLICIES`, or any name where a function or settings say what it is.
+        function: ``MODULE:FUNCTION`` of one's own, given ``task`` as far as it has a parameter of this name; it
+            returns a `Policy`, or settings by name.
+        settings: settings on top.
+    """
+
+    name: str
+    function: Named | None = None
+    settings: dict[str, Any] = {}
+
+    def check(self) -> None:
+        """Refuse a name that says nothing.
+
+        Raises:
+            ConfigurationError: says what there is.
+        """
+        if self.function is not None:
+            find_function(self.function, f"The policy {self.name}:")
+        elif not self.settings:
+            self._find()
+
+    def for_task(self, task: Task) -> Policy:
+        """Return what it comes to for a task.
+
+        Raises:
+            ConfigurationError: its function returns something else.
+        """
+        if self.function is None:
+            policy = self._find() if not self.settings or self._is_known else Policy()
+        else:
+            found = call_with(find_function(self.function, f"The policy {self.name}:"), {"task": task})
+            if not isinstance(found, Policy | Mapping):
+                raise ConfigurationError(
+                    f"The policy {self.name} returned {type(found).__name__}; it must return settings by name."
+                )
+            policy = found if isinstance(found, Policy) else Policy(settings=dict(found))
+        return policy.model_copy(update={"settings": {**policy.settings, **self.settings}})
+
+    @property
+    def _is_known(self) -> bool:
+        return (named := _NAMED.fullmatch(self.name)) is not None and named[1] in POLICIES
+
+    def _find(self) -> Policy:
+        named = _NAMED.fullmatch(self.name)
+        if named is None or named[1] not in POLICIES:
+            raise ConfigurationError(
+                f"There is no policy {self.name!r}{suggest(self.name, POLICIES)} Known: {', '.join(POLICIES)} (budget "
+                "with a number behind it); one of your own is {name: NAME, function: MODULE:FUNCTION}."
+            )
+        takes_number = named[1] == "budget"
+        if takes_number != (named[2] is not None):
+            how = "takes a number: budget 2" if takes_number else "takes no number"
+            raise ConfigurationError(f"The policy {self.name!r} is wrong: {named[1]} {how}.")
+        return POLICIES[named[1]](*([int(named[2])] if named[2] is not None else []))

@@ -1,0 +1,154 @@
+"""What is counted of one trial, from its stored run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import BaseModel
+
+from upcall.experiments.budget import Cost
+from upcall.experiments.checks import CheckResult
+from upcall.experiments.experiment import Trial
+from upcall.experiments.tasks import Task
+from upcall.experiments.user import find_leaks, says
+from upcall.policy.deadlines import explain_expiry
+from upcall.policy.same_question import question_key
+from upcall.questions.answer import Answer, AnsweredBy, Outcome
+from upcall.questions.question import Question
+from upcall.questions.record import QuestionRecord
+from upcall.runs.run import Run, Usage
+
+
+class TrialRecord(BaseModel, frozen=True):
+    """One trial in figures: a row of the table of all.
+
+    Attributes:
+        success: whether what came out is right; None where nothing is expected.
+        note: why, or the error of the run.
+        missing: how many details the task lacks.
+        questions: how many the user was asked.
+        hits: how many of the missing details were asked for.
+        needless: questions that ask for no missing detail.
+        repeated: questions that were asked before, or for a detail that was.
+        assumptions: answers that nobody gave: defaults, facts, what another agent was told.
+        wrong: those that are not what the user would have said.
+        leaks: facts that the simulated user gave away unasked.
+        turns: how often a model had the word.
+        seconds: how long the models took.
+        waited: how long the user took, on a simulated clock, in seconds.
+    """
+
+    trial: str
+    task: str
+    split: str
+    team: str
+    policy: str
+    model: str
+    seed: int
+    status: str
+    success: bool | None
+    note: str
+    missing: int
+    questions: int
+    hits: int
+    needless: int
+    repeated: int
+    assumptions: int
+    wrong: int
+    leaks: int
+    turns: int
+    tokens: int
+    money: float
+    seconds: float
+    waited: float
+
+    @property
+    def cell(self) -> tuple[str, str, str]:
+        """What is compared: team, policy and model."""
+        return self.team, self.policy, self.model
+
+
+def count_trial(
+    trial: Trial,
+    run: Run,
+    check: CheckResult | None,
+    *,
+    others: Usage,
+    cost: Cost,
+    seconds: float,
+    takes: float,
+) -> TrialRecord:
+    """Count a trial.
+
+    Args:
+        trial: the trial.
+        run: its run, as far as it came.
+        check: whether its result is right.
+        others: what the models that play user and judge took.
+        cost: what all of them cost.
+        seconds: how long the models took.
+        takes: how long the user takes for a round of questions.
+    """
+    asked = [record for record in run.records if _reached_user(run, record)]
+    counts = _count_questions(trial.task, [record.question for record in asked])
+    assumed = [pair for pair in run.clarification_history if _is_assumption(pair[1])]
+    used = Usage.total([run.total_usage, others])
+    answered = [record for record in asked if record.answer is not None and record.answer.by is AnsweredBy.HUMAN]
+    return TrialRecord(
+        trial=trial.id,
+        task=trial.task.id,
+        split=trial.task.split,
+        team=trial.team,
+        policy=trial.policy,
+        model=trial.model,
+        seed=trial.seed,
+        status=run.status.value,
+        success=check.is_right if check is not None else None,
+        note=run.error or (check.reason if check is not None else ""),
+        missing=len(trial.task.missing),
+        **counts,
+        assumptions=len(assumed),
+        wrong=sum(_is_wrong(trial.task, *pair) for pair in assumed),
+        leaks=sum(len(find_leaks(trial.task, each.question, each.answer)) for each in answered if each.answer),
+        turns=used.model_calls,
+        tokens=cost.tokens,
+        money=cost.money,
+        seconds=seconds,
+        waited=takes * len(answered),
+    )
+
+
+def _reached_user(run: Run, record: QuestionRecord) -> bool:
+    """Whether the user was asked a question, and not told what became of a call that was cut off."""
+    answer = record.answer
+    if record.call_in_doubt is not None or record.duplicate_of is not None:
+        return False
+    if answer is None:
+        return record.is_shown
+    return answer.by is AnsweredBy.HUMAN or answer.reason == explain_expiry(record.question)
+
+
+def _count_questions(task: Task, questions: Sequence[Question]) -> dict[str, int]:
+    """Count what was asked for, in the order of the questions. Approvals are no questions about the task."""
+    asked: set[str] = set()
+    texts: set[object] = set()
+    needless = repeated = 0
+    questions = [question for question in questions if question.approval is None]
+    for question in questions:
+        names, key = set(task.find_asked(question)), question_key(question.question)
+        again = key in texts or (bool(names) and names <= asked)
+        repeated += again
+        needless += not again and not names & set(task.missing)
+        asked |= names
+        texts.add(key)
+    hits = len(asked & set(task.missing))
+    return {"questions": len(questions), "hits": hits, "needless": needless, "repeated": repeated}
+
+
+def _is_assumption(answer: Answer) -> bool:
+    return answer.outcome is Outcome.ASSUMED or answer.by in (AnsweredBy.FACTS, AnsweredBy.PARENT)
+
+
+def _is_wrong(task: Task, question: Question, answer: Answer) -> bool:
+    wanted = [task.facts[name].answer for name in task.find_asked(question)]
+    return bool(wanted) and not any(says(answer.text, each) for each in wanted)

@@ -1,0 +1,198 @@
+"""What an experiment came to: a row a trial, the measures of each cell, and how the policies differ."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from upcall.errors import ConfigurationError
+from upcall.experiments.budget import Cost
+from upcall.experiments.records import TrialRecord
+from upcall.experiments.telling import Told
+from upcall.experiments.what_if import Branch, branches_json
+from upcall.text import escape_controls, first_line
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from upcall.experiments.statistics import Difference, Estimate
+
+Cell: TypeAlias = tuple[str, str, str]
+"""Team, policy and model."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of an experiment, as far as it came.
+
+    Attributes:
+        name: the experiment's.
+        total: how many trials it has.
+        records: a row for each trial that is done, in the order of the trials.
+        cost: what all of it cost.
+        to_come: what the rest will cost if it is like that; None where nobody can know.
+        requested: replies that models were asked for in this call.
+        found: replies that were recorded before.
+        stopped: why it stopped before its end.
+        pages: where the pages of the runs are.
+        branches: what would have come of other answers, where that was asked for.
+        told: the transcripts that tell the most.
+    """
+
+    name: str
+    total: int
+    records: Sequence[TrialRecord]
+    cost: Cost
+    to_come: Cost | None = None
+    requested: int = 0
+    found: int = 0
+    stopped: str | None = None
+    pages: str | None = None
+    branches: Sequence[Branch] = ()
+    told: Sequence[Told] = ()
+
+    @cached_property
+    def cells(self) -> Mapping[Cell, Mapping[str, Estimate]]:
+        """The measures by team, policy and model."""
+        require_packages("numpy")
+        from upcall.experiments.statistics import estimate_all
+
+        return {cell: estimate_all(self.of_cell(cell)) for cell in dict.fromkeys(each.cell for each in self.records)}
+
+    @cached_property
+    def differences(self) -> Mapping[tuple[Cell, Cell], Mapping[str, Difference]]:
+        """How each two policies differ with the same team and model, the second minus the first."""
+        require_packages("numpy")
+        from upcall.experiments.statistics import compare_all
+
+        cells = list(self.cells)
+        pairs = [(one, other) for at, one in enumerate(cells) for other in cells[at + 1 :]]
+        return {
+            (one, other): compare_all(self.of_cell(other), self.of_cell(one))
+            for one, other in pairs
+            if (one[0], one[2]) == (other[0], other[2])
+        }
+
+    def of_cell(self, cell: Cell) -> Sequence[TrialRecord]:
+        """Return the rows of one team, policy and model."""
+        return [each for each in self.records if each.cell == cell]
+
+    def compare(self, other: Results) -> Mapping[Cell, Mapping[str, Difference]]:
+        """Return how the cells of the same names differ from those of another experiment, these minus those."""
+        require_packages("numpy")
+        from upcall.experiments.statistics import compare_all
+
+        return {
+            cell: compare_all(self.of_cell(cell), other.of_cell(cell)) for cell in self.cells if cell in other.cells
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it as plain JSON."""
+        return {
+            "experiment": self.name,
+            "trials": self.total,
+            "done": len(self.records),
+            "failed": sum(each.status == "failed" for each in self.records),
+            "cost": self.cost.model_dump(),
+            "to_come": None if self.to_come is None else self.to_come.model_dump(),
+            "replies": {"requested": self.requested, "recorded": self.found},
+            "stopped": self.stopped,
+            **self.figures(),
+            **({"what_if": branches_json(self.branches)} if self.branches else {}),
+        }
+
+    def figures(self) -> dict[str, Any]:
+        """Return the measures and differences as plain JSON: what a replay gives again bit for bit."""
+        return {
+            "cells": [
+                {
+                    **_name_cell(cell),
+                    "trials": len(self.of_cell(cell)),
+                    "measures": {name: vars(each) for name, each in of.items()},
+                }
+                for cell, of in self.cells.items()
+            ],
+            "differences": [
+                {
+                    **_name_cell(one),
+                    "than": one[1],
+                    "policy": other[1],
+                    "measures": {name: {**vars(each.estimate), "p": each.p} for name, each in of.items()},
+                }
+                for (one, other), of in self.differences.items()
+            ],
+        }  # fmt: skip
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a pandas DataFrame, a row a trial.
+
+        Raises:
+            ConfigurationError: pandas is not installed.
+        """
+        require_packages("pandas")
+        import pandas as pd
+
+        return pd.DataFrame([each.model_dump() for each in self.records], columns=list(TrialRecord.model_fields))
+
+    def write(self, path: Path) -> None:
+        """Write the rows as CSV or Parquet, or the report as a page of HTML, as the ending of the file says.
+
+        Raises:
+            ConfigurationError: it has another ending, or cannot be written.
+        """
+        if path.suffix == ".html":
+            require_packages("numpy")
+            from upcall.experiments.page import write_page
+
+            write_page(self, path)
+            return
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.suffix == ".parquet":
+                require_packages("pyarrow")
+                self.to_frame().to_parquet(path, index=False)
+            elif path.suffix == ".csv":
+                with path.open("w", encoding="utf-8", newline="") as file:
+                    writer = csv.DictWriter(file, list(TrialRecord.model_fields))
+                    writer.writeheader()
+                    writer.writerows(each.model_dump() for each in self.records)
+            else:
+                raise ConfigurationError(f"{path} is no .csv, .parquet or .html file; name one of these.")
+        except OSError as error:
+            raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}.") from error
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows of it."""
+        return f"<pre>{escape(escape_controls(chr(10).join(self.lines())))}</pre>"
+
+    def lines(self) -> list[str]:
+        """Return the tables for a terminal."""
+        from upcall.experiments.tables import result_lines
+
+        return result_lines(self)
+
+
+def _name_cell(cell: Cell) -> dict[str, str]:
+    return dict(zip(("team", "policy", "model"), cell, strict=True))
+
+
+def require_packages(*packages: str) -> None:
+    """Refuse to go on without packages of the extra.
+
+    Raises:
+        ConfigurationError: one of them cannot be loaded.
+    """
+    for package in packages:
+        try:
+            import_module(package)
+        except ImportError as error:
+            raise ConfigurationError(
+                f"{package} cannot be loaded ({first_line(error)}). "
+                "Install it: pip install '.[experiments]' in a checkout of upcall"
+            ) from error

@@ -1,0 +1,114 @@
+"""Intervals and tests, the same each time: bootstrap over tasks, and a permutation test for pairs.
+
+Tasks are drawn, with all their seeds: what was done with one task is not independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from upcall.experiments.measures import COLUMNS, MEASURES, Measure
+from upcall.experiments.records import TrialRecord
+
+DRAWS = 2_000
+SEED = 20_260_101
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % interval; None where there is nothing to tell it from."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a measure of one cell differs from that of another, on the tasks that both did.
+
+    Attributes:
+        p: how often chance alone gives a difference this large, by a permutation test that exchanges the two within
+            tasks.
+    """
+
+    estimate: Estimate
+    p: float | None
+
+
+def sum_by_task(records: Sequence[TrialRecord], tasks: Sequence[str]) -> Floats:
+    """Return the sums of the columns, a row for each of the tasks."""
+    rows = {task: np.zeros(len(COLUMNS)) for task in tasks}
+    for record in sorted(records, key=lambda each: each.trial):  # Sums of floats depend on their order.
+        if record.task in rows:
+            rows[record.task] += np.array([float(column(record)) for column in COLUMNS.values()])
+    return np.array([rows[task] for task in tasks]).reshape(len(tasks), len(COLUMNS))
+
+
+def estimate_all(records: Sequence[TrialRecord]) -> dict[str, Estimate]:
+    """Return all measures of the records of one cell."""
+    tasks = sorted({record.task for record in records})
+    sums = sum_by_task(records, tasks)
+    drawn = _draw(len(tasks)) @ sums
+    return {each.name: _estimate(_value(each, sums.sum(0)), _value(each, drawn)) for each in MEASURES}
+
+
+def compare_all(one: Sequence[TrialRecord], other: Sequence[TrialRecord]) -> dict[str, Difference]:
+    """Return how all measures differ, the first minus the second, on the tasks that both have, each with the seeds that
+    both have: an experiment that stopped early may have done a task once more under one policy."""
+    pairs = {(each.task, each.seed) for each in one} & {(each.task, each.seed) for each in other}
+    one, other = ([each for each in of if (each.task, each.seed) in pairs] for of in (one, other))
+    tasks = sorted({task for task, _ in pairs})
+    if not tasks:
+        return {}
+    first, second = sum_by_task(one, tasks), sum_by_task(other, tasks)
+    weights, keep = _draw(len(tasks)), np.random.default_rng(SEED).integers(0, 2, (DRAWS, len(tasks))).astype(float)
+    mixed, rest = keep @ first + (1 - keep) @ second, (1 - keep) @ first + keep @ second
+    found = {}
+    for each in MEASURES:
+        value = _value(each, first.sum(0)) - _value(each, second.sum(0))
+        drawn = _value(each, weights @ first) - _value(each, weights @ second)
+        chance = _value(each, mixed) - _value(each, rest)
+        found[each.name] = Difference(_estimate(value, drawn), _p(value, chance))
+    return found
+
+
+def _draw(tasks: int) -> Floats:
+    """Return how often each task is in each draw."""
+    if not tasks:
+        return np.zeros((DRAWS, 0))
+    return np.random.default_rng(SEED).multinomial(tasks, [1 / tasks] * tasks, DRAWS).astype(float)
+
+
+def _value(measure: Measure, sums: Floats) -> Floats:
+    """Return a measure of sums: of one row, or of many."""
+    columns = {name: sums[..., at] for at, name in enumerate(COLUMNS)}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = [
+            np.divide(sum(columns[name] for name in each.over), sum(columns[name] for name in each.under))
+            for each in measure.ratios
+        ]
+    return np.asarray(sum(ratios) / len(ratios), dtype=float)
+
+
+def _estimate(value: Floats, drawn: Floats) -> Estimate:
+    number = float(value)
+    if not np.isfinite(number):
+        return Estimate(None)
+    finite = drawn[np.isfinite(drawn)]
+    low, high = np.percentile(finite, [2.5, 97.5]) if len(finite) else (number, number)
+    return Estimate(number, float(low), float(high))
+
+
+def _p(value: Floats, chance: Floats) -> float | None:
+    finite = chance[np.isfinite(chance)]
+    if not np.isfinite(value) or not len(finite):
+        return None
+    extreme = np.count_nonzero(np.abs(finite) >= abs(float(value)) - 1e-12)
+    return float((1 + extreme) / (1 + len(finite)))

@@ -1,0 +1,116 @@
+"""The results as tables of text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from upcall.experiments.measures import MEASURES, Measure
+from upcall.experiments.what_if import branch_lines
+
+if TYPE_CHECKING:
+    from upcall.experiments.results import Cell, Results
+    from upcall.experiments.statistics import Difference, Estimate
+
+
+def result_lines(results: Results) -> list[str]:
+    """Return a line a cell with its measures, then how the policies differ."""
+    lines = [f"{results.name}: {len(results.records)} of {results.total} trials, {results.cost.to_text()}"]
+    if results.stopped:
+        lines.append(results.stopped)
+    shown = [each for each in MEASURES if each.in_table and _is_known(results, each)]
+    rows = [
+        [*_name_cell(cell, results), str(len(results.of_cell(cell))), *(format_estimate(of[m.name], m) for m in shown)]
+        for cell, of in results.cells.items()
+    ]
+    if rows:
+        heads = [*_heads(results), "trials", *(each.title for each in shown)]
+        lines += ["", *format_table([heads, *rows])]
+    if results.differences:
+        lines += ["", "Differences on the same tasks, 95 % interval, p by permutation:", *difference_lines(results)]
+    return [*lines, *branch_lines(results.branches)] if results.branches else lines
+
+
+def difference_lines(results: Results) -> list[str]:
+    """Return what differs between each two policies, as far as it is not by chance."""
+    lines = []
+    for (one, other), of in results.differences.items():
+        named = ", ".join(part for part in (other[0], other[2]) if part in _heads_of(results))
+        said = [f"{m.title} {format_difference(of[m.name], m)}" for m in MEASURES if _is_sure(of.get(m.name))]
+        where = f" ({named})" if named else ""
+        lines.append(f"  {other[1]} - {one[1]}{where}: {'; '.join(said) or 'nothing beyond chance'}")
+    return lines
+
+
+def comparison_lines(of: Mapping[Cell, Mapping[str, Difference]], other: str) -> list[str]:
+    """Return how the cells differ from those of another experiment."""
+    lines = ["", f"Against {other}, on the same tasks:"]
+    for cell, differences in of.items():
+        said = [f"{m.title} {format_difference(differences[m.name], m)}" for m in MEASURES if m.name in differences
+                and differences[m.name].estimate.value is not None and m.in_table]  # fmt: skip
+        lines.append(f"  {' / '.join(cell)}: {'; '.join(said) or 'no task in common'}")
+    return lines if of else [*lines, "  no team, policy and model of the same names"]
+
+
+def format_estimate(estimate: Estimate, measure: Measure) -> str:
+    """Render a value with its interval: ``0.57 [0.48, 0.65]``."""
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return "-"
+    value, low, high = (f"{each:.{measure.digits}f}" for each in (estimate.value, estimate.low, estimate.high))
+    return value if low == high else f"{value} [{low}, {high}]"
+
+
+def format_difference(difference: Difference, measure: Measure) -> str:
+    """Render a difference: ``+0.12 [0.03, 0.20], p 0.004``."""
+    estimate = difference.estimate
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return "-"
+    low, high = (f"{each:+.{measure.digits}f}" for each in (estimate.low, estimate.high))
+    p = "" if difference.p is None else ", p < 0.001" if difference.p < 0.001 else f", p {difference.p:.3f}"
+    return f"{estimate.value:+.{measure.digits}f} [{low}, {high}]{p}"
+
+
+def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows in columns as wide as they need to be, numbers to the right."""
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _is_known(results: Results, measure: Measure) -> bool:
+    """Whether a measure says anything: nothing costs money without prices, nothing succeeds without expectations."""
+    values = [of[measure.name].value for of in results.cells.values()]
+    return any(values) if measure.name in ("money", "seconds") else any(value is not None for value in values)
+
+
+def _is_sure(difference: Difference | None) -> bool:
+    return difference is not None and difference.p is not None and difference.p < 0.05
+
+
+def _heads(results: Results) -> list[str]:
+    """Name the columns that tell cells apart; the policy always."""
+    several = [len({cell[at] for cell in results.cells}) > 1 for at in range(3)]
+    return [
+        head for head, shown in zip(("team", "policy", "model"), (several[0], True, several[2]), strict=True) if shown
+    ]
+
+
+def _name_cell(cell: Cell, results: Results) -> list[str]:
+    heads = _heads(results)
+    return [part for head, part in zip(("team", "policy", "model"), cell, strict=True) if head in heads]
+
+
+def _heads_of(results: Results) -> set[str]:
+    heads = _heads(results)
+    return {cell[at] for cell in results.cells for at, head in ((0, "team"), (2, "model")) if head in heads}
+
+
+def comparison_json(of: Mapping[Cell, Mapping[str, Difference]], other: str) -> dict[str, object]:
+    """Return how the cells differ from those of another experiment, as plain JSON."""
+    cells = [
+        {
+            "cell": list(cell),
+            "measures": {name: {**vars(each.estimate), "p": each.p} for name, each in found.items()},
+        }
+        for cell, found in of.items()
+    ]
+    return {"other": other, "cells": cells}

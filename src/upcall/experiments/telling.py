@@ -1,0 +1,80 @@
+"""The transcripts that tell the most of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from upcall.experiments.records import TrialRecord
+from upcall.runs.transcript import EntryKind, Transcript, TranscriptEntry
+from upcall.storage.store import RunStore
+from upcall.storage.transcripts import load_transcript
+from upcall.text import shorten
+
+TRANSCRIPTS = 10
+"""How many transcripts a report shows."""
+
+MAX_CHARS = 2_000
+"""Of one thing that was said or done."""
+
+_VERBS = {
+    EntryKind.CALL: "calls",
+    EntryKind.QUESTION: "asks",
+    EntryKind.ANSWER: "answers",
+    EntryKind.HANDOFF: "hands over to",
+}
+
+
+@dataclass(frozen=True)
+class Told:
+    """A transcript that tells something, and why it is shown: who does what, and the text."""
+
+    record: TrialRecord
+    why: str
+    entries: Sequence[tuple[str, str]]
+
+
+async def load_telling(store: RunStore, records: Sequence[TrialRecord]) -> list[Told]:
+    """Load the transcripts that tell the most."""
+    told = []
+    for record, why in choose_telling(records):
+        run = await store.load_run(record.trial)
+        transcript = Transcript.of(run, await load_transcript(store, run.id))
+        told.append(Told(record, why, [_describe(entry) for entry in transcript.entries]))
+    return told
+
+
+def choose_telling(records: Sequence[TrialRecord]) -> list[tuple[TrialRecord, str]]:
+    """Choose the trials whose transcripts tell the most, and say why: those that went wrong in a way of their own
+    first, of different tasks as far as there are."""
+    ranked = sorted(((_tell(record), record) for record in records), key=lambda each: (-each[0][0], each[1].trial))
+    chosen: list[tuple[TrialRecord, str]] = []
+    for is_repeat in (False, True):
+        for (weight, why), record in ranked:
+            seen = {(each.task, said) for each, said in chosen}
+            if weight and len(chosen) < TRANSCRIPTS and ((record.task, why) in seen) is is_repeat:
+                chosen.append((record, why))
+    return chosen
+
+
+def _tell(record: TrialRecord) -> tuple[int, str]:
+    """Return how much a trial tells, and why."""
+    is_wrong = record.success is False
+    reasons = [
+        (9, "the run failed", record.status == "failed"),
+        (8, "a wrong assumption spoiled it", is_wrong and record.wrong > 0),
+        (7, "it asked nothing, and a missing detail spoiled it", is_wrong and record.missing > record.questions == 0),
+        (6, "it asked, but not for what was missing", is_wrong and record.hits < record.missing),
+        (5, "it had all details, and came out wrong", is_wrong),
+        (4, "the user gave away what nobody asked for", record.leaks > 0),
+        (3, "it asked the same again", record.repeated > 0),
+        (2, "it asked what was not missing", record.needless > 0),
+        (1, "its questions hit what was missing", record.hits > 0),
+    ]
+    return next(((weight, why) for weight, why, applies in reasons if applies), (0, ""))
+
+
+def _describe(entry: TranscriptEntry) -> tuple[str, str]:
+    tool = entry.name if entry.kind in (EntryKind.CALL, EntryKind.RESULT, EntryKind.HANDOFF) else ""
+    who = " ".join(filter(None, (" > ".join(entry.path), _VERBS.get(entry.kind, ""), tool)))
+    return f"{who}, failed" if entry.failed else who, shorten(entry.text, MAX_CHARS)

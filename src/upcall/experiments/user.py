@@ -1,0 +1,148 @@
+"""The simulated user of an experiment: it knows the hidden facts of its task, and nothing else.
+
+It answers only what was asked. What it says to a question depends on nothing but the task, the question and the seed,
+so that a trial that is killed goes on as it was.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from autogen_core import CancellationToken
+from autogen_core.models import ChatCompletionClient
+from pydantic import BaseModel, Field
+
+from upcall.agents.structured.json_forms import request_once
+from upcall.errors import AnswerRefused
+from upcall.experiments.tasks import Task
+from upcall.policy.same_question import content_words
+from upcall.prompts.contexts import SimulatedUserContext
+from upcall.questions.answer import Answer, Outcome
+from upcall.questions.approval import ALLOW, DENY
+from upcall.questions.matching import OwnWords, parse_answer
+from upcall.questions.question import Question
+from upcall.runs.outputs import SimulatedAnswer
+from upcall.setting_types import Duration
+
+UNKNOWN = "I don't know."
+
+Chance = Annotated[float, Field(ge=0, le=1)]
+
+
+class UserSpec(BaseModel, frozen=True, extra="forbid"):
+    """How the simulated user is.
+
+    Attributes:
+        kind: whether rules answer, or a model.
+        model: the name of that model, among those of the experiment.
+        persona: who the model is told to be.
+        unknown: how often it does not know what it was asked, from 0 to 1.
+        errs: how often it says the answer that another user would have given (`HiddenFact.others`), or that it does
+            not know where there is none.
+        silent: how often it never answers.
+        takes: how long it takes to answer, in seconds or as ``2h``: on a clock that is simulated.
+        consents: whether it allows what has to be approved.
+    """
+
+    kind: Literal["scripted", "model"] = "scripted"
+    model: str | None = None
+    persona: str = ""
+    unknown: Chance = 0.0
+    errs: Chance = 0.0
+    silent: Chance = 0.0
+    takes: Duration = 0.0
+    consents: bool = True
+
+
+class SimulatedUser:
+    """The user of one trial.
+
+    Args:
+        spec: how it is.
+        task: what it knows.
+        seed: what its chances depend on.
+        client: the model that plays it.
+    """
+
+    def __init__(self, spec: UserSpec, task: Task, seed: int, client: ChatCompletionClient | None = None) -> None:
+        self._spec, self._task, self._seed, self._client = spec, task, seed, client
+
+    async def answer(self, question: Question) -> Answer | None:
+        """Return the answer to a question; None where it never comes.
+
+        Raises:
+            ModelError: the model that plays the user could not be called.
+        """
+        _, unknown, errs = self._draw(question)
+        if self.ignores(question):
+            return None
+        if question.approval is not None or question.is_risk:
+            return self._consent(question)
+        if unknown < self._spec.unknown:
+            return fit_answer(question, ())
+        asked = self._task.find_asked(question)
+        if errs < self._spec.errs:
+            return fit_answer(question, [other for name in asked for other in self._task.facts[name].others[:1]])
+        if self._client is not None:
+            return await self._ask_model(self._client, question)
+        return fit_answer(question, [self._task.facts[name].answer for name in asked])
+
+    def ignores(self, question: Question) -> bool:
+        """Whether no answer to a question ever comes."""
+        return self._draw(question)[0] < self._spec.silent
+
+    def _draw(self, question: Question) -> list[float]:
+        chances = random.Random(f"{self._seed}/{self._task.id}/{' '.join(content_words(question.question))}")
+        return [chances.random() for _ in range(3)]
+
+    def _consent(self, question: Question) -> Answer:
+        labels = [option.label for option in question.options]
+        wanted = [ALLOW] if self._spec.consents else [DENY]
+        plain = ["yes"] if self._spec.consents else ["no"]
+        chosen = next((each for each in labels if each in wanted or each.casefold() in plain), None)
+        if chosen is None and labels:
+            chosen = labels[0 if self._spec.consents else -1]
+        return parse_answer(question, chosen or plain[0])
+
+    async def _ask_model(self, client: ChatCompletionClient, question: Question) -> Answer:
+        facts = tuple(f"{name}: {fact.answer}" for name, fact in self._task.facts.items())
+        asked = "\n".join([question.question, *question.details()])
+        context = SimulatedUserContext(self._spec.persona, self._task.task, facts, asked)
+        reply, _ = await request_once(client, (), context, SimulatedAnswer, agent="user", token=CancellationToken())
+        if reply is None or not reply.known or not reply.answer:
+            return fit_answer(question, ())
+        return fit_answer(question, [reply.answer])
+
+
+def fit_answer(question: Question, answers: Sequence[str]) -> Answer:
+    """Return what is known as an answer that the question takes: an option where one says the same. Where nothing is
+    known, or it can be said in no way that the question takes, the user does not know."""
+    said = "; ".join(dict.fromkeys(answers))
+    for text in (said, *((UNKNOWN,) if not said else ())):
+        try:
+            if text and (question.allow_free_text or question.options):
+                return parse_answer(question, OwnWords(text))
+        except AnswerRefused:
+            continue
+    outcome = Outcome.DECLINED if question.required else Outcome.SKIPPED
+    return Answer(question_id=question.id, outcome=outcome, text=UNKNOWN if question.required else "")
+
+
+def find_leaks(task: Task, question: Question, answer: Answer) -> tuple[str, ...]:
+    """Return the names of the facts that an answer gives away, and that nobody asked for. What stands in the task or
+    in the question is no secret."""
+    asked = task.find_asked(question)
+    known = f"{task.task}\n{question.question}\n" + "\n".join(option.label for option in question.options)
+    return tuple(
+        name
+        for name, fact in task.facts.items()
+        if name not in asked and says(answer.text, fact.answer) and not says(known, fact.answer)
+    )
+
+
+def says(text: str, fact: str) -> bool:
+    """Whether a text has the words of a fact."""
+    return re.search(rf"(?<!\w){re.escape(fact.casefold())}(?!\w)", text.casefold()) is not None

@@ -1,0 +1,162 @@
+"""The command for experiments: experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upcall import signals
+from upcall.errors import CallerError, ConfigurationError
+from upcall.ui.cli.command import Command, quiet_autogen
+from upcall.ui.cli.options import AS_JSON, DEBUG, STORE, with_options
+
+if TYPE_CHECKING:
+    from upcall.experiments.experiment import Experiment
+    from upcall.experiments.progress import ExperimentProgress, Listener
+    from upcall.experiments.results import Results
+
+app = typer.Typer()
+
+
+class ExperimentCommand(Command):
+    """A command about an experiment."""
+
+    def __init__(self, *, as_json: bool = False, debug: bool = False, store: str | None = None) -> None:
+        super().__init__(as_json=as_json, debug=debug)
+        self.store = store
+
+    def open(self) -> None:
+        """See `Command`."""
+        quiet_autogen()
+        self.screen.show_log(verbose=False)
+
+    def read(self, file: Path) -> Experiment:
+        """Read the experiment of a file, with the store that the command names."""
+        from upcall.experiments.experiment import Experiment
+
+        experiment = Experiment.read(file)
+        return experiment.model_copy(update={"store": self.store}) if self.store else experiment
+
+    def explain_stop(self) -> None:
+        """See `Command`."""
+        self.screen.note("Stopped. What was done is stored; the same command goes on with the rest.", "default")
+
+
+@app.command()
+@with_options(ExperimentCommand, STORE, AS_JSON, DEBUG)
+def experiment(
+    command: ExperimentCommand,
+    file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="What is to be tried.")],
+    budget: Annotated[
+        str | None, typer.Option(metavar="COST", help="Begin nothing further at this cost: 2.50, or '200000 tokens'.")
+    ] = None,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Do all anew with the recorded replies; a model is called for what is new.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what is done, and what the rest would cost.")
+    ] = False,
+    what_if: Annotated[
+        bool, typer.Option("--what-if", help="Fork each run at its questions, to see which of them mattered.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only so many trials.")] = None,
+    report: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Write the results: .html, .csv or .parquet; repeatable.")
+    ] = None,
+    compare: Annotated[
+        Path | None, typer.Option(metavar="OTHER.yaml", help="Compare with what another experiment came to.")
+    ] = None,
+) -> None:
+    """Do tasks with a simulated user under several policies, and say how they compare.
+
+    It can be stopped at any time; the same command goes on.
+    """
+    with command:
+        if replay and (budget or dry_run):
+            raise CallerError("--replay goes with neither --budget nor --dry-run: recorded replies cost nothing.")
+        chosen = command.read(file)
+        refuse_reports(report or [])
+        other = signals.run(command.read(compare).load()) if compare is not None else None
+        if dry_run:
+            results = signals.run(chosen.load())
+        else:
+            with show_progress(command) as listener:
+                results = signals.run(
+                    chosen.run(budget=budget, replay=replay, what_if=what_if, limit=limit, listener=listener)
+                )
+        for path in report or []:
+            results.write(path)
+        value, lines = results.as_json(), [*describe_plan(chosen, results)] if dry_run else results.lines()
+        if other is not None:
+            from upcall.experiments.tables import comparison_json, comparison_lines
+
+            compared = results.compare(other)
+            value["compared"] = comparison_json(compared, other.name)
+            lines += comparison_lines(compared, other.name)
+        command.print(value, lambda: lines)
+
+
+def refuse_reports(paths: list[Path]) -> None:
+    """Refuse files of unknown kinds, and what is not installed, before any work is done."""
+    from upcall.experiments.results import require_packages
+
+    require_packages("numpy", *(("pandas", "pyarrow") if any(each.suffix == ".parquet" for each in paths) else ()))
+    for path in paths:
+        if path.suffix not in (".html", ".csv", ".parquet"):
+            raise ConfigurationError(f"--report {path}: it ends with none of .html, .csv and .parquet.")
+
+
+def describe_plan(chosen: Experiment, results: Results) -> Iterator[str]:
+    """Say what an experiment consists of, how much of it is done, and what the rest would cost."""
+    parts = {
+        "tasks": len(chosen.all_tasks),
+        "teams": len(chosen.teams),
+        "policies": len(chosen.policies),
+        "models": len(chosen.models),
+        "seeds": len(chosen.seeds),
+    }
+    yield f"{chosen.name}: " + " x ".join(f"{number} {name}" for name, number in parts.items())
+    yield f"{results.total} trials, {len(results.records)} done, {results.cost.to_text()} so far"
+    if results.to_come is not None:
+        yield f"to come about {results.to_come.to_text()}"
+    else:
+        yield "Nothing is done yet, so nobody knows what it costs; do a few trials first: --limit 10"
+
+
+@contextmanager
+def show_progress(command: ExperimentCommand) -> Iterator[Listener | None]:
+    """Show how far an experiment has come: as a bar on a terminal, in a line for each tenth elsewhere."""
+    if command.as_json:
+        yield None
+        return
+    if not command.screen.live:
+        yield _in_lines(command)
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    with Progress(
+        BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=command.screen.err
+    ) as bar:
+        shown = bar.add_task("", total=None)
+
+        def show(progress: ExperimentProgress) -> None:
+            bar.update(shown, total=progress.total, completed=progress.done, description=progress.to_text())
+
+        yield show
+
+
+def _in_lines(command: ExperimentCommand) -> Listener:
+    told = -1
+
+    def show(progress: ExperimentProgress) -> None:
+        nonlocal told
+        tenth = progress.done * 10 // max(progress.total, 1)
+        if tenth > told:
+            told = tenth
+            command.screen.note(progress.to_text())
+
+    return show

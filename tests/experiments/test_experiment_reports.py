@@ -1,0 +1,75 @@
+"""The report of an experiment: a page that needs nothing else, and the command that writes it."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from trial_world import experiment, task
+
+from upcall.experiments.results import Results
+from upcall.experiments.telling import TRANSCRIPTS, choose_telling
+
+HOSTILE = "<script>alert(1)</script>\x1b[31m"
+
+
+@pytest.fixture(autouse=True)
+def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+class Tags(HTMLParser):
+    """Collects what a page is made of."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+
+
+async def page_of(results: Results, path: Path) -> str:
+    results.write(path / "report.html")
+    return (path / "report.html").read_text()
+
+
+async def test_a_page_needs_nothing_else_and_links_each_run(tmp_path: Path) -> None:
+    results = await experiment(4, pages="http://127.0.0.1:8000/").run(what_if=True)
+    page = await page_of(results, tmp_path)
+    tags = Tags(page)
+    assert {f"http://127.0.0.1:8000/runs/{each.trial}" for each in results.records} == {*tags.links}
+    assert not {"script", "link", "img", "iframe"} & {*tags.tags}
+    assert tags.tags.count("svg") == 4
+    assert "Which questions mattered" in page
+    assert "0.50 [0.00, 1.00]" in page
+
+
+async def test_what_was_said_is_escaped(tmp_path: Path) -> None:
+    tasks = [task(0).model_copy(update={"id": HOSTILE, "task": f"Write it {HOSTILE}"})]
+    page = await page_of(await experiment(tasks=tasks).run(), tmp_path)
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert "\x1b" not in page
+
+
+async def test_the_most_telling_transcripts_are_those_that_went_wrong() -> None:
+    results = await experiment(8).run()
+    chosen = choose_telling(results.records)
+    assert len(chosen) == len(results.told) == TRANSCRIPTS
+    assert chosen[0][1] == "a wrong assumption spoiled it"
+    assert len({record.task for record, _ in chosen[:5]}) == 5
+    assert any(who == "coder asks" for who, _ in results.told[0].entries)
+
+
+async def test_two_experiments_are_compared_on_their_common_tasks() -> None:
+    one = await experiment(4, policies=["always", "never"]).run()
+    other = await experiment(6, policies=["always"], name="other", user={"unknown": 1}).run()
+    differences = one.compare(other)["solo", "always", "script"]
+    assert differences["success"].estimate.value == 1
+    assert differences["success"].p is not None
+    assert one.compare(one)["solo", "never", "script"]["success"].estimate.value == 0

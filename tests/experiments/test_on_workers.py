@@ -1,0 +1,34 @@
+"""Over PostgreSQL the trials are submitted, and workers in other processes do them."""
+
+from __future__ import annotations
+
+import pytest
+from postgres import Server
+from trial_world import experiment, make_solo
+from worker_process import running
+
+from upcall.errors import ConfigurationError
+from upcall.experiments import Results
+
+pytestmark = pytest.mark.slow
+
+CHANGES = {"teams": {"solo": "trial_world:make_solo"}, "policies": ["never", "always", "resolver"]}
+
+
+def rows(results: Results) -> list[dict[str, object]]:
+    return [each.model_dump(exclude={"seconds", "trial"}) for each in results.records]
+
+
+async def test_workers_do_the_trials_as_one_process_does(postgres: Server) -> None:
+    location = postgres.new_database()
+    with running(location, 2):
+        done = await experiment(3, store=location, name="fleet", **CHANGES).run()
+        again = await experiment(3, store=location, name="fleet", **CHANGES).run()
+    assert rows(done) == rows(await experiment(3, **CHANGES).run())
+    assert again.figures() == done.figures()
+
+
+async def test_a_team_without_a_name_cannot_be_done_by_workers(postgres: Server) -> None:
+    chosen = experiment(1, store=postgres.new_database(), teams={"solo": make_solo})
+    with pytest.raises(ConfigurationError, match="workers do the runs of this store: name it"):
+        await chosen.run()
