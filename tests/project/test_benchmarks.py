@@ -47,6 +47,13 @@ def test_every_fault_can_be_put_in() -> None:
 
 
 @pytest.mark.slow
+def test_a_killed_experiment_ends_with_the_same_table(tmp_path: Path) -> None:
+    outcome = _module("experiment").disturb(tmp_path, tasks=10, kills=4, seed=3)
+    assert outcome.kills >= 3
+    assert outcome.is_right, outcome
+
+
+@pytest.mark.slow
 def test_our_side_of_the_comparison_runs(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
     options = ["--quick", "--systems", "upcall_", "--scenarios", "two in parallel", "ask again"]

@@ -65,6 +65,7 @@ def named(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [pytest.param(page, id=named(page), marks=[pytest.mark.slow] * (named(page) in SLOW)) for page in PAGES]
 )

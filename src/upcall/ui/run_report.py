@@ -48,9 +48,7 @@ class Prices:
     def cost(self, path: str, used: Usage) -> float | None:
         """Return what the agent at a path used, in the currency; None where its model has no price."""
         price = self.of_agent.get(path.rsplit("/", 1)[-1])
-        if price is None:
-            return None
-        return (used.prompt_tokens * price.prompt + used.completion_tokens * price.completion) / 1_000_000
+        return None if price is None else price.cost(used)
 
 
 def describe_models(run: Run) -> str:

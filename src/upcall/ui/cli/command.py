@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import logging
 import sys
 import traceback
 from collections.abc import Callable, Iterable
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 
 FAILED, WRONG_USE = 1, 2
 """Exit statuses, beside 0 and `signals.INTERRUPTED`."""
+
+
+def quiet_autogen() -> None:
+    """Keep AutoGen's log off the screen: whole prompts, and tracebacks of handled errors."""
+    for name in ("autogen_core", "autogen_core.events", "autogen_agentchat"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 class Command:

@@ -9,7 +9,7 @@ import typer
 
 from upcall import signals
 from upcall.ui.cli.command import WRONG_USE
-from upcall.ui.cli.commands import change, fleet, look, serve, store, token, work
+from upcall.ui.cli.commands import change, deliveries, experiment, fleet, look, serve, store, token, work
 
 app = typer.Typer(
     name="upcall",
@@ -20,10 +20,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for commands in (work, look, change, fleet, serve):
+for commands in (work, look, change, fleet, serve, experiment):
     app.add_typer(commands.app)
 app.add_typer(store.app, name="store")
 app.add_typer(token.app, name="token")
+app.add_typer(deliveries.app, name="deliveries")
 
 
 @app.callback(invoke_without_command=True)

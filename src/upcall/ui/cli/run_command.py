@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import AsyncGenerator, Coroutine, Iterator
@@ -12,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
-from upcall import identity, signals
+from upcall import signals
 from upcall.errors import UpcallError
-from upcall.ui.cli.command import FAILED, Command
+from upcall.ui.cli.command import FAILED, Command, quiet_autogen
 from upcall.ui.cli.program import Program, explain_pending
 
 if TYPE_CHECKING:
@@ -77,8 +76,7 @@ class RunCommand(Command):
             self.screen.show_activity()
         from upcall.settings import Settings
 
-        for name in ("autogen_core", "autogen_core.events", "autogen_agentchat"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # Whole prompts, and tracebacks of handled errors.
+        quiet_autogen()
         config = self._explicit.pop("config", None)
         settings = Settings.read(config, **self._explicit)
         if settings.plain:
@@ -133,8 +131,8 @@ class RunCommand(Command):
         settings = self.app.settings.model_copy(update=known)
         if self._explicit.get("model") is None:
             settings = settings.with_model_of(run.config.team, self._explicit.get("base_url"))
-        named = run.config.named_team
-        self._use(settings, self.app.store, named.name if named and named.account == identity.account() else None)
+        team = run.config.select_team(None)
+        self._use(settings, self.app.store, team)
 
     @contextmanager
     def borrow_settings(self) -> Iterator[None]:

@@ -50,6 +50,7 @@ class LiveRegion:
         self._live: Live | None = None
         self._drawn: list[Text] = []
         self._since = time.monotonic()
+        self._idle_word = "starting"
         self._hidden = threading.Event()
 
     def show(self) -> None:
@@ -114,8 +115,10 @@ class LiveRegion:
         calls = [
             f"{' > '.join(each.path)}  {each.tool or 'thinking'}  {now - each.began:.0f} s" for each in self._list()
         ]
+        if calls:  # The next time without a call begins now.
+            self._since, self._idle_word = now, "at work"
         lines = [*calls[:MAX_CALLS], *([f"and {len(calls) - MAX_CALLS} more"] if len(calls) > MAX_CALLS else [])]
-        first, *more = lines or [f"starting  {now - self._since:.0f} s"]
+        first, *more = lines or [f"{self._idle_word}  {now - self._since:.0f} s"]
         if len(first) + len(_HINT) + 4 <= width:
             first = f"{first}  ({_HINT})"
         return [Text(cut_to_width(escape_controls(line), width), style="dim") for line in (first, *more)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,12 +26,15 @@ def serve(
     command: RunCommand,
     host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any that is free.")] = 8765,
+    allow_origin: Annotated[
+        list[str] | None, typer.Option(help="Where a page of your own comes from that may call it; several times.")
+    ] = None,
 ) -> None:
     """Serve an inbox for the browser and an HTTP API, until Ctrl-C; print the link that logs in."""
     with command:
         command.is_watching = True
         command.screen.show_log(verbose=bool(command.app.settings.verbose))
-        service = _make_service(command)
+        service = _make_service(command, allow_origin or ())
         from upcall.ui.web.server import serve as serve_until_stopped
 
         def tell(link: str) -> None:
@@ -53,7 +57,7 @@ def mcp(command: RunCommand) -> None:
         signals.run(serve_on_stdio(service, command.app.settings.user))
 
 
-def _make_service(command: RunCommand) -> Service:
+def _make_service(command: RunCommand, origins: Sequence[str] = ()) -> Service:
     try:
         from upcall.ui.web.service import Service
     except ImportError as missing:
@@ -63,4 +67,4 @@ def _make_service(command: RunCommand) -> Service:
     settings = command.app.settings
     if "stream" not in settings.model_fields_set:
         settings = settings.model_copy(update={"stream": True})
-    return Service(settings, team=command.team)
+    return Service(settings, team=command.team, origins=origins)
