@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 
 from upcall.errors import ConfigurationError
 from upcall.experiments.measures import MEASURES
@@ -18,6 +18,7 @@ from upcall.experiments.results import Results
 from upcall.experiments.statistics import Estimate
 from upcall.experiments.tables import difference_lines, format_estimate
 from upcall.experiments.what_if import value_questions
+from upcall.html_templates import load_templates
 from upcall.text import escape_controls
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666", "#000000")
@@ -71,7 +72,7 @@ def write_page(results: Results, path: Path) -> None:
 def render_page(results: Results) -> str:
     """Return the page."""
     cells = list(results.cells)
-    return _environment().get_template("report.html").render(
+    return _templates().get_template("report.html").render(
         results=results,
         names=[" / ".join(cell) for cell in cells],
         colours=[COLOURS[at % len(COLOURS)] for at in range(len(cells))],
@@ -128,17 +129,8 @@ def _scale(plot: Plot) -> Plot:
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("upcall.experiments"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["plain"] = escape_controls
-    environment.filters["number"] = lambda value: f"{value:,.4g}"
-    return environment
+def _templates() -> Environment:
+    return load_templates("upcall.experiments", plain=escape_controls, number=lambda value: f"{value:,.4g}")
 
 
 def link_run(results: Results, run_id: str) -> str | None:

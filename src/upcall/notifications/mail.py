@@ -9,10 +9,11 @@ from email.message import EmailMessage
 from functools import cache
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 
 from upcall import text
 from upcall.errors import ConfigurationError, UnknownRun, UpcallError
+from upcall.html_templates import load_templates
 from upcall.notifications.attempt import TAKEN, Attempt, fail
 from upcall.notifications.config import MailSettings
 from upcall.notifications.webhooks import INSTALL
@@ -103,8 +104,8 @@ def compose(
     # The same each time it is sent: who gets it twice has one mail, where the mail program looks at that.
     message["Message-ID"] = f"<{delivery.id}@{sender.rpartition('@')[2]}>"
     message["Auto-Submitted"] = "auto-generated"
-    message.set_content(_environment().get_template("question.txt.j2").render(values))
-    message.add_alternative(_environment().get_template("question.html.j2").render(values), subtype="html")
+    message.set_content(_templates().get_template("question.txt.j2").render(values))
+    message.add_alternative(_templates().get_template("question.html.j2").render(values), subtype="html")
     return message
 
 
@@ -121,14 +122,5 @@ def _mark(said: object) -> str:
 
 
 @cache
-def _environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("upcall.notifications"),
-        autoescape=lambda name: name is not None and name.endswith(".html.j2"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    made.filters |= {"clean": _clean, "mark": _mark}
-    return made
+def _templates() -> Environment:
+    return load_templates("upcall.notifications", clean=_clean, mark=_mark)

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from upcall import identity
+from upcall.html_templates import load_templates
 from upcall.policy.authorization import OpenQuestions
 from upcall.questions.question import format_time
 from upcall.runs.file_changes import list_standing
@@ -46,7 +47,7 @@ class Page:
 
 def render(template: str, page: Page, **values: Any) -> str:
     """Render a page."""
-    return _environment().get_template(template).render(page=page, **values)
+    return _templates().get_template(template).render(page=page, **values)
 
 
 def inbox_view(found: OpenQuestions) -> dict[str, Any]:
@@ -138,13 +139,7 @@ def _who(entry: TranscriptEntry) -> str:
 
 
 @cache
-def _environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("upcall.ui.web"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+def _templates() -> Environment:
+    return load_templates(
+        "upcall.ui.web", clean=_clean, markdown=_markdown, time=format_time, who=_who, status=status_of
     )
-    made.filters |= {"clean": _clean, "markdown": _markdown, "time": format_time, "who": _who, "status": status_of}
-    return made
