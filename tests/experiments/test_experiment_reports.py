@@ -9,6 +9,7 @@ import pytest
 from trial_world import experiment, task
 
 from upcall.experiments.results import Results
+from upcall.experiments.tables import format_table
 from upcall.experiments.telling import TRANSCRIPTS, choose_telling
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m"
@@ -47,6 +48,11 @@ async def test_a_page_needs_nothing_else_and_links_each_run(tmp_path: Path) -> N
     assert tags.tags.count("svg") == 4
     assert "Which questions mattered" in page
     assert "0.50 [0.00, 1.00]" in page
+
+
+def test_numbers_of_a_table_stand_to_the_right() -> None:
+    rows = [["policy", "trials"], ["never", "4"], ["budget 1", "16"]]
+    assert format_table(rows, names=1) == ["policy    trials", "never          4", "budget 1      16"]
 
 
 async def test_what_was_said_is_escaped(tmp_path: Path) -> None:

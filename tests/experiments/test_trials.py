@@ -199,7 +199,7 @@ async def test_rows_are_written_as_tables(tmp_path: Path) -> None:
     for name, read in (("rows.csv", pd.read_csv), ("rows.parquet", pd.read_parquet)):
         results.write(tmp_path / name)
         assert list(read(tmp_path / name)["trial"]) == [each.trial for each in results.records]
-    with pytest.raises(ConfigurationError, match=r"is no \.csv, \.parquet or \.html file"):
+    with pytest.raises(ConfigurationError, match=r"rows\.xls: it ends with none of \.html, "):
         results.write(tmp_path / "rows.xls")
 
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import Path
 
 from jinja2 import Environment
 
-from upcall.errors import ConfigurationError
 from upcall.experiments.measures import MEASURES
 from upcall.experiments.results import Results
 from upcall.experiments.statistics import Estimate
@@ -54,19 +52,6 @@ class Plot:
     def at_y(self, value: float) -> float:
         """Return where a value is, in the units of the drawing, from the top."""
         return round(210 - 190 * value / self.y_max, 2)
-
-
-def write_page(results: Results, path: Path) -> None:
-    """Write the page.
-
-    Raises:
-        ConfigurationError: the file cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(render_page(results), encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}.") from error
 
 
 def render_page(results: Results) -> str:
@@ -135,8 +120,5 @@ def _templates() -> Environment:
 
 def link_run(results: Results, run_id: str) -> str | None:
     """Return the address of a run's page; None where nobody said where the pages are, or it is no address."""
-    return (
-        f"{results.pages.rstrip('/')}/runs/{run_id}"
-        if (results.pages or "").startswith("http") and results.pages
-        else None
-    )
+    pages = results.pages or ""
+    return f"{pages.rstrip('/')}/runs/{run_id}" if pages.startswith("http") else None

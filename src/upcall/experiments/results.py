@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -123,7 +123,7 @@ class Results:
                     **_name_cell(one),
                     "than": one[1],
                     "policy": other[1],
-                    "measures": {name: {**vars(each.estimate), "p": each.p} for name, each in of.items()},
+                    "measures": {name: each.as_json() for name, each in of.items()},
                 }
                 for (one, other), of in self.differences.items()
             ],
@@ -146,24 +146,10 @@ class Results:
         Raises:
             ConfigurationError: it has another ending, or cannot be written.
         """
-        if path.suffix == ".html":
-            require_packages("numpy")
-            from upcall.experiments.page import write_page
-
-            write_page(self, path)
-            return
+        check_report(path, str(path))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if path.suffix == ".parquet":
-                require_packages("pyarrow")
-                self.to_frame().to_parquet(path, index=False)
-            elif path.suffix == ".csv":
-                with path.open("w", encoding="utf-8", newline="") as file:
-                    writer = csv.DictWriter(file, list(TrialRecord.model_fields))
-                    writer.writeheader()
-                    writer.writerows(each.model_dump() for each in self.records)
-            else:
-                raise ConfigurationError(f"{path} is no .csv, .parquet or .html file; name one of these.")
+            REPORTS[path.suffix].write(self, path)
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}.") from error
 
@@ -180,6 +166,52 @@ class Results:
 
 def _name_cell(cell: Cell) -> dict[str, str]:
     return dict(zip(("team", "policy", "model"), cell, strict=True))
+
+
+def _write_page(results: Results, path: Path) -> None:
+    from upcall.experiments.page import render_page
+
+    path.write_text(render_page(results), encoding="utf-8")
+
+
+def _write_csv(results: Results, path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(TrialRecord.model_fields))
+        writer.writeheader()
+        writer.writerows(each.model_dump() for each in results.records)
+
+
+def _write_parquet(results: Results, path: Path) -> None:
+    results.to_frame().to_parquet(path, index=False)
+
+
+@dataclass(frozen=True)
+class ReportKind:
+    """How results are written to a file, and the packages that it takes."""
+
+    write: Callable[[Results, Path], None]
+    needs: tuple[str, ...]
+
+
+REPORTS: Mapping[str, ReportKind] = {
+    ".html": ReportKind(_write_page, ("numpy",)),
+    ".csv": ReportKind(_write_csv, ()),
+    ".parquet": ReportKind(_write_parquet, ("pandas", "pyarrow")),
+}
+"""The kinds of reports, by the ending of the file."""
+
+
+def check_report(path: Path, named: str) -> None:
+    """Refuse a file that cannot become a report, and say how it was `named`.
+
+    Raises:
+        ConfigurationError: it has an unknown ending, or what it takes is not installed.
+    """
+    kind = REPORTS.get(path.suffix)
+    if kind is None:
+        *others, last = REPORTS
+        raise ConfigurationError(f"{named}: it ends with none of {', '.join(others)} and {last}.")
+    require_packages(*kind.needs)
 
 
 def require_packages(*packages: str) -> None:

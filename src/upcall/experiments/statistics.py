@@ -41,6 +41,10 @@ class Difference:
     estimate: Estimate
     p: float | None
 
+    def as_json(self) -> dict[str, float | None]:
+        """Return it as plain JSON."""
+        return {**vars(self.estimate), "p": self.p}
+
 
 def sum_by_task(records: Sequence[TrialRecord], tasks: Sequence[str]) -> Floats:
     """Return the sums of the columns, a row for each of the tasks."""

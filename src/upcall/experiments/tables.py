@@ -24,8 +24,8 @@ def result_lines(results: Results) -> list[str]:
         for cell, of in results.cells.items()
     ]
     if rows:
-        heads = [*_heads(results), "trials", *(each.title for each in shown)]
-        lines += ["", *format_table([heads, *rows])]
+        names = _heads(results)
+        lines += ["", *format_table([[*names, "trials", *(each.title for each in shown)], *rows], names=len(names))]
     if results.differences:
         lines += ["", "Differences on the same tasks, 95 % interval, p by permutation:", *difference_lines(results)]
     return [*lines, *branch_lines(results.branches)] if results.branches else lines
@@ -70,10 +70,11 @@ def format_difference(difference: Difference, measure: Measure) -> str:
     return f"{estimate.value:+.{measure.digits}f} [{low}, {high}]{p}"
 
 
-def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows in columns as wide as they need to be, numbers to the right."""
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+def format_table(rows: Sequence[Sequence[str]], names: int) -> list[str]:
+    """Return rows in columns as wide as they need to be: the first so many are names, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    ways = [str.ljust] * names + [str.rjust] * (len(widths) - names)
+    return ["  ".join(way(*each) for way, *each in zip(ways, row, widths, strict=True)) for row in rows]
 
 
 def _is_known(results: Results, measure: Measure) -> bool:
@@ -107,10 +108,7 @@ def _heads_of(results: Results) -> set[str]:
 def comparison_json(of: Mapping[Cell, Mapping[str, Difference]], other: str) -> dict[str, object]:
     """Return how the cells differ from those of another experiment, as plain JSON."""
     cells = [
-        {
-            "cell": list(cell),
-            "measures": {name: {**vars(each.estimate), "p": each.p} for name, each in found.items()},
-        }
+        {"cell": list(cell), "measures": {name: each.as_json() for name, each in found.items()}}
         for cell, found in of.items()
     ]
     return {"other": other, "cells": cells}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upcall import signals
-from upcall.errors import CallerError, ConfigurationError
+from upcall.errors import CallerError
 from upcall.ui.cli.command import Command, quiet_autogen
 from upcall.ui.cli.options import AS_JSON, DEBUG, STORE, with_options
 
@@ -102,12 +102,11 @@ def experiment(
 
 def refuse_reports(paths: list[Path]) -> None:
     """Refuse files of unknown kinds, and what is not installed, before any work is done."""
-    from upcall.experiments.results import require_packages
+    from upcall.experiments.results import check_report, require_packages
 
-    require_packages("numpy", *(("pandas", "pyarrow") if any(each.suffix == ".parquet" for each in paths) else ()))
+    require_packages("numpy")  # for the tables
     for path in paths:
-        if path.suffix not in (".html", ".csv", ".parquet"):
-            raise ConfigurationError(f"--report {path}: it ends with none of .html, .csv and .parquet.")
+        check_report(path, f"--report {path}")
 
 
 def describe_plan(chosen: Experiment, results: Results) -> Iterator[str]:
