@@ -73,8 +73,8 @@ def format_difference(difference: Difference, measure: Measure) -> str:
 def format_table(rows: Sequence[Sequence[str]], names: int) -> list[str]:
     """Return rows in columns as wide as they need to be: the first so many are names, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    ways = [str.ljust] * names + [str.rjust] * (len(widths) - names)
-    return ["  ".join(way(*each) for way, *each in zip(ways, row, widths, strict=True)) for row in rows]
+    forms = [f"{'<' if at < names else '>'}{width}" for at, width in enumerate(widths)]
+    return ["  ".join(format(cell, form) for cell, form in zip(row, forms, strict=True)) for row in rows]
 
 
 def _is_known(results: Results, measure: Measure) -> bool:

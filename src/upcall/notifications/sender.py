@@ -27,7 +27,7 @@ SECONDS_TO_RECORD = 10.0
 
 WAITS = (5, 30, 120, 600, 1_800, 7_200, 21_600, 43_200, 86_400)
 """Seconds to the next attempt, after the first, the second, ...; the last one from then on."""
-MAX_WAIT = 86_400
+MAX_WAIT = WAITS[-1]
 
 _log = logging.getLogger("upcall")
 

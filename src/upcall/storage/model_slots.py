@@ -114,9 +114,8 @@ class ModelSlots:
         joining = asyncio.ensure_future(self._database.write(work))
         try:
             return await asyncio.shield(joining)
-        except (
-            asyncio.CancelledError
-        ):  # Else nobody would leave the place, and others wait for it until its lease ends.
+        except asyncio.CancelledError:
+            # Else nobody would leave the place, and others wait for it until its lease ends.
             with suppress(StoreUnavailable):
                 await run_to_completion(self._leave(await joining))
             raise
