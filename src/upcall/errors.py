@@ -173,6 +173,17 @@ class RunBusy(RunConflict):
         self.run_id, self.worker, self.seconds = run_id, worker, seconds
 
 
+class ExperimentBusy(StoredStateError):
+    """The experiment is under way already, in this process or in another. Nothing was begun."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"The experiment in {folder} is under way already. Wait until it ends, or stop it: what is done is kept. "
+            "How far it is says: upcall experiment FILE.yaml --dry-run"
+        )
+        self.folder = folder
+
+
 class UserAtLimit(RunConflict):
     """As many runs of the user are at work as may be at once. Nothing was written; the run stays queued."""
 

@@ -55,7 +55,7 @@ def test_a_line_of_tasks_may_hold_other_ends_of_lines_and_a_fact_be_zero(tmp_pat
     ("changes", "problem"),
     [
         ({"budget": 2.5}, "models.script.price, or a budget in tokens."),
-        ({"folder": "/dev/null/x"}, "The recorded replies /dev/null/x/replies.db cannot be opened"),
+        ({"folder": "/dev/null/x"}, "The folder /dev/null/x cannot be used: Not a directory"),
     ],
 )
 async def test_what_cannot_be_kept_to_is_refused_at_the_start(

@@ -14,8 +14,10 @@ from upcall.app import Upcall
 from upcall.errors import ConfigurationError
 from upcall.execution.model_clients import ModelClients
 from upcall.execution.start_options import StartOptions
-from upcall.experiments.experiment import Experiment, ModelSpec, Trial
+from upcall.experiments.experiment import Experiment
 from upcall.experiments.functions import call_with, find_function
+from upcall.experiments.specs import ModelSpec
+from upcall.experiments.trial import Trial
 from upcall.settings import Price, Settings
 from upcall.storage.store import RunStore
 from upcall.testing import ScriptedModelClient

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import blake2b
@@ -11,102 +12,27 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from autogen_core.models import ChatCompletionClient
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    ValidationError,
-    field_serializer,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from upcall.config_source import ConfigSource, describe_wrong, dot_path, list_known, suggest
 from upcall.errors import ConfigurationError
 from upcall.experiments.budget import Budget
-from upcall.experiments.functions import Named, find_function, name_function
+from upcall.experiments.functions import find_function
 from upcall.experiments.policies import PolicySpec
+from upcall.experiments.specs import ModelSpec, Spec, TeamSpec, as_model, as_team, dump_choice
 from upcall.experiments.tasks import Expectation, Task, TaskFile, as_expectation, check_tasks, parse_task
+from upcall.experiments.trial import Trial
 from upcall.experiments.user import UserSpec
 from upcall.setting_types import AtLeastOne
-from upcall.settings import Price
 
 if TYPE_CHECKING:
     from upcall.experiments.progress import Listener
     from upcall.experiments.results import Results
 
-FOLDER = Path("upcall-experiments")
-"""Where experiments are kept, each in a folder of its name."""
-
-
 _SOME = Field(min_length=1)
 
-
-class _Spec(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), arbitrary_types_allowed=True)
-
-
-class TeamSpec(_Spec):
-    """A team, or settings of the built-in one.
-
-    Attributes:
-        team: ``MODULE:FUNCTION`` that builds a team, given ``model`` (a client), ``settings`` and ``seed`` as far as
-            it has parameters of these names; the built-in team if not given.
-        config: a YAML file with settings.
-        settings: settings on top.
-    """
-
-    team: Named | None = None
-    config: Path | None = None
-    settings: dict[str, Any] = {}
-
-
-class ModelSpec(_Spec):
-    """A model: by name on a server, as a component, as a client of one's own, or as replies of a script.
-
-    Attributes:
-        client: ``MODULE:FUNCTION`` that returns a model client, given ``seed`` if it has such a parameter; or a client.
-        replies: ``MODULE:FUNCTION`` of a `upcall.testing.Request` that returns what a scripted model says.
-        limit: how many trials use it at once.
-        price: what a million tokens cost.
-    """
-
-    model: str | None = None
-    base_url: str | None = None
-    api_key: SecretStr | None = Field(default=None, exclude=True)
-    model_client: dict[str, Any] | None = Field(default=None, exclude=True)
-    model_info: dict[str, Any] | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    client: Named | ChatCompletionClient | None = None
-    replies: Named | None = None
-    limit: AtLeastOne = 4
-    price: Price | None = None
-
-    @field_serializer("client", "replies", when_used="json")
-    def _name(self, value: object) -> str | None:
-        return None if value is None else _name_source(value)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings that choose it."""
-        names = ("model", "base_url", "api_key", "model_client", "model_info", "temperature")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
-
-
-def _name_source(value: Any) -> str:
-    return type(value).__name__ if isinstance(value, ChatCompletionClient) else name_function(value)
-
-
-def _as_team(value: object) -> object:
-    return {"team": value} if isinstance(value, str) or callable(value) else ({} if value is None else value)
-
-
-def _as_model(value: object) -> object:
-    if isinstance(value, ChatCompletionClient):
-        return {"client": value}
-    return {"replies": value} if callable(value) else {"model": value} if isinstance(value, str) else value
+FOLDER = Path("upcall-experiments")
+"""Where experiments are kept, each in a folder of its name."""
 
 
 def _as_policy(value: object) -> object:
@@ -136,35 +62,7 @@ def _as_tasks(value: object) -> object:
     return {"file": value} if isinstance(value, str | Path) else value
 
 
-class Trial(BaseModel, frozen=True):
-    """One task under one policy, with a team, a model and a seed.
-
-    Attributes:
-        id: the same each time that the same is tried; the id of its run.
-        branch: where a fork of its run is meant, which question was answered how.
-    """
-
-    id: str
-    task: Task
-    team: str
-    policy: str
-    model: str
-    seed: int
-    branch: str = ""
-
-    @property
-    def slot(self) -> str:
-        """Its name, by which its recorded replies are found: the same after a change of what is behind these names."""
-        parts = (self.task.id, self.team, self.policy, self.model, str(self.seed), *filter(None, [self.branch]))
-        return "/".join(parts)
-
-    @property
-    def cell(self) -> tuple[str, str, str]:
-        """What is compared: team, policy and model."""
-        return self.team, self.policy, self.model
-
-
-class Experiment(_Spec):
+class Experiment(Spec):
     """Tasks x teams x policies x models x seeds, each a trial, and each trial a run.
 
     ```python
@@ -192,11 +90,11 @@ class Experiment(_Spec):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
     tasks: Annotated[TaskFile | tuple[Task, ...], BeforeValidator(_as_tasks)]
-    teams: Annotated[dict[str, Annotated[TeamSpec, BeforeValidator(_as_team)]], _SOME] = {"root": TeamSpec()}
+    teams: Annotated[dict[str, Annotated[TeamSpec, BeforeValidator(as_team)]], _SOME] = {"root": TeamSpec()}
     policies: Annotated[tuple[Annotated[PolicySpec, BeforeValidator(_as_policy)], ...], _SOME] = (
         PolicySpec(name="default"),
     )
-    models: Annotated[dict[str, Annotated[ModelSpec, BeforeValidator(_as_model)]], _SOME] = {"settings": ModelSpec()}
+    models: Annotated[dict[str, Annotated[ModelSpec, BeforeValidator(as_model)]], _SOME] = {"settings": ModelSpec()}
     seeds: Annotated[tuple[int, ...], BeforeValidator(_as_seeds), AfterValidator(_refuse_repeated), _SOME] = (0,)
     user: UserSpec = UserSpec()
     expect: Annotated[Expectation, BeforeValidator(_as_expectation)] | None = None
@@ -285,7 +183,7 @@ class Experiment(_Spec):
         parts = [
             *(self.name, team, model, seed, self.clock.isoformat()),
             task.model_dump(mode="json", exclude={"expect", "split"}),
-            *(_dump(each) for each in (self.teams[team], policy, self.models[model], self.user)),
+            *(dump_choice(each) for each in (self.teams[team], policy, self.models[model], self.user)),
         ]
         return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=6).hexdigest()
 
@@ -315,24 +213,19 @@ class Experiment(_Spec):
 
         Raises:
             ConfigurationError: a team, a model or the store cannot be used.
+            ExperimentBusy: it is under way already, here or in another process.
         """
+        from upcall.experiments.folder import hold_folder
         from upcall.experiments.runner import Runner
 
         chosen = Budget.parse(budget) if budget is not None else self.budget
-        return await Runner(self, budget=chosen, replay=replay, listener=listener).run(limit, what_if=what_if)
+        with hold_folder(self.home) if limit != 0 or replay else nullcontext():
+            runner = Runner(self, limit=limit, budget=chosen, replay=replay, listener=listener)
+            return await runner.run(what_if=what_if)
 
     async def load(self) -> Results:
-        """Return the results of the trials that are done; nothing is run."""
+        """Return the results of the trials that are done, while others are under way too; nothing is run."""
         return await self.run(limit=0)
-
-
-def _dump(value: BaseModel) -> Mapping[str, Any]:
-    """Return what tells one choice from another, without keys, and without how much may be done at once."""
-    return value.model_dump(mode="json", exclude={"limit", "price"}, fallback=_name_any)
-
-
-def _name_any(value: Any) -> str:
-    return _name_source(value) if isinstance(value, ChatCompletionClient) or callable(value) else repr(type(value))
 
 
 def _explain(error: ValidationError, source: ConfigSource) -> str:

@@ -8,8 +8,8 @@ from pydantic import BaseModel
 
 from upcall.experiments.budget import Cost
 from upcall.experiments.checks import CheckResult
-from upcall.experiments.experiment import Trial
 from upcall.experiments.tasks import Task
+from upcall.experiments.trial import Cell, Trial
 from upcall.experiments.user import find_leaks, says
 from upcall.policy.deadlines import explain_expiry
 from upcall.policy.same_question import question_key
@@ -63,8 +63,8 @@ class TrialRecord(BaseModel, frozen=True):
     waited: float
 
     @property
-    def cell(self) -> tuple[str, str, str]:
-        """What is compared: team, policy and model."""
+    def cell(self) -> Cell:
+        """What it is a trial of."""
         return self.team, self.policy, self.model
 
 

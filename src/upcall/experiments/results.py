@@ -9,12 +9,13 @@ from functools import cached_property
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from upcall.errors import ConfigurationError
 from upcall.experiments.budget import Cost
 from upcall.experiments.records import TrialRecord
 from upcall.experiments.telling import Told
+from upcall.experiments.trial import Cell
 from upcall.experiments.what_if import Branch, branches_json
 from upcall.text import escape_controls, first_line
 
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from upcall.experiments.statistics import Difference, Estimate
-
-Cell: TypeAlias = tuple[str, str, str]
-"""Team, policy and model."""
 
 
 @dataclass(frozen=True)

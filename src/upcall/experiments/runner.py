@@ -6,33 +6,32 @@ The id of a trial is that of its run. Whether a trial is done is read from its r
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
-from datetime import UTC, datetime
-from pathlib import Path
-from shutil import rmtree
+from contextlib import suppress
+from datetime import datetime
 
 from upcall.app import Upcall
-from upcall.autogen.journal import Journal
-from upcall.autogen.scope import RunScope, enter_scope
 from upcall.errors import ConfigurationError, UnknownRun
 from upcall.execution.start_options import StartOptions
 from upcall.experiments.apps import Apps
-from upcall.experiments.archive import AFTER_FAILURE, EARLIER, Archive, NotRecorded, write_nothing
+from upcall.experiments.archive import Archive, NotRecorded
 from upcall.experiments.budget import Budget, Cost, cost_of
 from upcall.experiments.checks import check_result
-from upcall.experiments.experiment import Experiment, Trial
-from upcall.experiments.progress import ExperimentProgress, Listener
+from upcall.experiments.experiment import Experiment
+from upcall.experiments.folder import choose_store
+from upcall.experiments.progress import Listener
+from upcall.experiments.recording import OTHERS, Recording
 from upcall.experiments.records import TrialRecord, count_trial
 from upcall.experiments.results import Results
+from upcall.experiments.tally import Tally
 from upcall.experiments.telling import Told, load_telling
+from upcall.experiments.trial import Trial
 from upcall.experiments.user import SimulatedUser
 from upcall.experiments.what_if import Branch, fork_questions
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.runs.run import Run, RunStatus, Usage
-from upcall.settings import Settings
 from upcall.storage.store import RunStore
 
 SECONDS_TO_LOOK = 0.2
@@ -44,6 +43,7 @@ class Runner:
 
     Args:
         experiment: what is to be done.
+        limit: how many trials are to be done; with 0 all that are done are read.
         budget: at what cost nothing further is begun. A replay has none.
         replay: whether all is done anew with recorded replies.
         listener: hears how far it has come.
@@ -53,54 +53,45 @@ class Runner:
         self,
         experiment: Experiment,
         *,
+        limit: int | None = None,
         budget: Budget | None = None,
         replay: bool = False,
         listener: Listener | None = None,
     ) -> None:
         self._experiment, self._listener = experiment, listener
         self._budget = None if replay else budget
-        home = experiment.home
-        self._prefix = "replay:" if replay else ""
-        self.archive = Archive(home / "replies.db")
-        location = experiment.store or str(home / "runs.db")
-        if replay:
-            location = _refuse_server(location, home)
-            self.archive.forget_uses(self._prefix)
+        self.archive = Archive(experiment.home / "replies.db")
+        location, work = choose_store(experiment.store, experiment.home, replay=replay)
+        self.recording = Recording(self.archive, experiment.clock, replay=replay)
         self.store = RunStore(location)
-        self.apps = Apps(experiment, self.store, home / ("replay-work" if replay else "work"))
-        self._spent: dict[str, Cost] = {}
-        self._records: dict[str, TrialRecord] = {}
+        self.apps = Apps(experiment, self.store, work)
+        self._chosen = experiment.trials[:limit]
+        self.tally = Tally(self._chosen or experiment.trials, self._budget)
         self._limits = {name: asyncio.Semaphore(each.limit) for name, each in experiment.models.items()}
         self._all = asyncio.Semaphore(experiment.parallel)
         self._begun: dict[str, Run] = {}
         self._branches: dict[str, Sequence[Branch]] = {}
-        self._total = 0
-        self._held_back = False
-        self._server_wait = Settings.read().server_wait
 
-    async def run(self, limit: int | None = None, *, what_if: bool = False) -> Results:
-        """Do the trials, at most the first `limit`; none further when the budget is spent."""
-        trials = self._experiment.trials
-        chosen = trials[:limit]
-        self._total = len(trials) if limit in (None, 0) else len(chosen)
+    async def run(self, *, what_if: bool = False) -> Results:
+        """Do the trials; none further when the budget is spent."""
         try:
-            if limit != 0:
+            if self._chosen:
                 self._refuse_unpriced()
-            await self._read(trials if limit == 0 else chosen)
-            left = [trial for trial in chosen if trial.id not in self._records or self._failed_before(trial)]
+            await self._read(self._chosen or self._experiment.trials)
+            left = [trial for trial in self._chosen if trial.id not in self.tally.records or self._failed_before(trial)]
             async with asyncio.TaskGroup() as group:
                 for trial in left:
                     group.create_task(self._do_in_turn(trial))
             if what_if:
                 async with asyncio.TaskGroup() as group:
-                    for trial in chosen:
+                    for trial in self._chosen:
                         group.create_task(self._branch_in_turn(trial))
-            told = await load_telling(self.store, list(self._records.values()))
+            told = await load_telling(self.store, list(self.tally.records.values()))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from errors
         finally:
             await self.close()
-        return self._results(trials, told)
+        return self._results(told)
 
     async def close(self) -> None:
         """Close what is open."""
@@ -112,29 +103,28 @@ class Runner:
 
     async def _do_in_turn(self, trial: Trial) -> None:
         async with self._limits[trial.model], self._all:
-            if self.may_begin():
+            if self.tally.may_begin():
                 await self._do(trial)
 
     async def _do(self, trial: Trial) -> None:
         app, options = self.apps.for_trial(trial)
         run = self._begun.pop(trial.id, None)
+        self.tally.take_up(trial)
         if run is None:
-            with enter_scope(self._scope(trial)):
+            with self.recording.enter(trial):
                 run = await self._start(app, trial, options)
         elif run.status is RunStatus.FAILED:  # It is tried again, and not with the replies that made it fail.
             self.archive.begin_attempt(trial.slot)
         run, is_done = await self.finish(app, trial, run)
         if is_done:
-            self._records[trial.id] = await self.count(trial, run)
-        else:
-            self._records.pop(trial.id, None)  # It had failed, and is under way again.
+            self.tally.note_done(trial, await self.count(trial, run))
         self._tell()
 
     def _failed_before(self, trial: Trial) -> bool:
         return trial.id in self._begun and self._begun[trial.id].status is RunStatus.FAILED
 
     async def _branch_in_turn(self, trial: Trial) -> None:
-        record = self._records.get(trial.id)
+        record = self.tally.records.get(trial.id)
         async with self._limits[trial.model], self._all:
             if record is not None:
                 app, _ = self.apps.for_trial(trial)
@@ -155,17 +145,17 @@ class Runner:
             self._note_cost(trial, run)
             if run.is_final or (run.status is RunStatus.FAILED and has_failed):
                 return run, True
-            if not self.may_begin():
+            if not self.tally.may_begin():
                 return run, False
             if run.waiting:
-                with enter_scope(self._scope(trial, after_failure=has_failed)):
+                with self.recording.enter(trial, after_failure=has_failed):
                     after = await self._reply(app, trial, run)
                 if after is None:
                     return run, True
                 run = after
             else:
                 has_failed = has_failed or run.status is RunStatus.FAILED
-                with enter_scope(self._scope(trial, after_failure=has_failed)):
+                with self.recording.enter(trial, after_failure=has_failed):
                     run = await app.resume(run.id, wait=not shared)
 
     async def _wait(self, app: Upcall, run: Run) -> Run:
@@ -181,7 +171,7 @@ class Runner:
         client = self.apps.client(spec.model, trial.seed) if spec.kind == "model" and spec.model else None
         user = SimulatedUser(spec, trial.task, trial.seed, client)
         answers: dict[str, Answer] = {}
-        with enter_scope(self._scope(trial, "user")):
+        with self.recording.enter(trial, "user"):
             for question in self._list_answered(trial, run):
                 answer = await user.answer(question)
                 if answer is not None:
@@ -206,28 +196,6 @@ class Runner:
         is_stuck = run.waiting and not self._list_answered(trial, run) and _expiry(run) is None
         return run.is_final or run.status is RunStatus.FAILED or is_stuck
 
-    def enter(self, trial: Trial) -> AbstractContextManager[None]:
-        """Make the scope of a trial's run the current one inside."""
-        return enter_scope(self._scope(trial))
-
-    def _scope(self, trial: Trial, who: str = "", *, after_failure: bool = False, may_request: bool = True) -> RunScope:
-        """Return the scope of a trial's run, or of the model that plays its user or its judge."""
-        own, after, earlier = trial.slot, trial.slot + AFTER_FAILURE, trial.slot + EARLIER
-        slots = [f"{own}/{who}"] if who else [own, after, earlier]
-        if after_failure:  # Not with the replies that made it fail, but in a replay as it was.
-            slots = [after, earlier] if self._prefix else [after]
-        bound = self.archive.bind(self._name(trial, who), *slots, may_request=may_request)
-        journal = Journal(f"{trial.id}-{who}", f"{who}/0", {}, write_nothing) if who else None
-        return RunScope(
-            replies=bound,
-            clock=self._experiment.clock.astimezone(UTC),
-            journal=journal,
-            server_wait=self._server_wait,
-        )
-
-    def _name(self, trial: Trial, who: str = "") -> str:
-        return f"{self._prefix}{trial.id}/{who}"
-
     # -- figures ------------------------------------------------------------------------------------------------------
 
     async def _read(self, trials: Sequence[Trial]) -> None:
@@ -244,7 +212,7 @@ class Runner:
             self._begun[trial.id] = run
             if self._is_done(trial, run):
                 with suppress(NotRecorded):
-                    self._records[trial.id] = await self.count(trial, run, may_request=False)
+                    self.tally.note_done(trial, await self.count(trial, run, may_request=False))
         self._tell()
 
     async def count(self, trial: Trial, run: Run, *, may_request: bool = True) -> TrialRecord:
@@ -258,16 +226,15 @@ class Runner:
         expectation, check = experiment.expectation(trial.task), None
         if expectation is not None:
             judge = self.apps.client(experiment.judge) if expectation.judge and experiment.judge else None
-            with enter_scope(self._scope(trial, "judge", may_request=may_request)):
+            with self.recording.enter(trial, "judge", may_request=may_request):
                 check = await check_result(expectation, trial.task, run, judge)
-        names = [self._name(trial, who) for who in ("", "user", "judge")]
         return count_trial(
             trial,
             run,
             check,
-            others=Usage.total(self.archive.usage(name) for name in names[1:]),
+            others=Usage.total(self.recording.usage(trial, who) for who in OTHERS),
             cost=self._note_cost(trial, run),
-            seconds=round(sum(self.archive.seconds(name) for name in names), 3),
+            seconds=self.recording.seconds(trial),
             takes=experiment.user.takes,
         )
 
@@ -275,22 +242,12 @@ class Runner:
         """Note what a trial has cost so far, with the models that play its user and its judge, each at its price."""
         own = run.total_usage
         if trial.branch and not self.store.jobs.is_shared:  # What came before the fork was paid once.
-            own = self.archive.usage(self._name(trial))
+            own = self.recording.usage(trial)
         costs = [cost_of(own, self.apps.price(trial.model))]
         for who, model in (("user", self._experiment.user.model), ("judge", self._experiment.judge)):
             if model is not None:
-                costs.append(cost_of(self.archive.usage(self._name(trial, who)), self.apps.price(model)))
-        self._spent[trial.id] = Cost.total(costs)
-        return self._spent[trial.id]
-
-    @property
-    def _cost(self) -> Cost:
-        return Cost.total(self._spent.values())
-
-    def may_begin(self) -> bool:
-        """Whether the budget allows for something further; where it does not, the results say so."""
-        self._held_back = self._held_back or self._is_over_budget()
-        return not self._is_over_budget()
+                costs.append(cost_of(self.recording.usage(trial, who), self.apps.price(model)))
+        return self.tally.note_cost(trial, Cost.total(costs))
 
     def _refuse_unpriced(self) -> None:
         """Refuse a budget that would never be spent.
@@ -306,43 +263,23 @@ class Runner:
                         f"models.{name}.price, or a budget in tokens."
                     )
 
-    def _is_over_budget(self) -> bool:
-        return self._budget is not None and self._budget.is_spent(self._cost)
-
-    def _to_come(self, trials: Sequence[Trial]) -> Cost | None:
-        """Return what the trials that are left will cost: as much as those that are done, cell by cell where some of
-        the cell are."""
-        if not self._records:
-            return None
-        costs: dict[object, list[Cost]] = defaultdict(list)
-        for record in self._records.values():
-            for key in (record.cell, None):
-                costs[key].append(self._spent[record.trial])
-        means = {
-            key: (sum(each.tokens for each in of) / len(of), sum(each.money for each in of) / len(of))
-            for key, of in costs.items()
-        }
-        left = [means.get(trial.cell, means[None]) for trial in trials if trial.id not in self._records]
-        return Cost(tokens=round(sum(tokens for tokens, _ in left)), money=sum(money for _, money in left))
-
     def _tell(self) -> None:
         if self._listener is not None:
-            failed = sum(each.status == RunStatus.FAILED for each in self._records.values())
-            to_come = self._to_come(self._experiment.trials[: self._total])
-            self._listener(ExperimentProgress(len(self._records), self._total, failed, self._cost, to_come))
+            self._listener(self.tally.progress())
 
-    def _results(self, trials: Sequence[Trial], told: Sequence[Told]) -> Results:
-        records = [self._records[trial.id] for trial in trials if trial.id in self._records]
-        stopped = "The budget is spent; start it again with more to go on." if self._is_over_budget() else None
+    def _results(self, told: Sequence[Told]) -> Results:
+        trials, done = self._experiment.trials, self.tally.records
+        records = [done[trial.id] for trial in trials if trial.id in done]
+        stops = self.tally.is_spent and (self.tally.held_back or len(records) < len(trials))
         return Results(
             self._experiment.name,
             len(trials),
             records,
-            cost=self._cost,
-            to_come=self._to_come(trials),
+            cost=self.tally.cost,
+            to_come=self.tally.estimate_cost(Counter(trial.cell for trial in trials if trial.id not in done)),
             requested=self.archive.requested,
             found=self.archive.found,
-            stopped=stopped if self._held_back or len(records) < len(trials) else None,
+            stopped="The budget is spent; start it again with more to go on." if stops else None,
             pages=self._experiment.pages,
             branches=[each for trial in trials for each in self._branches.get(trial.id, ())],
             told=told,
@@ -353,19 +290,3 @@ def _expiry(run: Run) -> datetime | None:
     """Return when the time of all open questions is over; None where that leads nowhere."""
     ends = [question.expires_at for question in run.open_questions if question.expires_at is not None]
     return max(ends) if ends and run.config.on_expiry != "wait" else None
-
-
-def _refuse_server(location: str, home: Path) -> str:
-    """Return the file for the runs of a replay, which begins empty.
-
-    Raises:
-        ConfigurationError: the runs are done by workers, which record no replies.
-    """
-    if "://" in location:
-        raise ConfigurationError(
-            "Runs that workers do over PostgreSQL have no recorded replies to replay. Use a file as the store."
-        )
-    for name in ("replay.db", "replay.db-wal", "replay.db-shm"):
-        (home / name).unlink(missing_ok=True)
-    rmtree(home / "replay-work", ignore_errors=True)  # What a coder finds there it would tell its model.
-    return str(home / "replay.db")

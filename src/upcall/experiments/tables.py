@@ -9,8 +9,9 @@ from upcall.experiments.measures import MEASURES, Measure
 from upcall.experiments.what_if import branch_lines
 
 if TYPE_CHECKING:
-    from upcall.experiments.results import Cell, Results
+    from upcall.experiments.results import Results
     from upcall.experiments.statistics import Difference, Estimate
+    from upcall.experiments.trial import Cell
 
 
 def result_lines(results: Results) -> list[str]:

@@ -19,8 +19,8 @@ from upcall.runs.run import Run, RunStatus
 
 if TYPE_CHECKING:
     from upcall.app import Upcall
-    from upcall.experiments.experiment import Trial
     from upcall.experiments.runner import Runner
+    from upcall.experiments.trial import Trial
 
 MAX_OTHERS = 3
 """Other answers to a question that are tried."""
@@ -136,9 +136,9 @@ async def _take(runner: Runner, app: Upcall, branched: Trial, run: Run, question
     try:
         forked = (await runner.store.load(branched.id)).run
     except UnknownRun:
-        if not runner.may_begin():
+        if not runner.tally.may_begin():
             return None
-        with runner.enter(branched):
+        with runner.recording.enter(branched):
             forked = await app.fork(run.id, question.id, other, new_id=branched.id)
     forked, is_done = await runner.finish(app, branched, forked)
     return forked if is_done else None

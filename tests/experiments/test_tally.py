@@ -1,0 +1,83 @@
+"""What trials came to and cost, in sums that are kept."""
+
+from __future__ import annotations
+
+import time
+from itertools import permutations
+from math import fsum
+from typing import Any
+
+from trial_world import task
+
+from upcall.experiments.budget import Budget, Cost
+from upcall.experiments.records import TrialRecord
+from upcall.experiments.tally import Tally
+from upcall.experiments.trial import Trial
+
+
+def trials(number: int, policy: str = "never") -> list[Trial]:
+    """Return trials of one cell."""
+    return [
+        Trial(id=f"{policy}-{at}", task=task(0), team="solo", policy=policy, model="script", seed=at)
+        for at in range(number)
+    ]
+
+
+def record(status: str = "completed") -> TrialRecord:
+    """Return what nobody looks at but for the status."""
+    fields: dict[str, Any] = {"status": status}
+    return TrialRecord.model_construct(**fields)
+
+
+def test_what_is_to_come_costs_what_its_cell_did_and_else_what_all_did() -> None:
+    never, always, other = trials(4), trials(3, "always"), trials(2, "other")
+    tally = Tally([*never, *always, *other])
+    assert tally.progress().to_come is None
+    for trial, tokens in ((never[0], 10), (never[1], 20), (always[0], 90)):
+        tally.note_cost(trial, Cost(tokens=tokens, money=tokens / 10))
+        tally.note_done(trial, record())
+    told = tally.progress()
+    assert (told.done, told.total, told.cost) == (3, 9, Cost(tokens=120, money=12.0))
+    assert told.to_come == Cost(tokens=2 * 15 + 2 * 90 + 2 * 40, money=3.0 + 18.0 + 8.0)
+
+
+def test_a_trial_that_is_taken_up_again_is_not_done_but_paid() -> None:
+    (trial,) = trials(1)
+    tally = Tally([trial])
+    tally.note_cost(trial, Cost(tokens=7))
+    tally.note_done(trial, record("failed"))
+    assert (tally.progress().done, tally.progress().failed) == (1, 1)
+    tally.take_up(trial)
+    assert (tally.progress().done, tally.progress().failed, tally.cost.tokens) == (0, 0, 7)
+    tally.note_cost(trial, Cost(tokens=9))
+    assert tally.cost.tokens == 9
+
+
+def test_money_is_the_same_in_whatever_order_it_was_spent() -> None:
+    chosen = trials(3)
+    amounts = (0.1, 1e16, 0.2)
+    for order in permutations(range(3)):
+        tally = Tally(chosen)
+        for at in order:
+            tally.note_cost(chosen[at], Cost(money=amounts[at]))
+        tally.note_cost(chosen[1], Cost())  # A float that was added and taken away again would have left nothing.
+        assert tally.cost.money == fsum((0.1, 0.2))
+
+
+def test_what_was_held_back_is_noted() -> None:
+    (trial,) = trials(1)
+    tally = Tally([trial], Budget(tokens=5))
+    assert (tally.may_begin(), tally.held_back) == (True, False)
+    tally.note_cost(trial, Cost(tokens=5))
+    assert (tally.may_begin(), tally.held_back) == (False, True)
+
+
+def test_ten_thousand_trials_are_told_of_one_by_one_in_no_time() -> None:
+    chosen = trials(10_000)
+    tally, since = Tally(chosen, Budget(tokens=10**9)), time.process_time()
+    for trial in chosen:
+        assert tally.may_begin()
+        tally.note_cost(trial, Cost(tokens=1, money=0.1))
+        tally.note_done(trial, record())
+        assert tally.progress().to_come is not None
+    assert time.process_time() - since < 5
