@@ -11,6 +11,7 @@ from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import Workbench
 
 from upcall.agents.tool_loop.escalating import EscalatingAgent
+from upcall.agents.tool_loop.final_reply import is_known_family
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.agents.toolset import Tool
 from upcall.autogen.messages import CHECKED, OUTCOME
@@ -57,6 +58,7 @@ def researcher(
     workbench: Sequence[Workbench] = (),
     escalates_to: str | None = None,
     approve: Approve = (),
+    search_first: bool | None = None,
     max_rounds: int = 30,
     stream: bool = False,
     user_proxy: str = "user",
@@ -65,7 +67,8 @@ def researcher(
     """Make a research agent on the files and folders `documents`, or on a workbench that has found them and may have
     other sources. `tools` and `workbench` (MCP servers) are further ways to find things out. `escalates_to` names the
     peer that gets a task that needs a plan, or that it did not manage (S2-42); it then has at most `SHALLOW_ROUNDS`
-    model calls."""
+    model calls. `search_first`: the documents are searched for the task before its model says anything; by default
+    where the model is of no known family, since small ones rather make an answer up than search."""
     library = documents if isinstance(documents, DocumentsWorkbench) else DocumentsWorkbench(documents)
     context = ResearcherContext(
         available_documents=library.available,
@@ -84,6 +87,7 @@ def researcher(
         handoffs=[escalates_to] if escalates_to else [],
         output_type=ResearchReport,
         approve=approve,
+        search_first=not is_known_family(model_client) if search_first is None else search_first,
         max_rounds=min(max_rounds, SHALLOW_ROUNDS) if escalates_to else max_rounds,
         stream=stream,
         user_proxy=user_proxy,

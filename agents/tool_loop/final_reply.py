@@ -37,7 +37,12 @@ def needs_report_tool(kind: type[BaseModel], client: ChatCompletionClient) -> bo
 
     A small model reports with it before it has done anything.
     """
-    return not hasattr(kind, "from_text") or client.model_info.get("family") not in (None, ModelFamily.UNKNOWN)
+    return not hasattr(kind, "from_text") or is_known_family(client)
+
+
+def is_known_family(client: ChatCompletionClient) -> bool:
+    """Return whether a client says of which family its model is; a server of one's own mostly says nothing."""
+    return client.model_info.get("family") not in (None, ModelFamily.UNKNOWN)
 
 
 @cache

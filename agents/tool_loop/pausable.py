@@ -103,6 +103,7 @@ _LAST_WORDS = (
     "You made the same calls again and again, and they give nothing new. Make no further call. Say in plain words what "
     "the result is, from what you have."
 )
+_FOUND = "That is what a search for it found. Answer from it now, and give the sources; if it is not in there, say so."
 _REMINDERS = ("backing", "failure", "form", "question")
 _REPEATED = "each of your last calls was made before, with the same result"
 _ASKS = "it ends with a question, and only ask_user reaches the user: call it if you need the answer to go on"
@@ -268,7 +269,12 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         if limit and not (limit[0] == _REPEATS and self._begin_last_words()):
             yield Response(chat_message=await self._stop(*limit, token))
             return
-        schemas = [] if limit else await self._list_offered(token)
+        if self._settings.search_first and turn.remind_once("search") and (calls := self._look_up()):
+            turn.open_frames(calls, None)
+            yield self._request_event()
+            return
+        known = [] if limit else await self._list_offered(token)
+        schemas = [] if self._answers_from_search() else known
         message_id = str(uuid4())
         async with aclosing(self._call_model(schemas, message_id, token)) as items:
             async for item in items:
@@ -279,7 +285,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         if limit and not isinstance(reply.content, str):
             yield Response(chat_message=await self._stop(*limit, token))
             return
-        calls = self._calls_of(reply, [schema["name"] for schema in schemas])
+        calls = self._calls_of(reply, [schema["name"] for schema in known])
         if not calls:
             if reply.thought:
                 yield ThoughtEvent(source=self.name, content=reply.thought)
@@ -293,17 +299,20 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 raise
             yield concluded
             if turn.frames:  # What the model did not look up itself.
-                yield ToolCallRequestEvent(source=self.name, content=[frame.call for frame in turn.frames])
+                yield self._request_event()
             return
         turn.open_frames(calls, reply.thought)
         self._check_frames()
         if reply.thought:
             yield ThoughtEvent(source=self.name, content=reply.thought)
-        opened = [frame.call for frame in turn.frames]
-        yield ToolCallRequestEvent(source=self.name, content=opened, models_usage=reply.usage)
+        yield self._request_event(reply.usage)
         for frame in turn.frames:
             for event in await question_call(frame, self.name, token):
                 yield event
+
+    def _request_event(self, usage: RequestUsage | None = None) -> ToolCallRequestEvent:
+        opened = [frame.call for frame in self._state.frames]
+        return ToolCallRequestEvent(source=self.name, content=opened, models_usage=usage)
 
     async def _act(self, note: str, token: CancellationToken) -> AsyncGenerator[Event | Response, None]:
         """Serve the open calls; then pause if any waits, else close the batch, which may end the turn."""
@@ -569,6 +578,18 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         given = [each for each in turn.messages[turn.began :] if isinstance(each, UserMessage)]
         told = [each.content for each in given if isinstance(each.content, str) and each.source != REMINDER]
         return self._toolset.look_up(shorten(told[-1], MAX_LOOKED_UP_CHARS)) if told else []
+
+    def _answers_from_search(self) -> bool:
+        """Tell the model to answer from what was found for it, before it calls anything; return whether it is to.
+
+        A small one that is offered tools there searches again and again. It gets them where its answer does not hold.
+        """
+        turn = self._state
+        if not self._settings.search_first or turn.rounds or not turn.list_made(self.name, since=turn.began):
+            return False
+        if turn.remind_once("found"):
+            turn.messages.append(UserMessage(content=_FOUND, source=REMINDER))
+        return True
 
     def _object(self, problems: Sequence[str]) -> None:
         """Raise a `NotYet` where the model was not told yet that its calls do not bear out its report."""

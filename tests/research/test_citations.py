@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.messages import ThoughtEvent
+from autogen_core import FunctionCall
 from conversation import Rest, answers, carried, say
 from tables import rows
 
@@ -371,9 +372,9 @@ def said(summary: str, *citations: object) -> str:
     return json.dumps({"summary": summary, "citations": citations})
 
 
-async def researched(docs: Path, *replies: Reply) -> tuple[Rest, ScriptedModelClient]:
+async def researched(docs: Path, *replies: Reply, search_first: bool = False) -> tuple[Rest, ScriptedModelClient]:
     with ScriptedModelClient(replies) as client:
-        return await say(researcher(client, [docs]), "How much wind?"), client
+        return await say(researcher(client, [docs], search_first=search_first), "How much wind?"), client
 
 
 async def test_a_model_gets_one_chance_to_quote_what_it_read(docs: Path) -> None:
@@ -398,6 +399,30 @@ async def test_what_a_model_did_not_look_up_is_looked_up_for_it(docs: Path, firs
     assert json.loads(rest.message.metadata[CHECKED])["held"] == 1  # type: ignore[attr-defined]
 
 
+async def test_documents_can_be_searched_before_the_model_says_anything(docs: Path) -> None:
+    rest, client = await researched(docs, said("So [1].", MADE_UP), said("So [1].", WIND), search_first=True)
+    (found,) = client.requests[0].tool_results.values()
+    assert "52 percent wind" in found
+    offered = [bool(each.body.get("tools")) for each in client.requests]
+    assert offered == [False, True]  # To look further where the first answer does not hold.
+    assert json.loads(rest.message.metadata[CHECKED])["held"] == 1  # type: ignore[attr-defined]
+
+
+class Failing(DocumentsWorkbench):
+    """One whose search for a task fails."""
+
+    def look_up(self, task: str) -> Sequence[FunctionCall]:
+        return [FunctionCall(id="", name="search_documents", arguments="{}")]
+
+
+async def test_a_first_search_that_fails_is_made_once(docs: Path) -> None:
+    with ScriptedModelClient([READ_ENERGY, said("So [1].", WIND)]) as client:
+        rest = await say(researcher(client, Failing([docs]), search_first=True), "How much wind?")
+    assert client.requests[0].body["tools"]
+    assert len(client.requests[0].tool_results) == 1
+    assert rest.text.startswith("So [1].")
+
+
 async def test_words_instead_of_json_are_checked_too(docs: Path) -> None:
     rest, _ = await researched(docs, READ_ENERGY, "It is 52 percent [1].", "It is 52 percent [1].")
     assert rest.text.startswith(f"It is 52 percent {UNVERIFIED}.")
@@ -418,7 +443,7 @@ def script(**replies: Sequence[Reply]) -> ScriptedModelClient:
 
 
 def team(client: ScriptedModelClient, docs: Path) -> CitingAgent:
-    made = lead(client, [researcher(client, [docs])])
+    made = lead(client, [researcher(client, [docs], search_first=False)])
     assert isinstance(made, CitingAgent)
     return made
 

@@ -152,8 +152,7 @@ CLASSIFIED = '{"intent": "research", "research_depth": "shallow"}'
 async def test_what_a_run_reads_of_strangers_reaches_the_model_as_data_alone(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("Wind grew.\n" + "\n".join(INJECTIONS[:3]))
-    search = Call("search_documents", {"words": "wind"})
-    with ScriptedModelClient([CLASSIFIED, search, '{"summary": "Wind grew."}']) as client:
+    with ScriptedModelClient([CLASSIFIED, '{"summary": "Wind grew."}']) as client:
         run = await Upcall(client, store="runs.db").start("Did wind grow?", documents=[tmp_path / "docs"])
     assert run.status is RunStatus.COMPLETED
     *_, last = client.requests
@@ -199,11 +198,13 @@ async def test_the_sources_of_a_run_are_those_that_are_configured_and_allowed(tm
         ([], set()),
     ):
         settings = Settings.read(None, sources=["wikipedia", "web"], web_search="brave")
-        reports = ["Wind grew.", "Wind grew."] if expected else ["Wind grew."]
-        with ScriptedModelClient([CLASSIFIED, *reports]) as client:
+        # Without a search it is told once that it looked nothing up; behind one it gets no tools until it wants them.
+        searched = "search_documents" in expected
+        wanted = [Call("read_document", {"name": "a.md"})] if searched else ["Wind grew."] if expected else []
+        with ScriptedModelClient([CLASSIFIED, *wanted, "Wind grew."]) as client:
             app = Upcall(client, store=f"{len(expected)}{data_sources}.db", settings=settings)
             await app.start("Did wind grow?", documents=[tmp_path / "a.md"], data_sources=data_sources)
-        first, last = client.requests[:2]
+        first, *_, last = client.requests
         offered = {tool["name"] for tool in last.body.get("tools", [])}
         assert offered & {"search_web", "search_arxiv", *expected} == expected
         assert {name for name in expected if f"- {name}:" in first.system} == expected

@@ -120,22 +120,22 @@ async def test_a_meta_query_is_answered_with_one_call() -> None:
 
 
 async def test_a_shallow_question_is_answered_from_the_documents(tmp_path: Path) -> None:
-    """The researcher really searches and reads."""
+    """The researcher really searches, before its model says anything, and reads."""
     folder = tmp_path / "papers"
     folder.mkdir()
     (folder / "energy.md").write_text("# Energy\nGermany: 52 percent wind and solar\n")
-    search, read = Call("search_documents", {"words": "wind"}), Call("read_document", {"name": "energy.md"})
+    read = Call("read_document", {"name": "energy.md"})
     cited = {"ref": "energy.md", "place": "line 2", "quote": "Germany: 52 percent wind and solar"}
     found = json.dumps({"summary": "Germany leads [1].", "citations": [cited]})
-    with shallow("research", researcher=[search, read, found]) as client:
+    with shallow("research", researcher=[read, found]) as client:
         run = await new_app(client).start("Who leads in wind?", documents=[folder])
     assert run.result == (
         'Germany leads [1].\n\nSources:\n- [1] energy.md, line 2: "Germany: 52 percent wind and solar"\n\n'
         "Citations: 1 checked, 1 hold."
     )
     said = FencedText("documents", "energy.md", "lines 1-2", "# Energy\nGermany: 52 percent wind and solar")
-    shown = {call: parse_fenced(result) for call, result in client.requests[3].tool_results.items()}
-    assert shown == {"call_2_1": [said], "call_3_1": [said]}
+    shown = {call: parse_fenced(result) for call, result in client.requests[2].tool_results.items()}
+    assert shown == {"call_1": [said], "call_2_1": [said]}
 
 
 @pytest.mark.parametrize(("intent", "agent"), [("coding", "coder"), ("research", "researcher")])
@@ -252,8 +252,7 @@ async def test_the_data_sources_decide_which_tools_are_shown_and_given(
     tools = [search_web, look_up_law]
     ask_first = Call("ask_user", {"question": "Which year?"})
     delegate = Call("researcher", {"task": "Find the laws"})
-    reports = [FOUND, FOUND] if documents else [FOUND]  # Where it could look something up, it is told that it did not.
-    with scripted(lead=[delegate, DONE], coder=[], researcher=[ask_first, *reports]) as client:
+    with scripted(lead=[delegate, DONE], coder=[], researcher=[ask_first, FOUND]) as client:
         app = Upcall(client, store="runs.db", tools=tools, settings=Settings.read(None))
         asked = await app.start(TASK, documents=[tmp_path / "energy.md"], data_sources=data_sources)
         await Upcall(client, store="runs.db", tools=tools, settings=Settings.read(None)).answer(asked.id, "2020")
@@ -261,7 +260,7 @@ async def test_the_data_sources_decide_which_tools_are_shown_and_given(
         (request, *_) = of_agent(client, agent)
         assert {line for line in (SEARCH, LAW) if line in request.system} == listed, agent
         assert ("search_documents" in request.system) is documents, agent
-    for request in of_agent(client, "researcher"):
+    for request in of_agent(client, "researcher")[documents:]:  # Its documents are searched before it gets its tools.
         offered = {tool["name"] for tool in request.body["tools"]}
         assert offered & {"search_web", "look_up_law"} == {line[2:].partition(":")[0] for line in listed}
         assert ("search_documents" in offered) is documents
