@@ -25,7 +25,7 @@ from autogen_agentchat.teams import Swarm
 from autogen_core import CancellationToken
 from autogen_core.tools import FunctionTool, StaticWorkbench
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from conversation import answers, cancelled_while, carried, impatient, nothing_left_behind, run, say
+from conversation import Counted, answers, cancelled_while, carried, impatient, nothing_left_behind, run, say
 from tables import rows
 
 from upcall.agents import Clarifier, DocumentsWorkbench, HumanProxyAgent
@@ -68,18 +68,6 @@ SEARCH = Call("search", {"words": "G7 energy"})
 def search(words: str) -> str:
     """Search the web."""
     return f"Found: {words}"
-
-
-class Counted:
-    """A tool that counts its calls."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    async def count(self) -> str:
-        """Count."""
-        self.calls += 1
-        return f"call {self.calls}"
 
 
 async def pick_source() -> str:
@@ -462,11 +450,11 @@ async def test_a_call_that_goes_wrong_is_told_to_the_model_and_costs_its_sibling
 
 async def test_a_batch_is_made_again_neither_after_a_failed_call_of_the_model_nor_in_a_new_object() -> None:
     counted = Counted()
-    with ScriptedModelClient([Call("count"), Fail(503), CLEAR]) as client:
-        agent = Clarifier(client, tools=[counted.count])
+    with ScriptedModelClient([Call("note"), Fail(503), CLEAR]) as client:
+        agent = Clarifier(client, tools=[counted.note])
         with pytest.raises(ModelUnavailable):
             await turn(agent, TASK)
-        await turn(await carried(agent, Clarifier(client, tools=[counted.count])))
+        await turn(await carried(agent, Clarifier(client, tools=[counted.note])))
     assert counted.calls == 1
     assert client.requests[2].messages == client.requests[1].messages
 
@@ -482,13 +470,13 @@ async def test_a_batch_that_is_cut_off_keeps_what_was_finished(how: str) -> None
         return "waited"
 
     async with nothing_left_behind():
-        with ScriptedModelClient([Calls([Call("count"), Call("wait")]), CLEAR]) as client:
-            agent = Clarifier(client, tools=[counted.count, wait])
+        with ScriptedModelClient([Calls([Call("note"), Call("wait")]), CLEAR]) as client:
+            agent = Clarifier(client, tools=[counted.note, wait])
             await cancelled_while(agent, begun.is_set, how, TASK.content)
             let_go.set()
-            message = await turn(await carried(agent, Clarifier(client, tools=[counted.count, wait])))
+            message = await turn(await carried(agent, Clarifier(client, tools=[counted.note, wait])))
     assert (counted.calls, message.target) == (1, "planner")
-    assert list(client.requests[1].tool_results.values()) == ["call 1", "waited"]
+    assert list(client.requests[1].tool_results.values()) == ["note 1", "waited"]
 
 
 @pytest.mark.parametrize("last", [REGION, CLEAR])
@@ -501,8 +489,8 @@ async def test_after_so_many_batches_an_answer_is_demanded(last: str) -> None:
 
 async def test_calls_beyond_the_last_batch_are_not_made() -> None:
     counted = Counted()
-    with ScriptedModelClient([*[Call("count")] * (MAX_TOOL_ROUNDS + 1), CLEAR]) as client:
-        message = await turn(Clarifier(client, tools=[counted.count]), TASK)
+    with ScriptedModelClient([*[Call("note")] * (MAX_TOOL_ROUNDS + 1), CLEAR]) as client:
+        message = await turn(Clarifier(client, tools=[counted.note]), TASK)
     assert (counted.calls, message.target) == (MAX_TOOL_ROUNDS, "planner")
 
 
@@ -557,8 +545,8 @@ async def test_what_a_tool_finds_is_never_a_command(found: str) -> None:
 async def test_a_tools_question_makes_its_call_wait_and_the_answer_is_its_result() -> None:
     """S0-30: it counts as no turn; the finished sibling is not called again by the new object."""
     counted = Counted()
-    tools = [counted.count, pick_source]
-    with ScriptedModelClient([Calls([Call("count"), Call("pick_source")]), REGION]) as client:
+    tools = [counted.note, pick_source]
+    with ScriptedModelClient([Calls([Call("note"), Call("pick_source")]), REGION]) as client:
         agent = Clarifier(client, tools=tools, max_turns=1)
         rest = await say(agent, TASK)
         (question,) = rest.questions
@@ -571,7 +559,7 @@ async def test_a_tools_question_makes_its_call_wait_and_the_answer_is_its_result
         asked = await turn(agent, answers(rest, "IEA"))
         state = await state_of(agent)
         message = await turn(agent, reply_to(asked, "Japan"))
-    assert client.requests[1].tool_results == {"call_1_1": "call 1", "call_1_2": "IEA"}
+    assert client.requests[1].tool_results == {"call_1_1": "note 1", "call_1_2": "IEA"}
     assert (state.iteration, state.remaining_questions, state.clarifier_log) == (0, 1, "")
     assert message.metadata[CLARIFIER_LOG] == "Question: Which countries?\nAnswer: Japan"
     assert counted.calls == 1

@@ -27,7 +27,7 @@ from autogen_agentchat.messages import (
 from autogen_agentchat.teams import Swarm
 from autogen_core import CancellationToken, Component
 from autogen_core.models import RequestUsage
-from conversation import answers, cancelled_while, carried, impatient, nothing_left_behind, run, say
+from conversation import Counted, answers, cancelled_while, carried, impatient, nothing_left_behind, run, say
 from pydantic import BaseModel
 
 from upcall.agents import PausableAgent
@@ -70,18 +70,6 @@ def call(name: str, task: str = "Build it") -> Call:
 
 
 BOTH = Calls([call("coder"), call("tester")])
-
-
-class Counted:
-    """A tool that counts its calls."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    async def note(self) -> str:
-        """Take a note."""
-        self.calls += 1
-        return f"note {self.calls}"
 
 
 # -- any depth --------------------------------------------------------------------------------------------------------

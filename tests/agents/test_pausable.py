@@ -37,7 +37,7 @@ from autogen_core.models import (
 )
 from autogen_core.tools import FunctionTool, StaticWorkbench, ToolResult, Workbench
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from conversation import Rest, answers, cancelled_while, carried, impatient, nothing_left_behind, run, say
+from conversation import Counted, Rest, answers, cancelled_while, carried, impatient, nothing_left_behind, run, say
 from PIL import Image as Picture
 
 from upcall.agents import PausableAgent
@@ -85,18 +85,6 @@ def coder(client: ChatCompletionClient, **options: Any) -> PausableAgent:
 
 def bench(*functions: Callable[..., Any]) -> StaticWorkbench:
     return StaticWorkbench([FunctionTool(each, description="A tool.") for each in functions])
-
-
-class Counted:
-    """A tool that counts its calls."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    async def note(self) -> str:
-        """Take a note."""
-        self.calls += 1
-        return f"note {self.calls}"
 
 
 # -- tools ------------------------------------------------------------------------------------------------------------

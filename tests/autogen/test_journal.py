@@ -27,9 +27,10 @@ from autogen_agentchat.tools import AgentTool
 from autogen_core import CancellationToken, FunctionCall
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import CreateResult, RequestUsage, UserMessage
-from autogen_core.tools import TextResultContent, ToolResult, ToolSchema, Workbench
+from autogen_core.tools import TextResultContent, ToolResult, ToolSchema
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from conversation import soon
+from foreign import ForeignWorkbench
 from places import SUPPORT
 
 from upcall import Answer, Outcome, Run, RunStatus, Upcall, UserInputRequired, idempotency_key, idempotent
@@ -194,10 +195,8 @@ async def test_code_that_was_run_is_not_run_again() -> None:
     assert (done.result, scene.done, len(scene.client.requests)) == ("Late.", ["print(1)"], 3)
 
 
-class Server(Workbench):
+class Server(ForeignWorkbench):
     """A workbench as an MCP server's: nobody sees into it."""
-
-    component_type = "workbench"
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -215,17 +214,6 @@ class Server(Workbench):
         return ToolResult(
             name=name, result=[TextResultContent(content=await self._scene.work((arguments or {})["what"]))]
         )
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    async def reset(self) -> None: ...
-
-    async def save_state(self) -> Mapping[str, Any]:
-        return {}
-
-    async def load_state(self, state: Mapping[str, Any]) -> None: ...
 
 
 # -- calls in doubt ---------------------------------------------------------------------------------------------------

@@ -15,13 +15,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
-from autogen_agentchat.base import ChatAgent, Response, Team
-from autogen_agentchat.messages import BaseChatMessage, TextMessage
-from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat
-from autogen_core import CancellationToken
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.base import Team
+from autogen_agentchat.messages import BaseChatMessage
+from autogen_agentchat.teams import RoundRobinGroupChat
 from conversation import answers, cancelled_while, carried, impatient, say, soon
-from shapes import PLACES, SHAPES, SIDES, TWO, Make, Replies, World, ask, note, said_to, script, some_slow, task
+from foreign import ForeignAgent
+from shapes import (
+    PLACES,
+    SHAPES,
+    SIDES,
+    TWO,
+    Make,
+    Replies,
+    World,
+    ask,
+    join_branches,
+    note,
+    said_to,
+    script,
+    some_slow,
+    task,
+)
 
 from upcall import Run, RunStatus, Upcall, idempotent
 from upcall.agents import NestedTeam
@@ -90,24 +105,17 @@ async def test_a_failed_model_call_of_a_member_is_made_again_and_nothing_else(sh
 # -- what else may fail -----------------------------------------------------------------------------------------------
 
 
-class Breaks(BaseChatAgent):
+class Breaks(ForeignAgent):
     """A stock agent that fails as often as its list says, then works."""
 
     def __init__(self, name: str, failures: list[Exception]) -> None:
         super().__init__(name, "Breaks.")
         self._failures = failures
 
-    @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        return (TextMessage,)
-
-    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+    async def speak(self, messages: Sequence[BaseChatMessage]) -> str:
         if self._failures:
             raise self._failures.pop()
-        return Response(chat_message=TextMessage(source=self.name, content="Whole again."))
-
-    async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """Nothing to forget."""
+        return "Whole again."
 
 
 def crew_of(*members: Any) -> Team:
@@ -277,12 +285,7 @@ async def test_a_question_stays_open_when_its_asker_s_neighbour_fails(fails: str
 async def test_a_question_of_one_branch_stays_open_when_another_branch_fails(order: str, place: str) -> None:
     def make(world: World) -> Team:
         starter, red, blue, join = (world.agent(name) for name in ("starter", "red", "blue", "tester"))
-        members: list[ChatAgent] = [starter, red, blue, join]
-        builder = DiGraphBuilder()
-        for each in members:
-            builder.add_node(each)
-        builder.add_edge(starter, red).add_edge(starter, blue).add_edge(red, join).add_edge(blue, join)
-        return GraphFlow(members, builder.build(), name="crew")
+        return join_branches(starter, red, blue, join)
 
     late = [note("later"), note("latest")]
     red, blue = [note("red"), ask("Which red?"), "Red."], [note("blue"), Fail(500), note("blue2"), "Blue."]

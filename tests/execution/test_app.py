@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import AssistantAgent, BaseChatAgent, UserProxyAgent
+from autogen_agentchat.agents import AssistantAgent, UserProxyAgent
 from autogen_agentchat.base import Response, Team
 from autogen_agentchat.conditions import HandoffTermination, MaxMessageTermination
 from autogen_agentchat.messages import BaseChatMessage, TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 from autogen_agentchat.ui import Console
 from autogen_core import CancellationToken
+from foreign import ForeignAgent
 from worlds import solo
 
 from upcall import Answer, Outcome, PausableAgent, Run, RunStatus, Settings, Upcall
@@ -102,18 +103,11 @@ async def test_any_other_team_completes_with_its_last_message() -> None:
     assert (await Upcall(store="runs.db", team=team).start("Talk")).result == "Two."
 
 
-class Silent(BaseChatAgent):
+class Silent(ForeignAgent):
     """An agent that says nothing."""
 
-    @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        return (TextMessage,)
-
-    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        return Response(chat_message=TextMessage(source=self.name, content=" "))
-
-    async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        pass
+    async def speak(self, messages: Sequence[BaseChatMessage]) -> str:
+        return " "
 
 
 async def test_an_empty_result_is_a_failure_that_says_so() -> None:

@@ -13,20 +13,20 @@ from typing import Any
 import pytest
 from autogen_agentchat.agents import (
     AssistantAgent,
-    BaseChatAgent,
     CodeExecutorAgent,
     MessageFilterAgent,
     MessageFilterConfig,
     SocietyOfMindAgent,
 )
-from autogen_agentchat.base import ChatAgent, Response, Team
+from autogen_agentchat.base import ChatAgent, Team
 from autogen_agentchat.conditions import MaxMessageTermination, TextMessageTermination
-from autogen_agentchat.messages import BaseChatMessage, TextMessage, ToolCallRequestEvent
+from autogen_agentchat.messages import BaseChatMessage, ToolCallRequestEvent
 from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat, SelectorGroupChat, Swarm
 from autogen_agentchat.tools import AgentTool
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.tools import StaticWorkbench, ToolResult, ToolSchema, Workbench
+from foreign import ForeignAgent, ForeignWorkbench
 from scenario import TASK, script, upcall
 from shapes import ask, said_to, task
 from stores import change_checkpoint
@@ -147,21 +147,15 @@ async def deploy(region: str) -> str:
 named(stuck, "deploy")
 
 
-class Picky(BaseChatAgent):
+class Picky(ForeignAgent):
     """An agent of somebody else's, with a state of its own making."""
 
     def __init__(self, name: str, form: int) -> None:
         super().__init__(name, "x")
         self._form = form
 
-    @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        return (TextMessage,)
-
-    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        return Response(chat_message=TextMessage(source=self.name, content="Picked."))
-
-    async def on_reset(self, cancellation_token: CancellationToken) -> None: ...
+    async def speak(self, messages: Sequence[BaseChatMessage]) -> str:
+        return "Picked."
 
     async def save_state(self) -> Mapping[str, Any]:
         return {"form": self._form, "frames": "none", "dialog": ["a"], "questions": 1}
@@ -363,7 +357,7 @@ async def test_a_state_of_another_version_is_refused(nested: bool) -> None:
 # -- tools ------------------------------------------------------------------------------------------------------------
 
 
-class Served(Workbench):
+class Served(ForeignWorkbench):
     """A workbench whose tools only its server knows: to ask it now would be a fault."""
 
     asked = 0
@@ -376,17 +370,6 @@ class Served(Workbench):
         return ToolResult.model_validate(
             {"name": name, "result": [{"type": "TextResultContent", "content": "deployed"}]}
         )
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    async def reset(self) -> None: ...
-
-    async def save_state(self) -> Mapping[str, Any]:
-        return {}
-
-    async def load_state(self, state: Mapping[str, Any]) -> None: ...
 
 
 def with_tools(client: ScriptedModelClient, *tools: Any, **options: Any) -> Make:

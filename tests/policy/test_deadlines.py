@@ -13,19 +13,16 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import BaseChatAgent
-from autogen_agentchat.base import Response, Team
+from autogen_agentchat.base import Team
 from autogen_agentchat.messages import (
     BaseChatMessage,
-    HandoffMessage,
-    TextMessage,
     ThoughtEvent,
     UserInputRequestedEvent,
 )
 from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_core import CancellationToken
 from conversation import soon
 from cryptography.fernet import Fernet
+from foreign import ForeignAgent
 from scenario import TASK, script, upcall
 from worlds import crew, model_of, pausing
 
@@ -178,23 +175,18 @@ def test_a_time_of_another_zone_is_kept_in_utc_and_one_without_is_utc() -> None:
     )
 
 
-class Patient(BaseChatAgent):
+class Patient(ForeignAgent):
     """An agent of somebody else's that says itself how long its question waits."""
-
-    produced_message_types = (HandoffMessage, TextMessage)
 
     def __init__(self, name: str, description: str, default: str | None = "That", *, secret: bool = False) -> None:
         super().__init__(name, description)
         self._asked: dict[str, Any] = {"default": default, "secret": secret}
 
-    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+    async def speak(self, messages: Sequence[BaseChatMessage]) -> BaseChatMessage | str:
         if said := [answer.as_text() for message in messages for answer in message_answers(message)]:
-            return Response(chat_message=TextMessage(source=self.name, content=said[0]))
+            return said[0]
         question = Question(id="own", question="Which?", expires_at=NOON + 5 * HOUR, **self._asked)
-        return Response(chat_message=question_message([question], source=self.name, user_proxy="user"))
-
-    async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """Keep nothing."""
+        return question_message([question], source=self.name, user_proxy="user")
 
 
 async def test_a_question_that_says_its_own_time_keeps_it(clock: Clock) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 import yaml
-from autogen_agentchat.agents import BaseChatAgent, CodeExecutorAgent
-from autogen_agentchat.base import Response, Team
+from autogen_agentchat.agents import CodeExecutorAgent
+from autogen_agentchat.base import Team
 from autogen_agentchat.conditions import TextMessageTermination
-from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage, ThoughtEvent
+from autogen_agentchat.messages import BaseChatMessage, ThoughtEvent
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
@@ -24,6 +24,7 @@ from autogen_core.tools import BaseStreamTool
 from conversation import run as run_team
 from conversation import soon
 from cryptography.fernet import Fernet
+from foreign import ForeignAgent
 from places import ROOT
 from pydantic import BaseModel
 from scenario import script, upcall
@@ -327,22 +328,18 @@ async def test_where_nobody_is_there_a_secret_is_not_had() -> None:
     assert (done.result, server.passwords, done.answers[0].outcome) == ("Done.", [], Outcome.EXPIRED)
 
 
-class Keeper(BaseChatAgent):
+class Keeper(ForeignAgent):
     """An agent of somebody's own, which asks for a secret itself."""
 
-    produced_message_types = (TextMessage, HandoffMessage)
     told: str | None = None
 
-    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+    async def speak(self, messages: Sequence[BaseChatMessage]) -> BaseChatMessage | str:
         answers = [answer for message in messages for answer in message_answers(message)]
         if not answers:
             question = Question(question=ASKED, secret=True, path=(self.name,))
-            return Response(chat_message=question_message([question], source=self.name, user_proxy="user"))
+            return question_message([question], source=self.name, user_proxy="user")
         Keeper.told = answers[0].unseal().as_text()
-        return Response(chat_message=TextMessage(source=self.name, content="Done."))
-
-    async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        pass
+        return "Done."
 
 
 def keepers() -> Team:

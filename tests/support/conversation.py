@@ -55,6 +55,18 @@ class Rest:
         return ["/".join(event_path(event)) for event in self.told(kind)]
 
 
+class Counted:
+    """A tool that counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def note(self) -> str:
+        """Take a note."""
+        self.calls += 1
+        return f"note {self.calls}"
+
+
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work that ignores its cancellation is left to itself at once, so that no test waits for it."""

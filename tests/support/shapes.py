@@ -120,9 +120,14 @@ def graph(world: World) -> Team:
     """Return a fan-out to coder and painter, joined by the tester."""
     starter, painter, tester = (world.agent(name) for name in ("starter", "painter", "tester"))
     coder = world.coder()
-    builder = DiGraphBuilder().add_node(starter).add_node(coder).add_node(painter).add_node(tester)
-    builder.add_edge(starter, coder).add_edge(starter, painter).add_edge(coder, tester).add_edge(painter, tester)
-    return GraphFlow([starter, coder, painter, tester], builder.build(), name="crew")
+    return join_branches(starter, coder, painter, tester)
+
+
+def join_branches(start: ChatAgent, one: ChatAgent, other: ChatAgent, end: ChatAgent) -> GraphFlow:
+    """Return a graph with two branches between start and end."""
+    builder = DiGraphBuilder().add_node(start).add_node(one).add_node(other).add_node(end)
+    builder.add_edge(start, one).add_edge(start, other).add_edge(one, end).add_edge(other, end)
+    return GraphFlow([start, one, other, end], builder.build(), name="crew")
 
 
 def magentic(world: World) -> Team:

@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
+from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import ChatAgent, Response, Team
 from autogen_agentchat.conditions import TextMessageTermination
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 from autogen_core import CancellationToken
 from conversation import impatient
+from foreign import ForeignAgent
 from shapes import PLACES, Make, World, ask, note, said_to, script, some_slow, task
 
 from upcall import Run, RunStatus, Upcall
@@ -129,24 +130,17 @@ async def test_a_question_of_ten_megabytes_goes_back_to_the_model_that_asked(pla
     assert len(refusal) < 500
 
 
-class HandsOver(BaseChatAgent):
+class HandsOver(ForeignAgent):
     """A stock agent that hands over to the user with a text."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(name, "Hands over.")
         self._text = text
 
-    @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        return (HandoffMessage, TextMessage)
-
-    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+    async def speak(self, messages: Sequence[BaseChatMessage]) -> BaseChatMessage | str:
         if any(isinstance(each, HandoffMessage) for each in messages):
-            return Response(chat_message=TextMessage(source=self.name, content="Thank you."))
-        return Response(chat_message=HandoffMessage(source=self.name, target="user", content=self._text))
-
-    async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """Nothing to forget."""
+            return "Thank you."
+        return HandoffMessage(source=self.name, target="user", content=self._text)
 
 
 @pytest.mark.parametrize("text", [HUGE, "", " \n", "Which one?"])
@@ -199,18 +193,14 @@ async def test_options_with_the_same_label_go_back_to_the_model_that_asked(place
 # -- a nested agent that never returns --------------------------------------------------------------------------------
 
 
-class Endless(BaseChatAgent):
+class Endless(ForeignAgent):
     """A stock agent that never ends its turn, and may ignore that it is cancelled."""
 
     def __init__(self, name: str, *, stubborn: bool) -> None:
         super().__init__(name, "Never returns.")
         self._stubborn = stubborn
 
-    @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        return (TextMessage,)
-
-    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+    async def speak(self, messages: Sequence[BaseChatMessage]) -> BaseChatMessage:
         for again in range(2):
             try:
                 await asyncio.sleep(3600)
@@ -218,9 +208,6 @@ class Endless(BaseChatAgent):
                 if again or not self._stubborn:
                     raise
         raise AssertionError("it was cancelled more often than anybody would")
-
-    async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """Nothing to forget."""
 
 
 def hanging(world: World, kind: str) -> ChatAgent:

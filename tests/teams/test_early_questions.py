@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from autogen_agentchat.base import Team
 from autogen_agentchat.messages import UserInputRequestedEvent
-from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat
+from autogen_agentchat.teams import RoundRobinGroupChat
 from conversation import soon
+from shapes import join_branches
 
 from upcall import Answer, AnsweredBy, Run, RunStatus, Settings, Upcall
 from upcall.agents import NestedTeam, PausableAgent
@@ -47,11 +48,7 @@ class Bench:
     def branches(self) -> Team:
         start, coder, end = self.worker("start"), self.worker("coder"), self.worker("lead")
         searcher = self.worker("searcher", tools=[self.search], ask_user=False)
-        builder = DiGraphBuilder()
-        for agent in (start, coder, searcher, end):
-            builder.add_node(agent)
-        builder.add_edge(start, coder).add_edge(start, searcher).add_edge(coder, end).add_edge(searcher, end)
-        return GraphFlow([start, coder, searcher, end], builder.build())
+        return join_branches(start, coder, searcher, end)
 
     def nested_branches(self) -> Team:
         return RoundRobinGroupChat([NestedTeam(self.branches(), name="crew")], max_turns=1)

@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import BaseChatAgent
-from autogen_agentchat.base import ChatAgent, Response, Team
+from autogen_agentchat.base import ChatAgent, Team
 from autogen_agentchat.conditions import TextMessageTermination
-from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage
+from autogen_agentchat.messages import BaseChatMessage
 from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat, Swarm
-from autogen_core import CancellationToken
 from cryptography.fernet import Fernet
+from foreign import ForeignAgent
 from forked import run_python
 from places import SUPPORT
 from shapes import (
@@ -31,6 +30,7 @@ from shapes import (
     Shape,
     World,
     ask,
+    join_branches,
     note,
     said_to,
     script,
@@ -156,12 +156,7 @@ async def test_two_branches_of_a_graph_ask_and_the_join_waits_for_both(place: st
             world.agent(colour) if as_members == "agents" else NestedTeam(team_of(world, colour, "swarm"))
             for colour in ("red", "blue")
         )
-        members: list[ChatAgent] = [start, red, blue, join]
-        builder = DiGraphBuilder()
-        for each in members:
-            builder.add_node(each)
-        builder.add_edge(start, red).add_edge(start, blue).add_edge(red, join).add_edge(blue, join)
-        return GraphFlow(members, builder.build(), name="crew")
+        return join_branches(start, red, blue, join)
 
     others = PLACES[place].others
     said = {"starter": ["Started."], "tester": ["Tested."]}
@@ -292,20 +287,15 @@ def test_a_question_from_any_place_waits_for_another_process(shape: str, place: 
     assert len(noted) == len(set(noted)) == SHAPES[shape].notes + SCENARIOS[scenario].notes
 
 
-class Keeper(BaseChatAgent):
+class Keeper(ForeignAgent):
     """Asks for a secret."""
 
-    produced_message_types = (TextMessage, HandoffMessage)
-
-    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+    async def speak(self, messages: Sequence[BaseChatMessage]) -> BaseChatMessage | str:
         if given := [answer for message in messages for answer in message_answers(message)]:
             assert given[0].unseal().text == "hunter2"
-            return Response(chat_message=TextMessage(source=self.name, content="Logged in."))
+            return "Logged in."
         question = Question(question="What is the password?", secret=True, path=(self.name,))
-        return Response(chat_message=question_message([question], source=self.name, user_proxy="user"))
-
-    async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        pass
+        return question_message([question], source=self.name, user_proxy="user")
 
 
 async def test_the_other_members_of_a_nested_team_do_not_read_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:

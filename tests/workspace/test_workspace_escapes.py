@@ -177,13 +177,19 @@ def arguments(tool: str, path: str) -> dict[str, Any]:
     }[tool]
 
 
-@pytest.mark.parametrize("number", range(len(TRICKS)), ids=lambda number: ascii(TRICKS[number].path[:40]))
-async def test_no_tool_is_led_out(root: Path, number: int) -> None:
+def lay_out(number: int, root: Path) -> Trick:
+    """Prepare a workspace for a trick, and return it."""
     trick = TRICKS[number]
     if trick.link:
         (root / trick.link[0]).symlink_to(trick.link[1])
     if trick.make:
         trick.make(root)
+    return trick
+
+
+@pytest.mark.parametrize("number", range(len(TRICKS)), ids=lambda number: ascii(TRICKS[number].path[:40]))
+async def test_no_tool_is_led_out(root: Path, number: int) -> None:
+    trick = lay_out(number, root)
     before = everything(root)
     refused = []
     for tool in TOOLS:
@@ -201,11 +207,7 @@ async def test_no_tool_is_led_out(root: Path, number: int) -> None:
 @pytest.mark.parametrize("number", range(len(TRICKS)), ids=lambda number: ascii(TRICKS[number].path[:40]))
 def test_nor_where_names_cannot_be_opened_from_a_folder(root: Path, number: int) -> None:
     """As on Windows, where there is no ``openat``"""
-    trick = TRICKS[number]
-    if trick.link:
-        (root / trick.link[0]).symlink_to(trick.link[1])
-    if trick.make:
-        trick.make(root)
+    trick = lay_out(number, root)
     before = everything(root)
     folder = Folder(root, openat=False)
     with pytest.raises((ValueError, OSError)), folder.open(trick.path):
