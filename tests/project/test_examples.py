@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -17,6 +16,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+from forked import start_command
 from places import ROOT
 
 from upcall import Upcall, run_sync
@@ -30,8 +30,9 @@ MOST_LINES = 40
 @contextmanager
 def started(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """Yield the process of an example, in the folder of the test. It is gone afterwards."""
+    command = start_command(str(FOLDER / name), *arguments)
     process = subprocess.Popen(
-        [sys.executable, str(FOLDER / name), *arguments],
+        [command["command"], *command["args"]],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

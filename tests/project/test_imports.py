@@ -5,23 +5,27 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
-
-import pytest
+from functools import cache
 
 import upcall
 from upcall import Run
 from upcall.runs.checkpoint import Checkpoint
 from upcall.storage.store import RunStore
 
-HELP = """
+COMMANDS = """
 import contextlib
 from upcall.ui.cli.main import main
-with contextlib.suppress(SystemExit), contextlib.redirect_stdout(None):
-    main(["--help"])
+for arguments in COMMANDS:
+    try:
+        with contextlib.redirect_stdout(None):
+            main(arguments.split())
+    except SystemExit as end:
+        assert not end.code, arguments
 """
+DRIVER = "from upcall import PausableAgent, Run, Upcall, ask_secret"
 
 
+@cache
 def modules_loaded_by(code: str) -> set[str]:
     ending = "\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
     process = subprocess.run([sys.executable, "-c", code + ending], capture_output=True, text=True, check=True)
@@ -45,7 +49,7 @@ def test_an_agent_that_asks_needs_neither_store_nor_driver() -> None:
 
 
 def test_a_team_of_ones_own_loads_no_agent_of_the_root_team() -> None:
-    loaded = modules_loaded_by("from upcall import PausableAgent, Upcall")
+    loaded = modules_loaded_by(DRIVER)
     assert not loaded & {"upcall.teams", "upcall.agents.coder", "upcall.agents.planner", "upcall.workspace.workbench"}
 
 
@@ -54,17 +58,16 @@ def test_importing_leaves_the_garbage_collector_on() -> None:
 
 
 def test_help_loads_neither_autogen_nor_a_model_client() -> None:
-    loaded = packages_loaded_by(HELP)
+    loaded = packages_loaded_by(COMMANDS.replace("COMMANDS", "['--help']"))
     assert "typer" in loaded
     assert not loaded & {"autogen_agentchat", "autogen_core", "autogen_ext", "openai", "pydantic", "sqlite3"}
 
 
-@pytest.mark.parametrize("command", ["list", "inbox", "show RUN", "log RUN", "transcript RUN", "audit"])
-async def test_looking_at_runs_loads_no_autogen(command: str, tmp_path: Path) -> None:
-    store = RunStore(tmp_path / "runs.db")
-    await store.create(Run(id="run-to-see", task="do it"), Checkpoint())
-    arguments = [*command.replace("RUN", "run-to-see").split(), "--store", str(store.file)]
-    loaded = packages_loaded_by(HELP.replace('["--help"]', repr(arguments)))
+async def test_looking_at_runs_loads_no_autogen() -> None:
+    await RunStore("runs.db").create(Run(id="a-run", task="do it"), Checkpoint())
+    looks = ["list", "inbox", "show a-run", "log a-run", "transcript a-run", "audit"]
+    commands = [f"{each} --store runs.db" for each in looks]
+    loaded = packages_loaded_by(COMMANDS.replace("COMMANDS", repr(commands)))
     assert "sqlite3" in loaded
     assert not loaded & {"autogen_agentchat", "autogen_core", "autogen_ext", "openai"}
 
@@ -76,15 +79,15 @@ def test_lists_on_a_terminal_are_loaded_when_a_question_is_asked() -> None:
 
 
 def test_what_a_notebook_shows_is_loaded_when_it_is_shown() -> None:
-    assert not packages_loaded_by("from upcall import Run, Upcall") & {"ipywidgets", "IPython", "markdown_it"}
+    assert not packages_loaded_by(DRIVER) & {"ipywidgets", "IPython", "markdown_it"}
 
 
 def test_the_driver_loads_no_model_client_before_one_is_needed() -> None:
-    assert not packages_loaded_by("from upcall import Upcall") & {"openai", "autogen_ext"}
+    assert not packages_loaded_by(DRIVER) & {"openai", "autogen_ext"}
 
 
 def test_the_driver_loads_no_cryptography_before_there_is_a_secret() -> None:
-    assert "cryptography" not in packages_loaded_by("from upcall import Upcall, ask_secret")
+    assert "cryptography" not in packages_loaded_by(DRIVER)
 
 
 def test_a_file_for_a_store_needs_no_driver_for_postgresql() -> None:

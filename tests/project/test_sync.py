@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncGenerator
 from threading import Thread
 
 import pytest
+from forked import run_code
 from stopping import STOPPED_WHILE_CLOSING, ended
 
 from upcall import Run, Settings, Upcall, UpcallError, run_sync
@@ -78,7 +77,7 @@ def demo() -> Upcall:
 
 
 def output_of(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = run_code(code)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 

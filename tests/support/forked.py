@@ -28,6 +28,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import warnings
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -47,6 +48,12 @@ SECONDS = 120
 
 _LONGEST = 1 << 20
 """Bytes of a request that are read at once."""
+
+
+def run_code(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a process of its own, as ``-c`` does."""
+    Path("code.py").write_text(code)
+    return run_python("code.py", **environment)
 
 
 def run_python(*arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
@@ -147,6 +154,8 @@ def _become(arguments: list[str], environment: dict[str, str], folder: str) -> N
     sys.stdin = io.TextIOWrapper(io.BufferedReader(stdin), encoding)
     sys.stdout = io.TextIOWrapper(io.BufferedWriter(stdout), encoding)
     sys.stderr = io.TextIOWrapper(io.BufferedWriter(stderr), encoding, "backslashreplace", line_buffering=True)
+    for each in filter(None, environment.get("PYTHONWARNINGS", "").split(",")):
+        warnings._setoption(each)  # type: ignore[attr-defined]
     status = 1
     try:
         if arguments[0] == "-m":
