@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import socket
 import subprocess
@@ -19,6 +18,7 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import Team
 from autogen_agentchat.conditions import TextMessageTermination
 from autogen_agentchat.teams import RoundRobinGroupChat
+from forked import run_code
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -283,16 +283,9 @@ print(run.status, *{{format(span.context.trace_id, "032x") for span in _EXPORTER
 async def test_another_process_goes_on_with_the_trace(spans: InMemorySpanExporter) -> None:
     run = await app_of(team_of({"lead": [ASK]})).start("Build it.")
     traced = the(spans, "start_run").context.trace_id
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        OTHER_PROCESS.format(tests=[str(Path(__file__).parent), str(SUPPORT)]),
-        run.id,
-        stdout=subprocess.PIPE,
-        env=dict(os.environ),
-    )
-    out, _ = await asyncio.wait_for(process.communicate(), 60)
-    assert out.decode().split() == ["completed", format(traced, "032x")]
+    code = OTHER_PROCESS.format(tests=[str(Path(__file__).parent), str(SUPPORT)])
+    done = await asyncio.to_thread(run_code, code, run.id)
+    assert done.stdout.split() == ["completed", format(traced, "032x")], done.stderr
 
 
 NOTHING_LOADED = """

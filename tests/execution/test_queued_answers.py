@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import mail_process
 from conversation import soon
+from forked import run_python
 
 from upcall import RunStatus
 
@@ -25,9 +23,7 @@ async def test_the_team_is_not_run_again_when_it_is_done(tmp_path: Path) -> None
 
 async def test_what_followed_the_answer_is_not_done_again_after_a_kill(tmp_path: Path) -> None:
     """The writer took its note on the answer that came by mail; after the kill nobody asks or takes it again."""
-    command = [sys.executable, mail_process.__file__, str(tmp_path)]
-    killed = subprocess.run(command, env=dict(os.environ), timeout=60, check=False)
-    assert killed.returncode == -signal.SIGKILL
+    assert run_python(mail_process.__file__, str(tmp_path)).returncode == -signal.SIGKILL
     world = mail_process.World(tmp_path)
     run = await soon(world.app.resume(mail_process.RUN))
     assert [each.question for each in run.questions] == []

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forked import run_code
 from places import SUPPORT
 from postgres import NoPostgres, Server, running
 from stores import FIRST, history
@@ -101,13 +102,7 @@ asyncio.run(main())
 def test_a_store_that_is_read_only_can_be_read_and_says_so_on_a_write(what: str) -> None:
     folder = Path(tempfile.mkdtemp())  # An ordinary user does not get into the folder of the tests.
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", READ_ONLY, str(folder), what],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = run_code(READ_ONLY, str(folder), what)
     finally:
         folder.chmod(0o700)
         shutil.rmtree(folder)

@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+from forked import start_command
 from places import SUPPORT
 from stores import FIRST, execute, history
 
@@ -145,7 +147,10 @@ async def test_lease_from_the_future_that_is_renewed_holds(location: str) -> Non
 async def test_one_of_four_processes_that_claim_at_once_wins(location: str) -> None:
     stored = await RunStore(location).create(Run(id="abcdef000000", task="do it"), FIRST)
     stored = await RunStore(location).save(stored, stored.run.move_to(RunStatus.FAILED))
-    children = [process(CLAIMS, location) for _ in range(4)]
+    Path("claims.py").write_text(CLAIMS)
+    command = start_command("claims.py", location)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    children = [subprocess.Popen([command["command"], *command["args"]], text=True, **pipes) for _ in range(4)]
     assert [says(child) for child in children] == ["ready"] * 4
     for child in children:
         assert child.stdin is not None

@@ -50,10 +50,10 @@ _LONGEST = 1 << 20
 """Bytes of a request that are read at once."""
 
 
-def run_code(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_code(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run code in a process of its own, as ``-c`` does."""
     Path("code.py").write_text(code)
-    return run_python("code.py", **environment)
+    return run_python("code.py", *arguments)
 
 
 def run_python(*arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:

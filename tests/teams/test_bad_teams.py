@@ -115,7 +115,10 @@ HUGE = "Which one? " * 1_000_000
 """About 10 MB."""
 
 
-@pytest.mark.parametrize("place", some_slow(["at the root", "as an agent", "as a team", "as a tool"]))
+@pytest.mark.parametrize(
+    "place",
+    [*some_slow(["as an agent", "as a team", "as a tool"]), pytest.param("at the root", marks=pytest.mark.slow)],
+)
 async def test_a_question_of_ten_megabytes_goes_back_to_the_model_that_asked(place: str) -> None:
     def make(world: World) -> Team:
         return crew_of(world.agent("coder"))

@@ -239,24 +239,24 @@ async def test_what_is_wrong_ends_the_run_with_an_error(more: dict[str, Any], co
         assert "\n" not in events[-1]["message"]
 
 
-@pytest.mark.parametrize(
-    ("message", "status"),
-    [
-        ('{"id": "m", "role": "user", "content": "x\\ud800"}', 400),
-        ('{"id": "m", "role": "user", "content": "x", "more": "\\ud800"}', 400),
-        (f'{{"id": "m", "role": "user", "content": "x", "more": {"[" * 900 + "]" * 900}}}', 400),
-        (f'{{"id": "m", "role": "user", "content": "x", "more": {"[" * 100_000 + "]" * 100_000}}}', 400),
-        ('{"id": "m", "role": "somebody", "content": "x"}', 422),
-        ("{", 422),
-    ],
-    ids=["half a character", "the same beside", "deep", "deeper", "role", "no JSON"],
-)
-async def test_what_is_no_input_is_refused_before_a_stream(message: str, status: int) -> None:
+NO_INPUT = {
+    "half a character": ('{"id": "m", "role": "user", "content": "x\\ud800"}', 400),
+    "the same beside": ('{"id": "m", "role": "user", "content": "x", "more": "\\ud800"}', 400),
+    "deep": (f'{{"id": "m", "role": "user", "content": "x", "more": {"[" * 900 + "]" * 900}}}', 400),
+    "deeper": (f'{{"id": "m", "role": "user", "content": "x", "more": {"[" * 100_000 + "]" * 100_000}}}', 400),
+    "role": ('{"id": "m", "role": "somebody", "content": "x"}', 422),
+    "no JSON": ("{", 422),
+}
+
+
+async def test_what_is_no_input_is_refused_before_a_stream() -> None:
     async with serving(one_agent()) as site, await site.caller() as me:
-        body = f'{{"threadId": "t", "runId": "r", "messages": [{message}]}}'
-        response = await me.post("/agui", content=body, headers={"Content-Type": "application/json"})
-        assert (response.status_code, response.headers["Content-Type"]) == (status, "application/problem+json")
-        assert "\n" not in response.json()["detail"]
+        for name, (message, status) in NO_INPUT.items():
+            body = f'{{"threadId": "t", "runId": "r", "messages": [{message}]}}'
+            response = await me.post("/agui", content=body, headers={"Content-Type": "application/json"})
+            assert response.status_code == status, name
+            assert response.headers["Content-Type"] == "application/problem+json", name
+            assert "\n" not in response.json()["detail"], name
 
 
 async def test_how_a_run_ends_is_how_that_of_the_front_end_does() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -120,13 +119,6 @@ def test_a_chat_asks_for_tasks_that_follow_each_other() -> None:
 
 
 def test_a_chat_without_a_terminal_takes_its_tasks_from_a_pipe() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "upcall", "chat"],
-        input="Hello! What can you do?\nHello! What can you do?\n",
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = upcall("chat", given="Hello! What can you do?\n" * 2)
     runs = upcall("list", "--json").json
-    assert (done.returncode, [each["status"] for each in runs]) == (0, ["completed", "completed"])  # type: ignore[index]
+    assert (done.status, [each["status"] for each in runs]) == (0, ["completed", "completed"])  # type: ignore[index]

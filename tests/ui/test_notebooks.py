@@ -132,7 +132,7 @@ async def new_subshell(client: NotebookClient) -> str:
     return str(reply["content"]["subshell_id"])
 
 
-@pytest.mark.parametrize("name", ["01_quickstart", "02_questions_step_by_step"])
+@pytest.mark.parametrize("name", ["01_quickstart", pytest.param("02_questions_step_by_step", marks=pytest.mark.slow)])
 def test_every_cell_of_a_notebook_runs(name: str, folder: Path) -> None:
     assert execute(read(FOLDER / f"{name}.ipynb"), folder)
 
@@ -216,6 +216,7 @@ def asked_to_delete(cells: Mapping[str, NotebookNode]) -> None:
 
 
 @needs_bubblewrap
+@pytest.mark.slow
 def test_a_test_is_fixed_a_command_is_allowed_a_deletion_is_not_and_all_is_taken_back(folder: Path) -> None:
     cells = executed("05_coding_with_consent", folder, execution=TESTED, undo=TESTED, end=TESTED)
     assert "bubblewrap: no network" in shown(cells["execution"])
@@ -366,6 +367,7 @@ async def test_a_click_answers_and_another_kernel_finds_the_next_question(folder
     assert "planner gets" not in said
 
 
+@pytest.mark.slow
 def test_kernels_run_the_interpreter_of_the_tests(folder: Path) -> None:
     notebook = notebook_of([code("import sys\nprint(sys.executable)")])
     assert execute(notebook, folder).strip() == sys.executable

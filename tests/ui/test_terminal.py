@@ -93,6 +93,7 @@ def test_ctrl_c_at_a_question_leaves_it_open_and_says_how_to_answer(terminal: Te
     assert run["status"] == "awaiting_clarification"
 
 
+@pytest.mark.slow
 def test_answer_without_an_answer_asks_in_place(terminal: Terminal) -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     child = terminal.start("answer", run_id)
@@ -102,6 +103,7 @@ def test_answer_without_an_answer_asks_in_place(terminal: Terminal) -> None:
     assert (status, "with Django" in said) == (0, True)
 
 
+@pytest.mark.slow
 def test_detach_does_not_ask_on_a_terminal_either(terminal: Terminal) -> None:
     status, said = ended(terminal.start("run", TASK, "--detach"))
     assert status == 0
