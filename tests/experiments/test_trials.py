@@ -52,12 +52,12 @@ async def test_what_is_done_is_neither_done_nor_paid_again() -> None:
 
 
 async def test_a_replay_gives_the_same_figures_without_a_model() -> None:
-    first = await experiment(4).run()
+    first = await experiment(2).run()
 
     def fail(request: Request) -> Reply:
         raise AssertionError("a model was called")
 
-    replayed = await experiment(4, models={"script": fail}).run(replay=True)
+    replayed = await experiment(2, models={"script": fail}).run(replay=True)
     assert replayed.requested == 0
     assert repr(replayed.figures()) == repr(first.figures())
 
@@ -72,12 +72,12 @@ async def test_the_built_in_team_is_replayed_in_folders_of_its_own() -> None:
 
 
 async def test_a_change_calls_only_what_changed() -> None:
-    await experiment(4).run()
+    await experiment(2).run()
 
     def changed(request: Request) -> Reply:
         return reply(request)
 
-    tasks = [task(number) for number in range(4)]
+    tasks = [task(number) for number in range(2)]
     tasks[0] = tasks[0].model_copy(update={"task": "Write something else in Python"})
     results = await experiment(tasks=tasks, models={"script": changed}).run(replay=True)
     assert results.requested == sum(each.turns for each in results.records if each.task == "task-0")

@@ -35,7 +35,7 @@ MARK = "mark-of-the-document"
 """Stands behind each text in a document, so that it is known again in the requests whatever the text is."""
 
 FIRST_OF_KIND = {each.kind: each for each in reversed(INJECTIONS)}
-QUICK = {"approval", "tool result", "user's answer", "fence", "unicode"}
+QUICK = {"approval", "tool result", "user's answer"}
 CASES = [
     pytest.param(
         each,

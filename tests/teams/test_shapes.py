@@ -34,6 +34,7 @@ from shapes import (
     note,
     said_to,
     script,
+    some_slow,
     task,
 )
 
@@ -148,7 +149,7 @@ async def test_two_teams_that_one_agent_calls_together_ask_together(kind: str, o
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("as_members", ["agents", "teams as agents"])
-@pytest.mark.parametrize("place", ["at the root", "as an agent", "as a team", "as a tool"])
+@pytest.mark.parametrize("place", some_slow(["at the root", "as an agent", "as a team", "as a tool"]))
 async def test_two_branches_of_a_graph_ask_and_the_join_waits_for_both(place: str, as_members: str, order: str) -> None:
     def make(world: World) -> Team:
         start, join = world.agent("starter"), world.agent("tester")
@@ -211,7 +212,7 @@ HEARING = [shape for shape in SHAPES if shape != "round robin by condition"]
 """Its condition counts what the team hears from outside, as in AutoGen."""
 
 
-@pytest.mark.parametrize("member", ["agent", "team"])
+@pytest.mark.parametrize("member", ["agent", pytest.param("team", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("shape", HEARING)
 async def test_an_inner_team_is_not_confused_by_what_a_neighbour_asked_and_was_told(shape: str, member: str) -> None:
     def make(world: World) -> Team:
