@@ -23,17 +23,25 @@ from upcall.agents.tool_loop.turn import Turn
 from upcall.agents.toolset import Tool, Toolset
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.messages import CLARIFIER_LOG
-from upcall.options import ApprovalOptions, ClarificationOptions
+from upcall.autogen.model_calls import is_unknown_family
+from upcall.options import ApprovalOptions, AskFor, ClarificationOptions
 from upcall.policy.approval import ApprovalRules
+from upcall.policy.asking import weigh
 from upcall.prompts import PROMPTS, ClarifierContext, Prompts, ToolInfo
-from upcall.prompts.contexts import Document, JsonReminderContext, SearchFirstContext
+from upcall.prompts.contexts import Document, JsonReminderContext, QuestionsLeftContext, SearchFirstContext
 from upcall.prompts.examples import EXAMPLES
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import parse_answer, read_default
 from upcall.questions.question import Question
 from upcall.questions.reply_intents import ends_clarification, unwrap_reply
-from upcall.runs.outputs import ClarificationResponse, KnownFrom, Weight
+from upcall.runs.outputs import Candidate, ClarificationResponse, KnownFrom
 from upcall.text import replace_surrogates, shorten, shorten_middle
+
+FEW_EXAMPLES = 2
+"""Worked examples for a model of a known family; one of none gets all."""
+
+MAX_LOOKS = 2
+"""Candidates that are looked at again: the next one where the weightiest is dropped."""
 
 MAX_TOOL_ROUNDS = 5
 """Batches of tool calls in one turn; after them the model has to answer with what it found."""
@@ -54,6 +62,8 @@ class ClarifierSettings(StructuredSettings, ClarificationOptions, ApprovalOption
 class ClarifierOptions(StructuredOptions, total=False):
     """The same as keyword arguments."""
 
+    ask: AskFor
+    ask_threshold: float
     max_turns: int
     documents: Sequence[Document]
     data_sources: Sequence[str] | None
@@ -177,17 +187,18 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
                 emit(self._request_event())
             elif not isinstance(reply, ClarificationResponse):
                 return self._complete() if self._state.dialog else self._ask_fallback()
-            elif not (reply.asks or self._is_unfounded(reply)):
+            elif not (questions := self._rank(reply)):
                 return self._complete()
             elif self._should_search(schemas):
                 self._send_back_to_search(reply, schemas)
             else:
-                self._state.candidates = [reply.question((self.name,))]
+                self._state.candidates = questions
                 return await self._ask_or_complete(emit, token)
 
     async def _ask_or_complete(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
-        """Ask what stands up to the second look; where nothing does, clarification is complete."""
-        questions = await self._worth_asking(self._whole_request(), emit, token)
+        """Ask the weightiest that stands up to the second look; where none does, clarification is complete."""
+        threshold = self._settings.ask_threshold
+        questions = await self._worth_asking(self._whole_request(), emit, token, threshold=threshold, limit=1)
         return self._ask(questions[0]) if questions else self._complete()
 
     # -- the dialog ---------------------------------------------------------------------------------------------------
@@ -225,11 +236,23 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         content = f"Clarified:\n{log}" if log else "Nothing needs to be clarified."
         return HandOver(self._settings.target, content, {CLARIFIER_LOG: log})
 
-    def _is_unfounded(self, reply: ClarificationResponse) -> bool:
-        """Whether the reply says that the request answers the question, in words that are not there; then a second look
-        decides."""
-        claims = bool(reply.clarification_question) and reply.known_from is KnownFrom.REQUEST
-        return claims and self._settings.check_questions and not holds_most_of(self._whole_request(), reply.answer)
+    def _rank(self, reply: ClarificationResponse) -> list[Question]:
+        """Return the questions that are worth to be put, by what the reply says of them, the weightiest first."""
+        path = (self.name,)
+        if not reply.candidates:
+            return [reply.question(path)] if reply.needs_clarification else []
+        request = self._whole_request()
+        weighed = [
+            (weigh(each, self._settings.ask, is_said=self._is_said(each, request)), each) for each in reply.candidates
+        ]
+        worth = [pair for pair in weighed if pair[0] >= self._settings.ask_threshold]
+        return [each.to_question(path, weight) for weight, each in sorted(worth, key=lambda pair: -pair[0])[:MAX_LOOKS]]
+
+    def _is_said(self, candidate: Candidate, request: str) -> bool:
+        """Whether the request holds the words that are to settle it; without a second look the reply is believed."""
+        if not self._settings.check_questions:
+            return candidate.known_from is KnownFrom.REQUEST
+        return bool(candidate.said) and holds_most_of(request, candidate.said)
 
     def _ask_fallback(self) -> Ask:
         """Take a reply that cannot be read for a need to clarify (S0-62), once: then the task goes on as it is."""
@@ -253,11 +276,16 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
             available_documents=tuple(documents),
             tools=tuple(ToolInfo(schema["name"], schema.get("description", "")) for schema in schemas),
             tool_names=tuple(schema["name"] for schema in schemas),
-            remaining_questions=state.remaining_questions,
         )
-        system = SystemMessage(content=self._system_text(context, ClarificationResponse))
-        request = self._request()
-        return [system, *_examples(self.name), UserMessage(content=request, source="user"), *state.context.messages]
+        left = self._prompts.render(QuestionsLeftContext(state.remaining_questions))
+        examples = EXAMPLES[: None if is_unknown_family(self._model_client) else FEW_EXAMPLES]
+        return [
+            SystemMessage(content=self._system_text(context, ClarificationResponse)),
+            *_examples(self.name, len(examples)),
+            UserMessage(content=self._request(), source="user"),
+            *state.context.messages,
+            UserMessage(content=left, source="system"),  # Last: what changes from turn to turn stands behind the rest.
+        ]
 
     def _request(self) -> str:
         """Return the task, with what an agent found that tried it as a shallow one."""
@@ -342,20 +370,16 @@ def _as_typed(question: Question, answer: Answer) -> Answer:
 
 
 @cache
-def _examples(name: str) -> tuple[LLMMessage, ...]:
-    """Return the worked examples as turns of a chat before the task."""
-    turns = (
-        (
-            UserMessage(content=each.request, source="user"),
-            ClarificationResponse(
-                clarification_question=each.clarification_question,
-                answer=each.answer,
-                known_from=KnownFrom(each.known_from),
-                weight=Weight(each.weight),
-                needs_clarification=each.known_from == "user",
-                options=each.options,
-            ),
+def _examples(name: str, count: int) -> tuple[LLMMessage, ...]:
+    """Return so many worked examples as turns of a chat before the task."""
+    turns = []
+    for each in EXAMPLES[:count]:
+        candidates = tuple(Candidate.model_validate(asdict(candidate)) for candidate in each.candidates)
+        asked = next((one for one in candidates if weigh(one, "essential", is_said=bool(one.said)) >= 0.5), None)
+        reply = ClarificationResponse(
+            candidates=candidates,
+            needs_clarification=asked is not None,
+            clarification_question=asked.question if asked else None,
         )
-        for each in EXAMPLES
-    )
+        turns.append((UserMessage(content=each.request, source="user"), reply))
     return tuple(example_turns(name, turns))

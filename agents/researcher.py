@@ -11,10 +11,10 @@ from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import Workbench
 
 from upcall.agents.tool_loop.escalating import EscalatingAgent
-from upcall.agents.tool_loop.final_reply import is_known_family
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.agents.toolset import Tool
 from upcall.autogen.messages import CHECKED, OUTCOME
+from upcall.autogen.model_calls import is_unknown_family
 from upcall.policy.approval import Approve
 from upcall.prompts import PROMPTS, Prompts, ResearcherContext
 from upcall.research.cited import Counts
@@ -87,7 +87,7 @@ def researcher(
         handoffs=[escalates_to] if escalates_to else [],
         output_type=ResearchReport,
         approve=approve,
-        search_first=not is_known_family(model_client) if search_first is None else search_first,
+        search_first=is_unknown_family(model_client) if search_first is None else search_first,
         max_rounds=min(max_rounds, SHALLOW_ROUNDS) if escalates_to else max_rounds,
         stream=stream,
         user_proxy=user_proxy,

@@ -45,12 +45,13 @@ from upcall.autogen.messages import (
 )
 from upcall.autogen.model_calls import call_model, result_of
 from upcall.errors import ModelError, ModelReplyUnfinished
+from upcall.policy.asking import see_effect
 from upcall.policy.resolver import resolve_question
 from upcall.prompts import PROMPTS, Context, Prompts, RepairContext, ReplyFormatContext
 from upcall.prompts.contexts import QuestionCheckContext, QuestionToCheckContext
 from upcall.prompts.examples import CHECKED_EXAMPLES
 from upcall.questions.question import Question
-from upcall.runs.outputs import FoundIn, QuestionCheck, Reply
+from upcall.runs.outputs import Effect, QuestionCheck, Reply
 from upcall.text import shorten_middle
 
 T = TypeVar("T", bound=Reply)
@@ -297,30 +298,47 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
 
     # -- the second look ----------------------------------------------------------------------------------------------
 
-    async def _worth_asking(self, request: str, emit: Emit[BaseAgentEvent], token: CancellationToken) -> list[Question]:
-        """Return those of the candidates that only the user can answer. A look that fails drops nothing."""
-        state, looks = self._state, self._settings.check_questions
-        to_check = [each for each in state.candidates if looks and each.id not in state.worth_asking]
-        before = self._before_check() if to_check else []
-        for question in to_check:
-            try:
+    async def _worth_asking(
+        self,
+        request: str,
+        emit: Emit[BaseAgentEvent],
+        token: CancellationToken,
+        *,
+        threshold: float = 0.0,
+        limit: int | None = None,
+    ) -> list[Question]:
+        """Return those of the candidates, at most `limit`, whose answer changes the result. A look that fails drops
+        nothing."""
+        state, kept = self._state, list[Question]()
+        before = self._before_check() if self._settings.check_questions else []
+        for question in state.candidates:
+            if len(kept) == limit:
+                break
+            if before and question.id not in state.looks:
                 prompt = [*before, self._to_check(request, question.question)]
-                checked = await self._reply(prompt, QuestionCheck, emit, token)
-                state.worth_asking[question.id] = not isinstance(checked, QuestionCheck) or checked.asks
-            except ModelError as error:
-                state.repair = []
-                state.worth_asking[question.id] = True
-                emit(ThoughtEvent(source=self.name, content=f"(the second look at a question failed: {error})"))
-        kept = [each for each in state.candidates if state.worth_asking.get(each.id, True)]
-        state.candidates, state.worth_asking = [], {}
+                state.looks[question.id] = await self._look_again(prompt, emit, token)
+            if (seen := see_effect(question, state.looks.get(question.id), threshold)) is not None:
+                kept.append(seen)
+        state.candidates, state.looks = [], {}
         return kept
+
+    async def _look_again(
+        self, prompt: Sequence[LLMMessage], emit: Emit[BaseAgentEvent], token: CancellationToken
+    ) -> QuestionCheck | None:
+        try:
+            checked = await self._reply(prompt, QuestionCheck, emit, token)
+        except ModelError as error:
+            self._state.repair = []
+            emit(ThoughtEvent(source=self.name, content=f"(the second look at a question failed: {error})"))
+            return None
+        return checked if isinstance(checked, QuestionCheck) else None
 
     def _before_check(self) -> list[LLMMessage]:
         """Return what stands before the question of a second look: the prompt and worked examples."""
         turns = (
             (
                 self._to_check(each.request, each.question),
-                QuestionCheck(my_answer=each.my_answer, found_in=FoundIn(each.found_in), ask=each.found_in == "user"),
+                QuestionCheck(first=each.first, second=each.second, effect=Effect(each.effect)),
             )
             for each in CHECKED_EXAMPLES
         )

@@ -14,6 +14,7 @@ from upcall.agents.resumable import AgentState
 from upcall.autogen.messages import CLARIFIER_LOG, CLASSIFICATION, QUESTIONS, message_answers
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
+from upcall.runs.outputs import QuestionCheck
 
 TASK_SOURCE = "user"
 """The source of a task that is given to an AutoGen team as a plain string."""
@@ -32,7 +33,7 @@ class Thread(AgentState):
     ``rounds`` counts how often it asked in this turn; one round may hold several questions. ``repair``: the reply that
     could not be read and what was said about it, so that only the repair is made again where it fails. ``weaker``
     counts the forms of JSON that the server has refused, strongest first. ``candidates`` are the questions that the
-    model wants to ask, ``worth_asking`` what the second look found so far, by question id.
+    model wants to ask, ``looks`` what the second look found so far, by question id.
     """
 
     messages: list[Annotated[ChatMessage, Field(discriminator="type")]] = []
@@ -41,7 +42,7 @@ class Thread(AgentState):
     repair: list[LLMMessage] = []
     weaker: int = 0
     candidates: list[Question] = []
-    worth_asking: dict[str, bool] = {}
+    looks: dict[str, QuestionCheck | None] = {}
 
     def open_questions(self) -> list[Question]:
         """Return what was asked and not yet answered."""
@@ -57,7 +58,7 @@ class Thread(AgentState):
     def end(self) -> None:
         """End the turn: forget what belongs to it alone, and keep the thread."""
         self.seen, self.dialog, self.rounds, self.repair = [], [], 0, []
-        self.candidates, self.worth_asking = [], {}
+        self.candidates, self.looks = [], {}
 
     def task_messages(self, user_proxy: str) -> Sequence[ChatMessage]:
         """Return the user's last texts (S2-05). A text of another agent before them is the result of an earlier

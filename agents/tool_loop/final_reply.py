@@ -9,7 +9,7 @@ from typing import Any
 
 from autogen_agentchat.messages import TextMessage
 from autogen_core import FunctionCall
-from autogen_core.models import ChatCompletionClient, ModelFamily
+from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import ParametersSchema, ToolSchema
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError
@@ -22,6 +22,7 @@ from upcall.agents.structured.parse_output import (
     parse_reply,
 )
 from upcall.autogen.messages import CHECKED, OUTPUT, WARNINGS, dump_warnings
+from upcall.autogen.model_calls import is_unknown_family
 from upcall.research.reports import CheckedReport, Report
 
 REPORT = "report"
@@ -37,12 +38,7 @@ def needs_report_tool(kind: type[BaseModel], client: ChatCompletionClient) -> bo
 
     A small model reports with it before it has done anything.
     """
-    return not hasattr(kind, "from_text") or is_known_family(client)
-
-
-def is_known_family(client: ChatCompletionClient) -> bool:
-    """Return whether a client says of which family its model is; a server of one's own mostly says nothing."""
-    return client.model_info.get("family") not in (None, ModelFamily.UNKNOWN)
+    return not hasattr(kind, "from_text") or not is_unknown_family(client)
 
 
 @cache

@@ -14,6 +14,7 @@ AgentName = Literal["classifier", "clarifier", "planner", "lead", "coder", "rese
 WorkKind = Literal["planning", "coding", "research", "small"]
 AtLimit = Literal["approve", "reject", "pause"]
 NetworkSource = Literal["web", "arxiv", "wikipedia"]
+AskFor = Literal["essential", "preferences"]
 ExecutorName = Literal["auto", "bubblewrap", "docker", "none"]
 
 OnExpiry: TypeAlias = Literal["wait", "assume", "cancel", "fail"]
@@ -84,13 +85,18 @@ class QuestionCheckOptions(Options):
 
 
 class ClarificationOptions(QuestionCheckOptions):
-    """How much the clarifier asks, and what it may look up.
+    """What the clarifier asks for and how much, and what it may look up.
 
     Attributes:
+        ask: ``essential`` asks where a wrong guess would spoil the work, ``preferences`` also where users different
+            things.
+        ask_threshold: the weight, between 0 and 1, from which a question is put (`upcall.policy.asking`).
         max_turns: questions a task; then clarification is complete whatever the model says (S0-11).
         data_sources: the ids of the sources that a run may use (S0-20); None is all.
     """
 
+    ask: AskFor = "essential"
+    ask_threshold: Annotated[float, BeforeValidator(no_flag), Field(ge=0, le=1)] = 0.5
     max_turns: Count = 3
     data_sources: list[str] | None = None
 

@@ -102,7 +102,7 @@ def dialog(request: Request) -> list[tuple[str, str]]:
     """Who said what in a request after the system's text and the worked examples; for a batch of calls, which tools."""
     return [
         (each["role"], each["content"] or ", ".join(call["function"]["name"] for call in each["tool_calls"]))
-        for each in request.messages[1 + 2 * len(EXAMPLES) :]
+        for each in request.messages[1 + 2 * len(EXAMPLES) : -1]  # The last one says how much it may still ask.
     ]
 
 
@@ -195,11 +195,11 @@ async def test_the_model_is_told_to_answer_in_json_of_both_fields() -> None:
 
 async def test_a_folder_of_own_prompts_takes_the_place_of_ours(tmp_path: Path) -> None:
     """S0-54: those that are not in it stay."""
-    (tmp_path / "research_clarification.j2").write_text("Mine: {{ tool_names | join }}, {{ remaining_questions }} left")
+    (tmp_path / "research_clarification.j2").write_text("Mine: {{ tool_names | join }}")
     with ScriptedModelClient([SEARCH, CLEAR]) as client:
         await turn(Clarifier(client, tools=[search], prompts=Prompts(tmp_path)), TASK)
-    assert client.requests[0].system.startswith("Mine: search, 3 left\n\n")
-    assert client.requests[1].messages[-1] == REMINDER
+    assert client.requests[0].system.startswith("Mine: search\n\n")
+    assert client.requests[1].messages[-2] == REMINDER
 
 
 # -- the dialog -------------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ async def test_iteration_and_log_grow_with_each_answer_and_what_is_left_is_shown
             assert (len(state.messages), state.max_turns) == (1 + number, 3)
             message = await turn(agent, reply_to(message, f"Answer {number}"))
     assert seen == [(0, 3, 0), (1, 2, 1), (2, 1, 2)]
-    shown = [next(line for line in each.system.splitlines() if "You may ask" in line) for each in client.requests]
+    shown = [each.messages[-1]["content"] for each in client.requests]
     assert [line.partition(",")[0].removeprefix("You may ask ") for line in shown] == [
         "3 more questions",
         "2 more questions",
@@ -321,7 +321,7 @@ async def test_an_answer_is_read_out_of_the_json_around_it(reply: str, meant: st
     """S0-60: as if it had been typed."""
     with ScriptedModelClient([REGION, CLEAR]) as client:
         message = await asked_and_told(client, reply)
-    assert client.requests[1].messages[-1]["content"] == meant
+    assert client.requests[1].messages[-2]["content"] == meant
     assert message.metadata[CLARIFIER_LOG] == f"Question: Which countries?\nAnswer: {meant}"
 
 
@@ -352,7 +352,7 @@ async def test_the_text_of_a_stock_user_proxy_answers_the_question() -> None:
         await turn(agent, TASK)
         message = await turn(agent, HandoffMessage(source="user", target="clarifier", content="japan"))
     assert message.content == "Clarified:\nQuestion: Which countries?\nAnswer: Japan"
-    assert client.requests[1].messages[-1]["content"] == "Japan"
+    assert client.requests[1].messages[-2]["content"] == "Japan"
 
 
 async def test_a_blank_reply_to_a_stock_user_proxy_skips() -> None:
@@ -602,7 +602,7 @@ NUDGE = PROMPTS.render(SearchFirstContext(("search",)))
 
 def nudges(client: ScriptedModelClient) -> list[int]:
     """In which requests the model is told for the first time to look first, by number."""
-    last = [request.messages[-1]["content"] for request in client.requests]
+    last = [request.messages[-2]["content"] for request in client.requests]
     return [number for number, said in enumerate(last) if said == NUDGE]
 
 

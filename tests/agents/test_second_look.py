@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage
@@ -13,16 +14,16 @@ from scenario import DEEP_CODING, PLAN, TASK, script
 
 from upcall import RunStatus, Settings, Upcall
 from upcall.agents import Clarifier, Planner
+from upcall.agents.clarifier import FEW_EXAMPLES
 from upcall.agents.structured.agent import StructuredAgent
 from upcall.prompts.contexts import Document
 from upcall.prompts.examples import CHECKED_EXAMPLES, EXAMPLES
-from upcall.runs.outputs import QuestionCheck
 from upcall.testing import Fail, Hang, Reply, Request, ScriptedModelClient
 
 REQUEST = TextMessage(source="user", content="Compare renewable energy in the G7")
 CLEAR = '{"needs_clarification": false}'
-ASK = '{"my_answer": "cannot know", "found_in": "user", "ask": true}'
-KNOWN = '{"my_answer": "seven large economies", "found_in": "knowledge", "ask": true}'
+ASK = '{"first": "the IEA", "second": "Eurostat", "effect": "all"}'
+KNOWN = '{"first": "seven large economies", "second": "seven large economies", "effect": "nothing"}'
 CHECK = "A colleague wants to put a question"
 
 
@@ -63,11 +64,9 @@ async def test_a_question_that_only_the_user_can_answer_is_put(make: Make, after
 
 
 @AGENTS
-@pytest.mark.parametrize("found_in", ["request", "knowledge", "choice"])
-async def test_a_question_that_is_answered_elsewhere_is_not_put(make: Make, after: list[Reply], found_in: str) -> None:
-    """S3-37: whatever the model says in the end, where it found the answer decides."""
-    check = json.dumps({"my_answer": "the G7", "found_in": found_in, "ask": True})
-    with ScriptedModelClient([asks("Which countries?"), check, *after]) as client:
+async def test_a_question_whose_answer_changes_nothing_is_not_put(make: Make, after: list[Reply]) -> None:
+    """S3-37"""
+    with ScriptedModelClient([asks("Which countries?"), KNOWN, *after]) as client:
         message = await turn(make(client), REQUEST)
     assert message.target != "user"
 
@@ -119,44 +118,74 @@ async def test_the_look_knows_what_was_answered_and_which_documents_there_are() 
     assert shown.endswith("Question: For whom?")
 
 
-def claims(answer: str, **fields: object) -> str:
-    """Return a first reply that takes its question for answered by the request."""
-    said = {"clarification_question": "Which area?", "answer": answer, "known_from": "request", "weight": "high"}
-    return json.dumps({**said, "needs_clarification": False, **fields})
+def needs(*candidates: dict[str, object]) -> str:
+    """Return a first reply by what the request depends on."""
+    return json.dumps({"candidates": candidates, "needs_clarification": False})
 
 
-async def test_an_answer_that_the_request_is_said_to_give_and_does_not_is_looked_at() -> None:
-    with ScriptedModelClient([claims("the Nordic countries"), ASK]) as client:
-        rest = await say(clarifier(client), REQUEST)
-    assert [question.question for question in rest.questions] == ["Which area?"]
+def need(said: str = "", known_from: str = "user", weight: str = "high", **fields: object) -> dict[str, object]:
+    given = {"detail": "place", "question": "Which area?", "said": said, "known_from": known_from, "weight": weight}
+    return {**given, **fields}
+
+
+async def put(*replies: str, **options: Any) -> list[str]:
+    """Return the questions of the first turn."""
+    with ScriptedModelClient(list(replies)) as client:
+        rest = await say(Clarifier(client, check_questions=True, **options), REQUEST)
+    return [question.question for question in rest.questions]
+
+
+async def test_what_the_request_is_said_to_hold_and_does_not_is_looked_at() -> None:
+    assert await put(needs(need("the Nordic countries", "request")), ASK) == ["Which area?"]
+    assert await put(needs(need("", "request")), KNOWN) == []
 
 
 @pytest.mark.parametrize(
-    "reply",
-    [
-        claims("the G7"),
-        claims("the Nordic countries", known_from="default"),
-        claims("the Nordic countries", clarification_question=None),
-        claims("the Nordic countries", known_from=None),
-    ],
+    "candidate",
+    [need("the G7", "request"), need("", "default"), need(weight="low"), need(weight="taste"), need(question="")],
 )
-async def test_an_answer_that_is_there_or_a_default_is_not(reply: str) -> None:
-    with ScriptedModelClient([reply]) as client:
-        rest = await say(clarifier(client), REQUEST)
-    assert not rest.questions
+async def test_what_is_said_or_the_same_for_most_or_worth_little_is_not(candidate: dict[str, object]) -> None:
+    assert await put(needs(candidate)) == []
+
+
+async def test_the_weightiest_is_put_and_the_next_where_that_is_dropped() -> None:
+    much, all_of_it = need(weight="medium", question="Until when?"), need(question="Which countries?")
+    assert await put(needs(much, all_of_it), ASK) == ["Which countries?"]
+    assert await put(needs(much, all_of_it), KNOWN, ASK) == ["Until when?"]
+    assert await put(needs(much, all_of_it), KNOWN, KNOWN) == []
+
+
+async def test_tastes_are_asked_for_on_request() -> None:
+    taste = needs(need(weight="taste", question="Which tone?", detail="style"))
+    assert await put(taste, ask="essential") == []
+    assert await put(taste, ASK, ask="preferences") == ["Which tone?"]
+
+
+async def test_the_threshold_decides() -> None:
+    part = '{"first": "a", "second": "b", "effect": "part"}'
+    medium = needs(need(weight="medium"))
+    assert await put(medium, part, ask_threshold=0.5) == ["Which area?"]
+    assert await put(medium, part, ask_threshold=0.6) == []
+    assert await put(medium, ask_threshold=0.7) == []
+
+
+async def test_a_question_keeps_its_weight_and_gets_the_answers_as_options() -> None:
+    for detail, options in (("place", ["the IEA", "Eurostat"]), ("input", [])):
+        with ScriptedModelClient([needs(need(detail=detail)), ASK]) as client:
+            (question,) = (await say(clarifier(client), REQUEST)).questions
+        assert [option.label for option in question.options] == options
+        assert (question.weight, question.detail) == (1.0, detail)
 
 
 async def test_without_the_second_look_the_first_reply_decides() -> None:
-    with ScriptedModelClient([claims("the Nordic countries")]) as client:
+    with ScriptedModelClient([needs(need("the Nordic countries", "request"))]) as client:
         rest = await say(Clarifier(client), REQUEST)
     assert not rest.questions
 
 
 async def test_what_a_document_is_called_counts_as_said() -> None:
-    with ScriptedModelClient([claims("Nordic countries")]) as client:
-        agent = Clarifier(client, check_questions=True, documents=[Document("nordic_countries.md")])
-        rest = await say(agent, REQUEST)
-    assert not rest.questions
+    reply = needs(need("Nordic countries", "request"))
+    assert await put(reply, documents=[Document("nordic_countries.md")]) == []
 
 
 async def test_the_fallback_is_put_without_a_second_look() -> None:
@@ -165,32 +194,25 @@ async def test_the_fallback_is_put_without_a_second_look() -> None:
     assert len(rest.questions) == 1
 
 
-@pytest.mark.parametrize(
-    ("said", "asked"),
-    [
-        ({"ask": True}, True),
-        ({"ask": False}, False),
-        ({"ask": False, "found_in": "user"}, True),
-        ({"ask": True, "foundIn": "Choice"}, False),
-        ({"ask": True, "found_in": "the moon"}, True),
-    ],
-)
-def test_where_the_answer_is_decides(said: dict[str, object], asked: bool) -> None:
-    assert QuestionCheck.model_validate(said).asks is asked
+@pytest.mark.parametrize("reply", ["{}", '{"effect": "the moon"}', '{"first": "a", "second": "b"}'])
+async def test_a_look_that_finds_no_effect_drops_nothing(reply: str) -> None:
+    assert await put(needs(need()), reply) == ["Which area?"]
 
 
-def test_the_examples_decide_as_their_fields_say() -> None:
-    """Both ways, so that neither answer is the one a model has seen most."""
-    asked = [each.found_in == "user" for each in CHECKED_EXAMPLES]
-    assert 0.3 < sum(asked) / len(asked) < 0.7
-    missing = [each.known_from == "user" for each in EXAMPLES]
+def test_the_examples_ask_as_often_as_not() -> None:
+    """Both ways, so that neither answer is the one a model has seen most, also among the first few."""
+    changing = [each.effect != "nothing" for each in CHECKED_EXAMPLES]
+    assert 0.3 < sum(changing) / len(changing) < 0.7
+    missing = [any(one.known_from == "user" and one.weight == "high" for one in each.candidates) for each in EXAMPLES]
     assert 0.3 < sum(missing) / len(missing) < 0.7
+    assert set(missing[:FEW_EXAMPLES]) == {True, False}
 
 
 def test_no_task_of_the_benchmark_stands_among_the_examples() -> None:
-    data = ROOT / "benchmarks" / "data" / "ask_well.jsonl"
-    tasks = {json.loads(line)["task"] for line in data.read_text(encoding="utf-8").splitlines()}
-    assert len(tasks) >= 100
+    data = ROOT / "benchmarks" / "data"
+    lines = [line for file in data.glob("ask_well*.jsonl") for line in file.read_text(encoding="utf-8").splitlines()]
+    tasks = {json.loads(line)["task"] for line in lines}
+    assert len(tasks) >= 500
     assert tasks.isdisjoint({each.request for each in (*EXAMPLES, *CHECKED_EXAMPLES)})
 
 

@@ -35,6 +35,7 @@ from upcall.prompts.contexts import (
     JudgeContext,
     ParentAnswerContext,
     QuestionCheckContext,
+    QuestionsLeftContext,
     QuestionToCheckContext,
     ReminderContext,
     SameQuestionContext,
@@ -97,9 +98,9 @@ RENDERED: dict[str, Context] = {
         available_documents=(REPORT, DATA),
         tools=(ToolInfo("search", "Searches documents."),),
         tool_names=("search",),
-        remaining_questions=2,
     ),
-    "research_clarification_bare": ClarifierContext("", (), (), (), 1),
+    "questions_left": QuestionsLeftContext(2),
+    "research_clarification_bare": ClarifierContext("", (), (), ()),
     "question_check": QuestionCheckContext(),
     "question_to_check": QuestionToCheckContext(request="Compare the G7", question="Which countries?"),
     "researcher": ResearcherContext(available_documents=(REPORT, DATA), escalates_to="clarifier"),
@@ -207,7 +208,7 @@ def test_no_prompt_shows_a_value_as_python_would(name: str) -> None:
 @pytest.mark.parametrize("left", [1, 2])
 def test_the_clarifier_counts_its_questions_in_words(left: int) -> None:
     """S0-30"""
-    text = render(ClarifierContext("", (), (), (), left))
+    text = render(QuestionsLeftContext(left))
     assert f"You may ask {left} more question{'s' if left > 1 else ''}, one" in text
 
 
@@ -233,7 +234,7 @@ HOSTILE = "{{ 7 * 7 }} {% for x in y %} {# gone #} {{ query }} <b>&amp;</b> {%- 
     "context",
     [
         ClassifierContext(HOSTILE, "now", (ToolInfo(HOSTILE, HOSTILE),), {"name": HOSTILE}),
-        ClarifierContext(HOSTILE, (Document(HOSTILE, HOSTILE),), (ToolInfo(HOSTILE, HOSTILE),), (HOSTILE,), 1),
+        ClarifierContext(HOSTILE, (Document(HOSTILE, HOSTILE),), (ToolInfo(HOSTILE, HOSTILE),), (HOSTILE,)),
         AmbiguityContext(HOSTILE, (ToolInfo(HOSTILE, HOSTILE),), (ToolInfo(HOSTILE, HOSTILE),)),
         PlanContext(HOSTILE, (HOSTILE,), (ToolInfo(HOSTILE, HOSTILE),), (ToolInfo(HOSTILE, HOSTILE),)),
         FeedbackContext(HOSTILE),

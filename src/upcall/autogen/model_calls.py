@@ -13,7 +13,7 @@ from typing import Any
 
 from autogen_agentchat.utils import remove_images
 from autogen_core import CancellationToken
-from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelFamily
 from autogen_core.tools import ToolSchema
 from pydantic import BaseModel
 
@@ -24,6 +24,12 @@ from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
 from upcall.errors import UpcallError
 from upcall.text import replace_surrogates
+
+
+def is_unknown_family(client: ChatCompletionClient) -> bool:
+    """Return whether a client does not say of which family its model is: a server of one's own, mostly with a small
+    model."""
+    return client.model_info.get("family") in (None, ModelFamily.UNKNOWN)
 
 
 async def call_model(

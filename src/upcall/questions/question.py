@@ -141,6 +141,23 @@ class Option(BaseModel, frozen=True, str_strip_whitespace=True, coerce_numbers_t
         return one_line(f"{self.label} - {self.description}" if self.description else self.label)
 
 
+class Detail(StrEnum):
+    """What of a task a question is about."""
+
+    INPUT = "input"
+    MEANING = "meaning"
+    PLACE = "place"
+    PERIOD = "period"
+    PURPOSE = "purpose"
+    AUDIENCE = "audience"
+    LEVEL = "level"
+    BUDGET = "budget"
+    PLATFORM = "platform"
+    FORMAT = "format"
+    STYLE = "style"
+    OTHER = "other"
+
+
 class Question(BaseModel):
     """Something one agent wants to know from the human.
 
@@ -161,6 +178,8 @@ class Question(BaseModel):
         secret: whether the answer is stored encrypted, for its asker alone (`Answer.opened`).
         tool: the function tool that asks, where one does and gets the answer.
         approval: the tool call that the answer allows, changes or forbids, where it is about one.
+        detail: what of the task it is about, where its asker says so.
+        weight: what it is worth to ask, between 0 and 1, where its asker weighs that (`upcall.policy.asking`).
         path: the agents from the outermost down to the asker: ``("lead", "coder")``.
         calls: the tool call id at each level of ``path``, so that two calls of one agent are told apart. The last is
             missing where the asker needed no tool call (classifier, clarifier and planner ask in structured output).
@@ -191,6 +210,8 @@ class Question(BaseModel):
     secret: bool = False
     tool: str | None = None
     approval: PendingCall | None = None
+    detail: Detail | None = None
+    weight: Annotated[float, Field(ge=0, le=1)] | None = None
     path: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     asked_at: datetime = Field(default_factory=lambda: identity.now())

@@ -27,6 +27,7 @@ from upcall.questions.question import (
     MAX_OPTIONS,
     MAX_QUESTION_CHARS,
     ClarificationType,
+    Detail,
     Option,
     Question,
     VisibleText,
@@ -166,10 +167,11 @@ class KnownFrom(StrEnum):
 
 
 class Weight(StrEnum):
-    """How much of the result a wrong guess would spoil."""
+    """What a wrong guess would spoil: all of the result, much of it, somebody's taste alone, or hardly anything."""
 
     HIGH = "high"
     MEDIUM = "medium"
+    TASTE = "taste"
     LOW = "low"
 
 
@@ -178,48 +180,71 @@ def _one_of(kind: type[StrEnum]) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "enum": list(kind)})
 
 
-class ClarificationResponse(Reply):
-    """The clarifier's reply (S0-38, S0-39)."""
+class Candidate(Reply):
+    """One thing that the result of a task depends on, and whether it has to be asked."""
 
     # The fields come in the order in which a model is to work them out: one that is asked for the decision first says
     # "clear" to nearly everything (benchmarks/ask_well.py).
 
-    clarification_question: VisibleText | None = Field(default=None, description="The one question most worth asking.")
-    answer: VisibleText = Field(
-        default="", description="What the request says about it, or the ordinary default, or unknown."
+    detail: Annotated[Detail, _member(Detail, Detail.OTHER), _one_of(Detail)] = Field(
+        default=Detail.OTHER, description="What it is about."
     )
+    question: VisibleText = Field(default="", description="The question that would settle it.")
+    options: Labels = Field(default=(), description="Two to five likely answers; empty where they cannot be guessed.")
+    said: VisibleText = Field(default="", description="The words of the request that settle it; empty if none do.")
+    assumed: VisibleText = Field(default="", description="What would be taken without asking.")
     known_from: Annotated[KnownFrom | None, _member(KnownFrom), _one_of(KnownFrom)] = Field(
-        default=None, description="Where the answer is known from."
+        default=None, description="request: said there; default: the same for everybody; user: it differs."
     )
     weight: Annotated[Weight | None, _member(Weight), _one_of(Weight)] = Field(
-        default=None, description="How much a wrong guess would spoil."
+        default=None, description="What a wrong guess would spoil."
     )
-    needs_clarification: bool = Field(description="Whether only the user can answer, and it matters.")
-    options: Labels = Field(default=(), description="Likely answers, at most five; empty where open.")
+
+    def to_question(self, path: tuple[str, ...], weight: float) -> Question:
+        """Return the open question that settles it, and what it is worth."""
+        asked = _question(self.question, self.options, None, path)
+        return asked.model_copy(update={"detail": self.detail, "weight": round(weight, 2)})
+
+
+class ClarificationResponse(Reply):
+    """The clarifier's reply (S0-38, S0-39): what the task depends on, and the question, if one has to be put.
+
+    Where it has `candidates`, they decide (`upcall.policy.asking`); else the two fields of the seed do.
+    """
+
+    candidates: tuple[Candidate, ...] = Field(
+        default=(), description="One to four things that the result depends on, the weightiest first."
+    )
+    needs_clarification: bool = Field(description="Whether one of them has to be asked.")
+    clarification_question: VisibleText | None = Field(default=None, description="Its question.")
+    options: Labels = ()
     reason: SkipJsonSchema[VisibleText | None] = None
+
+    @field_validator("candidates", mode="before")
+    @classmethod
+    def _one_is_a_list_too(cls, value: object) -> object:
+        return [value] if isinstance(value, dict) else value
+
+    @field_validator("candidates")
+    @classmethod
+    def _that_ask(cls, value: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+        return tuple(each for each in value if each.question)
 
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
-        if self.asks and not self.clarification_question:
+        if self.needs_clarification and not (self.clarification_question or self.candidates):
             raise ValueError("needs_clarification is true but clarification_question is empty")
         return self
 
-    @property
-    def asks(self) -> bool:
-        """The decision: from the fields that lead to it, or as the model said where it left them out."""
-        if self.known_from is None:
-            return self.needs_clarification
-        return self.known_from is KnownFrom.USER and self.weight is not Weight.LOW
-
     def in_words(self) -> str:
         """See `Reply`."""
-        if self.asks:
-            return f"would like to know: {self.clarification_question}"
-        known = self.clarification_question and self.answer
-        return f"nothing has to be asked{f': {self.clarification_question} - {self.answer}' if known else ''}"
+        if self.needs_clarification:
+            return f"would like to know: {self.clarification_question or self.candidates[0].question}"
+        settled = [f"{each.question} - {known}" for each in self.candidates if (known := each.said or each.assumed)]
+        return f"nothing has to be asked{f': {settled[0]}' if settled else ''}"
 
     def question(self, path: tuple[str, ...]) -> Question:
-        """Return the open question this reply stands for."""
+        """Return the open question of the seed's two fields."""
         return _question(self.clarification_question or "", self.options, self.reason, path)
 
     def to_reply(self) -> str:
@@ -227,32 +252,28 @@ class ClarificationResponse(Reply):
         return self.model_dump_json(exclude_defaults=True)
 
 
-class FoundIn(StrEnum):
-    """Where the answer to a question can be found before it is put to the user."""
+class Effect(StrEnum):
+    """How much of the result differs between the two likeliest answers to a question."""
 
-    REQUEST = "request"
-    KNOWLEDGE = "knowledge"
-    CHOICE = "choice"
-    USER = "user"
+    ALL = "all"
+    PART = "part"
+    NOTHING = "nothing"
 
 
 class QuestionCheck(Reply):
-    """The reply to a second look at a question."""
+    """The reply to a second look at a question: what its answer would change."""
 
-    my_answer: VisibleText = Field(default="", description="Your own answer to the question, or: cannot know.")
-    found_in: Annotated[FoundIn | None, _member(FoundIn), _one_of(FoundIn)] = Field(
-        default=None, description="Where the answer is to be found."
+    first: VisibleText = Field(default="", description="The likeliest answer.")
+    second: VisibleText = Field(default="", description="The likeliest answer of somebody else who asks for the same.")
+    effect: Annotated[Effect | None, _member(Effect), _one_of(Effect)] = Field(
+        default=None, description="How much of the result differs between the two."
     )
-    ask: bool = Field(description="Whether only the user can tell.")
-
-    @property
-    def asks(self) -> bool:
-        """The decision: from where the answer is to be found, or as the model said where it left that out."""
-        return self.ask if self.found_in is None else self.found_in is FoundIn.USER
 
     def in_words(self) -> str:
         """See `Reply`."""
-        return "only the user can tell" if self.asks else f"need not be asked: {self.my_answer or 'it is known'}"
+        if self.effect is Effect.NOTHING:
+            return f"need not be asked: {self.first or 'nothing depends on it'}"
+        return f"changes the result: {' or '.join(each for each in (self.first, self.second) if each) or 'unknown'}"
 
 
 class KnownTo(StrEnum):

@@ -1,0 +1,59 @@
+"""Which of the things that a task depends on are worth a question.
+
+A model says of each where it is known from and what a wrong guess would spoil, and a second look says how much of the
+result its answer changes. From these comes a number between 0 and 1, the question's weight; one is put where it reaches
+the threshold. What the user wants to be asked for (``ask``) is a row of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from upcall.options import AskFor
+from upcall.questions.question import MAX_LABEL_CHARS, Detail, Option, Question
+from upcall.runs.outputs import Candidate, Effect, KnownFrom, QuestionCheck, Weight
+
+SPOILT: Mapping[AskFor, Mapping[Weight, float]] = {
+    "essential": {Weight.HIGH: 1.0, Weight.MEDIUM: 0.6, Weight.TASTE: 0.3, Weight.LOW: 0.0},
+    "preferences": {Weight.HIGH: 1.0, Weight.MEDIUM: 0.8, Weight.TASTE: 0.6, Weight.LOW: 0.1},
+}
+"""What a wrong guess costs, by what it would spoil."""
+
+CHANGED: Mapping[Effect, float] = {Effect.ALL: 1.0, Effect.PART: 0.9, Effect.NOTHING: 0.0}
+"""What the answer is worth, by how much of the result it changes."""
+
+SAME_FOR_MOST = 0.2
+"""What is left of the weight where nearly everybody wants the same, or it can be looked up."""
+
+NOT_FOUND = 0.6
+"""What is left of it where a reply says that the request settles it, in words that are not there: enough for a second
+look, where all of the result depends on it."""
+
+
+def weigh(candidate: Candidate, ask: AskFor, *, is_said: bool) -> float:
+    """Return what a question about this is worth. `is_said`: whether the words that are to settle it are there."""
+    spoilt = SPOILT[ask][candidate.weight or Weight.MEDIUM]
+    if is_said and candidate.known_from in (None, KnownFrom.REQUEST):
+        return 0.0
+    if candidate.known_from is KnownFrom.REQUEST:
+        return spoilt * NOT_FOUND
+    return spoilt * (SAME_FOR_MOST if candidate.known_from is KnownFrom.DEFAULT else 1.0)
+
+
+def see_effect(question: Question, look: QuestionCheck | None, threshold: float) -> Question | None:
+    """Return the question as a second look leaves it, or None where its answer changes too little.
+
+    A look that failed changes nothing. Its two answers become the options of a question that has none, but for one
+    about a text or a file, which nobody can guess.
+    """
+    if look is None or look.effect is None:
+        return question
+    weight = CHANGED[look.effect] * (1.0 if question.weight is None else question.weight)
+    if weight < threshold or look.effect is Effect.NOTHING:
+        return None
+    changes: dict[str, object] = {} if question.weight is None else {"weight": round(weight, 2)}
+    guessed = (look.first, look.second)
+    is_open = question.options or question.detail in (None, Detail.INPUT)
+    if not is_open and all(guessed) and guessed[0].casefold() != guessed[1].casefold():
+        changes["options"] = tuple(Option(label=each[:MAX_LABEL_CHARS]) for each in guessed)
+    return question.model_copy(update=changes)
