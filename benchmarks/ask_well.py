@@ -1,8 +1,11 @@
-"""How well the clarifier asks, measured with a real model beside a plain prompt on the tasks of data/ask_well.jsonl.
+"""How well the clarifier asks, measured with a real model on tasks that lack something and on clear ones.
 
-Half of the tasks lack something that matters. Prompts were tuned on the split "tune"; the tasks of "held_out" were
-written after that, by somebody who had not seen the prompts, and decide. Those of "hard" were written later, by another
-one, so that clear ones and others look alike: how far there is to go.
+    python benchmarks/ask_well.py --base-url http://127.0.0.1:18080/v1 --model NAME --temperature 0 --split kinds
+
+The tasks of data/ask_well.jsonl know one policy, ``essential``: prompts were tuned on its split "tune"; those of
+"held_out" and "hard" were written after that by others. Those of data/ask_well_kinds.jsonl ("kinds", 16 kinds of tasks)
+are by two hands that saw no prompt, and have a label for each policy. The clarifier puts everything that weighs
+anything, so that its weight is a score: the area under the curve is over all thresholds, the rest at the default one.
 """
 
 from __future__ import annotations
@@ -10,213 +13,218 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import random
 import re
-import sys
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from statistics import mean
+from typing import Any, get_args
 
 from autogen_agentchat.messages import TextMessage
 from autogen_core import CancellationToken
-from autogen_core.models import ChatCompletionClient, SystemMessage, UserMessage
+from autogen_core.models import ChatCompletionClient
+from autogen_ext.models.cache import ChatCompletionCache
 from autogen_ext.models.openai import OpenAIChatCompletionClient
-from openai import LengthFinishReasonError
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 
 from upcall.agents import Clarifier
-from upcall.agents.structured.json_forms import construct_unchecked
-from upcall.agents.structured.parse_output import UnreadableReply, parse_reply
 from upcall.autogen.messages import message_questions
 from upcall.execution.model_clients import DEFAULT_MODEL_INFO, quiet_known_warnings
+from upcall.options import AskFor, ClarificationOptions
+from upcall.questions.question import Question
 
-DATA = Path(__file__).parent / "data" / "ask_well.jsonl"
-SPLITS = ("tune", "held_out", "hard")
-BALANCED_ACCURACY = 0.8
-NEEDLESS = 0.1
-NAMES_IT = 0.8
-PLAIN = """Decide if the user's task is clear enough to start on, or if you must ask one question first. Answer in JSON:
-{"needs_clarification": true or false, "clarification_question": "the question" or null}"""
+DATA = Path(__file__).parent / "data"
+POLICIES: Sequence[AskFor] = get_args(AskFor)
+THRESHOLD = ClarificationOptions().ask_threshold
+ANYTHING = 0.05
+"""The threshold at which everything is put that weighs anything."""
 
 
-class Task(BaseModel):
-    """One line of the data. `names`: word stems, one of which a question that names the missing detail has."""
+class Missing(BaseModel):
+    """What a task lacks. `names`: word stems, one of which a question for it has; `options` where they are closed."""
 
-    id: str
-    task: str
-    clear: bool
-    split: str
-    missing: str | None
-    weight: str | None
-    options: list[str]
+    missing: str
+    options: list[str] = []
     names: list[str]
 
-    def named_in(self, question: str) -> bool:
-        """Whether the question asks for the missing detail."""
-        return any(re.search(rf"\b{re.escape(stem)}", question.lower()) for stem in self.names)
+    def is_hit_by(self, question: Question) -> bool:
+        """Whether the question asks for it."""
+        return any(re.search(rf"\b{re.escape(stem)}", question.question.lower()) for stem in self.names)
 
 
-class PlainReply(BaseModel):
-    """What the plain prompt asks for."""
+@dataclass(frozen=True)
+class Task:
+    """A task, and what each policy is to ask for; a policy that has no label is not in it."""
 
-    needs_clarification: bool
-    clarification_question: str | None = None
+    id: str
+    split: str
+    text: str
+    wanted: dict[AskFor, tuple[Missing, ...]]
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a method did with a task: its question, or None where it did not ask."""
+    """What the clarifier does with a task under a policy, whatever the threshold is."""
 
     task: Task
-    question: str | None
+    policy: AskFor
+    question: Question | None
+    tokens: int
+
+    @property
+    def is_needed(self) -> bool:
+        return bool(self.task.wanted[self.policy])
+
+    @property
+    def score(self) -> float:
+        weight = self.question.weight if self.question else 0.0
+        return 1.0 if weight is None else weight
+
+    @property
+    def asks(self) -> bool:
+        return self.score >= THRESHOLD
+
+    @property
+    def hit(self) -> Missing | None:
+        """What is missing and is asked for."""
+        wanted = self.task.wanted[self.policy]
+        return next((each for each in wanted if self.question and each.is_hit_by(self.question)), None)
 
 
-Method = Callable[[ChatCompletionClient, str], Awaitable[str | None]]
+def read_tasks() -> Iterator[Task]:
+    """Yield the tasks of all files."""
+    for line in (DATA / "ask_well.jsonl").read_text(encoding="utf-8").splitlines():
+        each = json.loads(line)
+        lacks = () if each["clear"] else (Missing.model_validate(each),)
+        yield Task(each["id"], each["split"], each["task"], {"essential": lacks})
+    for line in (DATA / "ask_well_kinds.jsonl").read_text(encoding="utf-8").splitlines():
+        each = json.loads(line)
+        lacks = {name: Missing.model_validate(each[name]) for name in ("essential", "preference") if each[name]}
+        essential = tuple(lacks[name] for name in lacks if name == "essential")
+        wanted: dict[AskFor, tuple[Missing, ...]] = {"essential": essential, "preferences": tuple(lacks.values())}
+        yield Task(each["id"], "kinds", each["task"], wanted)
 
 
-async def with_clarifier(client: ChatCompletionClient, task: str) -> str | None:
+async def ask(client: ChatCompletionClient, task: Task, policy: AskFor) -> Result:
     """Return the first question of a fresh clarifier."""
-    message = TextMessage(source="user", content=task)
-    agent = Clarifier(client, check_questions=True)
-    response = await agent.on_messages([message], CancellationToken())
+    agent = Clarifier(client, check_questions=True, ask=policy, ask_threshold=ANYTHING)
+    before = client.total_usage().prompt_tokens
+    response = await agent.on_messages([TextMessage(source="user", content=task.text)], CancellationToken())
     questions = message_questions(response.chat_message)
-    return questions[0].question if questions else None
+    spent = client.total_usage().prompt_tokens - before
+    return Result(task, policy, questions[0] if questions else None, spent)
 
 
-async def with_plain_prompt(client: ChatCompletionClient, task: str) -> str | None:
-    """Return the baseline's question. A reply that cannot be read, or was cut off, asks nothing."""
-    try:
-        result = await client.create(
-            [SystemMessage(content=PLAIN), UserMessage(content=task, source="user")],
-            json_output=construct_unchecked(PlainReply),
-            extra_create_args={"max_tokens": 200},
-        )
-        reply = parse_reply(str(result.content), PlainReply)
-    except (UnreadableReply, LengthFinishReasonError):
-        return None
-    return reply.clarification_question or "" if reply.needs_clarification else None
-
-
-METHODS: dict[str, Method] = {"clarifier": with_clarifier, "plain prompt": with_plain_prompt}
-
-
-def share(hits: Sequence[bool]) -> float:
-    """Return the share of hits; not a number where nothing was counted."""
-    return sum(hits) / len(hits) if hits else float("nan")
-
-
-@dataclass(frozen=True)
-class Figures:
-    """How well a method asks."""
-
-    recall: float
-    needless: float
-    names_it: float
-
-    @classmethod
-    def of(cls, results: Sequence[Result]) -> Figures:
-        """Return the figures over these results."""
-        missing = [each for each in results if not each.task.clear]
-        return cls(
-            recall=share([each.question is not None for each in missing]),
-            needless=share([each.question is not None for each in results if each.task.clear]),
-            names_it=share([each.task.named_in(each.question) for each in missing if each.question is not None]),
-        )
-
-    @property
-    def balanced_accuracy(self) -> float:
-        """The mean of how often it is right on tasks with something missing and on clear ones."""
-        return round((self.recall + 1 - self.needless) / 2, 9)
-
-    @property
-    def good_enough(self) -> bool:
-        """Whether the goal is reached."""
-        asks_well = self.balanced_accuracy >= BALANCED_ACCURACY and self.needless <= NEEDLESS
-        return asks_well and self.names_it >= NAMES_IT
-
-
-def tasks_of(split: str, limit: int | None) -> list[Task]:
-    """Return the tasks of a split, clear ones and others in turn, so that a limit takes as many of each."""
-    tasks = [TypeAdapter(Task).validate_json(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
-    chosen = [task for task in tasks if split in ("all", task.split)]
-    kinds = [[task for task in chosen if task.clear is clear] for clear in (False, True)]
-    return list(chain.from_iterable(zip(*kinds, strict=True)))[:limit]
-
-
-async def results_of(
-    name: str, method: Method, clients: Sequence[ChatCompletionClient], tasks: Sequence[Task]
-) -> list[Result]:
-    """Return what one method does with each task, the servers working side by side."""
-    left, done = list(reversed(tasks)), list[Result]()
+async def measure(clients: Sequence[ChatCompletionClient], tasks: Iterable[Task]) -> list[Result]:
+    """Return what is done with each task under each policy, the servers working side by side."""
+    left, done = list(reversed(list(tasks))), list[Result]()
 
     async def work(client: ChatCompletionClient) -> None:
         while left:
             task = left.pop()
-            question = await method(client, task.task)
-            done.append(Result(task, question))
-            verdict = "right" if (question is None) is task.clear else "WRONG"
-            said = json.dumps(question, ensure_ascii=False) if question is not None else "asks nothing"
-            print(f"{name:12}  {verdict}  {task.id}  {task.task[:50]:50}  {said}", flush=True)
+            for policy in task.wanted:
+                result = await ask(client, task, policy)
+                done.append(result)
+                verdict = "right" if result.asks is result.is_needed else "WRONG"
+                said = json.dumps(result.question.question, ensure_ascii=False) if result.question else "asks nothing"
+                print(f"{policy:11} {verdict} {result.score:4.2f} {task.id:5} {task.text[:50]!r:52} {said}", flush=True)
 
     await asyncio.gather(*map(work, clients))
     return done
 
 
-async def measure(clients: Sequence[ChatCompletionClient], tasks: Sequence[Task]) -> dict[str, list[Result]]:
-    """Return what the methods do with the tasks: one after the other, so that a server keeps the prompt it has read."""
-    return {name: await results_of(name, method, clients, tasks) for name, method in METHODS.items()}
+def area_under_curve(results: Sequence[Result]) -> float:
+    """Return how often a task that lacks something has the higher score than a clear one; ties count half."""
+    needed = [each.score for each in results if each.is_needed]
+    clear = [each.score for each in results if not each.is_needed]
+    return share([(a > b) + 0.5 * (a == b) for a in needed for b in clear])
 
 
-def print_table(results: dict[str, list[Result]]) -> None:
-    """Print a line for each split and method."""
-    print(f"\n{'':24} {'tasks':>5} {'recall':>7} {'needless':>9} {'balanced':>9} {'names it':>9}")
-    for split in SPLITS:
-        for name, each in results.items():
-            part = [result for result in each if result.task.split == split]
-            if part:
-                it = Figures.of(part)
-                figures = f"{it.recall:7.2f} {it.needless:9.2f} {it.balanced_accuracy:9.2f} {it.names_it:9.2f}"
-                print(f"{split:9} {name:14} {len(part):5} {figures}")
+def share(values: Sequence[float]) -> float:
+    """Return the mean; not a number where nothing was counted."""
+    return mean(values) if values else float("nan")
 
 
-def good_enough(results: dict[str, list[Result]]) -> bool:
-    """Whether the clarifier reaches the goal on the held-out tasks, if they were asked for."""
-    held_out = [each for each in results["clarifier"] if each.task.split == "held_out"]
-    return not held_out or Figures.of(held_out).good_enough
+@dataclass(frozen=True)
+class Figures:
+    """How well it asks: over all thresholds, and at the default one. `hits`: of the questions on tasks that lack
+    something; `options`: of those that hit a closed set."""
+
+    tasks: int
+    area: float
+    low: float
+    high: float
+    recall: float
+    needless: float
+    balanced_accuracy: float
+    hits: float
+    options: float
+    prompt_tokens: float
+
+    @classmethod
+    def of(cls, results: Sequence[Result]) -> Figures:
+        """Return the figures over these results; the interval of the area is by bootstrap over tasks."""
+        needed, clear = ([each for each in results if each.is_needed is is_needed] for is_needed in (True, False))
+        recall, needless = (share([each.asks for each in part]) for part in (needed, clear))
+        asked = [each for each in needed if each.asks]
+        closed = [each for each in asked if each.hit and each.hit.options]
+        chance = random.Random(0)
+        areas = sorted(area_under_curve(chance.choices(results, k=len(results))) for _ in range(400))
+        return cls(
+            tasks=len(results),
+            area=area_under_curve(results),
+            low=areas[10],
+            high=areas[389],
+            recall=recall,
+            needless=needless,
+            balanced_accuracy=(recall + 1 - needless) / 2,
+            hits=share([each.hit is not None for each in asked]),
+            options=share([bool(each.question and each.question.options) for each in closed]),
+            prompt_tokens=share([each.tokens for each in results]),
+        )
 
 
-def client_for(base_url: str, model: str, temperature: float | None) -> ChatCompletionClient:
-    """Return the client that upcall makes for a server of one's own; the server's own temperature where none is
-    given."""
+def tabulate(results: Sequence[Result]) -> dict[str, Figures]:
+    """Return the figures of each split and policy."""
+    groups = sorted({(each.task.split, each.policy) for each in results})
+    return {
+        f"{split}, {policy}": Figures.of(
+            [each for each in results if (each.task.split, each.policy) == (split, policy)]
+        )
+        for split, policy in groups
+    }
+
+
+def make_client(base_url: str, model: str, temperature: float | None) -> ChatCompletionClient:
+    """Return the client that upcall makes for a server of one's own, behind a cache: both policies begin with the same
+    call."""
     quiet_known_warnings()
     chosen: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
-    return OpenAIChatCompletionClient(
+    client = OpenAIChatCompletionClient(
         model=model, base_url=base_url, api_key="not-needed", model_info=DEFAULT_MODEL_INFO, timeout=300, **chosen
     )
-
-
-async def run(arguments: argparse.Namespace) -> bool:
-    """Measure, print the table, and say whether the goal is reached."""
-    clients = [client_for(url, arguments.model, arguments.temperature) for url in arguments.base_url]
-    try:
-        results = await measure(clients, tasks_of(arguments.split, arguments.limit))
-    finally:
-        for client in clients:
-            await client.close()
-    print_table(results)
-    return good_enough(results)
+    return client if temperature else ChatCompletionCache(client)
 
 
 def main() -> None:
-    """Exit with 1 if the clarifier misses the goal on the held-out tasks."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--base-url", action="append", required=True, help="a server; repeatable, to share the work")
     parser.add_argument("--model", required=True)
-    parser.add_argument("--split", choices=[*SPLITS, "all"], default="all", help="default: %(default)s")
-    parser.add_argument("--limit", type=int, help="only the first so many tasks")
+    parser.add_argument("--split", nargs="*", help="tune, held_out, hard, kinds; default: all")
+    parser.add_argument("--every", type=int, default=1, help="only each so many-th task")
     parser.add_argument("--temperature", type=float, help="default: the server's")
-    sys.exit(0 if asyncio.run(run(parser.parse_args())) else 1)
+    parser.add_argument("--json", type=Path, help="where the figures go")
+    arguments = parser.parse_args()
+    tasks = [each for each in read_tasks() if not arguments.split or each.split in arguments.split]
+    clients = [make_client(url, arguments.model, arguments.temperature) for url in arguments.base_url]
+    table = tabulate(asyncio.run(measure(clients, tasks[:: arguments.every])))
+    names = ("tasks", "area", "low", "high", "recall", "needless", "balanced", "hits", "options", "tokens")
+    print("\n" + " " * 24 + "".join(f"{name:>9}" for name in names))
+    for name, figures in table.items():
+        print(f"{name:24}" + "".join(f"{value:9.2f}" for value in asdict(figures).values()))
+    if arguments.json:
+        arguments.json.write_text(json.dumps({name: asdict(each) for name, each in table.items()}, indent=2))
 
 
 if __name__ == "__main__":

@@ -38,12 +38,23 @@ class AssignRule(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=Tr
     words: Annotated[str, Field(min_length=1)] | None = None
 
 
+Share: TypeAlias = Annotated[float, BeforeValidator(no_flag), Field(ge=0, le=1)]
+"""A number between 0 and 1."""
+
+
 class ResolutionOptions(Options):
-    """Who answers before the human is asked, which human is asked, and how long a question waits."""
+    """Who answers before the human is asked, which human is asked, and how long a question waits.
+
+    Attributes:
+        unattended: whether nobody is there to answer.
+        unattended_limit: the weight of a question (`upcall.policy.asking`) beyond which an unattended run waits for its
+            answer all the same.
+    """
 
     ledger: bool = True
     ledger_model: bool = False
     unattended: bool = False
+    unattended_limit: Share = 1
     max_questions_run: Count = 10
     assign: list[AssignRule] = []
     expires_after: Duration | None = None
@@ -96,7 +107,7 @@ class ClarificationOptions(QuestionCheckOptions):
     """
 
     ask: AskFor = "essential"
-    ask_threshold: Annotated[float, BeforeValidator(no_flag), Field(ge=0, le=1)] = 0.5
+    ask_threshold: Share = 0.5
     max_turns: Count = 3
     data_sources: list[str] | None = None
 

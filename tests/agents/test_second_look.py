@@ -19,6 +19,7 @@ from upcall.agents.structured.agent import StructuredAgent
 from upcall.prompts.contexts import Document
 from upcall.prompts.examples import CHECKED_EXAMPLES, EXAMPLES
 from upcall.testing import Fail, Hang, Reply, Request, ScriptedModelClient
+from upcall.ui.run_report import list_assumptions
 
 REQUEST = TextMessage(source="user", content="Compare renewable energy in the G7")
 CLEAR = '{"needs_clarification": false}'
@@ -175,6 +176,19 @@ async def test_a_question_keeps_its_weight_and_gets_the_answers_as_options() -> 
             (question,) = (await say(clarifier(client), REQUEST)).questions
         assert [option.label for option in question.options] == options
         assert (question.weight, question.detail) == (1.0, detail)
+
+
+async def test_unattended_what_is_assumed_is_listed_by_its_risk() -> None:
+    asked = [needs(need(weight="medium", assumed="the EU")), needs(need(question="Until when?", assumed="2030"))]
+    settings = Settings.read(check_questions=False, max_turns=2)
+    with ScriptedModelClient(script(classifier=[DEEP_CODING], clarifier=asked, planner=[CLEAR, PLAN])) as client:
+        run = await Upcall(client, settings=settings).start(TASK, unattended=True)
+    assert list_assumptions(run) == [
+        "Assumed, since nobody answered:",
+        "- Until when? 2030 (clarifier, risk 100%)",
+        "- Which area? the EU (clarifier, risk 60%)",
+    ]
+    assert [each["weight"] for each in run.as_json()["assumptions"]] == [1.0, 0.6]
 
 
 async def test_without_the_second_look_the_first_reply_decides() -> None:

@@ -401,6 +401,14 @@ async def test_a_structured_agent_that_asks_two_things_waits_for_the_one_that_is
 # -- nobody is there --------------------------------------------------------------------------------------------------
 
 
+async def test_unattended_a_weighty_question_waits() -> None:
+    options = ResolutionOptions(unattended=True, unattended_limit=0.6)
+    for weight, waits in ((None, False), (0.6, False), (0.61, True)):
+        question = Question(question="Which one?", default="A", weight=weight)
+        (record,) = await AnswerResolver(options, QuestionRecords()).decide([question], Moment.AT_DRIVER)
+        assert record.is_closed is not waits, weight
+
+
 async def test_unattended_a_question_comes_to_its_own_default() -> None:
     """S4-22: assumed, told to the model as that, and listed with the run."""
     model, team = alone(ask(options=FRAMEWORKS, default="express"), "Done.")

@@ -8,11 +8,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from places import ROOT
 
 import upcall
+from upcall import Question
 
 BENCHMARKS = ROOT / "benchmarks"
 SOURCES = Path(upcall.__file__).parent.parent
@@ -30,12 +32,20 @@ def test_a_cell_gives_the_figure_and_its_ratio_to_ours() -> None:
 def test_needless_questions_are_measured() -> None:
     """S3-37: as a share of the clear tasks, which half of the labelled ones are."""
     ask_well = _module("ask_well")
-    tasks = ask_well.tasks_of("held_out", None)
-    clear, missing = ([each for each in tasks if each.clear is kind] for kind in (True, False))
-    asked = [ask_well.Result(each, None) for each in clear[1:]] + [ask_well.Result(each, "What?") for each in missing]
-    figures = ask_well.Figures.of([*asked, ask_well.Result(clear[0], "Which one?")])
-    assert (figures.recall, figures.needless) == (1.0, 1 / len(clear))
-    assert len(clear) >= 10
+    tasks = [each for each in ask_well.read_tasks() if each.split == "kinds"]
+    assert len(tasks) >= 300
+    clear, missing = ([each for each in tasks if bool(each.wanted["essential"]) is kind] for kind in (False, True))
+
+    def ask(task: Any, text: str | None, weight: float = 0.9) -> Any:
+        question = Question(question=text, weight=weight) if text else None
+        return ask_well.Result(task, "essential", question, 100)
+
+    asked = [ask(each, None) for each in clear[2:]] + [
+        ask(each, each.wanted["essential"][0].names[0]) for each in missing
+    ]
+    figures = ask_well.Figures.of([*asked, ask(clear[0], "Which one?"), ask(clear[1], "Which one?", weight=0.4)])
+    assert (figures.recall, figures.needless, figures.hits) == (1.0, 1 / len(clear), 1.0)
+    assert figures.area == pytest.approx(1 - 0.5 / len(clear))
 
 
 @pytest.mark.slow

@@ -217,7 +217,8 @@ class _Counter:
         if self._without_human >= MAX_WITHOUT_HUMAN:
             return None
         if self._options.unattended:
-            return None if question.is_risk else NOBODY_THERE
+            waits = question.is_risk or (question.weight or 0) > self._options.unattended_limit
+            return None if waits else NOBODY_THERE
         limit = self._options.max_questions_run
         if is_duplicate or not _is_by_call(question) or self._asked < limit:
             return None

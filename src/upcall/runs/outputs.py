@@ -201,9 +201,10 @@ class Candidate(Reply):
     )
 
     def to_question(self, path: tuple[str, ...], weight: float) -> Question:
-        """Return the open question that settles it, and what it is worth."""
-        asked = _question(self.question, self.options, None, path)
-        return asked.model_copy(update={"detail": self.detail, "weight": round(weight, 2)})
+        """Return the open question that settles it, what it is worth, and what is assumed where nobody answers."""
+        assumed = self.assumed[:MAX_QUESTION_CHARS] if self.detail is not Detail.INPUT else None
+        changes = {"detail": self.detail, "weight": round(weight, 2), "default": assumed or None}
+        return _question(self.question, self.options, None, path).model_copy(update=changes)
 
 
 class ClarificationResponse(Reply):

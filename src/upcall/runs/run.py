@@ -292,8 +292,9 @@ class Run(BaseModel, frozen=True):
 
     @property
     def assumptions(self) -> list[tuple[Question, Answer]]:
-        """What was assumed because nobody answered, oldest first."""
-        return [pair for pair in self.clarification_history if pair[1].outcome is Outcome.ASSUMED]
+        """What was assumed because nobody answered, the weightiest first, else the oldest."""
+        assumed = [pair for pair in self.clarification_history if pair[1].outcome is Outcome.ASSUMED]
+        return sorted(assumed, key=lambda pair: -(pair[0].weight or 0))
 
     @property
     def total_usage(self) -> Usage:
@@ -379,7 +380,13 @@ class Run(BaseModel, frozen=True):
             "error": self.error,
             "questions": asked,
             "assumptions": [
-                {"id": question.id, "question": question.question, "assumed": answer.text, "path": list(question.path)}
+                {
+                    "id": question.id,
+                    "question": question.question,
+                    "assumed": answer.text,
+                    "path": list(question.path),
+                    "weight": question.weight,
+                }
                 for question, answer in self.assumptions
             ],
             "warnings": list(self.warnings),

@@ -84,9 +84,10 @@ def report(run: Run, log: Sequence[LogEntry], prices: Prices, width: int | None 
 
 
 def list_assumptions(run: Run) -> list[str]:
-    """Return what was assumed because nobody answered, if anything was."""
+    """Return what was assumed because nobody answered, if anything was, the riskiest first."""
     lines = [
-        f"- {one_line(question.question, LINE_CHARS)} {one_line(answer.text)} ({' > '.join(question.path)})"
+        f"- {one_line(question.question, LINE_CHARS)} {one_line(answer.text)} ({' > '.join(question.path)}"
+        f"{'' if question.weight is None else f', risk {question.weight:.0%}'})"
         for question, answer in run.assumptions
     ]
     return ["Assumed, since nobody answered:", *lines] if lines else []
