@@ -419,8 +419,9 @@ async def test_unattended_a_question_comes_to_its_own_default() -> None:
     assert results_in(model) == [
         "Nobody was there to answer; assumed: Express. Go on with this and list it as an assumption."
     ]
-    shown = done.as_json()["assumptions"]
-    assert shown == [{"id": question.id, "question": question.question, "assumed": "Express", "path": ["solo"]}]
+    (shown,) = done.as_json()["assumptions"]
+    asked = {"id": question.id, "question": question.question}
+    assert shown == {**asked, "assumed": "Express", "path": ["solo"], "weight": None}
 
 
 @pytest.mark.parametrize("default", [None, " ", "Flask"])

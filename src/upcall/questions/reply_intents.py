@@ -51,8 +51,8 @@ def unwrap_reply(reply: str) -> str:
 
 def ends_clarification(answer: Answer | None) -> bool:
     """Whether this answer ends the clarification. An option that was chosen is an answer, "No" and "Continue" too, and
-    so is what was said elsewhere: it did not mean this stage."""
-    if answer is None or answer.outcome is not Outcome.ANSWERED:
+    so are what was said elsewhere, which did not mean this stage, and what was assumed."""
+    if answer is None or answer.outcome not in (Outcome.ANSWERED, Outcome.ASSUMED):
         return True
     return answer.by is AnsweredBy.HUMAN and not answer.selected and _word(answer.text) in SKIP_WORDS
 
