@@ -137,7 +137,7 @@ def test_a_skip_word_that_is_no_option_skips_beside_options_too(reply: str) -> N
 def test_what_is_no_answer_ends_the_clarification_and_never_approves(outcome: Outcome, text: str) -> None:
     """X7"""
     answer = Answer(question_id="q", outcome=outcome, text=text)
-    assert ends_clarification(answer) is (outcome is not Outcome.ASSUMED)  # Then more may have to be assumed.
+    assert ends_clarification(answer) is (not text or outcome is not Outcome.ASSUMED)  # More may have to be assumed.
     assert read_verdict(answer) is Verdict.REJECTED
 
 

@@ -178,8 +178,6 @@ class Question(BaseModel):
         secret: whether the answer is stored encrypted, for its asker alone (`Answer.opened`).
         tool: the function tool that asks, where one does and gets the answer.
         approval: the tool call that the answer allows, changes or forbids, where it is about one.
-        detail: what of the task it is about, where its asker says so.
-        weight: what it is worth to ask, between 0 and 1, where its asker weighs that (`upcall.policy.asking`).
         path: the agents from the outermost down to the asker: ``("lead", "coder")``.
         calls: the tool call id at each level of ``path``, so that two calls of one agent are told apart. The last is
             missing where the asker needed no tool call (classifier, clarifier and planner ask in structured output).
@@ -187,6 +185,8 @@ class Question(BaseModel):
         expires_at: when its time is over, in UTC; None is never.
         assignee: who is to answer it: a user's name or ``role:NAME``; None is the owner of the run. The driver sets it
             by the rules of the settings, whatever a model or a message says.
+        detail: what of the task it is about, where its asker says so.
+        weight: what it is worth to ask, between 0 and 1, where its asker weighs that (`upcall.policy.asking`).
     """
 
     model_config = ConfigDict(
@@ -210,13 +210,13 @@ class Question(BaseModel):
     secret: bool = False
     tool: str | None = None
     approval: PendingCall | None = None
-    detail: Detail | None = None
-    weight: Annotated[float, Field(ge=0, le=1)] | None = None
     path: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     asked_at: datetime = Field(default_factory=lambda: identity.now())
     expires_at: datetime | None = None
     assignee: str | None = None
+    detail: Detail | None = None
+    weight: Annotated[float, Field(ge=0, le=1)] | None = None
 
     @field_validator("options", mode="before")
     @classmethod
