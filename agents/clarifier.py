@@ -34,6 +34,7 @@ from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import parse_answer, read_default
 from upcall.questions.question import Question
 from upcall.questions.reply_intents import ends_clarification, unwrap_reply
+from upcall.runs.asked_kinds import AskedKind
 from upcall.runs.outputs import Candidate, ClarificationResponse, KnownFrom
 from upcall.text import replace_surrogates, shorten, shorten_middle
 
@@ -53,10 +54,12 @@ class ClarifierSettings(StructuredSettings, ClarificationOptions, ApprovalOption
     Attributes:
         documents: the user's documents, which the task may refer to (S0-21).
         target: who gets the clarified task.
+        asked_kinds: what the user made of questions before, by kind.
     """
 
     documents: tuple[Document, ...] = ()
     target: str = "planner"
+    asked_kinds: tuple[AskedKind, ...] = ()
 
 
 class ClarifierOptions(StructuredOptions, total=False):
@@ -69,6 +72,7 @@ class ClarifierOptions(StructuredOptions, total=False):
     data_sources: Sequence[str] | None
     approve: Sequence[str]
     target: str
+    asked_kinds: Sequence[AskedKind]
 
 
 class ClarifierConfig(ClarifierSettings, StructuredParts):
@@ -241,9 +245,10 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         path = (self.name,)
         if not reply.candidates:
             return [reply.question(path)] if reply.needs_clarification else []
-        request = self._whole_request()
+        request, kinds = self._whole_request(), self._settings.asked_kinds
         weighed = [
-            (weigh(each, self._settings.ask, is_said=self._is_said(each, request)), each) for each in reply.candidates
+            (weigh(each, self._settings.ask, is_said=self._is_said(each, request), kinds=kinds), each)
+            for each in reply.candidates
         ]
         worth = [pair for pair in weighed if pair[0] >= self._settings.ask_threshold]
         return [each.to_question(path, weight) for weight, each in sorted(worth, key=lambda pair: -pair[0])[:MAX_LOOKS]]

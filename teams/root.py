@@ -36,6 +36,7 @@ from upcall.research.mcp_server import McpServer
 from upcall.research.mcp_tools import McpTools
 from upcall.research.sources.base import Source
 from upcall.research.sources.documents import DOCUMENTS
+from upcall.runs.asked_kinds import AskedKind
 from upcall.runs.plan import ApprovedPlan
 from upcall.runs.run import RunStatus
 from upcall.workspace.commands import RUN_COMMAND, RUN_PYTHON
@@ -73,6 +74,7 @@ class TeamResources:
         sources: those besides the documents.
         mcp_servers: those that give the researcher their tools.
         known_plan: the plan for a like task that the planner offers.
+        asked_kinds: what the user made of the clarifier's questions before.
         small_model: makes looks and repairs in place of the agents' own models.
     """
 
@@ -86,6 +88,7 @@ class TeamResources:
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict)
     small_model: ChatCompletionClient | None = None
     known_plan: ApprovedPlan | None = None
+    asked_kinds: Sequence[AskedKind] = ()
     prompts: Prompts = PROMPTS
 
 
@@ -212,6 +215,7 @@ def root_team(
             documents=sources.library.available,
             tools=sources.tools_of("clarifier"),
             workbench=sources.library if sources.library.schemas() else (),
+            asked_kinds=resources.asked_kinds,
             prompts=resources.prompts,
             **_choose(ClarifierSettings, options, "clarifier", user.name),
         )

@@ -19,6 +19,7 @@ from upcall.autogen import tracing
 from upcall.autogen.journal import find_in_doubt
 from upcall.autogen.messages import Event
 from upcall.errors import CallerError, ConfigurationError, RunBusy, RunNotWaiting, UnknownRun
+from upcall.execution.asked_kinds import forget_kinds, recall_kinds
 from upcall.execution.compatibility import Incompatibility, find_incompatibilities
 from upcall.execution.driver import Driver, Stream, last, stream
 from upcall.execution.follow_ups import follow_up_options
@@ -37,17 +38,20 @@ from upcall.execution.start_options import StartOptions, Task, as_history, check
 from upcall.execution.team_factory import BuiltTeam, MakeTeam, TeamFactory
 from upcall.execution.workspaces import restore_workspace
 from upcall.policy.authorization import Authorization
+from upcall.policy.facts import append_fact
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.matching import AnswersInput, match_answers
+from upcall.questions.matching import AnswersInput, match_answers, resolve_id
 from upcall.run_reader import RunReader
+from upcall.runs.asked_kinds import AskedKind
 from upcall.runs.call_timings import ActiveCall
 from upcall.runs.checkpoint import Checkpoint
-from upcall.runs.config import make_absolute
+from upcall.runs.config import Fact, make_absolute
 from upcall.runs.file_changes import Change
 from upcall.runs.plan import ApprovedPlan
 from upcall.runs.run import Run, RunStatus, record_act
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
 from upcall.settings import Settings
+from upcall.storage.asked_kinds import list_kinds
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.plans import list_plans
 from upcall.storage.store import RunStore, StoredRun
@@ -179,7 +183,7 @@ class Upcall(RunReader):
         text, messages = read_task(task, root_team=not self._teams.is_own)
         run_id, owner = chosen.get("run_id") or identity.new_id(), self._access(chosen.get("user")).user
         known = await find_plan(self.store, owner, text) if self._teams.looks_for_plans else None
-        config = self._teams.pin(run_id, chosen, known)
+        config = await recall_kinds(self.store, run_id, owner, self._teams.pin(run_id, chosen, known))
         if self.settings.tracing:
             config = config.model_copy(update={"traceparent": tracing.start(run_id)})
         follows = chosen.get("follows")
@@ -421,6 +425,46 @@ class Upcall(RunReader):
             CallerError: there is none, or there are several.
         """
         return await forget_plan(self.store, self._access(user).user, run_id)
+
+    async def question_kinds(self, *, user: str | None = None) -> Sequence[AskedKind]:
+        """Return what the user made of the clarifier's questions, by project and kind, where ``ask_memory`` is on. Of
+        what they dismissed, the runs that start from then on ask less."""
+        return await list_kinds(self.store.database, self._access(user).user)
+
+    async def forget_kinds(
+        self, kind: str | None = None, *, project: str | Path | None = None, user: str | None = None
+    ) -> Sequence[AskedKind]:
+        """Forget what is remembered of the user's questions of a kind, or of all, in one workspace or in all; return
+        what that was.
+
+        Raises:
+            CallerError: there is no such kind, or nothing is remembered of it.
+        """
+        where = None if project is None else str(make_absolute(project))
+        return await forget_kinds(self.store, self._access(user).user, kind, where)
+
+    async def keep_fact(self, run_id: str, question_id: str, *, user: str | None = None) -> Fact:
+        """Write an answered question into the file that the setting ``facts`` names, for all runs that start from now
+        on; return the fact. Both ids may be first characters.
+
+        Raises:
+            CallerError: the run has not answered it, or not with what could be a fact.
+            ConfigurationError: the setting names no file, or the file cannot take it.
+            UnknownRun: there is no such run.
+            NotAllowed: it is somebody else's.
+        """
+        run = await self._access(user).find_whole(self.store, run_id, "show")
+        found = {question.id: (question, answer) for question, answer in run.clarification_history}
+        closed = found.get(resolve_id(question_id, list(found)))
+        if closed is None:
+            listed = ", ".join(found) or "none"
+            raise CallerError(f"Run {run.id} has no answered question {question_id!r}. Answered: {listed}.")
+        if not isinstance(self.settings.facts, Path):
+            raise ConfigurationError(
+                "The setting facts names no file that a fact could be written to. Make an empty file, and name it: "
+                "facts: facts.yaml"
+            )
+        return append_fact(self.settings.facts, *closed)
 
     def active_calls(self, run_id: str) -> Sequence[ActiveCall]:
         """Return the calls of models and tools that this program is making for a run, the oldest first."""

@@ -42,6 +42,15 @@ class ConfigSource:
             raise ConfigurationError(f"Cannot read the configuration {path}: {error.strerror}.") from error
         except UnicodeDecodeError as error:
             raise ConfigurationError(f"The configuration {path} is not valid YAML: it is not UTF-8.") from error
+        return cls.parse(text, path)
+
+    @classmethod
+    def parse(cls, text: str, path: Path) -> ConfigSource:
+        """Return what the text of a YAML file holds; `path` is where it stands or is to stand.
+
+        Raises:
+            ConfigurationError: as from `read`, but for what concerns the file.
+        """
         return cls(str(path), *_parse(text, path))
 
     def at(self, *place: str | int) -> str:

@@ -178,6 +178,8 @@ class PinnedTeamOptions(ClassificationOptions, ClarificationOptions, ApprovalOpt
         executor: what runs the coder's commands.
         unsafe_local: whether they may run without a sandbox.
         plan_memory: whether a plan that the user approves is kept, and offered for a like task.
+        ask_memory: whether it is counted which kinds of questions the user answers, and those are asked less that they
+            do not.
     """
 
     check_questions: bool = True  # A second look costs a call a question: worth it in the root team.
@@ -189,6 +191,7 @@ class PinnedTeamOptions(ClassificationOptions, ClarificationOptions, ApprovalOpt
     executor: ExecutorName = "auto"
     unsafe_local: bool = False
     plan_memory: bool = True
+    ask_memory: bool = False
 
 
 class TeamOptions(PinnedTeamOptions, AgentOptions):

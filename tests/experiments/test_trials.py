@@ -11,10 +11,12 @@ from trial_world import experiment, reply, task
 
 from upcall.errors import ConfigurationError, ModelError
 from upcall.experiments import Experiment, Results, Task
+from upcall.experiments.apps import Apps
 from upcall.experiments.budget import Budget
 from upcall.experiments.progress import ExperimentProgress
 from upcall.experiments.statistics import compare_all, estimate_all
 from upcall.experiments.what_if import value_questions
+from upcall.storage.store import RunStore
 from upcall.testing import Call, Fail, Reply, Request
 
 
@@ -69,6 +71,16 @@ async def test_the_built_in_team_is_replayed_in_folders_of_its_own() -> None:
     first, again = await chosen.run(), await chosen.run(replay=True)
     assert values(first, "assumptions") == {"never": 0, "resolver": 1}
     assert (again.requested, again.figures()) == (0, first.figures())
+
+
+@pytest.mark.parametrize(("settings", "learns"), [({}, False), ({"ask_memory": True}, True)])
+def test_what_is_remembered_of_questions_changes_no_trial_unless_asked_for(
+    settings: dict[str, bool], learns: bool
+) -> None:
+    Path("upcall.yaml").write_text("ask_memory: true\n")
+    chosen = Experiment(name="root", tasks=[task(1)], teams={"root": {"settings": settings}}, models={"demo": "demo"})
+    app, _ = Apps(chosen, RunStore("runs.db"), Path("work")).for_trial(chosen.trials[0])
+    assert app.settings.ask_memory is learns
 
 
 async def test_a_change_calls_only_what_changed() -> None:

@@ -17,6 +17,7 @@ from upcall.questions.reply_intents import (
     SKIP_WORDS,
     Verdict,
     ends_clarification,
+    is_dismissed,
     read_verdict,
     unwrap_reply,
 )
@@ -145,6 +146,30 @@ def test_no_answer_at_all_ends_the_clarification_and_rejects() -> None:
     """X7"""
     assert ends_clarification(None)
     assert read_verdict(None) is Verdict.REJECTED
+
+
+@pytest.mark.parametrize("reply", rows("reply_intents/leaves it to the agent"), ids=repr)
+def test_a_reply_that_leaves_it_to_the_agent_dismisses_the_question(reply: str) -> None:
+    assert is_dismissed(said(reply, CLARIFYING))
+
+
+@pytest.mark.parametrize("reply", rows("reply_intents/is an answer"), ids=repr)
+def test_a_reply_that_holds_more_than_such_a_word_or_says_no_is_an_answer(reply: str) -> None:
+    assert not is_dismissed(said(reply, CLARIFYING))
+
+
+@pytest.mark.parametrize(("reply", "dismisses"), [("2", True), ("skip it", False), ("Continue", False)])
+def test_an_option_dismisses_where_its_label_says_so(reply: str, dismisses: bool) -> None:
+    choice = Question(question="Which tone?", options=("Formal", "No preference", "Continue"), path=("clarifier",))
+    assert is_dismissed(said(reply, choice)) is dismisses
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+@pytest.mark.parametrize("by", list(AnsweredBy))
+def test_only_the_human_dismisses(outcome: Outcome, by: AnsweredBy) -> None:
+    answer = Answer(question_id="q", outcome=outcome, by=by, text="whatever")
+    by_human = outcome in (Outcome.ANSWERED, Outcome.SKIPPED, Outcome.DECLINED)
+    assert is_dismissed(answer) is (by is AnsweredBy.HUMAN and by_human)
 
 
 @pytest.mark.parametrize("by", list(AnsweredBy))

@@ -46,6 +46,7 @@ def build_root_team(
         sources=network_sources(settings),
         mcp_servers=settings.mcp_servers,
         known_plan=pinned.known_plan,
+        asked_kinds=pinned.asked_kinds,
         prompts=prompts,
         small_model=small_model,
     )

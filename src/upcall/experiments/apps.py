@@ -88,7 +88,8 @@ class Apps:
 
     def _make(self, trial: Trial, chosen: Mapping[str, Any]) -> Upcall:
         team, spec = self._experiment.teams[trial.team], self._experiment.models[trial.model]
-        given = {**team.settings, **spec.settings, **chosen}
+        # What one trial is answered must not change what another asks.
+        given = {"ask_memory": False, **team.settings, **spec.settings, **chosen}
         settings = Settings.read(team.config, **given)
         if team.team is None:
             own = _own_client(spec, trial.model, trial.seed)

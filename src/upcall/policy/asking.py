@@ -7,10 +7,11 @@ the threshold. What the user wants to be asked for (``ask``) is a row of the tab
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from upcall.options import AskFor
 from upcall.questions.question import MAX_LABEL_CHARS, Detail, Option, Question
+from upcall.runs.asked_kinds import AskedKind, find_factor
 from upcall.runs.outputs import Candidate, Effect, KnownFrom, QuestionCheck, Weight
 
 SPOILT: Mapping[AskFor, Mapping[Weight, float]] = {
@@ -30,9 +31,11 @@ NOT_FOUND = 0.6
 look, where all of the result depends on it."""
 
 
-def weigh(candidate: Candidate, ask: AskFor, *, is_said: bool) -> float:
-    """Return what a question about this is worth. `is_said`: whether the words that are to settle it are there."""
-    spoilt = SPOILT[ask][candidate.weight or Weight.MEDIUM]
+def weigh(candidate: Candidate, ask: AskFor, *, is_said: bool, kinds: Iterable[AskedKind] = ()) -> float:
+    """Return what a question about this is worth. `is_said`: whether the words that are to settle it are there;
+    `kinds`: what the user made of questions before, where that is remembered (`AskedKind.factor`)."""
+    factor = find_factor(kinds, candidate.detail, spoils_all=candidate.weight is Weight.HIGH)
+    spoilt = SPOILT[ask][candidate.weight or Weight.MEDIUM] * factor
     if is_said and candidate.known_from in (None, KnownFrom.REQUEST):
         return 0.0
     if candidate.known_from is KnownFrom.REQUEST:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -10,9 +11,11 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from upcall.config_source import ConfigSource, render_value
-from upcall.errors import ConfigurationError
+from upcall.errors import CallerError, ConfigurationError
 from upcall.policy.same_question import content_words, is_negated, question_key
+from upcall.questions.answer import Answer, Outcome
 from upcall.questions.question import MAX_QUESTION_CHARS, Question
+from upcall.questions.reply_intents import is_dismissed
 from upcall.runs.config import Fact
 
 _YES_OR_NO = frozenset({"yes", "no", "true", "false"})
@@ -80,3 +83,33 @@ def read_facts_file(path: Path) -> tuple[Fact, ...]:
     """
     given = ConfigSource.read(path)
     return parse_facts(given.data, given.at)
+
+
+def append_fact(path: Path, question: Question, answer: Answer) -> Fact:
+    """Write an answered question into a YAML file of facts, behind what that holds, and return the fact.
+
+    Raises:
+        CallerError: there is no answer in it that could be given to the same question again.
+        ConfigurationError: the file cannot be read or written, is no list of facts, or knows the question already.
+    """
+    import yaml
+
+    is_open_to_facts = answer.outcome is Outcome.ANSWERED and not (answer.sealed or question.secret or question.is_risk)
+    if not is_open_to_facts or is_dismissed(answer):
+        raise CallerError(f"Question {question.id} has no answer that could be a fact: {answer.as_text()}")
+    ConfigSource.read(path)
+    before = path.read_text(encoding="utf-8-sig")
+    line = yaml.safe_dump({question.question: answer.as_text()}, allow_unicode=True, width=sys.maxsize)
+    added = line if before.endswith("\n") or not before else f"\n{line}"
+    source = ConfigSource.parse(before + added, path)
+    fact = parse_facts(source.data, source.at)[-1]
+    if not has_answer(fact, question):
+        raise CallerError(
+            f"As a fact, {fact.answer!r} would not answer {question.question!r}. Write one by hand: {path}"
+        )
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(added)
+    except OSError as error:
+        raise ConfigurationError(f"The facts cannot be written to {path}: {error.strerror}.") from error
+    return fact

@@ -29,6 +29,7 @@ from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.matching import parse_answer, parse_unsealed, read_default
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecord, QuestionRecords
+from upcall.questions.reply_intents import STAGE_WORDS
 from upcall.questions.secrets import NO_KEY, can_seal
 from upcall.runs.config import Fact
 
@@ -42,9 +43,6 @@ NOBODY_THERE = "Nobody was there to answer."
 MAX_WITHOUT_HUMAN = 100
 """Questions of one run that may be answered by no one; a stock agent could go on asking for ever, and so could a tool
 whose question has other words each time. Then the run waits for the human, unattended or beyond its budget."""
-
-_WORDS_OF_A_STAGE = frozenset({"skip", "done", "exit", "quit", "proceed", "continue", ""})
-"""What ends a clarification and says nothing of what was asked."""
 
 
 class Moment(Enum):
@@ -265,7 +263,7 @@ def may_repeat(asked: Question, answer: Answer, question: Question) -> bool:
     if answer.by is AnsweredBy.PARENT and asked.path[:-1] != question.path[:-1]:
         return False
     said = answer.text.strip()
-    return bool(answer.selected) or not (said.endswith("?") or said.casefold().rstrip(".!") in _WORDS_OF_A_STAGE)
+    return bool(answer.selected) or not (said.endswith("?") or said.casefold().rstrip(".!") in STAGE_WORDS)
 
 
 def _is_by_call(question: Question) -> bool:

@@ -16,6 +16,23 @@ from upcall.text import replace_surrogates
 SKIP_WORDS = frozenset({"skip", "done", "exit", "quit", "proceed", "continue", "no", "n", ""})
 """End the clarification (S0-61)."""
 
+STAGE_WORDS = SKIP_WORDS - {"no", "n"}
+"""End the clarification and say nothing of what was asked."""
+
+INDIFFERENT_WORDS = frozenset(
+    {
+        *("does not matter", "doesn't matter", "doesnt matter", "it does not matter", "it doesn't matter"),
+        *("you decide", "you choose", "you pick", "decide for me", "your call", "your choice", "up to you"),
+        *("it is up to you", "it's up to you", "as you like", "as you wish", "as you prefer", "as you see fit"),
+        *("whatever", "whatever you like", "whatever you prefer", "whatever you think is best", "whichever"),
+        *("any is fine", "anything is fine", "either is fine", "no preference", "i have no preference"),
+        *("do not care", "don't care", "dont care", "i do not care", "i don't care", "not important"),
+        *("it is not important", "it's not important", "use your judgement", "use your judgment"),
+        *("use your best judgement", "use your best judgment"),
+    }
+)
+"""Leave to the agent what was asked. "I don't know" does not: who says that may well want to be asked."""
+
 APPROVAL_WORDS = frozenset(
     {"approve", "approved", "yes", "ok", "proceed", "continue", "go ahead", "looks good", "y", "accept"}
 )
@@ -55,6 +72,15 @@ def ends_clarification(answer: Answer | None) -> bool:
     if answer is None or answer.outcome not in (Outcome.ANSWERED, Outcome.ASSUMED):
         return True
     return answer.by is AnsweredBy.HUMAN and not answer.selected and _word(answer.text) in SKIP_WORDS
+
+
+def is_dismissed(answer: Answer) -> bool:
+    """Whether the human closed a question without an answer to it: skipped, declined, or left it to the agent, in
+    words or by an option that says so. "No" is an answer here: much is asked that can be answered with it."""
+    if answer.by is not AnsweredBy.HUMAN or answer.outcome is not Outcome.ANSWERED:
+        return answer.by is AnsweredBy.HUMAN and answer.outcome in (Outcome.SKIPPED, Outcome.DECLINED)
+    word = _word(answer.text).replace("’", "'")
+    return word in INDIFFERENT_WORDS or (not answer.selected and word in STAGE_WORDS)
 
 
 def read_verdict(answer: Answer | None) -> Verdict:

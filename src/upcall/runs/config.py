@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from upcall import identity
 from upcall.options import PinnedTeamOptions, ResolutionOptions, WorkKind
+from upcall.runs.asked_kinds import AskedKind
 from upcall.runs.plan import ApprovedPlan
 
 RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
@@ -52,6 +53,7 @@ class RootTeamConfig(PinnedTeamOptions):
         models: those for kinds of work.
         account: who agreed to commands without a sandbox (``unsafe_local``), for that account alone.
         known_plan: the plan for a like task that is offered.
+        asked_kinds: what the user made of questions in this project before, by kind.
     """
 
     workspace: Path
@@ -60,10 +62,16 @@ class RootTeamConfig(PinnedTeamOptions):
     models: dict[WorkKind, ModelAddress] = {}
     account: str | None = None
     known_plan: ApprovedPlan | None = None
+    asked_kinds: tuple[AskedKind, ...] = ()
 
     def has_own_workspace(self, run_id: str) -> bool:
         """Tell whether the workspace was made for this run; else somebody named the folder."""
         return self.workspace.name == run_id
+
+    def project(self, run_id: str) -> str:
+        """Name the project that the run belongs to: the folder that somebody named for it, else none."""
+        is_unnamed = self.has_own_workspace(run_id) or self.workspace.parent.name == DEFAULT_WORKSPACES
+        return "" if is_unnamed else str(self.workspace)
 
 
 _Own = TypeVar("_Own")
@@ -116,6 +124,7 @@ class RunConfig(ResolutionOptions):
             "models": {},
             "account": None,
             "known_plan": None,
+            "asked_kinds": (),
             "prompts": None,
         }
         return config.model_copy(update={"team": self.team.model_copy(update=anew)})

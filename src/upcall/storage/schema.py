@@ -121,6 +121,20 @@ PLANS = Table(
 )
 """Plans that were approved; the owner is empty where a run has none. See `upcall.storage.plans`."""
 
+ASKED_KINDS = Table(
+    "upcall_asked_kinds",
+    {
+        "owner": "TEXT NOT NULL",
+        "project": "TEXT NOT NULL",
+        "detail": "TEXT NOT NULL",
+        "asked": "NUMBER NOT NULL",
+        "dismissed": "NUMBER NOT NULL",
+    },
+    "owner, project, detail",
+)
+"""What users made of questions of each kind; owner and project are empty where a run has none. It outlives the runs.
+See `upcall.storage.asked_kinds`."""
+
 TOKENS = Table(
     "upcall_tokens",
     {
@@ -172,7 +186,7 @@ DELIVERIES = Table(
 OF_A_RUN = (CHECKPOINTS, QUEUED_ANSWERS, JOURNAL, CONTENTS, LOG, TRANSCRIPTS, PLANS, DELIVERIES)
 """What belongs to a run, beside its row."""
 
-TABLES = (META, RUNS, *OF_A_RUN, TOKENS, REQUESTS, MODEL_CALLS, MODEL_WAITS)
+TABLES = (META, RUNS, *OF_A_RUN, ASKED_KINDS, TOKENS, REQUESTS, MODEL_CALLS, MODEL_WAITS)
 
 _SEEN_BY = "owner, assignees"
 INDEXES = (

@@ -30,6 +30,7 @@ from upcall.questions.answer import Answer
 from upcall.runs.call_timings import TIMED, WorkPeriod, parse_work_period
 from upcall.runs.run import Run, RunStatus, log_changes
 from upcall.storage import checkpoints, run_lists
+from upcall.storage.asked_kinds import count_closed
 from upcall.storage.compression import SHORT, Damaged, decode, encode
 from upcall.storage.connection import Connection, Values, Work, database_errors
 from upcall.storage.databases import Database, Synchronous, is_unreadable, open_database, run_in_thread
@@ -325,6 +326,7 @@ class RunStore:
             if connection.execute(_UPDATE_RUN, update).rowcount != 1:
                 raise RunConflict(run.id) if is_stored(connection, run.id) else RunGone(run.id, self.name)
             _take_queued(connection, stored.run, run)
+            count_closed(connection, stored.run, run)
             if state is not None and whole is not None:
                 checkpoints.append_checkpoint(connection, run.id, version, state, whole)
             add_to_log(connection, run.id, entries)

@@ -9,7 +9,7 @@ import typer
 
 from upcall import signals
 from upcall.ui.cli.command import WRONG_USE
-from upcall.ui.cli.commands import change, deliveries, experiment, fleet, look, serve, store, token, work
+from upcall.ui.cli.commands import asked, change, deliveries, experiment, fleet, look, serve, store, token, work
 
 app = typer.Typer(
     name="upcall",
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 for commands in (work, look, change, fleet, serve, experiment):
     app.add_typer(commands.app)
+app.add_typer(asked.app, name="asked")
 app.add_typer(store.app, name="store")
 app.add_typer(token.app, name="token")
 app.add_typer(deliveries.app, name="deliveries")

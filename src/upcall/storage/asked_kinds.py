@@ -1,0 +1,89 @@
+"""What users made of the clarifier's questions, by user, project and kind; nothing of what was asked or said."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from upcall.questions.answer import AnsweredBy, Outcome
+from upcall.questions.question import Detail
+from upcall.questions.reply_intents import is_dismissed
+from upcall.runs.asked_kinds import AskedKind
+from upcall.runs.run import Run
+from upcall.storage.connection import Connection
+from upcall.storage.databases import Database
+
+_BY_HUMAN = (Outcome.ANSWERED, Outcome.SKIPPED, Outcome.DECLINED)
+
+
+def count_closed(connection: Connection, before: Run, after: Run) -> None:
+    """Count the questions of a known kind that the human has closed between two versions of a run, where that run is
+    to be learned from. It is done in the transaction of the second one, so that each is counted once."""
+    team = after.config.team
+    if team is None or not team.ask_memory:
+        return
+    asked, dismissed = Counter[Detail](), Counter[Detail]()
+    for record in after.records.closed:
+        known, answer, detail = before.records.get(record.id), record.answer, record.question.detail
+        is_new = known is None or not known.is_closed
+        if is_new and answer and detail and answer.by is AnsweredBy.HUMAN and answer.outcome in _BY_HUMAN:
+            asked[detail] += 1
+            dismissed[detail] += is_dismissed(answer)
+    for detail in sorted(asked):  # In one order, so that two runs of a user do not wait for each other.
+        connection.execute(
+            "INSERT INTO upcall_asked_kinds (owner, project, detail, asked, dismissed) "
+            "VALUES (:owner, :project, :detail, :asked, :dismissed) ON CONFLICT (owner, project, detail) DO UPDATE SET "
+            "asked = upcall_asked_kinds.asked + excluded.asked, "
+            "dismissed = upcall_asked_kinds.dismissed + excluded.dismissed",
+            {
+                "owner": after.user or "",
+                "project": team.project(after.id),
+                "detail": detail.value,
+                "asked": asked[detail],
+                "dismissed": dismissed[detail],
+            },
+        )
+
+
+async def list_kinds(database: Database, owner: str | None, project: str | None = None) -> Sequence[AskedKind]:
+    """List the kinds that one user was asked about, in one project or in all."""
+    if not await database.exists():
+        return []
+    return await database.read(partial(_select, values=_name_kinds(owner, project, None)))
+
+
+async def delete_kinds(
+    database: Database, owner: str | None, project: str | None = None, detail: Detail | None = None
+) -> Sequence[AskedKind]:
+    """Forget what is known of one user, in one project or in all, of one kind or of all; return what that was."""
+    values = _name_kinds(owner, project, detail)
+    if not await database.exists():
+        return []
+
+    def delete(connection: Connection) -> Sequence[AskedKind]:
+        found = _select(connection, values=values)
+        connection.execute(f"DELETE FROM upcall_asked_kinds WHERE {_match(values)}", values)
+        return found
+
+    return await database.write(delete)
+
+
+def _name_kinds(owner: str | None, project: str | None, detail: Detail | None) -> dict[str, str]:
+    named = {"project": project, "detail": detail and detail.value}
+    return {"owner": owner or "", **{name: value for name, value in named.items() if value is not None}}
+
+
+def _match(values: Iterable[str]) -> str:
+    return " AND ".join(f"{name} = :{name}" for name in values)
+
+
+def _select(connection: Connection, *, values: dict[str, str]) -> Sequence[AskedKind]:
+    query = f"SELECT project, detail, asked, dismissed FROM upcall_asked_kinds WHERE {_match(values)}"
+    rows = connection.execute(f"{query} ORDER BY project, detail", values).fetchall()
+    known = {each.value for each in Detail}  # Another version of upcall may know more.
+    return [
+        AskedKind(project=project, detail=Detail(detail), asked=asked, dismissed=dismissed)
+        for project, detail, asked, dismissed in rows
+        if detail in known
+    ]

@@ -1,0 +1,72 @@
+"""``upcall asked ...``: what is remembered of how you answered, by kind of question."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from upcall import signals
+from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, STORE, USER, RunId, with_options
+from upcall.ui.cli.run_command import RunCommand
+
+
+class _ListByDefault(TyperGroup):
+    """``upcall asked`` lists, with the options of the list."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """See `TyperGroup`."""
+        is_bare = not args or (args[0].startswith("-") and args[0] != "--help")
+        return super().parse_args(ctx, ["list", *args] if is_bare else args)
+
+
+app = typer.Typer(
+    cls=_ListByDefault,
+    help="See, or forget, which kinds of questions you answer; or make a fact of an answer.",
+    rich_markup_mode=None,
+)
+_options = with_options(RunCommand, STORE, CONFIG, USER, AS_JSON, DEBUG)
+
+
+@app.command("list")
+@_options
+def list_all(command: RunCommand) -> None:
+    """List what you were asked by kind, how often you dismissed it, and what such a question weighs now. So does
+    upcall asked alone."""
+    with command:
+        kinds = signals.run(command.app.question_kinds())
+        command.print([each.as_json() for each in kinds], lambda: [each.as_line() for each in kinds])
+        if not kinds and not command.as_json:
+            command.note_empty("Nothing is remembered of what you were asked")
+            if not command.reader.settings.ask_memory:
+                command.screen.note("Turn it on with the setting ask_memory: true")
+
+
+@app.command()
+@_options
+def forget(
+    command: RunCommand,
+    kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="The kind: level; without it all.")] = None,
+    project: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Only what was asked in this workspace [everywhere].")
+    ] = None,
+) -> None:
+    """Forget what is remembered of your questions, of one kind or of all: they weigh as much as at first."""
+    with command:
+        gone = signals.run(command.app.forget_kinds(kind, project=project))
+        command.print([each.as_json() for each in gone], lambda: [f"Forgotten: {each.as_line()}" for each in gone])
+
+
+@app.command()
+@_options
+def fact(
+    command: RunCommand,
+    run_id: RunId,
+    question_id: Annotated[str, typer.Argument(metavar="QUESTION", help="Its id, or its first characters.")],
+) -> None:
+    """Write an answer of yours into the file of facts that the setting names: nobody asks for it again."""
+    with command:
+        kept = signals.run(command.app.keep_fact(run_id, question_id))
+        command.print(kept.model_dump(), lambda: [f"{kept.asked} {kept.answer} ({kept.where})"])

@@ -1,0 +1,222 @@
+"""Learning from use: what a user dismisses is asked less, in the same project, where they chose that."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scenario import CLEAR, TASK, script, upcall
+from stores import execute
+
+from upcall import Answer, AnsweredBy, Outcome, Run, Settings, Upcall
+from upcall.errors import CallerError, ConfigurationError, UnknownRun
+from upcall.questions.question import Detail
+from upcall.runs.asked_kinds import AskedKind
+from upcall.testing import ScriptedModelClient
+
+LEVEL = json.dumps(
+    {
+        "candidates": [{"detail": "level", "question": "Which level?", "known_from": "user", "weight": "medium"}],
+        "needs_clarification": True,
+    }
+)
+"""A clarifier that would ask this."""
+
+
+def app_of(location: str = "runs.db", *, ask_memory: bool = True, **settings: Any) -> Upcall:
+    model = ScriptedModelClient(script(clarifier=[LEVEL, CLEAR]))
+    return Upcall(model, store=location, settings=Settings.read(ask_memory=ask_memory, **settings))
+
+
+async def close_one(said: Any, location: str = "runs.db", user: str | None = None, **options: Any) -> Run:
+    """Start a run, whose clarifier asks for the level, and close that question."""
+    app = app_of(location)
+    run = await app.start(TASK, user=user, **options)
+    (question,) = run.questions
+    assert question.question == "Which level?"
+    given = Answer(question_id=question.id, outcome=said) if isinstance(said, Outcome) else said
+    return await app.answer(run.id, given, user=user)
+
+
+async def asks_level(
+    location: str = "runs.db", user: str | None = None, *, ask_memory: bool = True, **options: Any
+) -> bool:
+    """Whether a new run asks for the level. It is cancelled, so that nothing is counted."""
+    app = app_of(location, ask_memory=ask_memory)
+    run = await app.start(TASK, user=user, **options)
+    await app.cancel(run.id, user=user)
+    return [each.question for each in run.questions] == ["Which level?"]
+
+
+async def counts(location: str = "runs.db", user: str | None = None) -> list[tuple[str, int, int]]:
+    kinds = await app_of(location).question_kinds(user=user)
+    return [(each.detail.value, each.asked, each.dismissed) for each in kinds]
+
+
+async def test_what_was_dismissed_twice_is_not_asked_again(location: str) -> None:
+    for said in ("you decide", Outcome.DECLINED):
+        assert await asks_level(location)
+        await close_one(said, location)
+    assert await counts(location) == [("level", 2, 2)]
+    assert not await asks_level(location)
+
+
+async def test_what_is_answered_as_often_is_asked_on(location: str) -> None:
+    for said in ("you decide", "Beginners", "No", Outcome.SKIPPED):
+        await close_one(said, location)
+    assert await counts(location) == [("level", 4, 2)]
+    assert await asks_level(location)
+
+
+async def test_nothing_is_counted_and_nothing_weighs_less_where_it_is_off() -> None:
+    for _ in range(2):
+        await close_one("whatever")
+    assert await asks_level(ask_memory=False)
+    app = app_of(ask_memory=False)
+    await app.answer((await app.start(TASK)).id, "whatever")
+    assert await counts() == [("level", 2, 2)]
+
+
+async def test_users_and_projects_are_apart(location: str) -> None:
+    for _ in range(2):
+        await close_one("no preference", location, user="alice", workspace=Path("shop"))
+    kinds = await app_of(location).question_kinds(user="alice")
+    assert [each.project for each in kinds] == [str(Path("shop").absolute())]
+    assert await app_of(location).question_kinds(user="bob") == await app_of(location).question_kinds() == []
+    asked = [await asks_level(location, user, workspace=Path("shop")) for user in ("alice", "bob", None)]
+    assert [*asked, await asks_level(location, "alice")] == [False, True, True, True]
+
+
+async def test_a_run_that_follows_in_a_folder_of_its_own_belongs_to_no_project() -> None:
+    run = await close_one("whatever")
+    run = await app_of().answer(run.id, "Express")
+    app = app_of()
+    await app.answer((await app.follow_up(run, TASK)).id, "whatever")
+    assert [each.project for each in await app.question_kinds()] == [""]
+
+
+async def test_a_run_keeps_what_was_known_when_it_was_started() -> None:
+    await close_one("whatever")
+    run = await close_one("whatever")
+    assert run.config.team is not None
+    assert [each.dismissed for each in run.config.team.asked_kinds] == [1]
+    moved = run.config.reset_for_import("elsewhere").team
+    assert moved is not None
+    assert moved.asked_kinds == ()
+
+
+async def test_runs_that_are_answered_at_the_same_time_are_all_counted(location: str) -> None:
+    app = app_of(location)
+    waiting = [await app_of(location).start(TASK) for _ in range(4)]
+    await asyncio.gather(*(app_of(location).answer(run.id, "whatever") for run in waiting))
+    assert await app.question_kinds() == [AskedKind(detail=Detail.LEVEL, asked=4, dismissed=4)]
+
+
+async def test_a_user_forgets_only_what_is_theirs(location: str) -> None:
+    for user in ("alice", "bob"):
+        await close_one("whatever", location, user=user)
+    gone = await app_of(location).forget_kinds("level", user="alice")
+    assert [(each.detail, each.asked) for each in gone] == [(Detail.LEVEL, 1)]
+    assert (await counts(location, "alice"), await counts(location, "bob")) == ([], [("level", 1, 1)])
+    with pytest.raises(CallerError, match="Nothing is remembered of questions of the kind 'level'"):
+        await app_of(location).forget_kinds("level", user="alice")
+
+
+async def test_one_project_or_one_kind_can_be_forgotten() -> None:
+    await close_one("whatever", workspace=Path("shop"))
+    await close_one("whatever")
+    assert len(await app_of().forget_kinds(project="shop")) == 1
+    assert [each.project for each in await app_of().question_kinds()] == [""]
+    with pytest.raises(CallerError, match="Nothing is remembered of questions of the kind 'period'"):
+        await app_of().forget_kinds("period")
+    with pytest.raises(CallerError, match=r"no kind of question 'levl'; did you mean 'level'\?"):
+        await app_of().forget_kinds("levl")
+    assert len(await app_of().forget_kinds()) == 1
+
+
+async def test_a_store_from_before_gets_the_table(location: str) -> None:
+    await close_one("whatever", location)
+    execute(location, "drop table upcall_asked_kinds")
+    assert await counts(location) == []
+    await close_one("whatever", location)
+    assert await counts(location) == [("level", 1, 1)]
+
+
+# -- facts ------------------------------------------------------------------------------------------------------------
+
+
+async def answer_level(said: str, facts: str = "") -> tuple[Upcall, Run]:
+    Path("facts.yaml").write_text(facts)
+    app = app_of(facts=Path("facts.yaml"))
+    return app, await app.answer((await app.start(TASK)).id, said)
+
+
+@pytest.mark.parametrize("facts", ["", "# Ours\nframework: Express\n", "framework: Express"])
+async def test_an_answer_becomes_a_fact_that_answers_the_next_run(facts: str) -> None:
+    app, run = await answer_level("Beginners: all of them", facts)
+    fact = await app.keep_fact(run.id[:6], run.answers[0].question_id[:6])
+    assert (fact.asked, fact.answer) == ("Which level?", "Beginners: all of them")
+    assert Path("facts.yaml").read_text().startswith(facts)
+    following = await app_of(facts=Path("facts.yaml")).start(TASK)
+    assert (following.answers[0].text, following.answers[0].by) == ("Beginners: all of them", AnsweredBy.FACTS)
+
+
+@pytest.mark.parametrize("said", ["you decide", "skip"])
+async def test_what_was_left_to_the_agent_is_no_fact(said: str) -> None:
+    app, run = await answer_level(said)
+    with pytest.raises(CallerError, match="no answer that could be a fact"):
+        await app.keep_fact(run.id, run.answers[0].question_id)
+    assert Path("facts.yaml").read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        ("Which level?: Experts\n", "'Which level\\?' is given twice"),
+        ("{framework: Express}\n", "not valid YAML"),
+    ],
+)
+async def test_a_file_that_cannot_take_the_fact_is_left_as_it_is(facts: str, says: str) -> None:
+    app, run = await answer_level("Beginners")
+    Path("facts.yaml").write_text(facts)
+    with pytest.raises(ConfigurationError, match=says):
+        await app.keep_fact(run.id, run.answers[0].question_id)
+    assert Path("facts.yaml").read_text() == facts
+
+
+async def test_an_answer_that_would_not_be_given_again_is_refused() -> None:
+    app, run = await answer_level("no")
+    with pytest.raises(CallerError, match="would not answer 'Which level"):
+        await app.keep_fact(run.id, run.answers[0].question_id)
+
+
+async def test_a_fact_needs_a_file_an_answered_question_and_a_run_of_ones_own() -> None:
+    run = await close_one("Beginners", user="alice")
+    asked = run.answers[0].question_id
+    with pytest.raises(ConfigurationError, match=r"facts: facts\.yaml"):
+        await app_of().keep_fact(run.id, asked, user="alice")
+    with pytest.raises(CallerError, match=f"no answered question 'nothing'. Answered: {asked}"):
+        await app_of().keep_fact(run.id, "nothing", user="alice")
+    with pytest.raises(UnknownRun):
+        await app_of().keep_fact(run.id, asked, user="bob")
+
+
+# -- the command line -------------------------------------------------------------------------------------------------
+
+
+async def test_the_command_lists_forgets_and_makes_facts() -> None:
+    _, run = await answer_level("Beginners")
+    Path("upcall.yaml").write_text("store: runs.db\nfacts: facts.yaml\n")
+    assert upcall("asked").out == "level: asked 1, dismissed 0, weighs 1.00\n"
+    assert upcall("asked", "--json").json == [  # type: ignore[comparison-overlap]
+        {"project": "", "detail": "level", "asked": 1, "dismissed": 0, "factor": 1.0}
+    ]
+    assert (
+        "Which level? Beginners (facts.yaml, line 1)" in upcall("asked", "fact", run.id, run.answers[0].question_id).out
+    )
+    assert upcall("asked", "forget", "level").out == "Forgotten: level: asked 1, dismissed 0, weighs 1.00\n"
+    assert "Nothing is remembered" in upcall("asked").err
+    assert "Nothing is remembered of any question" in upcall("asked", "forget").error

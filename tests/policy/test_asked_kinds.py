@@ -1,0 +1,63 @@
+"""What a kind of question weighs by how its user answered it before."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from upcall.options import AskFor
+from upcall.policy.asking import weigh
+from upcall.questions.question import Detail
+from upcall.runs.asked_kinds import LEAST, MIN_DISMISSED, MIN_DISMISSED_HIGH, AskedKind
+from upcall.runs.outputs import Candidate, KnownFrom, Weight
+
+COUNTS = st.integers(0, 60)
+POLICIES = st.sampled_from(["essential", "preferences"])
+
+
+def kind(answered: int, dismissed: int, detail: Detail = Detail.LEVEL) -> AskedKind:
+    return AskedKind(detail=detail, asked=answered + dismissed, dismissed=dismissed)
+
+
+def weight_of(spoils: Weight, ask: AskFor, *kinds: AskedKind) -> float:
+    candidate = Candidate(detail=Detail.LEVEL, question="Which level?", known_from=KnownFrom.USER, weight=spoils)
+    return weigh(candidate, ask, is_said=False, kinds=kinds)
+
+
+@pytest.mark.parametrize(
+    ("answered", "dismissed", "factor"),
+    [(0, 0, 1.0), (0, 1, 1.0), (0, 2, 0.5), (0, 3, 0.4), (1, 3, 2 / 3), (3, 3, 1.0), (9, 2, 1.0), (0, 50, LEAST)],
+)
+def test_a_kind_weighs_twice_the_chance_of_an_answer(answered: int, dismissed: int, factor: float) -> None:
+    assert kind(answered, dismissed).factor() == pytest.approx(factor)
+
+
+@given(answered=st.integers(0, 3), dismissed=st.integers(0, MIN_DISMISSED_HIGH - 1), ask=POLICIES)
+def test_an_essential_question_keeps_its_weight_until_it_was_dismissed_three_times(
+    answered: int, dismissed: int, ask: AskFor
+) -> None:
+    assert weight_of(Weight.HIGH, ask, kind(answered, dismissed)) == weight_of(Weight.HIGH, ask)
+
+
+@given(answered=COUNTS, dismissed=COUNTS, spoils=st.sampled_from(Weight), ask=POLICIES)
+def test_memory_only_lowers_and_never_to_nothing(answered: int, dismissed: int, spoils: Weight, ask: AskFor) -> None:
+    alone, remembered = weight_of(spoils, ask), weight_of(spoils, ask, kind(answered, dismissed))
+    assert LEAST * alone <= remembered <= alone
+    assert remembered == alone or dismissed >= MIN_DISMISSED
+
+
+@given(answered=COUNTS, dismissed=COUNTS)
+def test_one_more_answer_never_lowers_and_one_more_dismissal_never_raises(answered: int, dismissed: int) -> None:
+    now = kind(answered, dismissed).factor()
+    assert kind(answered, dismissed + 1).factor() <= now <= kind(answered + 1, dismissed).factor()
+
+
+def test_two_dismissals_take_a_middling_question_under_the_threshold_and_three_an_essential_one() -> None:
+    assert weight_of(Weight.MEDIUM, "essential", kind(0, 2)) < 0.5
+    assert weight_of(Weight.HIGH, "essential", kind(0, 2)) == 1
+    assert weight_of(Weight.HIGH, "essential", kind(0, 3)) < 0.5
+
+
+def test_another_kind_says_nothing_of_this_one() -> None:
+    assert weight_of(Weight.MEDIUM, "essential", kind(0, 9, Detail.PERIOD)) == weight_of(Weight.MEDIUM, "essential")
