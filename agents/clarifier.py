@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, Unpack
 
-from autogen_agentchat.messages import BaseAgentEvent, ToolCallExecutionEvent, ToolCallRequestEvent
+from autogen_agentchat.messages import BaseAgentEvent, ThoughtEvent, ToolCallExecutionEvent, ToolCallRequestEvent
 from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from autogen_core.tools import BaseTool, ToolSchema, Workbench
@@ -22,11 +23,13 @@ from upcall.agents.structured.thread import Thread
 from upcall.agents.tool_loop.turn import Turn
 from upcall.agents.toolset import Tool, Toolset
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
-from upcall.autogen.messages import CLARIFIER_LOG
+from upcall.autogen.messages import CLARIFIER_LOG, WARNINGS, dump_warnings
 from upcall.autogen.model_calls import is_unknown_family
+from upcall.errors import ModelError
 from upcall.options import ApprovalOptions, AskFor, ClarificationOptions
 from upcall.policy.approval import ApprovalRules
 from upcall.policy.asking import weigh
+from upcall.policy.scorer import Embed, Scorer
 from upcall.prompts import PROMPTS, ClarifierContext, Prompts, ToolInfo
 from upcall.prompts.contexts import Document, JsonReminderContext, QuestionsLeftContext, SearchFirstContext
 from upcall.prompts.examples import EXAMPLES
@@ -67,6 +70,7 @@ class ClarifierOptions(StructuredOptions, total=False):
 
     ask: AskFor
     ask_threshold: float
+    ask_scorer: Path | None
     max_turns: int
     documents: Sequence[Document]
     data_sources: Sequence[str] | None
@@ -87,7 +91,7 @@ class ClarifierAgentState(Thread):
 
     ``context`` is what its model has said and has been told since it was given the present task, tool calls included.
     ``iteration`` counts the questions that were answered, ``clarifier_log`` holds them. ``searched``: it was told to
-    look before it asks.
+    look before it asks. ``must_ask`` is what the scorer said of it, ``scorer_failed`` why it said nothing.
     """
 
     data_sources: list[str] | None = None
@@ -97,6 +101,8 @@ class ClarifierAgentState(Thread):
     iteration: int = 0
     context: Turn = Turn()
     searched: bool = False
+    must_ask: bool | None = None
+    scorer_failed: str = ""
 
     @property
     def remaining_questions(self) -> int:
@@ -116,6 +122,7 @@ class ClarifierAgentState(Thread):
         """End the turn: the dialog is forgotten, the thread stays."""
         super().end()
         self.clarifier_log, self.iteration, self.context, self.searched = "", 0, Turn(), False
+        self.must_ask, self.scorer_failed = None, ""
 
 
 class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Component[ClarifierConfig]):
@@ -125,6 +132,10 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         tools: functions or AutoGen tools to look things up with before the user is asked (S0-43). One that raises
             `UserInputRequired` makes its own call wait.
         workbench: AutoGen workbenches with more such tools.
+        embed: gives the embeddings that an ``ask_scorer`` may take; no part of the declarative form.
+
+    Raises:
+        ConfigurationError: the file ``ask_scorer`` cannot be used.
     """
 
     component_config_schema = ClarifierConfig
@@ -141,6 +152,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         workbench: Workbench | Sequence[Workbench] = (),
         small_client: ChatCompletionClient | None = None,
         prompts: Prompts = PROMPTS,
+        embed: Embed | None = None,
         **options: Unpack[ClarifierOptions],
     ) -> None:
         settings = ClarifierSettings.model_validate(options)
@@ -148,6 +160,9 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         super().__init__(
             name, model_client, settings, description=description, small_client=small_client, prompts=prompts
         )
+        self._scorer, self._embed = None, embed
+        if settings.ask_scorer is not None:
+            self._scorer = Scorer.read(settings.ask_scorer, embed=embed, ask=settings.ask)
         rules = ApprovalRules(tuple(settings.approve))
         self._toolset = Toolset(name, tools=tools, workbench=workbench, ask_user=False, approve=rules)
 
@@ -180,6 +195,9 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
             return self._complete()
         if self._state.candidates:  # It was cut off while it took a second look at what to ask.
             return await self._ask_or_complete(emit, token)
+        await self._consult_scorer(emit, token)
+        if self._scorers_word is False:
+            return self._complete()
         schemas = await cancellable(self._toolset.schemas(), token)
         while True:
             await self._run_tools(emit, token)
@@ -201,9 +219,38 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
 
     async def _ask_or_complete(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
         """Ask the weightiest that stands up to the second look; where none does, clarification is complete."""
-        threshold = self._settings.ask_threshold
-        questions = await self._worth_asking(self._whole_request(), emit, token, threshold=threshold, limit=1)
+        threshold, keep = self._settings.ask_threshold, bool(self._scorers_word)
+        request = self._whole_request()
+        questions = await self._worth_asking(request, emit, token, threshold=threshold, limit=1, keep=keep)
         return self._ask(questions[0]) if questions else self._complete()
+
+    # -- the scorer ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _scorers_word(self) -> bool | None:
+        """Whether something must be asked, by the scorer. It has no word about further questions: it knows tasks."""
+        return None if self._state.dialog else self._state.must_ask
+
+    async def _consult_scorer(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> None:
+        """Let the scorer, if there is one, decide about a first question, once a task."""
+        state = self._state
+        if self._scorer is None or state.dialog or state.scorer_failed or state.must_ask is not None:
+            return
+        try:
+            score = await cancellable(self._scorer.score(self._whole_request(), self._embed), token)
+        except ModelError as error:
+            why = str(error).split(". ")[0].rstrip(".")
+            state.scorer_failed = f"ask_scorer failed, so the model alone decided what to ask: {why}"
+            emit(ThoughtEvent(source=self.name, content=f"({state.scorer_failed})"))
+            return
+        state.must_ask = score >= self._scorer.threshold
+        verdict = "something has to be asked" if state.must_ask else "nothing has to be asked"
+        said = f"(scorer: {score:.2f}, threshold {self._scorer.threshold:.2f}: {verdict})"
+        emit(ThoughtEvent(source=self.name, content=said))
+
+    def _warnings(self) -> dict[str, str]:
+        failed = self._state.scorer_failed
+        return {WARNINGS: dump_warnings([failed])} if failed else {}
 
     # -- the dialog ---------------------------------------------------------------------------------------------------
 
@@ -233,25 +280,27 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         ).to_reply()
         self._state.context.messages.append(AssistantMessage(content=said, source=self.name))
         # Any skip word would do to skip it (S0-61), and so the blank reply of a terminal does.
-        return Ask([question.model_copy(update={"required": False})])
+        return Ask([question.model_copy(update={"required": False})], self._warnings())
 
     def _complete(self) -> HandOver:
         log = self._state.clarifier_log.strip()
         content = f"Clarified:\n{log}" if log else "Nothing needs to be clarified."
-        return HandOver(self._settings.target, content, {CLARIFIER_LOG: log})
+        return HandOver(self._settings.target, content, {CLARIFIER_LOG: log, **self._warnings()})
 
     def _rank(self, reply: ClarificationResponse) -> list[Question]:
         """Return the questions that are worth to be put, by what the reply says of them, the weightiest first."""
-        path = (self.name,)
+        path, must = (self.name,), bool(self._scorers_word)
         if not reply.candidates:
-            return [reply.question(path)] if reply.needs_clarification else []
+            asks = reply.needs_clarification or (must and reply.clarification_question)
+            return [reply.question(path)] if asks else []
         request, kinds = self._whole_request(), self._settings.asked_kinds
         weighed = [
             (weigh(each, self._settings.ask, is_said=self._is_said(each, request), kinds=kinds), each)
             for each in reply.candidates
         ]
-        worth = [pair for pair in weighed if pair[0] >= self._settings.ask_threshold]
-        return [each.to_question(path, weight) for weight, each in sorted(worth, key=lambda pair: -pair[0])[:MAX_LOOKS]]
+        worth = [pair for pair in weighed if must or pair[0] >= self._settings.ask_threshold]
+        looks = 1 if must else MAX_LOOKS
+        return [each.to_question(path, weight) for weight, each in sorted(worth, key=lambda pair: -pair[0])[:looks]]
 
     def _is_said(self, candidate: Candidate, request: str) -> bool:
         """Whether the request holds the words that are to settle it; without a second look the reply is believed."""

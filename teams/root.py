@@ -30,6 +30,7 @@ from upcall.config_source import suggest
 from upcall.errors import ConfigurationError
 from upcall.options import TeamOptions
 from upcall.policy.approval import ApprovalRules
+from upcall.policy.scorer import Embed
 from upcall.prompts import PROMPTS, Prompts, ToolInfo
 from upcall.research.documents_workbench import DocumentsWorkbench
 from upcall.research.mcp_server import McpServer
@@ -76,6 +77,7 @@ class TeamResources:
         known_plan: the plan for a like task that the planner offers.
         asked_kinds: what the user made of the clarifier's questions before.
         small_model: makes looks and repairs in place of the agents' own models.
+        embed: what the clarifier's scorer takes embeddings from.
     """
 
     workspace: Path
@@ -87,6 +89,7 @@ class TeamResources:
     sources: Sequence[Source] = ()
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict)
     small_model: ChatCompletionClient | None = None
+    embed: Embed | None = None
     known_plan: ApprovedPlan | None = None
     asked_kinds: Sequence[AskedKind] = ()
     prompts: Prompts = PROMPTS
@@ -217,6 +220,7 @@ def root_team(
             workbench=sources.library if sources.library.schemas() else (),
             asked_kinds=resources.asked_kinds,
             prompts=resources.prompts,
+            embed=resources.embed,
             **_choose(ClarifierSettings, options, "clarifier", user.name),
         )
         speakers.insert(1, clarifier)

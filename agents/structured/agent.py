@@ -306,9 +306,10 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         *,
         threshold: float = 0.0,
         limit: int | None = None,
+        keep: bool = False,
     ) -> list[Question]:
         """Return those of the candidates, at most `limit`, whose answer changes the result. A look that fails drops
-        nothing."""
+        nothing; with `keep` none does, and only gives options."""
         state, kept = self._state, list[Question]()
         before = self._before_check() if self._settings.check_questions else []
         for question in state.candidates:
@@ -317,7 +318,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
             if before and question.id not in state.looks:
                 prompt = [*before, self._to_check(request, question.question)]
                 state.looks[question.id] = await self._look_again(prompt, emit, token)
-            if (seen := see_effect(question, state.looks.get(question.id), threshold)) is not None:
+            if (seen := see_effect(question, state.looks.get(question.id), threshold, keep=keep)) is not None:
                 kept.append(seen)
         state.candidates, state.looks = [], {}
         return kept

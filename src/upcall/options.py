@@ -11,7 +11,7 @@ from upcall.questions.question import ClarificationType
 from upcall.setting_types import AtLeastOne, Count, Duration, Seconds, no_flag
 
 AgentName = Literal["classifier", "clarifier", "planner", "lead", "coder", "researcher"]
-WorkKind = Literal["planning", "coding", "research", "small"]
+WorkKind = Literal["planning", "coding", "research", "small", "embeddings"]
 AtLimit = Literal["approve", "reject", "pause"]
 NetworkSource = Literal["web", "arxiv", "wikipedia"]
 AskFor = Literal["essential", "preferences"]
@@ -102,12 +102,15 @@ class ClarificationOptions(QuestionCheckOptions):
         ask: ``essential`` asks where a wrong guess would spoil the work, ``preferences`` also where users different
             things.
         ask_threshold: the weight, between 0 and 1, from which a question is put (`upcall.policy.asking`).
+        ask_scorer: the file of a trained scorer (`upcall.policy.scorer`), which decides whether a task needs a
+            question.
         max_turns: questions a task; then clarification is complete whatever the model says (S0-11).
         data_sources: the ids of the sources that a run may use (S0-20); None is all.
     """
 
     ask: AskFor = "essential"
     ask_threshold: Share = 0.5
+    ask_scorer: Path | None = None
     max_turns: Count = 3
     data_sources: list[str] | None = None
 

@@ -66,7 +66,8 @@ _AGENTS_OF: dict[WorkKind, tuple[AgentName, ...]] = {
     "coding": ("coder",),
     "research": ("researcher",),
 }
-"""Who works with the model for a kind of work. ``small`` is for looks and repairs, whoever makes them."""
+"""Who works with the model for a kind of work. ``small`` is for looks and repairs, whoever makes them, ``embeddings``
+for the scorer."""
 
 
 def _model_of_name(value: object) -> object:

@@ -14,6 +14,7 @@ from upcall.agents.toolset import Tool
 from upcall.autogen.group_chats import make_resumable
 from upcall.autogen.messages import USER
 from upcall.errors import ConfigurationError
+from upcall.execution.embeddings import embedder_for
 from upcall.execution.network_sources import network_sources
 from upcall.prompts import Prompts
 from upcall.runs.config import RootTeamConfig
@@ -49,6 +50,7 @@ def build_root_team(
         asked_kinds=pinned.asked_kinds,
         prompts=prompts,
         small_model=small_model,
+        embed=embedder_for(settings if settings.names_a_model else settings.with_model_of(pinned)),
     )
     return make_resumable(root_team(clients, resources, settings), user_proxy=USER)
 

@@ -186,8 +186,9 @@ class TeamFactory:
         if self._model_client is None and settings.model_client is None and "@" not in (settings.base_url or ""):
             model = DEMO if uses_demo(settings) else settings.model
             address = ModelAddress(model=model, base_url=settings.base_url)
-        if settings.prompts is not None:
-            pinned["prompts"] = make_absolute(settings.prompts)
+        for name in ("prompts", "ask_scorer"):
+            if pinned[name] is not None:
+                pinned[name] = make_absolute(pinned[name])
         return RootTeamConfig(
             **pinned,
             workspace=folder,

@@ -19,7 +19,7 @@ from upcall.errors import ConfigurationError
 from upcall.experiments.budget import Budget
 from upcall.experiments.functions import find_function
 from upcall.experiments.policies import PolicySpec
-from upcall.experiments.specs import ModelSpec, Spec, TeamSpec, as_model, as_team, dump_choice
+from upcall.experiments.specs import ModelSpec, ScorerSpec, Spec, TeamSpec, as_model, as_team, dump_choice
 from upcall.experiments.tasks import Expectation, Task, TaskFile, as_expectation, check_tasks, parse_task
 from upcall.experiments.trial import Trial
 from upcall.experiments.user import UserSpec
@@ -80,6 +80,7 @@ class Experiment(Spec):
         user: the simulated user.
         expect: what must come out of tasks that do not say so themselves.
         judge: the model that checks results, among `models`.
+        scorer: what `upcall.experiments.train` learns from.
         folder: where replies and reports are kept; ``upcall-experiments/NAME`` if not given.
         store: where the runs are kept; a file in that folder if not given, or a PostgreSQL URL.
         parallel: how many trials are under way at once.
@@ -99,6 +100,7 @@ class Experiment(Spec):
     user: UserSpec = UserSpec()
     expect: Annotated[Expectation, BeforeValidator(_as_expectation)] | None = None
     judge: str | None = None
+    scorer: ScorerSpec = ScorerSpec()
     folder: Path | None = None
     store: str | None = None
     parallel: AtLeastOne = 8
@@ -143,7 +145,11 @@ class Experiment(Spec):
             for named in (model.client, model.replies):
                 if isinstance(named, str):
                     find_function(named, f"The model {name}:")
-        for what, named in (("judge", self.judge), ("user.model", self.user.model)):
+        for what, named in (
+            ("judge", self.judge),
+            ("user.model", self.user.model),
+            ("scorer.embeddings", self.scorer.embeddings),
+        ):
             if named is not None and named not in self.models:
                 raise ConfigurationError(f"{what} = {named!r} is not among models{suggest(named, self.models)}")
         if self.user.kind == "model" and self.user.model is None:
@@ -182,7 +188,7 @@ class Experiment(Spec):
         """Return an id that tells this trial from all that would go otherwise. What is expected makes no difference."""
         parts = [
             *(self.name, team, model, seed, self.clock.isoformat()),
-            task.model_dump(mode="json", exclude={"expect", "split"}),
+            task.model_dump(mode="json", exclude=_NO_PART_OF_A_TRIAL),
             *(dump_choice(each) for each in (self.teams[team], policy, self.models[model], self.user)),
         ]
         return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=6).hexdigest()
@@ -228,6 +234,9 @@ class Experiment(Spec):
         return await self.run(limit=0)
 
 
+_NO_PART_OF_A_TRIAL: Any = {"expect": True, "split": True, "kind": True, "facts": {"__all__": {"preference"}}}
+
+
 def _explain(error: ValidationError, source: ConfigSource) -> str:
     """One line about the first thing that is wrong."""
     first = max(error.errors(include_url=False), key=lambda each: len(each["loc"]))
@@ -252,6 +261,6 @@ _KINDS = {"TaskFile", "str", "constrained-str", "Expectation"}
 
 def _fields_at(place: Sequence[int | str]) -> Sequence[str]:
     kinds: dict[str, type[BaseModel]] = {"teams": TeamSpec, "models": ModelSpec, "policies": PolicySpec}
-    kinds |= {"user": UserSpec, "expect": Expectation, "tasks": TaskFile}
+    kinds |= {"user": UserSpec, "scorer": ScorerSpec, "expect": Expectation, "tasks": TaskFile}
     kind = kinds.get(str(place[0])) if place else Experiment
     return () if kind is None else tuple(kind.model_fields)

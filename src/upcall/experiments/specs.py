@@ -10,6 +10,7 @@ from autogen_core.models import ChatCompletionClient
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_serializer
 
 from upcall.experiments.functions import Named, name_function
+from upcall.options import AskFor
 from upcall.setting_types import AtLeastOne
 from upcall.settings import Price
 
@@ -33,6 +34,20 @@ class TeamSpec(Spec):
     team: Named | None = None
     config: Path | None = None
     settings: dict[str, Any] = {}
+
+
+class ScorerSpec(Spec):
+    """What a scorer is trained from, besides the tasks.
+
+    Attributes:
+        ask: what it is to have asked for.
+        embeddings: the name of one of the models; features of the text if not given.
+        stores: stores of runs, in which the user answered or declined what the clarifier asked.
+    """
+
+    ask: AskFor = "essential"
+    embeddings: str | None = None
+    stores: tuple[str, ...] = ()
 
 
 class ModelSpec(Spec):

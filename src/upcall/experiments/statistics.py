@@ -59,8 +59,8 @@ def estimate_all(records: Sequence[TrialRecord]) -> dict[str, Estimate]:
     """Return all measures of the records of one cell."""
     tasks = sorted({record.task for record in records})
     sums = sum_by_task(records, tasks)
-    drawn = _draw(len(tasks)) @ sums
-    return {each.name: _estimate(_value(each, sums.sum(0)), _value(each, drawn)) for each in MEASURES}
+    drawn = draw_weights(len(tasks)) @ sums
+    return {each.name: estimate(_value(each, sums.sum(0)), _value(each, drawn)) for each in MEASURES}
 
 
 def compare_all(one: Sequence[TrialRecord], other: Sequence[TrialRecord]) -> dict[str, Difference]:
@@ -72,18 +72,19 @@ def compare_all(one: Sequence[TrialRecord], other: Sequence[TrialRecord]) -> dic
     if not tasks:
         return {}
     first, second = sum_by_task(one, tasks), sum_by_task(other, tasks)
-    weights, keep = _draw(len(tasks)), np.random.default_rng(SEED).integers(0, 2, (DRAWS, len(tasks))).astype(float)
+    weights = draw_weights(len(tasks))
+    keep = np.random.default_rng(SEED).integers(0, 2, (DRAWS, len(tasks))).astype(float)
     mixed, rest = keep @ first + (1 - keep) @ second, (1 - keep) @ first + keep @ second
     found = {}
     for each in MEASURES:
         value = _value(each, first.sum(0)) - _value(each, second.sum(0))
         drawn = _value(each, weights @ first) - _value(each, weights @ second)
         chance = _value(each, mixed) - _value(each, rest)
-        found[each.name] = Difference(_estimate(value, drawn), _p(value, chance))
+        found[each.name] = Difference(estimate(value, drawn), _p(value, chance))
     return found
 
 
-def _draw(tasks: int) -> Floats:
+def draw_weights(tasks: int) -> Floats:
     """Return how often each task is in each draw."""
     if not tasks:
         return np.zeros((DRAWS, 0))
@@ -101,7 +102,8 @@ def _value(measure: Measure, sums: Floats) -> Floats:
     return np.asarray(sum(ratios) / len(ratios), dtype=float)
 
 
-def _estimate(value: Floats, drawn: Floats) -> Estimate:
+def estimate(value: Floats, drawn: Floats) -> Estimate:
+    """Return a value with its interval, from what the draws gave."""
     number = float(value)
     if not np.isfinite(number):
         return Estimate(None)

@@ -40,6 +40,7 @@ class HiddenFact(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=Tr
         answer: what the user would say.
         words: stems of words, one of which a question has that asks for it; the words of its name if not given.
         missing: whether the task cannot be done well without it; otherwise to ask for it is needless.
+        preference: whether it is a matter of taste: a scorer counts it as missing only for ``ask: preferences``.
         known: whether it stands in the project's facts, which the policy ``resolver`` gives to the agents.
         others: answers that another user might have given, for what-if.
     """
@@ -47,6 +48,7 @@ class HiddenFact(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=Tr
     answer: Annotated[str, BeforeValidator(_as_text), Field(min_length=1)]
     words: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     missing: bool = True
+    preference: bool = False
     known: bool = False
     others: tuple[Annotated[str, BeforeValidator(_as_text)], ...] = ()
 
@@ -97,6 +99,7 @@ class Task(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=True):
         facts: what the user knows besides, by name.
         expect: what must come out; that of the experiment if not given.
         split: a part of the tasks by name, such as ``test``.
+        kind: what kind of task it is; a scorer is tried on kinds that it never saw.
     """
 
     id: Annotated[str, BeforeValidator(_as_text), Field(min_length=1)]
@@ -104,6 +107,7 @@ class Task(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=True):
     facts: dict[str, Annotated[HiddenFact, BeforeValidator(_as_fact)]] = {}
     expect: Annotated[Expectation, BeforeValidator(as_expectation)] | None = None
     split: str = ""
+    kind: str = ""
 
     @property
     def missing(self) -> tuple[str, ...]:

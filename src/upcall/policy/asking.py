@@ -43,18 +43,20 @@ def weigh(candidate: Candidate, ask: AskFor, *, is_said: bool, kinds: Iterable[A
     return spoilt * (SAME_FOR_MOST if candidate.known_from is KnownFrom.DEFAULT else 1.0)
 
 
-def see_effect(question: Question, look: QuestionCheck | None, threshold: float) -> Question | None:
+def see_effect(
+    question: Question, look: QuestionCheck | None, threshold: float, *, keep: bool = False
+) -> Question | None:
     """Return the question as a second look leaves it, or None where its answer changes too little.
 
     A look that failed changes nothing. Its two answers become the options of a question that has none, but for one
-    about a text or a file, which nobody can guess.
+    about a text or a file, which nobody can guess. With `keep` that is all it does.
     """
     if look is None or look.effect is None:
         return question
     weight = CHANGED[look.effect] * (1.0 if question.weight is None else question.weight)
-    if weight < threshold or look.effect is Effect.NOTHING:
+    if not keep and (weight < threshold or look.effect is Effect.NOTHING):
         return None
-    changes: dict[str, object] = {} if question.weight is None else {"weight": round(weight, 2)}
+    changes: dict[str, object] = {} if keep or question.weight is None else {"weight": round(weight, 2)}
     guessed = (look.first, look.second)
     is_open = question.options or question.detail in (None, Detail.INPUT)
     if not is_open and all(guessed) and guessed[0].casefold() != guessed[1].casefold():

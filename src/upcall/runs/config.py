@@ -126,5 +126,6 @@ class RunConfig(ResolutionOptions):
             "known_plan": None,
             "asked_kinds": (),
             "prompts": None,
+            "ask_scorer": None,
         }
         return config.model_copy(update={"team": self.team.model_copy(update=anew)})

@@ -70,6 +70,10 @@ def experiment(
     compare: Annotated[
         Path | None, typer.Option(metavar="OTHER.yaml", help="Compare with what another experiment came to.")
     ] = None,
+    train: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.json", help="Run nothing: train a scorer (ask_scorer) from the tasks instead."),
+    ] = None,
 ) -> None:
     """Do tasks with a simulated user under several policies, and say how they compare.
 
@@ -79,6 +83,11 @@ def experiment(
         if replay and (budget or dry_run):
             raise CallerError("--replay goes with neither --budget nor --dry-run: recorded replies cost nothing.")
         chosen = command.read(file)
+        if train is not None:
+            if budget or replay or dry_run or what_if or limit or report or compare:
+                raise CallerError("--train runs nothing, so no other option of a run goes with it.")
+            train_scorer(command, chosen, train)
+            return
         refuse_reports(report or [])
         other = signals.run(command.read(compare).load()) if compare is not None else None
         if dry_run:
@@ -98,6 +107,19 @@ def experiment(
             value["compared"] = comparison_json(compared, other.name)
             lines += comparison_lines(compared, other.name)
         command.print(value, lambda: lines)
+
+
+def train_scorer(command: ExperimentCommand, chosen: Experiment, path: Path) -> None:
+    """Train a scorer, write its file, and say how well it does on kinds of tasks that it did not see."""
+    from upcall.experiments.results import require_packages
+
+    require_packages("numpy")
+    from upcall.experiments.training import evaluation_lines, train
+
+    scorer = signals.run(train(chosen))
+    scorer.write(path)
+    shown = scorer.model_dump(mode="json", exclude={"weights", "bias"})
+    command.print(shown, lambda: [*evaluation_lines(scorer), f"Written: {path}; use it with ask_scorer: {path}"])
 
 
 def refuse_reports(paths: list[Path]) -> None:

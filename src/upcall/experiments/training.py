@@ -1,0 +1,236 @@
+"""Train a scorer: from labelled tasks, and from what people answered and declined; tried on kinds it never saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from upcall.errors import ConfigurationError
+from upcall.execution.embeddings import embedder_for
+from upcall.experiments.experiment import Experiment
+from upcall.experiments.statistics import Estimate, Floats, draw_weights, estimate
+from upcall.experiments.tasks import Task
+from upcall.options import AskFor
+from upcall.policy.scorer import (
+    Embed,
+    EmbeddingFeatures,
+    Interval,
+    KindFigures,
+    Scorer,
+    TextFeatures,
+    require_scikit_learn,
+)
+from upcall.questions.answer import AnsweredBy
+from upcall.questions.reply_intents import is_dismissed
+from upcall.runs.run import Run
+from upcall.settings import Settings
+from upcall.storage.store import RunStore
+
+ALL = "all kinds"
+CLARIFIER = "clarifier"
+OWN_RUNS = "own runs"
+"""The kind of tasks from a store: nobody said another one."""
+
+DIGITS = 5
+"""Of a weight in the file."""
+
+Truths = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A task, its kind, and whether something had to be asked."""
+
+    task: str
+    kind: str
+    ask: bool
+
+
+def label_tasks(tasks: Sequence[Task], ask: AskFor) -> list[Example]:
+    """Return tasks with whether they lack something that a user with this wish wants to be asked for."""
+    return [
+        Example(
+            task.task,
+            task.kind,
+            any(fact.missing and (ask == "preferences" or not fact.preference) for fact in task.facts.values()),
+        )
+        for task in tasks
+    ]
+
+
+async def label_runs(location: str) -> list[Example]:
+    """Return the tasks of the runs of a store whose clarifier asked: rightly where one question was answered,
+    needlessly where all were dismissed: declined, skipped, or left to the agent in words.
+
+    Raises:
+        ConfigurationError: there is no such store.
+    """
+    store = RunStore(location)
+    if not await store.exists():
+        raise ConfigurationError(f"There are no runs to learn from in {location}.")
+    labels = [(run, _was_right(run)) for run in await store.list()]
+    return [Example(run.task, OWN_RUNS, label) for run, label in labels if label is not None]
+
+
+def _was_right(run: Run) -> bool | None:
+    """Whether the user answered one of the clarifier's questions; None where the user was not asked."""
+    answers = [
+        each.answer
+        for each in run.records
+        if each.question.path[-1:] == (CLARIFIER,) and each.answer is not None and each.answer.by is AnsweredBy.HUMAN
+    ]
+    return any(not is_dismissed(each) for each in answers) if answers else None
+
+
+async def train(experiment: Experiment) -> Scorer:
+    """Train a scorer from the tasks of an experiment, and the stores that it names. `Scorer.write` makes its file.
+
+    Raises:
+        ConfigurationError: there are too few examples, or scikit-learn is not installed.
+        ModelError: the server gives no embeddings.
+    """
+    chosen, embed, features = experiment.scorer, None, TextFeatures()
+    examples = label_tasks(experiment.all_tasks, chosen.ask)
+    for location in chosen.stores:
+        examples += await label_runs(location)
+    if chosen.embeddings is None:
+        return await fit(examples, features, ask=chosen.ask)
+    settings = Settings.read(**experiment.models[chosen.embeddings].settings)
+    embed = embedder_for(settings)
+    if embed is None or settings.model is None:
+        raise ConfigurationError(
+            f"scorer.embeddings = {chosen.embeddings!r} needs a model name, and a server or a key."
+        )
+    return await fit(examples, EmbeddingFeatures(model=settings.model), ask=chosen.ask, embed=embed)
+
+
+async def fit(
+    examples: Sequence[Example],
+    features: TextFeatures | EmbeddingFeatures,
+    *,
+    ask: AskFor = "essential",
+    embed: Embed | None = None,
+) -> Scorer:
+    """Return the scorer that examples make, with how well it does on each kind when trained on the others."""
+    require_scikit_learn()
+    kinds, truth = np.array([each.kind for each in examples]), np.array([each.ask for each in examples], dtype=bool)
+    for label, what in ((True, "lack something"), (False, "lack nothing")):
+        if len({*kinds[truth == label]}) < 2:
+            raise ConfigurationError(
+                f"A scorer is tried on kinds of tasks that it never saw: tasks of two kinds must {what}, and "
+                f"those of {len({*kinds[truth == label]})} do. Say kind for each task."
+            )
+    texts = [each.task for each in examples]
+    if isinstance(features, TextFeatures):
+        rows = features.matrix(texts)
+    else:
+        assert embed is not None
+        rows = np.array(await embed(features.model, [features.wrap(each) for each in texts]))
+    unseen = np.zeros(len(examples))
+    for kind in {*kinds}:
+        weights, bias = _fit_head(rows[kinds != kind], truth[kinds != kind])
+        unseen[kinds == kind] = _score(rows[kinds == kind], weights, bias)
+    weights, bias = _fit_head(rows, truth)
+    return Scorer(
+        features=features,
+        ask=ask,
+        weights=tuple(_round(each) for each in weights),
+        bias=_round(bias),
+        threshold=_round(choose_threshold(unseen, truth)),
+        evaluation=tuple(_evaluate(unseen, truth, kinds)),
+    )
+
+
+def _fit_head(rows: Any, truth: Truths) -> tuple[Floats, float]:
+    """Return weights and bias for features as they are, from a head that was trained on standardised ones."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+    dense = isinstance(rows, np.ndarray)  # Centred sparse rows would be sparse no more.
+    scaler = StandardScaler(with_mean=dense)
+    strength = 1.0 / rows.shape[1]  # Many features need a strong prior, whatever their number.
+    head = LogisticRegression(C=strength, class_weight="balanced", max_iter=2000).fit(scaler.fit_transform(rows), truth)
+    weights = head.coef_[0] / scaler.scale_
+    return weights, float(head.intercept_[0] - (scaler.mean_ @ weights if dense else 0.0))
+
+
+def _score(rows: Any, weights: Floats, bias: float) -> Floats:
+    return np.asarray(1 / (1 + np.exp(-np.clip(rows @ weights + bias, -500, 500))))
+
+
+def choose_threshold(scores: Floats, truth: Truths) -> float:
+    """Return the threshold of the best balanced accuracy, in the middle between two scores."""
+    steps = np.unique(scores)
+    right = [np.mean(scores[truth] >= step) + np.mean(scores[~truth] < step) for step in steps]
+    best = int(np.argmax(right))
+    return float((steps[best] + steps[max(best - 1, 0)]) / 2)
+
+
+def _evaluate(scores: Floats, truth: Truths, kinds: NDArray[np.str_]) -> Iterator[KindFigures]:
+    """Yield the figures of each kind, with the threshold that the others choose, then of all together."""
+    told = np.zeros(len(scores), dtype=bool)
+    for kind in sorted({*kinds}):
+        own = kinds == kind
+        told[own] = scores[own] >= choose_threshold(scores[~own], truth[~own])
+    for kind, own in [*((kind, kinds == kind) for kind in sorted({*kinds})), (ALL, kinds == kinds)]:
+        yield KindFigures(
+            kind=str(kind),
+            tasks=int(own.sum()),
+            area=_find_area(scores[own], truth[own]),
+            balanced=_find_balanced(told[own], truth[own]),
+        )
+
+
+def _find_area(scores: Floats, truth: Truths) -> Interval:
+    """Return the area under the curve: how often a task that lacks something has the higher score."""
+    above = np.sign(scores[truth][:, None] - scores[~truth][None, :]) / 2 + 0.5
+
+    def value(weights: Floats) -> Floats:
+        lacks, clear = weights[..., truth], weights[..., ~truth]
+        return np.asarray(((lacks @ above) * clear).sum(-1) / (lacks.sum(-1) * clear.sum(-1)))
+
+    return _interval(value, len(truth))
+
+
+def _find_balanced(told: Truths, truth: Truths) -> Interval:
+    def value(weights: Floats) -> Floats:
+        right = (told == truth) * weights
+        shares = [right[..., of].sum(-1) / weights[..., of].sum(-1) for of in (truth, ~truth)]
+        return np.asarray(sum(shares) / 2)
+
+    return _interval(value, len(truth))
+
+
+def _interval(value: Any, tasks: int) -> Interval:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Estimate = estimate(value(np.ones(tasks)), value(draw_weights(tasks)))
+    rounded = (None if each is None else round(each, 3) for each in (found.value, found.low, found.high))
+    return Interval(**dict(zip(("value", "low", "high"), rounded, strict=True)))
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+def evaluation_lines(scorer: Scorer) -> list[str]:
+    """Return the evaluation as a table for a terminal."""
+    width = max(len(each.kind) for each in scorer.evaluation)
+    head = f"{'kind (trained on the others)':{max(width, 28)}}  tasks  {'area under the curve':22}  balanced accuracy"
+    return [
+        head,
+        *(
+            f"{each.kind:{max(width, 28)}}  {each.tasks:5}  {_show(each.area):22}  {_show(each.balanced)}"
+            for each in scorer.evaluation
+        ),
+        f"threshold {scorer.threshold:.2f}, chosen on tasks of kinds that the weights had not seen",
+    ]
+
+
+def _show(figure: Interval) -> str:
+    if figure.value is None or figure.low is None or figure.high is None:
+        return "-"
+    return f"{figure.value:.2f} ({figure.low:.2f} to {figure.high:.2f})"

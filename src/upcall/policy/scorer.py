@@ -1,0 +1,189 @@
+"""A decision beside the model: whether a task lacks something that has to be asked, by a small file of weights.
+
+The file is trained from labelled tasks (`upcall.experiments.train`) and holds nothing of their texts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import BaseModel, Field, ValidationError, model_validator
+
+from upcall.errors import ConfigurationError, ModelReplyInvalid
+from upcall.options import AskFor
+from upcall.text import first_line
+
+Embed: TypeAlias = Callable[[str, Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
+"""Return the embeddings of texts by the model of a name.
+
+Raises:
+    ModelError: the server gave none.
+"""
+
+WRAPPER = "A task for an assistant:\n\n{task}\n\nThe one thing that must be asked before it can be done well:"
+"""What is embedded of a task: a model's last states are about what comes next."""
+
+
+class _Stored(BaseModel, frozen=True, extra="forbid", protected_namespaces=()):
+    """A part of the file; one that a newer version has besides is refused."""
+
+
+class TextFeatures(_Stored):
+    """Hashed n-grams of words and of characters within words, each kind in so many buckets."""
+
+    kind: Literal["text"] = "text"
+    buckets: Annotated[int, Field(ge=1)] = 2048
+    words: tuple[int, int] = (1, 2)
+    characters: tuple[int, int] = (3, 5)
+
+    def matrix(self, texts: Sequence[str]) -> Any:
+        """Return a sparse matrix of scikit-learn, a row a text."""
+        from scipy.sparse import hstack
+        from sklearn.feature_extraction.text import HashingVectorizer
+
+        kinds = (("word", self.words), ("char_wb", self.characters))
+        made = [HashingVectorizer(n_features=self.buckets, analyzer=kind, ngram_range=grams) for kind, grams in kinds]
+        return hstack([each.transform(texts) for each in made]).tocsr()
+
+
+class EmbeddingFeatures(_Stored):
+    """The embedding, by the model of this name, of a text that holds the task."""
+
+    kind: Literal["embeddings"] = "embeddings"
+    model: str
+    wrapper: str = WRAPPER
+
+    def wrap(self, task: str) -> str:
+        """Return what is embedded."""
+        return self.wrapper.replace("{task}", task)
+
+
+class Interval(_Stored):
+    """A figure with its 95 % interval; None where there is nothing to tell it from."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+class KindFigures(_Stored):
+    """How well tasks of a kind were told apart by weights trained and a threshold chosen on the others.
+
+    Attributes:
+        area: under the curve.
+        balanced: balanced accuracy at the threshold.
+    """
+
+    kind: str
+    tasks: int
+    area: Interval
+    balanced: Interval
+
+
+class Scorer(_Stored):
+    """A trained scorer, as its file has it.
+
+    Attributes:
+        ask: what it was trained to have asked for.
+        weights: one a feature, in their order.
+        threshold: the score, between 0 and 1, from which something is asked.
+        evaluation: by kind of tasks, all together last.
+    """
+
+    version: Literal[1] = 1
+    features: Annotated[TextFeatures | EmbeddingFeatures, Field(discriminator="kind")]
+    ask: AskFor = "essential"
+    weights: tuple[float, ...]
+    bias: float
+    threshold: float
+    evaluation: tuple[KindFigures, ...] = ()
+
+    @model_validator(mode="after")
+    def _has_a_weight_for_each(self) -> Self:
+        if isinstance(self.features, TextFeatures) and len(self.weights) != 2 * self.features.buckets:
+            raise ValueError(f"{len(self.weights)} weights for {2 * self.features.buckets} features")
+        return self
+
+    @classmethod
+    def read(cls, path: Path, *, embed: Embed | None = None, ask: AskFor | None = None) -> Scorer:
+        """Return the scorer of a file that can be used with this: `embed` and what the user wants to be asked for.
+
+        Raises:
+            ConfigurationError: it cannot be read, or not be used.
+        """
+        try:
+            scorer = cls.model_validate_json(path.read_bytes())
+        except OSError as error:
+            raise ConfigurationError(f"ask_scorer {path} cannot be read: {error.strerror or error}.") from error
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            at = ".".join(map(str, first["loc"])) or "the file"
+            raise ConfigurationError(
+                f"ask_scorer {path} is no scorer of this version: {at}: {first['msg']}. "
+                "Train it anew: upcall experiment FILE.yaml --train"
+            ) from error
+        if ask not in (None, scorer.ask):
+            raise ConfigurationError(
+                f"ask_scorer {path} was trained for ask: {scorer.ask}, and ask is {ask}: train one for that."
+            )
+        if isinstance(scorer.features, TextFeatures):
+            require_scikit_learn()
+        elif embed is None:
+            raise ConfigurationError(
+                f"ask_scorer {path} takes embeddings of the model {scorer.features.model!r}, and no server is set that "
+                "has them: say models: {embeddings: {base_url: ...}}."
+            )
+        return scorer
+
+    def write(self, path: Path) -> None:
+        """Write the file.
+
+        Raises:
+            ConfigurationError: it cannot be written.
+        """
+        try:
+            path.write_text(self.model_dump_json() + "\n", encoding="utf-8")
+        except OSError as error:
+            raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}.") from error
+
+    async def score(self, task: str, embed: Embed | None = None) -> float:
+        """Return how likely it is that something has to be asked, between 0 and 1.
+
+        Raises:
+            ModelError: the server gave no embedding that it can use.
+        """
+        total = self.bias + math.fsum(self.weights[at] * value for at, value in await self._values(task, embed))
+        return 1 / (1 + math.exp(-max(-500.0, min(500.0, total))))
+
+    async def _values(self, task: str, embed: Embed | None) -> Iterable[tuple[int, float]]:
+        """Return the features that are not zero, each with its place."""
+        if isinstance(self.features, TextFeatures):
+            row = self.features.matrix([task])
+            return zip(row.indices.tolist(), row.data.tolist(), strict=True)
+        assert embed is not None, "read() refuses this"
+        (vector,) = await embed(self.features.model, [self.features.wrap(task)])
+        if len(vector) != len(self.weights):
+            raise ModelReplyInvalid(
+                f"an embedding has {len(vector)} numbers, the scorer {len(self.weights)} weights: it was trained with "
+                f"another model than the one called {self.features.model!r} now"
+            )
+        return enumerate(vector)
+
+
+def require_scikit_learn() -> None:
+    """Refuse to go on without scikit-learn.
+
+    Raises:
+        ConfigurationError: it cannot be loaded.
+    """
+    try:
+        import_module("sklearn.feature_extraction.text")
+    except ImportError as error:
+        raise ConfigurationError(
+            f"A scorer needs scikit-learn, which cannot be loaded ({first_line(error)}). "
+            "Install it: pip install '.[scorer]' in a checkout of upcall"
+        ) from error

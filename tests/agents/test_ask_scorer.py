@@ -1,0 +1,156 @@
+"""The scorer beside the model: it decides whether something is asked, the model what."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.messages import ThoughtEvent
+from conversation import answers, carried, say
+from scenario import CLEAR, DEEP_CODING, PLAN, TASK, script
+from scorers import embed, list_needs
+from web_servers import Sent, Server, serving
+
+from upcall import RunStatus, Settings, Upcall
+from upcall.agents import Clarifier
+from upcall.autogen.messages import event_warnings
+from upcall.errors import ConfigurationError
+from upcall.execution.embeddings import embedder_for
+from upcall.policy.scorer import EmbeddingFeatures, Scorer, TextFeatures
+from upcall.testing import ScriptedModelClient
+
+LACKS, CLEAR_TASK = "Summarise the report", "Add two and two"
+FILE = Path("scorer.json")
+DIFFERS = '{"first": "the IEA", "second": "Eurostat", "effect": "all"}'
+SAME = '{"first": "the IEA", "second": "the IEA", "effect": "nothing"}'
+
+
+def write(*weights: float, **changes: Any) -> None:
+    fields: dict[str, Any] = {"features": EmbeddingFeatures(model="small"), "weights": weights or (2.0, 0.0)}
+    Scorer(**{**fields, "bias": 0.0, "threshold": 0.5, **changes}).write(FILE)
+
+
+def clarifier(client: ScriptedModelClient, server: Server, **options: Any) -> Clarifier:
+    settings = Settings.read(model="m", base_url=f"{server.url}/v1", timeout=5, max_retries=0)
+    return Clarifier(client, ask_scorer=FILE, embed=embedder_for(settings), **options)
+
+
+async def test_below_the_threshold_nothing_is_asked_and_no_model_is_called() -> None:
+    write()
+    with serving(embed) as server, ScriptedModelClient([]) as client:
+        rest = await say(clarifier(client, server), CLEAR_TASK)
+    assert rest.text == "Nothing needs to be clarified."
+    assert "nothing has to be asked" in rest.told(ThoughtEvent)[0].to_text()
+
+
+@pytest.mark.parametrize("weight", ["low", "high"])
+@pytest.mark.parametrize("look", [DIFFERS, SAME])
+async def test_at_the_threshold_the_weightiest_is_put_and_no_look_drops_it(weight: str, look: str) -> None:
+    write()
+    reply = list_needs(tone="low", area=weight)
+    with serving(embed) as server, ScriptedModelClient([reply, look]) as client:
+        (question,) = (await say(clarifier(client, server, check_questions=True), LACKS)).questions
+    assert question.question == ("Which area?" if weight == "high" else "Which tone?")
+    assert [each.label for each in question.options] == (["the IEA", "Eurostat"] if look == DIFFERS else [])
+
+
+async def test_what_is_asked_after_an_answer_is_the_models_to_decide() -> None:
+    write()
+    unweighty = list_needs(area="low")
+    with serving(embed) as server, ScriptedModelClient([unweighty, unweighty]) as client:
+        first = clarifier(client, server)
+        rest = await say(first, LACKS)
+        done = await say(await carried(first, clarifier(client, server)), answers(rest, "The north"))
+    assert "Answer: The north" in done.text
+    assert len(server.requests) == 1
+
+
+async def test_each_task_is_scored_anew() -> None:
+    write()
+    with serving(embed) as server, ScriptedModelClient([list_needs(area="high")]) as client:
+        agent = clarifier(client, server)
+        assert not (await say(agent, CLEAR_TASK)).questions
+        assert (await say(agent, LACKS)).questions
+
+
+async def test_the_wrapped_task_goes_to_the_server_that_the_settings_name_for_it() -> None:
+    write()
+    with serving(embed) as server, ScriptedModelClient([]) as client:
+        address = {"base_url": f"{server.url}/v1", "api_key": "secret"}
+        settings = Settings.read(model="m", base_url="http://127.0.0.1:9/v1", models={"embeddings": address})
+        await say(Clarifier(client, ask_scorer=FILE, embed=embedder_for(settings)), CLEAR_TASK)
+    (request,) = server.requests
+    sent = json.loads(request.body)
+    assert (request.path, request.headers["authorization"]) == ("/v1/embeddings", "Bearer secret")
+    assert (sent["model"], sent["input"]) == ("small", [EmbeddingFeatures(model="small").wrap(CLEAR_TASK)])
+
+
+@pytest.mark.parametrize(
+    ("weights", "answer", "why"),
+    [((2.0, 0.0), Sent(status=500), "HTTP 500"), ((2.0, 0.0, 1.0), embed, "an embedding has 2 numbers")],
+)
+async def test_a_scorer_that_fails_leaves_it_to_the_model(weights: tuple[float, ...], answer: Any, why: str) -> None:
+    write(*weights)
+    with serving(answer) as server, ScriptedModelClient([CLEAR]) as client:
+        message = (await say(clarifier(client, server), CLEAR_TASK)).message
+    (warning,) = event_warnings(message)
+    assert warning.startswith("ask_scorer failed, so the model alone decided what to ask: ")
+    assert why in warning
+
+
+async def test_a_run_whose_scorer_fails_warns_of_it() -> None:
+    write()
+    settings = Settings.read(ask_scorer=FILE, max_retries=0, models={"embeddings": {"base_url": "http://127.0.0.1:9"}})
+    with ScriptedModelClient(script(classifier=[DEEP_CODING], clarifier=[CLEAR], planner=[CLEAR, PLAN])) as client:
+        run = await Upcall(client, settings=settings).start(TASK, unattended=True)
+    assert run.status is RunStatus.COMPLETED
+    assert [each for each in run.warnings if each.startswith("clarifier: ask_scorer failed")]
+
+
+async def test_a_run_keeps_its_scorer_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write()
+    app = Upcall(settings=Settings.read(ask_scorer=FILE, models={"embeddings": {"base_url": "http://127.0.0.1:9"}}))
+    run = await app.start("Hello")
+    assert run.config.team is not None
+    assert run.config.team.ask_scorer == tmp_path / FILE
+    reset = run.config.reset_for_import(tmp_path).team
+    assert reset is not None
+    assert reset.ask_scorer is None
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "cannot be read: No such file"),
+        ("{}", "is no scorer of this version: features: Field required"),
+        ("no json", "is no scorer of this version: the file: Invalid JSON"),
+        ('{"version": 2}', "is no scorer of this version: version: Input should be 1"),
+    ],
+)
+async def test_a_file_that_cannot_be_used_is_said_before_any_call(content: str | None, says: str) -> None:
+    if content is not None:
+        FILE.write_text(content)
+    with ScriptedModelClient([]) as client:
+        app = Upcall(client, settings=Settings.read(ask_scorer=FILE))
+        with pytest.raises(ConfigurationError, match=says):
+            await app.start(TASK)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"ask": "preferences"}, "was trained for ask: preferences, and ask is essential"),
+        ({}, "no server is set that has them: say models"),
+    ],
+)
+def test_a_scorer_for_something_else_is_refused(changes: dict[str, Any], says: str) -> None:
+    write(**changes)
+    with pytest.raises(ConfigurationError, match=says):
+        Clarifier(ScriptedModelClient([]), ask_scorer=FILE)
+
+
+def test_weights_that_fit_no_features_are_refused() -> None:
+    with pytest.raises(ValueError, match="3 weights for 8 features"):
+        Scorer(features=TextFeatures(buckets=4), weights=(1, 2, 3), bias=0, threshold=0.5)

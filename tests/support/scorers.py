@@ -1,0 +1,26 @@
+"""What a scorer is tried with: a server that gives embeddings, and replies of the clarifier's model."""
+
+from __future__ import annotations
+
+import json
+
+from web_servers import Request, Sent
+
+
+def embed(request: Request) -> Sent:
+    """Answer as a server does whose model tells tasks about a report from others."""
+    texts = json.loads(request.body)["input"]
+    vectors = [[1.0 if "report" in text else -1.0, 0.5] for text in texts]
+    data = [{"object": "embedding", "index": at, "embedding": each} for at, each in enumerate(vectors)]
+    usage = {"prompt_tokens": 1, "total_tokens": 1}
+    body = {"object": "list", "model": "small", "data": data, "usage": usage}
+    return Sent(json.dumps(body), "application/json")
+
+
+def list_needs(**weights: str) -> str:
+    """Return a first reply that names what the request depends on, each with its weight."""
+    candidates = [
+        {"detail": "place", "question": f"Which {name}?", "known_from": "user", "weight": weight}
+        for name, weight in weights.items()
+    ]
+    return json.dumps({"candidates": candidates, "needs_clarification": False})
