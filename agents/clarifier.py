@@ -31,7 +31,7 @@ from upcall.policy.approval import ApprovalRules
 from upcall.policy.asking import weigh
 from upcall.policy.scorer import Embed, Scorer
 from upcall.prompts import PROMPTS, ClarifierContext, Prompts, ToolInfo
-from upcall.prompts.contexts import Document, JsonReminderContext, QuestionsLeftContext, SearchFirstContext
+from upcall.prompts.contexts import Document, JsonReminderContext, SearchFirstContext
 from upcall.prompts.examples import EXAMPLES
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import parse_answer, read_default
@@ -293,11 +293,13 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         if not reply.candidates:
             asks = reply.needs_clarification or (must and reply.clarification_question)
             return [reply.question(path)] if asks else []
-        request, kinds = self._whole_request(), self._settings.asked_kinds
-        weighed = [
-            (weigh(each, self._settings.ask, is_said=self._is_said(each, request), kinds=kinds), each)
-            for each in reply.candidates
-        ]
+        request, kinds, needed = self._whole_request(), self._settings.asked_kinds, reply.needs_clarification
+
+        def weight_of(each: Candidate) -> float:
+            is_said = self._is_said(each, request)
+            return weigh(each, self._settings.ask, is_said=is_said, is_needed=needed, kinds=kinds)
+
+        weighed = [(weight_of(each), each) for each in reply.candidates]
         worth = [pair for pair in weighed if must or pair[0] >= self._settings.ask_threshold]
         looks = 1 if must else MAX_LOOKS
         return [each.to_question(path, weight) for weight, each in sorted(worth, key=lambda pair: -pair[0])[:looks]]
@@ -330,15 +332,14 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
             available_documents=tuple(documents),
             tools=tuple(ToolInfo(schema["name"], schema.get("description", "")) for schema in schemas),
             tool_names=tuple(schema["name"] for schema in schemas),
+            max_turns=state.max_turns,
         )
-        left = self._prompts.render(QuestionsLeftContext(state.remaining_questions))
         examples = EXAMPLES[: None if is_unknown_family(self._model_client) else FEW_EXAMPLES]
         return [
             SystemMessage(content=self._system_text(context, ClarificationResponse)),
             *_examples(self.name, len(examples)),
             UserMessage(content=self._request(), source="user"),
             *state.context.messages,
-            UserMessage(content=left, source="system"),  # Last: what changes from turn to turn stands behind the rest.
         ]
 
     def _request(self) -> str:

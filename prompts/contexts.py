@@ -43,7 +43,8 @@ class ClassifierContext(Context):
 
 @dataclass(frozen=True)
 class ClarifierContext(Context):
-    """For the question before planning, if one is needed (S0-50, S0-51). `clarifier_result` is what others asked."""
+    """For the question before planning, if one is needed (S0-50, S0-51). `clarifier_result` is what others asked;
+    nothing changes from turn to turn, so that a server's prompt cache holds it."""
 
     template: ClassVar[str] = "research_clarification.j2"
 
@@ -51,15 +52,7 @@ class ClarifierContext(Context):
     available_documents: tuple[Document, ...]
     tools: tuple[ToolInfo, ...]
     tool_names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class QuestionsLeftContext(Context):
-    """What stands at the end of each of the clarifier's calls: how much it may still ask (S0-30)."""
-
-    template: ClassVar[str] = "questions_left.j2"
-
-    remaining_questions: int
+    max_turns: int
 
 
 @dataclass(frozen=True)

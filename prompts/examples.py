@@ -31,11 +31,11 @@ class Example:
     candidates: tuple[Needed, ...]
 
 
-def _said(detail: str, question: str, said: str) -> Needed:
+def _in_request(detail: str, question: str, said: str) -> Needed:
     return Needed(detail, question, said=said, assumed=said, known_from="request")
 
 
-def _same(detail: str, question: str, assumed: str) -> Needed:
+def _default(detail: str, question: str, assumed: str) -> Needed:
     return Needed(detail, question, assumed=assumed, known_from="default", weight="low")
 
 
@@ -48,29 +48,29 @@ EXAMPLES: tuple[Example, ...] = (
         "What does a driving licence cost, and which tests are there?",
         (
             Needed("place", "In which country do you want the licence?", ("Germany", "France", "United States")),
-            _same("meaning", "Which kind of licence is it?", "for a car"),
+            _default("meaning", "Which kind of licence is it?", "for a car"),
         ),
     ),
     Example(
         "Recommend five board games for two players.",
         (
-            _said("budget", "How many players are there?", "for two players"),
+            _in_request("budget", "How many players are there?", "for two players"),
             _taste("style", "What kind of board games do you like?", "strategy", "party games", "card games"),
         ),
     ),
     Example(
         "Write an essay of two pages with footnotes on the fall of Carthage.",
         (
-            _said("meaning", "What is the essay about?", "on the fall of Carthage"),
-            _said("format", "How long shall it be?", "two pages with footnotes"),
+            _in_request("meaning", "What is the essay about?", "on the fall of Carthage"),
+            _in_request("format", "How long shall it be?", "two pages with footnotes"),
         ),
     ),
     Example("the page is broken again, repair it", (Needed("input", "Which page is broken, and what goes wrong?"),)),
     Example(
         "Write a C function that sorts an array of numbers.",
         (
-            _said("input", "What shall be sorted?", "an array of numbers"),
-            _same("other", "Which algorithm shall it use?", "any common one"),
+            _in_request("input", "What shall be sorted?", "an array of numbers"),
+            _default("other", "Which algorithm shall it use?", "any common one"),
         ),
     ),
     Example(
@@ -78,22 +78,22 @@ EXAMPLES: tuple[Example, ...] = (
         "everybody who helped.",
         (
             Needed("purpose", "Which ceremony is it, and who is honoured?", ("a wedding", "a retirement", "an award")),
-            _said("format", "How long shall the speech be?", "Ten minutes"),
-            _said("style", "Which tone shall it have?", "warm, a little humour"),
+            _in_request("format", "How long shall the speech be?", "Ten minutes"),
+            _in_request("style", "Which tone shall it have?", "warm, a little humour"),
         ),
     ),
     Example(
         "Plan three dinners for this week, quick ones, we are two.",
         (
-            _said("audience", "For how many people?", "we are two"),
+            _in_request("audience", "For how many people?", "we are two"),
             _taste("style", "Which cuisine do you like?", "Italian", "Asian", "vegetarian"),
         ),
     ),
     Example(
         "I get \"KeyError: 'age'\" at print(person['age']). What does it mean and how do I avoid it?",
         (
-            _said("input", "Which error do you get, and where?", "KeyError: 'age' at print(person['age'])"),
-            _same("platform", "Which version of Python?", "any that is in use"),
+            _in_request("input", "Which error do you get, and where?", "KeyError: 'age' at print(person['age'])"),
+            _default("platform", "Which version of Python?", "any that is in use"),
         ),
     ),
     Example(
@@ -105,12 +105,12 @@ EXAMPLES: tuple[Example, ...] = (
     ),
     Example(
         "How many bricks of 25 by 12 cm are needed for a wall of 3 by 2 metres?",
-        (_said("budget", "How large are wall and bricks?", "bricks of 25 by 12 cm, a wall of 3 by 2 metres"),),
+        (_in_request("budget", "How large are wall and bricks?", "bricks of 25 by 12 cm, a wall of 3 by 2 metres"),),
     ),
     Example(
         "Write a welcome text for our website, 100 words, we are a bakery in Leeds that has been there since 1931.",
         (
-            _said("purpose", "Which business is it?", "a bakery in Leeds that has been there since 1931"),
+            _in_request("purpose", "Which business is it?", "a bakery in Leeds that has been there since 1931"),
             _taste("style", "Which tone do you like?", "warm and homely", "modern", "humorous"),
         ),
     ),
@@ -118,16 +118,19 @@ EXAMPLES: tuple[Example, ...] = (
         "Our staff want to know how much sick pay they get and for how long.",
         (
             Needed("place", "In which country do they work?", ("United Kingdom", "Germany", "United States")),
-            _same("format", "How shall the answer look?", "a short overview"),
+            _default("format", "How shall the answer look?", "a short overview"),
         ),
     ),
     Example(
         "Why do volcanoes erupt?",
-        (_said("meaning", "What shall be explained?", "Why do volcanoes erupt"),),
+        (_in_request("meaning", "What shall be explained?", "Why do volcanoes erupt"),),
     ),
     Example(
         "Go through the minutes and write down who promised what until when, as a table.",
-        (Needed("input", "What do the minutes say?"), _said("format", "How shall it be written down?", "as a table")),
+        (
+            Needed("input", "What do the minutes say?"),
+            _in_request("format", "How shall it be written down?", "as a table"),
+        ),
     ),
 )
 
@@ -154,11 +157,16 @@ CHECKED_EXAMPLES: tuple[CheckedExample, ...] = (
     CheckedExample(
         "What does a driving licence cost in Denmark, and which tests are there?",
         "In which country is it?",
-        "Denmark",
-        "Denmark",
+        "settled: Denmark",
+        "none",
         "nothing",
     ),
-    CheckedExample("Proofread the cover letter.", "Which cover letter?", "their own text", "another text", "all"),
+    CheckedExample(
+        "Why do volcanoes erupt?", "What is a volcano?", "settled: a hole in the earth's crust", "none", "nothing"
+    ),
+    CheckedExample(
+        "Prepare the speech for the ceremony on Saturday.", "Which ceremony is it?", "a wedding", "a retirement", "all"
+    ),
     CheckedExample(
         "Recommend five board games for two players.",
         "What kind of board games do you like?",
@@ -179,8 +187,8 @@ CHECKED_EXAMPLES: tuple[CheckedExample, ...] = (
     CheckedExample(
         "Which rivers flow into the Black Sea, and how clean are they?",
         "Which rivers do you mean?",
-        "those that flow into the Black Sea",
-        "those that flow into the Black Sea",
+        "settled: those that flow into the Black Sea",
+        "none",
         "nothing",
     ),
     CheckedExample(
@@ -194,8 +202,8 @@ CHECKED_EXAMPLES: tuple[CheckedExample, ...] = (
     CheckedExample(
         "Write a C function that sorts an array of integers.",
         "What is the input?",
-        "an array of integers",
-        "an array of integers",
+        "settled: an array of integers",
+        "none",
         "nothing",
     ),
 )

@@ -50,7 +50,7 @@ from upcall.policy.resolver import resolve_question
 from upcall.prompts import PROMPTS, Context, Prompts, RepairContext, ReplyFormatContext
 from upcall.prompts.contexts import QuestionCheckContext, QuestionToCheckContext
 from upcall.prompts.examples import CHECKED_EXAMPLES
-from upcall.questions.question import Question
+from upcall.questions.question import Detail, Question
 from upcall.runs.outputs import Effect, QuestionCheck, Reply
 from upcall.text import shorten_middle
 
@@ -315,7 +315,8 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         for question in state.candidates:
             if len(kept) == limit:
                 break
-            if before and question.id not in state.looks:
+            # Two likely answers to "which text?" are none: nobody can guess it.
+            if before and question.detail is not Detail.INPUT and question.id not in state.looks:
                 prompt = [*before, self._to_check(request, question.question)]
                 state.looks[question.id] = await self._look_again(prompt, emit, token)
             if (seen := see_effect(question, state.looks.get(question.id), threshold, keep=keep)) is not None:

@@ -121,7 +121,7 @@ async def test_the_look_knows_what_was_answered_and_which_documents_there_are() 
 
 def needs(*candidates: dict[str, object]) -> str:
     """Return a first reply by what the request depends on."""
-    return json.dumps({"candidates": candidates, "needs_clarification": False})
+    return json.dumps({"candidates": candidates, "needs_clarification": True})
 
 
 def need(said: str = "", known_from: str = "user", weight: str = "high", **fields: object) -> dict[str, object]:
@@ -143,10 +143,21 @@ async def test_what_the_request_is_said_to_hold_and_does_not_is_looked_at() -> N
 
 @pytest.mark.parametrize(
     "candidate",
-    [need("the G7", "request"), need("", "default"), need(weight="low"), need(weight="taste"), need(question="")],
+    [need("the G7", "request"), need("", "default"), need(weight="low"), need(weight="taste")],
 )
 async def test_what_is_said_or_the_same_for_most_or_worth_little_is_not(candidate: dict[str, object]) -> None:
     assert await put(needs(candidate)) == []
+
+
+async def test_a_candidate_without_a_question_is_none() -> None:
+    assert await put(json.dumps({"candidates": [need(question="")], "needs_clarification": False})) == []
+
+
+async def test_what_the_reply_itself_calls_clear_weighs_half() -> None:
+    reply = json.dumps({"candidates": [need()], "needs_clarification": False})
+    part = '{"first": "a", "second": "b", "effect": "part"}'
+    assert await put(reply, ASK) == ["Which area?"]
+    assert await put(reply, part) == []
 
 
 async def test_the_weightiest_is_put_and_the_next_where_that_is_dropped() -> None:
@@ -171,8 +182,8 @@ async def test_the_threshold_decides() -> None:
 
 
 async def test_a_question_keeps_its_weight_and_gets_the_answers_as_options() -> None:
-    for detail, options in (("place", ["the IEA", "Eurostat"]), ("input", [])):
-        with ScriptedModelClient([needs(need(detail=detail)), ASK]) as client:
+    for detail, look, options in (("place", [ASK], ["the IEA", "Eurostat"]), ("input", [], [])):  # None for a text.
+        with ScriptedModelClient([needs(need(detail=detail)), *look]) as client:
             (question,) = (await say(clarifier(client), REQUEST)).questions
         assert [option.label for option in question.options] == options
         assert (question.weight, question.detail) == (1.0, detail)

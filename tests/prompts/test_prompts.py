@@ -35,7 +35,6 @@ from upcall.prompts.contexts import (
     JudgeContext,
     ParentAnswerContext,
     QuestionCheckContext,
-    QuestionsLeftContext,
     QuestionToCheckContext,
     ReminderContext,
     SameQuestionContext,
@@ -98,9 +97,9 @@ RENDERED: dict[str, Context] = {
         available_documents=(REPORT, DATA),
         tools=(ToolInfo("search", "Searches documents."),),
         tool_names=("search",),
+        max_turns=2,
     ),
-    "questions_left": QuestionsLeftContext(2),
-    "research_clarification_bare": ClarifierContext("", (), (), ()),
+    "research_clarification_bare": ClarifierContext("", (), (), (), 1),
     "question_check": QuestionCheckContext(),
     "question_to_check": QuestionToCheckContext(request="Compare the G7", question="Which countries?"),
     "researcher": ResearcherContext(available_documents=(REPORT, DATA), escalates_to="clarifier"),
@@ -208,8 +207,8 @@ def test_no_prompt_shows_a_value_as_python_would(name: str) -> None:
 @pytest.mark.parametrize("left", [1, 2])
 def test_the_clarifier_counts_its_questions_in_words(left: int) -> None:
     """S0-30"""
-    text = render(QuestionsLeftContext(left))
-    assert f"You may ask {left} more question{'s' if left > 1 else ''}, one" in text
+    text = render(ClarifierContext("", (), (), (), left))
+    assert f"You may ask {left} question{'s' if left > 1 else ''} in all, one" in text
 
 
 def test_the_sections_on_documents_are_there_only_with_documents() -> None:
@@ -234,7 +233,7 @@ HOSTILE = "{{ 7 * 7 }} {% for x in y %} {# gone #} {{ query }} <b>&amp;</b> {%- 
     "context",
     [
         ClassifierContext(HOSTILE, "now", (ToolInfo(HOSTILE, HOSTILE),), {"name": HOSTILE}),
-        ClarifierContext(HOSTILE, (Document(HOSTILE, HOSTILE),), (ToolInfo(HOSTILE, HOSTILE),), (HOSTILE,)),
+        ClarifierContext(HOSTILE, (Document(HOSTILE, HOSTILE),), (ToolInfo(HOSTILE, HOSTILE),), (HOSTILE,), 1),
         AmbiguityContext(HOSTILE, (ToolInfo(HOSTILE, HOSTILE),), (ToolInfo(HOSTILE, HOSTILE),)),
         PlanContext(HOSTILE, (HOSTILE,), (ToolInfo(HOSTILE, HOSTILE),), (ToolInfo(HOSTILE, HOSTILE),)),
         FeedbackContext(HOSTILE),

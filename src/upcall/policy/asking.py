@@ -31,11 +31,24 @@ NOT_FOUND = 0.6
 look, where all of the result depends on it."""
 
 
-def weigh(candidate: Candidate, ask: AskFor, *, is_said: bool, kinds: Iterable[AskedKind] = ()) -> float:
-    """Return what a question about this is worth. `is_said`: whether the words that are to settle it are there;
-    `kinds`: what the user made of questions before, where that is remembered (`AskedKind.factor`)."""
+NOT_NEEDED = 0.5
+"""What is left of it where the same reply says in the end that nothing has to be asked."""
+
+
+def weigh(
+    candidate: Candidate, ask: AskFor, *, is_said: bool, is_needed: bool = True, kinds: Iterable[AskedKind] = ()
+) -> float:
+    """Return what a question about this is worth.
+
+    Args:
+        is_said: whether the words that are to settle it are there.
+        is_needed: whether the reply comes to the end that something has to be asked.
+        kinds: what the user made of questions before, where that is remembered (`AskedKind.factor`).
+    """
     factor = find_factor(kinds, candidate.detail, spoils_all=candidate.weight is Weight.HIGH)
     spoilt = SPOILT[ask][candidate.weight or Weight.MEDIUM] * factor
+    if not is_needed and candidate.weight is not Weight.TASTE:  # Which the decision is not about.
+        spoilt *= NOT_NEEDED
     if is_said and candidate.known_from in (None, KnownFrom.REQUEST):
         return 0.0
     if candidate.known_from is KnownFrom.REQUEST:
