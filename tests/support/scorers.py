@@ -10,7 +10,7 @@ from web_servers import Request, Sent
 def embed(request: Request) -> Sent:
     """Answer as a server does whose model tells tasks about a report from others."""
     texts = json.loads(request.body)["input"]
-    vectors = [[1.0 if "report" in text else -1.0, 0.5] for text in texts]
+    vectors = [[3.0 if "report" in text else 1.0, 0.5] for text in texts]
     data = [{"object": "embedding", "index": at, "embedding": each} for at, each in enumerate(vectors)]
     usage = {"prompt_tokens": 1, "total_tokens": 1}
     body = {"object": "list", "model": "small", "data": data, "usage": usage}
