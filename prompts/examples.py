@@ -65,6 +65,21 @@ EXAMPLES: tuple[Example, ...] = (
             _in_request("format", "How long shall it be?", "two pages with footnotes"),
         ),
     ),
+    Example(
+        "Shorten our application so that it fits on one page.",
+        (
+            Needed("input", "What does the application say?", ("I paste it", "I upload a file")),
+            _in_request("format", "How long shall it be?", "on one page"),
+        ),
+    ),
+    Example(
+        "Find us a flat for the last week of July, four beds, near the water, at most 900 euros.",
+        (
+            Needed("place", "Where shall the flat be?", ("by the sea in Italy", "on a lake in Austria", "in Denmark")),
+            _in_request("period", "When do you need it?", "the last week of July"),
+            _in_request("budget", "What may it cost?", "at most 900 euros"),
+        ),
+    ),
     Example("the page is broken again, repair it", (Needed("input", "Which page is broken, and what goes wrong?"),)),
     Example(
         "Write a C function that sorts an array of numbers.",

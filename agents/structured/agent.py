@@ -43,7 +43,7 @@ from upcall.autogen.messages import (
     message_answers,
     question_message,
 )
-from upcall.autogen.model_calls import call_model, result_of
+from upcall.autogen.model_calls import call_model, is_unknown_family, result_of
 from upcall.errors import ModelError, ModelReplyUnfinished
 from upcall.policy.asking import see_effect
 from upcall.policy.resolver import resolve_question
@@ -53,6 +53,9 @@ from upcall.prompts.examples import CHECKED_EXAMPLES
 from upcall.questions.question import Detail, Question
 from upcall.runs.outputs import Effect, QuestionCheck, Reply
 from upcall.text import shorten_middle
+
+FEW_CHECKED = 3
+"""Worked examples of a second look by a model of a known family; one of none gets all."""
 
 T = TypeVar("T", bound=Reply)
 ThreadT = TypeVar("ThreadT", bound=Thread)
@@ -311,18 +314,23 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         """Return those of the candidates, at most `limit`, whose answer changes the result. A look that fails drops
         nothing; with `keep` none does, and only gives options."""
         state, kept = self._state, list[Question]()
-        before = self._before_check() if self._settings.check_questions else []
         for question in state.candidates:
             if len(kept) == limit:
                 break
-            # Two likely answers to "which text?" are none: nobody can guess it.
-            if before and question.detail is not Detail.INPUT and question.id not in state.looks:
-                prompt = [*before, self._to_check(request, question.question)]
+            if question.id not in state.looks and self._is_unsure(question):
+                prompt = [*self._before_check(), self._to_check(request, question.question)]
                 state.looks[question.id] = await self._look_again(prompt, emit, token)
             if (seen := see_effect(question, state.looks.get(question.id), threshold, keep=keep)) is not None:
                 kept.append(seen)
         state.candidates, state.looks = [], {}
         return kept
+
+    def _is_unsure(self, question: Question) -> bool:
+        """Whether a question gets a second look. One for a text or a file does not, since nobody can guess it, nor does
+        one of the greatest weight by a model of a known family."""
+        if not self._settings.check_questions or question.detail is Detail.INPUT:
+            return False
+        return question.weight != 1 or is_unknown_family(self._model_client)
 
     async def _look_again(
         self, prompt: Sequence[LLMMessage], emit: Emit[BaseAgentEvent], token: CancellationToken
@@ -342,7 +350,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
                 self._to_check(each.request, each.question),
                 QuestionCheck(first=each.first, second=each.second, effect=Effect(each.effect)),
             )
-            for each in CHECKED_EXAMPLES
+            for each in CHECKED_EXAMPLES[: None if is_unknown_family(self._model_client) else FEW_CHECKED]
         )
         system = SystemMessage(content=self._system_text(QuestionCheckContext(), QuestionCheck))
         return [system, *example_turns(self.name, turns)]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage
+from autogen_core.models import ModelInfo
 from conversation import answers, cancelled_while, carried, say
 from places import ROOT
 from scenario import DEEP_CODING, PLAN, TASK, script
@@ -15,10 +16,11 @@ from scenario import DEEP_CODING, PLAN, TASK, script
 from upcall import RunStatus, Settings, Upcall
 from upcall.agents import Clarifier, Planner
 from upcall.agents.clarifier import FEW_EXAMPLES
-from upcall.agents.structured.agent import StructuredAgent
+from upcall.agents.structured.agent import FEW_CHECKED, StructuredAgent
 from upcall.prompts.contexts import Document
 from upcall.prompts.examples import CHECKED_EXAMPLES, EXAMPLES
 from upcall.testing import Fail, Hang, Reply, Request, ScriptedModelClient
+from upcall.testing.model import MODEL_INFO
 from upcall.ui.run_report import list_assumptions
 
 REQUEST = TextMessage(source="user", content="Compare renewable energy in the G7")
@@ -200,6 +202,16 @@ async def test_unattended_what_is_assumed_is_listed_by_its_risk() -> None:
         "- Which area? the EU (clarifier, risk 60%)",
     ]
     assert [each["weight"] for each in run.as_json()["assumptions"]] == [1.0, 0.6]
+
+
+async def test_a_model_of_a_known_family_looks_again_where_it_is_unsure_with_few_examples() -> None:
+    known = ModelInfo(**{**MODEL_INFO, "family": "gpt-4o"})
+    for weight, looks in (("high", []), ("medium", [ASK])):
+        with ScriptedModelClient([needs(need(weight=weight)), *looks], model_info=known) as client:
+            rest = await say(clarifier(client), REQUEST)
+        assert len(rest.questions) == 1
+        spoken = [sum(each["role"] == "assistant" for each in request.messages) for request in client.requests]
+        assert spoken == [FEW_EXAMPLES, FEW_CHECKED][: len(spoken)]
 
 
 async def test_without_the_second_look_the_first_reply_decides() -> None:
