@@ -17,12 +17,8 @@ from upcall.questions.question import Detail
 from upcall.runs.asked_kinds import AskedKind
 from upcall.testing import ScriptedModelClient
 
-LEVEL = json.dumps(
-    {
-        "candidates": [{"detail": "level", "question": "Which level?", "known_from": "user", "weight": "medium"}],
-        "needs_clarification": True,
-    }
-)
+CANDIDATE = {"detail": "level", "question": "Which level?", "known_from": "user", "weight": "medium"}
+LEVEL = json.dumps({"candidates": [{**CANDIDATE, "assumed": "Advanced"}], "needs_clarification": True})
 """A clarifier that would ask this."""
 
 
@@ -62,6 +58,12 @@ async def test_what_was_dismissed_twice_is_not_asked_again(location: str) -> Non
         await close_one(said, location)
     assert await counts(location) == [("level", 2, 2)]
     assert not await asks_level(location)
+
+
+async def test_what_is_answered_with_what_is_assumed_was_needless(location: str) -> None:
+    for said in ("Beginners", "advanced", "Advanced."):
+        await close_one(said, location)
+    assert await counts(location) == [("level", 3, 2)]
 
 
 async def test_what_is_answered_as_often_is_asked_on(location: str) -> None:

@@ -11,6 +11,7 @@ import unicodedata
 from enum import StrEnum
 
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
+from upcall.questions.question import Question
 from upcall.text import replace_surrogates
 
 SKIP_WORDS = frozenset({"skip", "done", "exit", "quit", "proceed", "continue", "no", "n", ""})
@@ -81,6 +82,13 @@ def is_dismissed(answer: Answer) -> bool:
         return answer.by is AnsweredBy.HUMAN and answer.outcome in (Outcome.SKIPPED, Outcome.DECLINED)
     word = _word(answer.text).replace("’", "'")
     return word in INDIFFERENT_WORDS or (not answer.selected and word in STAGE_WORDS)
+
+
+def is_needless(question: Question, answer: Answer) -> bool:
+    """Whether it would have come to the same without asking: it was dismissed, or answered with what is assumed where
+    nobody answers."""
+    assumed = question.default and _word(question.default)
+    return is_dismissed(answer) or (answer.by is AnsweredBy.HUMAN and bool(assumed) and _word(answer.text) == assumed)
 
 
 def read_verdict(answer: Answer | None) -> Verdict:

@@ -1,4 +1,4 @@
-"""How often questions of one kind were asked, and how often their user had nothing to say to them."""
+"""How often questions of one kind were asked, and how often that was needless."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class AskedKind(BaseModel, frozen=True):
         project: the folder of the work that the user named; empty for runs that got one of their own.
         detail: what of a task the questions are about.
         asked: how many were closed by the user.
-        dismissed: how many of them without an answer: skipped, declined, or left to the agent in words.
+        dismissed: how many of them needlessly: skipped, declined, left to the agent in words, or answered with what is
+            assumed where nobody answers.
     """
 
     project: str = ""

@@ -8,7 +8,7 @@ from functools import partial
 
 from upcall.questions.answer import AnsweredBy, Outcome
 from upcall.questions.question import Detail
-from upcall.questions.reply_intents import is_dismissed
+from upcall.questions.reply_intents import is_needless
 from upcall.runs.asked_kinds import AskedKind
 from upcall.runs.run import Run
 from upcall.storage.connection import Connection
@@ -29,7 +29,7 @@ def count_closed(connection: Connection, before: Run, after: Run) -> None:
         is_new = known is None or not known.is_closed
         if is_new and answer and detail and answer.by is AnsweredBy.HUMAN and answer.outcome in _BY_HUMAN:
             asked[detail] += 1
-            dismissed[detail] += is_dismissed(answer)
+            dismissed[detail] += is_needless(record.question, answer)
     for detail in sorted(asked):  # In one order, so that two runs of a user do not wait for each other.
         connection.execute(
             "INSERT INTO upcall_asked_kinds (owner, project, detail, asked, dismissed) "
