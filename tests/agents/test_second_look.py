@@ -155,11 +155,10 @@ async def test_a_candidate_without_a_question_is_none() -> None:
     assert await put(json.dumps({"candidates": [need(question="")], "needs_clarification": False})) == []
 
 
-async def test_what_the_reply_itself_calls_clear_weighs_half() -> None:
+async def test_what_the_reply_itself_calls_clear_is_asked_on_request() -> None:
     reply = json.dumps({"candidates": [need()], "needs_clarification": False})
-    part = '{"first": "a", "second": "b", "effect": "part"}'
-    assert await put(reply, ASK) == ["Which area?"]
-    assert await put(reply, part) == []
+    assert await put(reply) == []
+    assert await put(reply, ASK, ask_threshold=0.4) == ["Which area?"]
 
 
 async def test_the_weightiest_is_put_and_the_next_where_that_is_dropped() -> None:

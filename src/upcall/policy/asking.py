@@ -31,8 +31,9 @@ NOT_FOUND = 0.6
 look, where all of the result depends on it."""
 
 
-NOT_NEEDED = 0.5
-"""What is left of it where the same reply says in the end that nothing has to be asked."""
+NOT_NEEDED = 0.4
+"""What is left of it where the same reply says in the end that nothing has to be asked: too little for the default
+threshold."""
 
 
 def weigh(
