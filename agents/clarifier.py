@@ -300,7 +300,10 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
             return weigh(each, self._settings.ask, is_said=is_said, is_needed=needed, kinds=kinds)
 
         weighed = [(weight_of(each), each) for each in reply.candidates]
-        worth = [pair for pair in weighed if must or pair[0] >= self._settings.ask_threshold]
+        worth = [pair for pair in weighed if must or (pair[0] and pair[0] >= self._settings.ask_threshold)]
+        told = reply.needs_clarification and reply.clarification_question
+        if not worth and told and told not in {each.question for each in reply.candidates}:
+            return [reply.question(path)]  # One that it did not weigh.
         looks = 1 if must else MAX_LOOKS
         return [each.to_question(path, weight) for weight, each in sorted(worth, key=lambda pair: -pair[0])[:looks]]
 
@@ -308,7 +311,8 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         """Whether the request holds the words that are to settle it; without a second look the reply is believed."""
         if not self._settings.check_questions:
             return candidate.known_from is KnownFrom.REQUEST
-        return bool(candidate.said) and holds_most_of(request, candidate.said)
+        said = candidate.said
+        return len(said) > 2 and (said.casefold() in request.casefold() or holds_most_of(request, said))
 
     def _ask_fallback(self) -> Ask:
         """Take a reply that cannot be read for a need to clarify (S0-62), once: then the task goes on as it is."""

@@ -33,7 +33,7 @@ class Thread(AgentState):
     ``rounds`` counts how often it asked in this turn; one round may hold several questions. ``repair``: the reply that
     could not be read and what was said about it, so that only the repair is made again where it fails. ``weaker``
     counts the forms of JSON that the server has refused, strongest first. ``candidates`` are the questions that the
-    model wants to ask, ``looks`` what the second look found so far, by question id.
+    model wants to ask, ``looks`` what the second look found so far, by question id; None is one that failed.
     """
 
     messages: list[Annotated[ChatMessage, Field(discriminator="type")]] = []

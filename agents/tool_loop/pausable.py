@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, ClassVar, Self, Unpack
@@ -85,7 +85,7 @@ from upcall.policy.approval import ApprovalRules, Approve
 from upcall.policy.resolver import record_parent_answer
 from upcall.prompts import PROMPTS, AskRuleContext, Prompts
 from upcall.prompts.contexts import ReminderContext
-from upcall.research.reports import Report, WorkDone
+from upcall.research.reports import Report, WorkDone, extract_read_texts
 from upcall.runs.run import Usage, add_usage
 from upcall.text import shorten
 
@@ -104,7 +104,7 @@ _LAST_WORDS = (
     "the result is, from what you have."
 )
 _FOUND = "That is what a search for it found. Answer from it now, and give the sources; if it is not in there, say so."
-_REMINDERS = ("backing", "failure", "form", "question")
+_REMINDERS = ("backing", "failure", "form", "found", "question", "search")
 _REPEATED = "each of your last calls was made before, with the same result"
 _ASKS = "it ends with a question, and only ask_user reaches the user: call it if you need the answer to go on"
 _FAILED_BESIDE = "another call of the same reply failed; look at its result before you report"
@@ -274,7 +274,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             yield self._request_event()
             return
         known = [] if limit else await self._list_offered(token)
-        schemas = [] if self._answers_from_search() else known
+        schemas = [] if self._answers_from_search({schema["name"] for schema in known}) else known
         message_id = str(uuid4())
         async with aclosing(self._call_model(schemas, message_id, token)) as items:
             async for item in items:
@@ -579,13 +579,19 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         told = [each.content for each in given if isinstance(each.content, str) and each.source != REMINDER]
         return self._toolset.look_up(shorten(told[-1], MAX_LOOKED_UP_CHARS)) if told else []
 
-    def _answers_from_search(self) -> bool:
+    def _answers_from_search(self, known: Collection[str]) -> bool:
         """Tell the model to answer from what was found for it, before it calls anything; return whether it is to.
 
-        A small one that is offered tools there searches again and again. It gets them where its answer does not hold.
+        A small one that is offered tools there searches again and again. It gets them where its answer does not hold,
+        where nothing was found, and where it has others of these `known` ones than those for one kind of source.
         """
-        turn = self._state
-        if not self._settings.search_first or turn.rounds or not turn.list_made(self.name, since=turn.began):
+        turn, source_tools = self._state, self._toolset.source_tools
+        if not self._settings.search_first or turn.rounds:
+            return False
+        made = turn.list_made(self.name, source_tools, since=turn.began)
+        if not any(text for call in made for text in extract_read_texts(call)):
+            return False
+        if {*known} - source_tools - {ASK_USER, REPORT} - self._toolset.handoffs.keys() or len(source_tools) > 2:
             return False
         if turn.remind_once("found"):
             turn.messages.append(UserMessage(content=_FOUND, source=REMINDER))

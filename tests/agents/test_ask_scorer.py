@@ -10,7 +10,7 @@ import pytest
 from autogen_agentchat.messages import ThoughtEvent
 from conversation import answers, carried, say
 from scenario import CLEAR, DEEP_CODING, PLAN, TASK, script
-from scorers import embed, list_needs
+from scorers import embed, list_needs, send_vectors
 from web_servers import Sent, Server, serving
 
 from upcall import RunStatus, Settings, Upcall
@@ -89,7 +89,11 @@ async def test_the_wrapped_task_goes_to_the_server_that_the_settings_name_for_it
 
 @pytest.mark.parametrize(
     ("weights", "answer", "why"),
-    [((2.0, 0.0), Sent(status=500), "HTTP 500"), ((2.0, 0.0, 1.0), embed, "an embedding has 2 numbers")],
+    [
+        ((2.0, 0.0), Sent(status=500), "HTTP 500"),
+        ((2.0, 0.0, 1.0), embed, "an embedding has 2 numbers"),
+        ((2.0, 0.0), send_vectors([[None, None]]), "holds what is no number"),
+    ],
 )
 async def test_a_scorer_that_fails_leaves_it_to_the_model(weights: tuple[float, ...], answer: Any, why: str) -> None:
     write(*weights)

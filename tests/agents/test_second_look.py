@@ -151,6 +151,63 @@ async def test_what_is_said_or_the_same_for_most_or_worth_little_is_not(candidat
     assert await put(needs(candidate)) == []
 
 
+@pytest.mark.parametrize(
+    "look",
+    [
+        {"first": "formal", "second": "none", "effect": "all"},
+        {"first": "settled: formal", "second": "warm", "effect": "part"},
+        {"first": "formal", "second": "Formal", "effect": "part"},
+    ],
+)
+async def test_what_is_no_answer_becomes_no_option(look: dict[str, str]) -> None:
+    with ScriptedModelClient([needs(need(detail="style")), json.dumps(look)]) as client:
+        (question,) = (await say(clarifier(client), REQUEST)).questions
+    assert question.options == ()
+
+
+async def test_a_question_that_the_reply_did_not_weigh_is_looked_at() -> None:
+    told = {"needs_clarification": True, "clarification_question": "Please send the report."}
+    reply = json.dumps({"candidates": [need(weight="low")], **told})
+    assert await put(reply, ASK) == ["Please send the report."]
+    assert await put(reply, KNOWN) == []
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        need(weight="low", said=False),
+        need(weight="low", options={"a": "Rome"}),
+        {"question": ["Where?"]},
+        None,
+        "and when?",
+        7,
+    ],
+)
+async def test_an_odd_candidate_does_not_cost_the_others(odd: Any) -> None:
+    assert await put(json.dumps({"candidates": [odd, need()], "needs_clarification": True}), ASK) == ["Which area?"]
+
+
+@pytest.mark.parametrize("odd", ["none", 7, None, {}, [[]]])
+async def test_candidates_that_are_none_leave_the_seeds_fields(odd: Any) -> None:
+    seed = {"needs_clarification": True, "clarification_question": "Which area?"}
+    assert await put(json.dumps({"candidates": odd, **seed}), ASK) == ["Which area?"]
+
+
+@pytest.mark.parametrize("said", ["n/a", "-", "", "no"])
+async def test_words_too_short_to_be_found_are_not_there(said: str) -> None:
+    assert await put(needs(need(said, "request")), ASK) == ["Which area?"]
+
+
+async def test_words_are_found_in_any_script() -> None:
+    request = TextMessage(source="user", content="请写一份给初学者的Python教程")
+    with ScriptedModelClient([needs(need("给初学者的", "request"))]) as client:
+        assert not (await say(clarifier(client), request)).questions
+
+
+async def test_a_threshold_of_0_asks_nothing_that_weighs_nothing() -> None:
+    assert await put(needs(need("the G7", "request")), ask_threshold=0) == []
+
+
 async def test_a_candidate_without_a_question_is_none() -> None:
     assert await put(json.dumps({"candidates": [need(question="")], "needs_clarification": False})) == []
 

@@ -423,6 +423,20 @@ async def test_a_first_search_that_fails_is_made_once(docs: Path) -> None:
     assert rest.text.startswith("So [1].")
 
 
+def weather(town: str) -> str:
+    """Say what the weather is."""
+    return f"Sun in {town}"
+
+
+@pytest.mark.parametrize(("task", "tools"), [("Zebras?", []), ("How much wind?", [weather])])
+async def test_a_model_keeps_its_tools_where_nothing_was_found_or_it_has_others(
+    docs: Path, task: str, tools: list[Any]
+) -> None:
+    with ScriptedModelClient(lambda request: "Nothing is known of it.") as client:
+        await say(researcher(client, [docs], tools=tools, search_first=True), task)
+    assert client.requests[0].body["tools"]
+
+
 async def test_words_instead_of_json_are_checked_too(docs: Path) -> None:
     rest, _ = await researched(docs, READ_ENERGY, "It is 52 percent [1].", "It is 52 percent [1].")
     assert rest.text.startswith(f"It is 52 percent {UNVERIFIED}.")

@@ -10,7 +10,12 @@ from web_servers import Request, Sent
 def embed(request: Request) -> Sent:
     """Answer as a server does whose model tells tasks about a report from others."""
     texts = json.loads(request.body)["input"]
-    vectors = [[3.0 if "report" in text else 1.0, 0.5] for text in texts]
+    return send_vectors([[3.0 if "report" in text else 1.0, 0.5] for text in texts])
+
+
+def send_vectors(vectors: object) -> Sent:
+    """Return the answer of a server with these embeddings."""
+    assert isinstance(vectors, list)
     data = [{"object": "embedding", "index": at, "embedding": each} for at, each in enumerate(vectors)]
     usage = {"prompt_tokens": 1, "total_tokens": 1}
     body = {"object": "list", "model": "small", "data": data, "usage": usage}
@@ -23,4 +28,4 @@ def list_needs(**weights: str) -> str:
         {"detail": "place", "question": f"Which {name}?", "known_from": "user", "weight": weight}
         for name, weight in weights.items()
     ]
-    return json.dumps({"candidates": candidates, "needs_clarification": False})
+    return json.dumps({"candidates": candidates, "needs_clarification": True})

@@ -25,7 +25,7 @@ from upcall.policy.scorer import (
     require_scikit_learn,
 )
 from upcall.questions.answer import AnsweredBy
-from upcall.questions.reply_intents import is_dismissed
+from upcall.questions.reply_intents import is_needless
 from upcall.runs.run import Run
 from upcall.settings import Settings
 from upcall.storage.store import RunStore
@@ -64,7 +64,7 @@ def label_tasks(tasks: Sequence[Task], ask: AskFor) -> list[Example]:
 
 async def label_runs(location: str) -> list[Example]:
     """Return the tasks of the runs of a store whose clarifier asked: rightly where one question was answered,
-    needlessly where all were dismissed: declined, skipped, or left to the agent in words.
+    needlessly where all were dismissed, or answered with what would have been assumed.
 
     Raises:
         ConfigurationError: there is no such store.
@@ -78,12 +78,12 @@ async def label_runs(location: str) -> list[Example]:
 
 def _was_right(run: Run) -> bool | None:
     """Whether the user answered one of the clarifier's questions; None where the user was not asked."""
-    answers = [
-        each.answer
+    needless = [
+        is_needless(each.question, each.answer)
         for each in run.records
         if each.question.path[-1:] == (CLARIFIER,) and each.answer is not None and each.answer.by is AnsweredBy.HUMAN
     ]
-    return any(not is_dismissed(each) for each in answers) if answers else None
+    return not all(needless) if needless else None
 
 
 async def train(experiment: Experiment) -> Scorer:

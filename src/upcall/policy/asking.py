@@ -13,6 +13,7 @@ from upcall.options import AskFor
 from upcall.questions.question import MAX_LABEL_CHARS, Detail, Option, Question
 from upcall.runs.asked_kinds import AskedKind, find_factor
 from upcall.runs.outputs import Candidate, Effect, KnownFrom, QuestionCheck, Weight
+from upcall.text import one_line
 
 SPOILT: Mapping[AskFor, Mapping[Weight, float]] = {
     "essential": {Weight.HIGH: 1.0, Weight.MEDIUM: 0.6, Weight.TASTE: 0.3, Weight.LOW: 0.0},
@@ -50,7 +51,7 @@ def weigh(
     spoilt = SPOILT[ask][candidate.weight or Weight.MEDIUM] * factor
     if not is_needed and candidate.weight is not Weight.TASTE:  # Which the decision is not about.
         spoilt *= NOT_NEEDED
-    if is_said and candidate.known_from in (None, KnownFrom.REQUEST):
+    if is_said and candidate.known_from is KnownFrom.REQUEST:
         return 0.0
     if candidate.known_from is KnownFrom.REQUEST:
         return spoilt * NOT_FOUND
@@ -71,8 +72,13 @@ def see_effect(
     if not keep and (weight < threshold or look.effect is Effect.NOTHING):
         return None
     changes: dict[str, object] = {} if keep or question.weight is None else {"weight": round(weight, 2)}
-    guessed = (look.first, look.second)
-    is_open = question.options or question.detail in (None, Detail.INPUT)
-    if not is_open and all(guessed) and guessed[0].casefold() != guessed[1].casefold():
-        changes["options"] = tuple(Option(label=each[:MAX_LABEL_CHARS]) for each in guessed)
+    guessed = [one_line(each)[:MAX_LABEL_CHARS] for each in (look.first, look.second)]
+    is_open = question.options or question.detail in (None, Detail.INPUT) or look.effect is Effect.NOTHING
+    if not is_open and len({each.casefold() for each in guessed if _can_be_chosen(each)}) == len(guessed):
+        changes["options"] = tuple(Option(label=each) for each in guessed)
     return question.model_copy(update=changes)
+
+
+def _can_be_chosen(answer: str) -> bool:
+    """Whether it is an answer, and not a word of the look's form for there being none."""
+    return answer.casefold().strip(".") not in ("", "none", "unknown") and not answer.casefold().startswith("settled")

@@ -101,7 +101,10 @@ def append_fact(path: Path, question: Question, answer: Answer) -> Fact:
     before = path.read_text(encoding="utf-8-sig")
     line = yaml.safe_dump({question.question: answer.as_text()}, allow_unicode=True, width=sys.maxsize)
     added = line if before.endswith("\n") or not before else f"\n{line}"
-    source = ConfigSource.parse(before + added, path)
+    try:
+        source = ConfigSource.parse(before + added, path)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"The fact cannot be put at the end of {path}, write it by hand: {error}") from error
     fact = parse_facts(source.data, source.at)[-1]
     if not has_answer(fact, question):
         raise CallerError(

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
 
 from upcall.errors import ConfigurationError, ModelReplyInvalid
 from upcall.options import AskFor
@@ -97,9 +97,9 @@ class Scorer(_Stored):
     version: Literal[1] = 1
     features: Annotated[TextFeatures | EmbeddingFeatures, Field(discriminator="kind")]
     ask: AskFor = "essential"
-    weights: tuple[float, ...]
-    bias: float
-    threshold: float
+    weights: tuple[FiniteFloat, ...]
+    bias: FiniteFloat
+    threshold: FiniteFloat
     evaluation: tuple[KindFigures, ...] = ()
 
     @model_validator(mode="after")
@@ -171,6 +171,8 @@ class Scorer(_Stored):
                 f"an embedding has {len(vector)} numbers, the scorer {len(self.weights)} weights: it was trained with "
                 f"another model than the one called {self.features.model!r} now"
             )
+        if not all(isinstance(each, int | float) and math.isfinite(each) for each in vector):
+            raise ModelReplyInvalid(f"an embedding by {self.features.model!r} holds what is no number")
         return enumerate(vector)
 
 

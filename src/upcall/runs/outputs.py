@@ -15,6 +15,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ValidationError,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -223,13 +224,11 @@ class ClarificationResponse(Reply):
 
     @field_validator("candidates", mode="before")
     @classmethod
-    def _one_is_a_list_too(cls, value: object) -> object:
-        return [value] if isinstance(value, dict) else value
-
-    @field_validator("candidates")
-    @classmethod
-    def _that_ask(cls, value: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-        return tuple(each for each in value if each.question)
+    def _take_what_can_be_read(cls, value: object) -> object:
+        """Keep those that ask something: an odd one must not cost the others, nor the question of the seed."""
+        entries = value if isinstance(value, list | tuple) else [value]
+        read = [each if isinstance(each, Candidate) else _read_candidate(each) for each in entries]
+        return tuple(each for each in read if each is not None and each.question)
 
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
@@ -251,6 +250,17 @@ class ClarificationResponse(Reply):
     def to_reply(self) -> str:
         """Return the reply as it stands in the dialog with the model."""
         return self.model_dump_json(exclude_defaults=True)
+
+
+def _read_candidate(value: object) -> Candidate | None:
+    """Return a candidate without what is no text in it; None for what is none."""
+    if not isinstance(value, dict):
+        return None
+    texts = {name: each for name, each in value.items() if isinstance(each, str)}
+    try:
+        return Candidate.model_validate({**texts, "options": value.get("options")})
+    except ValidationError:
+        return None
 
 
 class Effect(StrEnum):
