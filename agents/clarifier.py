@@ -47,6 +47,9 @@ FEW_EXAMPLES = 2
 MAX_LOOKS = 2
 """Candidates that are looked at again: the next one where the weightiest is dropped."""
 
+MAX_PLACEHOLDER_CHARS = 3
+"""So long are "n/a", "-" and the like, which settle nothing."""
+
 MAX_TOOL_ROUNDS = 5
 """Batches of tool calls in one turn; after them the model has to answer with what it found."""
 
@@ -312,7 +315,9 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         if not self._settings.check_questions:
             return candidate.known_from is KnownFrom.REQUEST
         said = candidate.said
-        return len(said) > 2 and (said.casefold() in request.casefold() or holds_most_of(request, said))
+        if len(said) > 2 and said.casefold() in request.casefold():
+            return True
+        return max(map(len, said.split()), default=0) > MAX_PLACEHOLDER_CHARS and holds_most_of(request, said)
 
     def _ask_fallback(self) -> Ask:
         """Take a reply that cannot be read for a need to clarify (S0-62), once: then the task goes on as it is."""

@@ -42,12 +42,10 @@ def merge_messages(request: str, clarifications: Sequence[str], limit: int) -> s
 
 
 def holds_most_of(text: str, said: str) -> bool:
-    """Whether at least half of the longer words and the numbers of `said`, one at least, stand in `text`, in some
-    inflected form."""
+    """Whether at least half of the longer words and the numbers of `said` stand in `text`, in some inflected form."""
     there = {*_words(text)}
     words = [word for word in {*_words(said)} if len(word) > _SHORT or word.isdigit()]
-    held = sum(any(_same_stem(word, other) for other in there) for word in words)
-    return held > 0 and 2 * held >= len(words)
+    return 2 * sum(any(_same_stem(word, other) for other in there) for word in words) >= len(words)
 
 
 def _words(text: str) -> list[str]:
