@@ -24,7 +24,6 @@ from upcall.agents.tool_loop.turn import Turn
 from upcall.agents.toolset import Tool, Toolset
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.messages import CLARIFIER_LOG, WARNINGS, dump_warnings
-from upcall.autogen.model_calls import is_unknown_family
 from upcall.errors import ModelError
 from upcall.options import ApprovalOptions, AskFor, ClarificationOptions
 from upcall.policy.approval import ApprovalRules
@@ -40,6 +39,9 @@ from upcall.questions.reply_intents import ends_clarification, unwrap_reply
 from upcall.runs.asked_kinds import AskedKind
 from upcall.runs.outputs import Candidate, ClarificationResponse, KnownFrom
 from upcall.text import replace_surrogates, shorten, shorten_middle
+
+DEFAULTS = ClarificationOptions()
+"""What the worked examples ask by."""
 
 FEW_EXAMPLES = 2
 """Worked examples for a model of a known family; one of none gets all."""
@@ -343,7 +345,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
             tool_names=tuple(schema["name"] for schema in schemas),
             max_turns=state.max_turns,
         )
-        examples = EXAMPLES[: None if is_unknown_family(self._model_client) else FEW_EXAMPLES]
+        examples = self._choose_examples(EXAMPLES, FEW_EXAMPLES)
         return [
             SystemMessage(content=self._system_text(context, ClarificationResponse)),
             *_examples(self.name, len(examples)),
@@ -439,7 +441,8 @@ def _examples(name: str, count: int) -> tuple[LLMMessage, ...]:
     turns = []
     for each in EXAMPLES[:count]:
         candidates = tuple(Candidate.model_validate(asdict(candidate)) for candidate in each.candidates)
-        asked = next((one for one in candidates if weigh(one, "essential", is_said=bool(one.said)) >= 0.5), None)
+        weighed = ((weigh(one, DEFAULTS.ask, is_said=bool(one.said)), one) for one in candidates)
+        asked = next((one for weight, one in weighed if weight >= DEFAULTS.ask_threshold), None)
         reply = ClarificationResponse(
             candidates=candidates,
             needs_clarification=asked is not None,

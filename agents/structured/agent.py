@@ -57,6 +57,7 @@ from upcall.text import shorten_middle
 FEW_CHECKED = 3
 """Worked examples of a second look by a model of a known family; one of none gets all."""
 
+E = TypeVar("E")
 T = TypeVar("T", bound=Reply)
 ThreadT = TypeVar("ThreadT", bound=Thread)
 
@@ -289,6 +290,10 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         )
         return result
 
+    def _choose_examples(self, examples: Sequence[E], few: int) -> Sequence[E]:
+        """Return the worked examples for this model: a `few` where it is of a known family, else all."""
+        return examples if is_unknown_family(self._model_client) else examples[:few]
+
     def _log_reply(self, text: str) -> None:
         limit = self._settings.log_response_max_chars
         shown = text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
@@ -314,11 +319,13 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         """Return those of the candidates, at most `limit`, whose answer changes the result. A look that fails drops
         nothing; with `keep` none does, and only gives options."""
         state, kept = self._state, list[Question]()
+        unsure = {each.id for each in state.candidates if each.id not in state.looks and self._is_unsure(each)}
+        before = self._before_check() if unsure else []
         for question in state.candidates:
             if len(kept) == limit:
                 break
-            if question.id not in state.looks and self._is_unsure(question):
-                prompt = [*self._before_check(), self._to_check(request, question.question)]
+            if question.id in unsure:
+                prompt = [*before, self._to_check(request, question.question)]
                 state.looks[question.id] = await self._look_again(prompt, emit, token)
             if (seen := see_effect(question, state.looks.get(question.id), threshold, keep=keep)) is not None:
                 kept.append(seen)
@@ -350,7 +357,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
                 self._to_check(each.request, each.question),
                 QuestionCheck(first=each.first, second=each.second, effect=Effect(each.effect)),
             )
-            for each in CHECKED_EXAMPLES[: None if is_unknown_family(self._model_client) else FEW_CHECKED]
+            for each in self._choose_examples(CHECKED_EXAMPLES, FEW_CHECKED)
         )
         system = SystemMessage(content=self._system_text(QuestionCheckContext(), QuestionCheck))
         return [system, *example_turns(self.name, turns)]

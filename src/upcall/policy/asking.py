@@ -31,7 +31,6 @@ NOT_FOUND = 0.6
 """What is left of it where a reply says that the request settles it, in words that are not there: enough for a second
 look, where all of the result depends on it."""
 
-
 NOT_NEEDED = 0.4
 """What is left of it where the same reply says in the end that nothing has to be asked: too little for the default
 threshold."""
@@ -51,11 +50,13 @@ def weigh(
     spoilt = SPOILT[ask][candidate.weight or Weight.MEDIUM] * factor
     if not is_needed and candidate.weight is not Weight.TASTE:  # Which the decision is not about.
         spoilt *= NOT_NEEDED
-    if is_said and candidate.known_from is KnownFrom.REQUEST:
-        return 0.0
-    if candidate.known_from is KnownFrom.REQUEST:
-        return spoilt * NOT_FOUND
-    return spoilt * (SAME_FOR_MOST if candidate.known_from is KnownFrom.DEFAULT else 1.0)
+    match candidate.known_from:
+        case KnownFrom.REQUEST:
+            return 0.0 if is_said else spoilt * NOT_FOUND
+        case KnownFrom.DEFAULT:
+            return spoilt * SAME_FOR_MOST
+        case _:
+            return spoilt
 
 
 def see_effect(
