@@ -27,6 +27,7 @@ from upcall.autogen.workbenches import FileWorkbench
 from upcall.errors import AgentFailed, ConfigurationError, UserInputRequired
 from upcall.policy.approval import ApprovalRules, Approve, is_allowed_for_run
 from upcall.policy.resolver import resolve_question
+from upcall.questions.answer import Answer
 from upcall.questions.approval import approval_fields
 from upcall.questions.question import Question
 from upcall.questions.secrets import require_key
@@ -36,6 +37,10 @@ from upcall.runs.journal_records import ToolOutcome
 from upcall.text import first_line
 
 Tool: TypeAlias = BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaitable[Any]]
+
+
+_SAID = {"outcome", "text", "selected"}
+"""What a tool goes by of an answer."""
 
 
 class Toolset:
@@ -206,7 +211,10 @@ class Toolset:
         if journal is None:
             return await run()
         declared = is_idempotent(home, function_of(home))
-        return await journal.replay_or_run(self._agent, call_id, name, arguments, run, idempotent=declared)
+        answers = [f"{asked} {given.model_dump_json(include=_SAID)}" for asked, given in sorted(frame.given.items())]
+        return await journal.replay_or_run(
+            self._agent, call_id, name, arguments, run, idempotent=declared, answers=answers
+        )
 
     def _report_failure(self, error: Exception) -> ToolOutcome:
         said = f"{self.error_prefix}{str(error) or type(error).__name__}"
@@ -234,7 +242,7 @@ class Toolset:
     ) -> ToolOutcome:
         check_start_time()  # Others had their turn since the journal looked.
         if isinstance(home, BaseTool):
-            tool = in_this_context(home, check_start_time)
+            tool = in_this_context(home, check_start_time, _show_answer)
             stream = getattr(tool, "run_json_stream", None)  # `StreamTool` is a protocol, and dear to ask for.
             if stream is not None:
                 value = await _last(stream(arguments, token, call_id=call_id), emit)
@@ -284,6 +292,11 @@ class Toolset:
             raise ConfigurationError(
                 f"Agent {self._agent!r}: two tools, agents or hand-offs are called {named}; give each its own name."
             )
+
+
+def _show_answer(value: Any) -> Any:
+    """Return the words of an answer of the human, which a function returned; anything else as it is."""
+    return value.as_text() if isinstance(value, Answer) else value
 
 
 async def _last(items: AsyncGenerator[Any, None], emit: Emit[Event]) -> Any:

@@ -57,7 +57,7 @@ def with_questions(agent: AssistantAgent, *, nested: bool = True, **options: Any
 
     Raises:
         ConfigurationError: `agent` is no `AssistantAgent`, or has a turn of its own; or an option names what the agent
-            itself has.
+            itself has, is unknown or wrong.
     """
     if not _is_stock(agent):
         raise ConfigurationError(

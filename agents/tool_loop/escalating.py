@@ -42,11 +42,11 @@ class EscalatingAgent(PausableAgent):
             async for item in turn:
                 yield self._escalate(item) if isinstance(item, Response) else item
 
-    async def _give_up(self, text: str, problem: UnreadableReply, token: CancellationToken) -> TextMessage:
+    async def _give_up(self, problem: UnreadableReply, token: CancellationToken) -> TextMessage:
         """Return an empty message, which is no error here: the task goes on to the next agent."""
         if self._escalates_to is not None:
             return TextMessage(source=self.name, content="")
-        return await super()._give_up(text, problem, token)
+        return await super()._give_up(problem, token)
 
     async def _verify_report(self, report: Report, token: CancellationToken) -> Report:
         """Take a report that falls short as it is: the task goes on anyway."""

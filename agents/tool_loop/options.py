@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
 from autogen_agentchat.base import Handoff
 from autogen_agentchat.messages import StructuredMessageFactory
 from autogen_core import ComponentModel
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
+from upcall.config_source import describe_wrong, list_known
+from upcall.errors import ConfigurationError
 from upcall.research.reports import CodingReport, Report, ResearchReport
 
 AskMode = Literal["strict", "soft", "none"]
@@ -82,6 +85,23 @@ class PausableOptions(TypedDict, total=False):
     stream: bool
     metadata: dict[str, str]
     user_proxy: str
+
+
+def read_options(agent: str, options: Mapping[str, Any]) -> PausableSettings:
+    """Return the options of the agent of this name.
+
+    Raises:
+        ConfigurationError: there is no such option, or its value is not what it must be.
+    """
+    known = PausableSettings.model_fields
+    if unknown := next((name for name in options if name not in known), None):
+        raise ConfigurationError(f"Agent {agent!r}: there is no option {unknown!r}{list_known(unknown, known)}")
+    try:
+        return PausableSettings.model_validate(options)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        problem = describe_wrong(first["loc"], first["input"], first["msg"])
+        raise ConfigurationError(f"Agent {agent!r}: {problem}") from error
 
 
 class PausableAgentConfig(PausableSettings, defer_build=True):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from functools import partial
 from typing import Any, ClassVar, Self, Unpack
 from uuid import uuid4
 
@@ -27,7 +26,6 @@ from autogen_core.models import (
     CreateResult,
     LLMMessage,
     RequestUsage,
-    UserMessage,
 )
 from autogen_core.tools import BaseTool, ToolSchema, Workbench
 from pydantic import BaseModel
@@ -36,6 +34,7 @@ from upcall.agents.nesting import Caller, serve_nested
 from upcall.agents.resumable import STATE_VERSION, ResumableAgent, answers_from
 from upcall.agents.structured.parse_output import UnreadableReply
 from upcall.agents.tool_loop.ask_user import ASK_USER, InvalidQuestion, parse_question
+from upcall.agents.tool_loop.concurrent_calls import redeliver_answers, serve_at_once
 from upcall.agents.tool_loop.final_reply import (
     REPORT,
     TAKEN,
@@ -46,6 +45,7 @@ from upcall.agents.tool_loop.final_reply import (
     read_text,
     report_schema,
 )
+from upcall.agents.tool_loop.limits import IN_CIRCLES, REPEATS, Limit, begin_last_words, find_limit
 from upcall.agents.tool_loop.model_view import add_memories, view_messages, with_system_message
 from upcall.agents.tool_loop.nested_answers import answer_nested, may_answer
 from upcall.agents.tool_loop.options import (
@@ -54,13 +54,14 @@ from upcall.agents.tool_loop.options import (
     PausableSettings,
     dump_output_type,
     load_output_type,
+    read_options,
 )
 from upcall.agents.tool_loop.prose_questions import ends_with_question, prose_question_call
+from upcall.agents.tool_loop.search_first import begin_answer, look_up_task, note_task
 from upcall.agents.tool_loop.turn import Frame, Turn
 from upcall.agents.toolset import Tool, Toolset, question_call
-from upcall.autogen.answer_queue import AnswerQueue
 from upcall.autogen.call_path import nested_call
-from upcall.autogen.concurrency import Emit, Work, cancellable, merge_streams
+from upcall.autogen.concurrency import Emit, cancellable
 from upcall.autogen.messages import (
     OUTCOME,
     WARNINGS,
@@ -79,32 +80,17 @@ from upcall.autogen.messages import (
     words_before_handoff,
 )
 from upcall.autogen.model_calls import call_model
-from upcall.autogen.scope import current_scope, discard_last_reply
+from upcall.autogen.scope import discard_last_reply
 from upcall.errors import ConfigurationError, ModelReplyInvalid, SchemaMismatch
 from upcall.policy.approval import ApprovalRules, Approve
 from upcall.policy.resolver import record_parent_answer
 from upcall.prompts import PROMPTS, AskRuleContext, Prompts
 from upcall.prompts.contexts import ReminderContext
-from upcall.research.reports import Report, WorkDone, extract_read_texts
+from upcall.research.reports import Report, WorkDone
 from upcall.runs.run import Usage, add_usage
-from upcall.text import shorten
-
-REMINDER = "system"
-"""The source of what the model is told of its own replies: no task."""
 
 _EMPTY_REPLY = "it was empty"
-MAX_LOOKED_UP_CHARS = 1_000
-"""How much of a task is searched for where the model searched for nothing."""
-
 _CUT_OFF = "its reply was cut off at the limit of tokens, the server's or max_reply_tokens"
-_REPEATS = "repeats"
-_IN_CIRCLES = "stopped because it went round in circles: the same calls, with the same results"
-_LAST_WORDS = (
-    "You made the same calls again and again, and they give nothing new. Make no further call. Say in plain words what "
-    "the result is, from what you have."
-)
-_FOUND = "That is what a search for it found. Answer from it now, and give the sources; if it is not in there, say so."
-_REMINDERS = ("backing", "failure", "form", "found", "question", "search")
 _REPEATED = "each of your last calls was made before, with the same result"
 _ASKS = "it ends with a question, and only ask_user reaches the user: call it if you need the answer to go on"
 _FAILED_BESIDE = "another call of the same reply failed; look at its result before you report"
@@ -132,8 +118,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             of an `AgentTool`, and the team of a `TeamTool`, are nested like ``agents``.
         workbench: one or more AutoGen workbenches (MCP servers among them).
         agents: nested agents; each is offered to the model as a tool with one argument, ``task``. Other AutoGen agents
-            can be nested too; they never ask. A team is nested as a `NestedTeam`. An agent may be given once; the same
-            agent may be called several times.
+            can be nested too; their own model has no `ask_user`, but under `upcall.Upcall` their tools may ask. A team
+            is nested as a `NestedTeam`. An agent may be given once; the same agent may be called several times.
         handoffs: peers in a group chat that this agent may hand its turn to.
         approve: the calls that the human is asked to approve before they are made: names of tools and nested agents,
             patterns of names (``"files_*"``), tools, workbenches.
@@ -151,7 +137,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     Raises:
         ConfigurationError: two tools, agents or hand-offs have the same name; or there are any, and the model calls no
-            tools. A model that calls none has no `ask_user` either: it asks with ``catch_prose``.
+            tools; or an option is unknown or wrong. A model that calls none has no `ask_user` either: it asks with
+            ``catch_prose``.
     """
 
     component_config_schema = PausableAgentConfig
@@ -175,7 +162,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         prompts: Prompts = PROMPTS,
         **options: Unpack[PausableOptions],
     ) -> None:
-        self._settings = PausableSettings.model_validate(options)
+        self._settings = read_options(name, options)
         settings = self._settings
         super().__init__(name=name, description=settings.description, user_proxy=settings.user_proxy)
         self._model_client, self._small_client, self._prompts = model_client, small_client, prompts
@@ -265,16 +252,16 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     async def _think(self, token: CancellationToken) -> AsyncGenerator[Event | Response, None]:
         """Ask the model; open the calls it makes, or end the turn with what it says."""
         turn = self._state
-        limit = self._limit_reached()
-        if limit and not (limit[0] == _REPEATS and self._begin_last_words()):
-            yield Response(chat_message=await self._stop(*limit, token))
+        limit = find_limit(turn, self._settings)
+        if limit and not (limit.outcome == REPEATS and begin_last_words(turn)):
+            yield Response(chat_message=await self._stop(limit, token))
             return
         if self._settings.search_first and turn.remind_once("search") and (calls := self._look_up()):
             turn.open_frames(calls, None)
             yield self._request_event()
             return
         known = [] if limit else await self._list_offered(token)
-        schemas = [] if self._answers_from_search({schema["name"] for schema in known}) else known
+        schemas = [] if self._is_to_answer(known) else known
         message_id = str(uuid4())
         async with aclosing(self._call_model(schemas, message_id, token)) as items:
             async for item in items:
@@ -283,7 +270,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 else:
                     yield item
         if limit and not isinstance(reply.content, str):
-            yield Response(chat_message=await self._stop(*limit, token))
+            yield Response(chat_message=await self._stop(limit, token))
             return
         calls = self._calls_of(reply, [schema["name"] for schema in known])
         if not calls:
@@ -293,7 +280,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 concluded = await self._conclude(reply, message_id, token)
             except ModelReplyInvalid:
                 if limit:
-                    yield Response(chat_message=await self._stop(*limit, token))
+                    yield Response(chat_message=await self._stop(limit, token))
                     return
                 await discard_last_reply(self.name)
                 raise
@@ -304,11 +291,19 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         turn.open_frames(calls, reply.thought)
         self._check_frames()
         if reply.thought:
-            yield ThoughtEvent(source=self.name, content=reply.thought)
+            yield ThoughtEvent(id=message_id, source=self.name, content=reply.thought)
         yield self._request_event(reply.usage)
         for frame in turn.frames:
             for event in await question_call(frame, self.name, token):
                 yield event
+
+    def _look_up(self) -> list[FunctionCall]:
+        return look_up_task(self._state, self._toolset, self.name)
+
+    def _is_to_answer(self, offered: Sequence[ToolSchema]) -> bool:
+        """Return whether the next call is to give the answer, from what was found for the model."""
+        names = {schema["name"] for schema in offered}
+        return self._settings.search_first and begin_answer(self._state, self._toolset, self.name, names)
 
     def _request_event(self, usage: RequestUsage | None = None) -> ToolCallRequestEvent:
         opened = [frame.call for frame in self._state.frames]
@@ -317,10 +312,10 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     async def _act(self, note: str, token: CancellationToken) -> AsyncGenerator[Event | Response, None]:
         """Serve the open calls; then pause if any waits, else close the batch, which may end the turn."""
         turn = self._state
-        async with aclosing(self._serve_frames(token)) as events:
+        async with aclosing(serve_at_once(turn, lambda frame, emit: self._serve(frame, token, emit))) as events:
             async for event in events:
                 yield event
-        if self._redeliver_answers():
+        if redeliver_answers(turn):
             return
         if questions := turn.open_questions():
             message = question_message(questions, source=self.name, user_proxy=self.user_proxy, note=note)
@@ -356,6 +351,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 for context in getattr(message, "context", []):
                     self._state.add(context)
                 self._state.add(message.to_model_message())
+                note_task(self._state, self._toolset, message, self.user_proxy)
         return note
 
     async def _remember(self, token: CancellationToken) -> list[Event]:
@@ -384,8 +380,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         """Tell the model what was wrong with its last reply, `text` if it was one."""
         if text.strip():
             self._state.messages.append(AssistantMessage(content=text, source=self.name))
-        reminder = self._prompts.render(ReminderContext(problem=problem))
-        self._state.messages.append(UserMessage(content=reminder, source=REMINDER))
+        self._state.remind(self._prompts.render(ReminderContext(problem=problem)))
 
     def _count(self, path: str, usage: RequestUsage) -> None:
         self._state.usage = add_usage(self._state.usage, path, usage)
@@ -482,35 +477,13 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     # -- the end of the turn ------------------------------------------------------------------------------------------
 
-    def _limit_reached(self) -> tuple[str, str] | None:
-        """Return which limit the turn has come to, if any, and what that means."""
-        turn, settings = self._state, self._settings
-        if turn.rounds >= settings.max_rounds:
-            return "max_rounds", (
-                f"stopped after {settings.max_rounds} model calls without finishing. What it did so far stands; raise "
-                "max_rounds to let it go on longer."
-            )
-        if turn.idle_rounds >= settings.max_repeats:
-            return _REPEATS, f"{_IN_CIRCLES}. What it did so far stands; another model may do better."
-        return None
-
-    def _begin_last_words(self) -> bool:
-        """Tell a model that goes round in circles to say what it has, once, without tools and further reminders; return
-        whether it is yet to say so."""
-        turn, told = self._state, UserMessage(content=_LAST_WORDS, source=REMINDER)
-        if turn.was_reminded(_REPEATS):
-            return turn.messages[-1:] == [told]  # The call failed.
-        turn.messages.append(told)
-        turn.reminded = [_REPEATS, *_REMINDERS]
-        return True
-
-    async def _stop(self, outcome: str, why: str, token: CancellationToken) -> TextMessage:
+    async def _stop(self, limit: Limit, token: CancellationToken) -> TextMessage:
         """End the turn at a limit, with a report of what was done so far where the output can be one."""
-        text, kind = f"{self.name} {why}", self._output_type
+        text, kind = f"{self.name} {limit.why}", self._output_type
         message = TextMessage(source=self.name, content=text)
         if kind is not None and issubclass(kind, Report):
             message = output_message(kind.from_text(text).verify_against(await self._work(token)), self.name)
-        stopped = {OUTCOME: outcome, WARNINGS: dump_warnings([why.split(".")[0], *event_warnings(message)])}
+        stopped = {OUTCOME: limit.outcome, WARNINGS: dump_warnings([limit.why.split(".")[0], *event_warnings(message)])}
         self._state.end()
         return message.model_copy(update={"metadata": {**message.metadata, **stopped}})
 
@@ -527,9 +500,9 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                     turn.open_frames(calls, None)  # Without its text: a model holds on to what it made up.
                 else:
                     self._remind(str(problem), text)
-                return ThoughtEvent(source=self.name, content=text, models_usage=reply.usage)
-            message = await self._give_up(text, problem, token)
-        more = [_IN_CIRCLES] * turn.was_reminded(_REPEATS) + [_CUT_OFF] * (reply.finish_reason == "length")
+                return ThoughtEvent(id=message_id, source=self.name, content=text, models_usage=reply.usage)
+            message = await self._give_up(problem, token)
+        more = [IN_CIRCLES] * turn.was_reminded(REPEATS) + [_CUT_OFF] * (reply.finish_reason == "length")
         if more:
             warned = {WARNINGS: dump_warnings([*more, *event_warnings(message)])}
             message = message.model_copy(update={"metadata": {**message.metadata, **warned}})
@@ -570,33 +543,6 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             self._object(problems)
         return verified
 
-    def _look_up(self) -> list[FunctionCall]:
-        """Return the calls that look in the agent's sources for its task, where the model made none of its own."""
-        turn, source_tools = self._state, self._toolset.source_tools
-        if any(call.name in source_tools for call in turn.list_made(self.name, since=turn.began)):
-            return []
-        given = [each for each in turn.messages[turn.began :] if isinstance(each, UserMessage)]
-        told = [each.content for each in given if isinstance(each.content, str) and each.source != REMINDER]
-        return self._toolset.look_up(shorten(told[-1], MAX_LOOKED_UP_CHARS)) if told else []
-
-    def _answers_from_search(self, known: Collection[str]) -> bool:
-        """Tell the model to answer from what was found for it, before it calls anything; return whether it is to.
-
-        A small one that is offered tools there searches again and again. It gets them where its answer does not hold,
-        where nothing was found, and where it has others of these `known` ones than those for one kind of source.
-        """
-        turn, source_tools = self._state, self._toolset.source_tools
-        if not self._settings.search_first or turn.rounds:
-            return False
-        made = turn.list_made(self.name, source_tools, since=turn.began)
-        if not any(text for call in made for text in extract_read_texts(call)):
-            return False
-        if {*known} - source_tools - {ASK_USER, REPORT} - self._toolset.handoffs.keys() or len(source_tools) > 2:
-            return False
-        if turn.remind_once("found"):
-            turn.messages.append(UserMessage(content=_FOUND, source=REMINDER))
-        return True
-
     def _object(self, problems: Sequence[str]) -> None:
         """Raise a `NotYet` where the model was not told yet that its calls do not bear out its report."""
         if not self._state.was_reminded("backing"):
@@ -612,7 +558,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         )
         return WorkDone(made, frozenset(schema["name"] for schema in schemas) - {ASK_USER}, source_tools, failed)
 
-    async def _give_up(self, text: str, problem: UnreadableReply, token: CancellationToken) -> TextMessage:
+    async def _give_up(self, problem: UnreadableReply, token: CancellationToken) -> TextMessage:
         """Return the message where a reply could not be used twice: for a report what the calls say.
 
         Raises:
@@ -655,52 +601,6 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return catches and left and self._state.was_reminded("question") is reminded
 
     # -- act ----------------------------------------------------------------------------------------------------------
-
-    def _serve_frames(self, token: CancellationToken) -> AsyncGenerator[Event, None]:
-        """Work on every call that can go on, all at the same time.
-
-        One that fails does not stop the others, and one that waits for an answer goes on when it comes, without waiting
-        for them.
-        """
-        scope, busy = current_scope(), set[str]()
-        box = scope.answers
-
-        async def serve(frame: Frame, emit: Emit[Event]) -> None:
-            try:
-                await self._serve(frame, token, emit)
-            finally:
-                busy.discard(frame.call.id)
-
-        def start_runnable() -> list[Work[Event]]:
-            frames = [frame for frame in self._state.frames if frame.runnable and frame.call.id not in busy]
-            busy.update(frame.call.id for frame in frames)
-            return [partial(serve, frame) for frame in frames]
-
-        def waiting() -> set[str]:
-            still = [frame for frame in self._state.frames if frame.call.id not in busy and not frame.answers]
-            return {question.id for frame in still for question in frame.questions}
-
-        async def take_answers(came_in: AnswerQueue) -> list[Work[Event]]:
-            answers = await came_in.answers_to(waiting)
-            if scope.journal is not None:
-                await scope.journal.record_delivery([answer.question_id for answer in answers])
-            self._state.deliver(answers)
-            return start_runnable()
-
-        return merge_streams(start_runnable(), partial(take_answers, box) if box else None)
-
-    def _redeliver_answers(self) -> bool:
-        """Deliver the answers that came in the middle of this turn before it was cut off; return whether there are any.
-
-        Its calls end in another order now, and to pause would tell the others what they were not told then.
-        """
-        scope = current_scope()
-        box, journal = scope.answers, scope.journal
-        if box is None or journal is None:
-            return False
-        answers = box.there_for([each.id for each in self._state.open_questions() if journal.was_delivered(each.id)])
-        self._state.deliver(answers)
-        return bool(answers)
 
     async def _serve(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> None:
         name = frame.call.name

@@ -26,6 +26,9 @@ from upcall.research.reports import MadeCall
 from upcall.runs.run import Usage
 from upcall.text import replace_surrogates
 
+REMINDER = "system"
+"""The source of what the model is told of its own replies: no task."""
+
 
 class Frame(BaseModel):
     """One tool call of a batch: the call, and its result or the questions it waits for.
@@ -109,8 +112,9 @@ class Turn(AgentState):
 
     ``messages`` never holds a tool call without its result: a batch enters it whole. What the group says while a batch
     is open waits in ``arrived`` and is added after the results. ``remembered``: the memories were asked in this turn,
-    which ``began`` at that message. ``idle_rounds`` counts the rounds in a row that only repeated what was done;
-    ``reminded`` holds what the model was reminded of.
+    which ``began`` at that message. ``task`` has the words that sources are searched for: what was told last in the
+    turn, but for hand-offs, which are another agent's words about it. ``idle_rounds`` counts the rounds in a row that
+    only repeated what was done; ``reminded`` holds what the model was reminded of.
     """
 
     messages: list[LLMMessage] = []
@@ -123,6 +127,7 @@ class Turn(AgentState):
     asked: int = 0
     remembered: bool = False
     began: int = 0
+    task: str = ""
     usage: dict[str, Usage] = {}
 
     def add(self, message: LLMMessage) -> None:
@@ -234,6 +239,10 @@ class Turn(AgentState):
         self.messages.extend(self.arrived)
         self.frames, self.arrived, self.thought = [], [], None
 
+    def remind(self, text: str) -> None:
+        """Tell the model something about its own replies."""
+        self.messages.append(UserMessage(content=text, source=REMINDER))
+
     def was_reminded(self, of: str) -> bool:
         """Return whether the model was reminded of this in the turn."""
         return of in self.reminded
@@ -247,6 +256,7 @@ class Turn(AgentState):
     def end(self) -> None:
         """End the turn: its counters start again; the context stays."""
         self.seen, self.remembered, self.reminded, self.began = [], False, [], len(self.messages)
+        self.task = ""
         self.rounds = self.idle_rounds = self.asked = 0
 
 

@@ -7,6 +7,7 @@ import re
 import reprlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,8 @@ class ConfigSource:
                 found = found[part]
             except (LookupError, TypeError):
                 return False
+        if isinstance(found, float) and isinstance(value, float) and isnan(found):
+            return isnan(value)  # It equals nothing, itself neither.
         return type(found) is type(value) and found == value
 
     def refuse_unknown(self, place: Place, allowed: Collection[str], listed: Iterable[str] | None = None) -> None:

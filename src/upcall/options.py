@@ -32,7 +32,7 @@ class AssignRule(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=Tr
     text, in any order. Without any condition every question matches.
     """
 
-    to: Annotated[str, Field(min_length=1)]
+    to: Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
     type: ClarificationType | None = None
     agent: Annotated[str, Field(min_length=1)] | None = None
     words: Annotated[str, Field(min_length=1)] | None = None

@@ -42,6 +42,7 @@ from PIL import Image as Picture
 
 from upcall.agents import PausableAgent
 from upcall.agents.structured.agent import Thread
+from upcall.agents.tool_loop.options import PausableOptions, PausableSettings
 from upcall.autogen.messages import OUTCOME, answer_message, message_questions
 from upcall.errors import (
     AgentFailed,
@@ -281,6 +282,18 @@ async def test_a_workbench_tool_of_a_name_that_is_taken_is_refused_when_it_is_kn
     options = {"workbench": bench(add), **other}
     with pytest.raises(ConfigurationError, match="are called add"):
         await say(coder(ScriptedModelClient([]), **options), "Add")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_questoins": 3}, "'coder': there is no option 'max_questoins'; did you mean 'max_questions'"),
+        ({"ask_mode": "never"}, "'coder': ask_mode = 'never' is wrong: Input should be 'strict', 'soft' or 'none'"),
+    ],
+)
+def test_an_unknown_or_wrong_option_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        coder(ScriptedModelClient([]), **options)
 
 
 def test_something_that_is_no_tool_is_refused() -> None:
@@ -831,22 +844,30 @@ def options(agent: PausableAgent) -> dict[str, Any]:
 
 
 async def test_every_option_survives_a_dump() -> None:
-    first = PausableAgent(
-        "coder",
-        replay("Hello."),
-        description="Codes.",
-        system_message="You code.",
-        workbench=[StaticWorkbench([])],
-        handoffs=[Handoff(target="tester", message="Over to you")],
-        ask_mode="none",
-        mixed_batch="run",
-        max_rounds=3,
-        max_questions=2,
-        stream=True,
-        user_proxy="human",
-    )
+    given: PausableOptions = {
+        "description": "Codes.",
+        "system_message": "You code.",
+        "ask_user": False,
+        "ask_mode": "none",
+        "mixed_batch": "run",
+        "max_rounds": 3,
+        "max_repeats": 4,
+        "max_questions": 2,
+        "report_tool": False,
+        "search_first": True,
+        "answers_nested": True,
+        "catch_prose": True,
+        "nested_timeout": 5.0,
+        "stream": True,
+        "metadata": {"team": "red"},
+        "user_proxy": "human",
+    }
+    assert given.keys() == PausableSettings.model_fields.keys()
+    handoffs = [Handoff(target="tester", message="Over to you")]
+    first = PausableAgent("coder", replay("Hello."), workbench=[StaticWorkbench([])], handoffs=handoffs, **given)
     second = PausableAgent.load_component(json.loads(first.dump_component().model_dump_json()))
     assert options(second) == options(first)
+    assert options(second)["config"].items() >= given.items()
 
 
 async def test_a_loaded_agent_uses_its_tools() -> None:

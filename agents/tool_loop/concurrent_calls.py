@@ -1,0 +1,65 @@
+"""How the open calls of a turn are served: all at the same time, and on with each as its answer comes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
+from typing import TypeAlias
+
+from upcall.agents.tool_loop.turn import Frame, Turn
+from upcall.autogen.answer_queue import AnswerQueue
+from upcall.autogen.concurrency import Emit, Work, merge_streams
+from upcall.autogen.messages import Event
+from upcall.autogen.scope import current_scope
+
+Serve: TypeAlias = Callable[[Frame, Emit[Event]], Awaitable[None]]
+"""Works on one call until it has its result, or waits for an answer."""
+
+
+def serve_at_once(turn: Turn, serve: Serve) -> AsyncGenerator[Event, None]:
+    """Work on every call that can go on, all at the same time.
+
+    One that fails does not stop the others, and one that waits for an answer goes on when it comes, without waiting
+    for them.
+    """
+    scope, busy = current_scope(), set[str]()
+    box = scope.answers
+
+    async def serve_one(frame: Frame, emit: Emit[Event]) -> None:
+        try:
+            await serve(frame, emit)
+        finally:
+            busy.discard(frame.call.id)
+
+    def start_runnable() -> list[Work[Event]]:
+        frames = [frame for frame in turn.frames if frame.runnable and frame.call.id not in busy]
+        busy.update(frame.call.id for frame in frames)
+        return [partial(serve_one, frame) for frame in frames]
+
+    def waiting() -> set[str]:
+        still = [frame for frame in turn.frames if frame.call.id not in busy and not frame.answers]
+        return {question.id for frame in still for question in frame.questions}
+
+    async def take_answers(came_in: AnswerQueue) -> list[Work[Event]]:
+        answers = await came_in.answers_to(waiting)
+        if scope.journal is not None:
+            await scope.journal.record_delivery([answer.question_id for answer in answers])
+        turn.deliver(answers)
+        return start_runnable()
+
+    return merge_streams(start_runnable(), partial(take_answers, box) if box else None)
+
+
+def redeliver_answers(turn: Turn) -> bool:
+    """Deliver the answers that came in the middle of the turn before it was cut off; return whether there are any.
+
+    Its calls end in another order now, and to pause would tell the others what they were not told then.
+    """
+    scope = current_scope()
+    box, journal = scope.answers, scope.journal
+    if box is None or journal is None:
+        return False
+    answers = box.there_for([each.id for each in turn.open_questions() if journal.was_delivered(each.id)])
+    turn.deliver(answers)
+    journal.tell_delivery([each.question_id for each in answers])
+    return bool(answers)

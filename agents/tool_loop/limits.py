@@ -1,0 +1,47 @@
+"""The limits of a turn, and the last words of a model that goes round in circles."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from upcall.agents.tool_loop.options import PausableSettings
+from upcall.agents.tool_loop.turn import Turn
+
+REPEATS = "repeats"
+IN_CIRCLES = "stopped because it went round in circles: the same calls, with the same results"
+
+_LAST_WORDS = (
+    "You made the same calls again and again, and they give nothing new. Make no further call. Say in plain words what "
+    "the result is, from what you have."
+)
+_REMINDERS = ("backing", "failure", "form", "found", "question", "search")
+
+
+class Limit(NamedTuple):
+    """A limit that a turn has come to: the outcome it ends with, and what that means."""
+
+    outcome: str
+    why: str
+
+
+def find_limit(turn: Turn, settings: PausableSettings) -> Limit | None:
+    """Return the limit that the turn has come to, if any."""
+    if turn.rounds >= settings.max_rounds:
+        return Limit(
+            "max_rounds",
+            f"stopped after {settings.max_rounds} model calls without finishing. What it did so far stands; raise "
+            "max_rounds to let it go on longer.",
+        )
+    if turn.idle_rounds >= settings.max_repeats:
+        return Limit(REPEATS, f"{IN_CIRCLES}. What it did so far stands; another model may do better.")
+    return None
+
+
+def begin_last_words(turn: Turn) -> bool:
+    """Tell a model that goes round in circles to say what it has, once, without tools and further reminders; return
+    whether it is yet to say so."""
+    if turn.was_reminded(REPEATS):
+        return turn.messages[-1].content == _LAST_WORDS  # The call failed.
+    turn.remind(_LAST_WORDS)
+    turn.reminded = [REPEATS, *_REMINDERS]
+    return True

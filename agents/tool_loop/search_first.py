@@ -1,0 +1,60 @@
+"""The search that is made for a model before it calls anything (``search_first``), and the answer from it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from autogen_agentchat.messages import BaseChatMessage, HandoffMessage
+from autogen_core import FunctionCall
+from autogen_core.models import UserMessage
+
+from upcall.agents.tool_loop.ask_user import ASK_USER
+from upcall.agents.tool_loop.final_reply import REPORT
+from upcall.agents.tool_loop.turn import REMINDER, Turn
+from upcall.agents.toolset import Toolset
+from upcall.autogen.messages import message_answers
+from upcall.research.reports import extract_read_texts
+from upcall.text import shorten
+
+MAX_LOOKED_UP_CHARS = 1_000
+"""How much of a task is searched for where the model searched for nothing."""
+
+_FOUND = "That is what a search for it found. Answer from it now, and give the sources; if it is not in there, say so."
+
+
+def look_up_task(turn: Turn, toolset: Toolset, agent: str) -> list[FunctionCall]:
+    """Return the calls that look in the sources of `agent` for its task, where the model made none of its own."""
+    if any(call.name in toolset.source_tools for call in turn.list_made(agent, since=turn.began)):
+        return []
+    given = [each for each in turn.messages[turn.began :] if isinstance(each, UserMessage)]
+    told = [each.content for each in given if isinstance(each.content, str) and each.source != REMINDER]
+    task = turn.task or (told[-1] if told else "")
+    return toolset.look_up(shorten(task, MAX_LOOKED_UP_CHARS)) if task else []
+
+
+def note_task(turn: Turn, toolset: Toolset, message: BaseChatMessage, user_proxy: str) -> None:
+    """Note the words of a message where they say what the sources of an agent are to be searched for."""
+    if not toolset.source_tools:
+        return
+    is_said = message.source == user_proxy and not message_answers(message)
+    if is_said or not isinstance(message, HandoffMessage):
+        turn.task = shorten(message.to_model_text(), MAX_LOOKED_UP_CHARS)
+
+
+def begin_answer(turn: Turn, toolset: Toolset, agent: str, offered: Collection[str]) -> bool:
+    """Tell the model to answer from what was found for it, before it calls anything; return whether it is to.
+
+    A small one that is offered tools there searches again and again. It gets them where its answer does not hold,
+    where nothing was found, and where it is `offered` others than those for one kind of source.
+    """
+    if turn.rounds:
+        return False
+    source_tools = toolset.source_tools
+    made = turn.list_made(agent, source_tools, since=turn.began)
+    if not any(text for call in made for text in extract_read_texts(call)):
+        return False
+    if {*offered} - source_tools - {ASK_USER, REPORT} - toolset.handoffs.keys() or len(source_tools) > 2:
+        return False
+    if turn.remind_once("found"):
+        turn.remind(_FOUND)
+    return True
