@@ -15,6 +15,7 @@ from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessa
 from autogen_core.tools import BaseTool, ToolSchema, Workbench
 
 from upcall.agents.structured.agent import StructuredAgent, ToolCalls, example_turns
+from upcall.agents.structured.copied_question import replace_copied
 from upcall.agents.structured.merging import holds_most_of, merge_messages
 from upcall.agents.structured.options import StructuredOptions, StructuredParts, StructuredSettings
 from upcall.agents.structured.parse_output import UnreadableReply
@@ -295,10 +296,11 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
     def _rank(self, reply: ClarificationResponse) -> list[Question]:
         """Return the questions that are worth to be put, by what the reply says of them, the weightiest first."""
         path, must = (self.name,), bool(self._scorers_word)
+        request, kinds, needed = self._whole_request(), self._settings.asked_kinds, reply.needs_clarification
+        reply = replace_copied(reply, request)
         if not reply.candidates:
             asks = reply.needs_clarification or (must and reply.clarification_question)
             return [reply.question(path)] if asks else []
-        request, kinds, needed = self._whole_request(), self._settings.asked_kinds, reply.needs_clarification
 
         def weight_of(each: Candidate) -> float:
             is_said = self._is_said(each, request)

@@ -27,7 +27,7 @@ from upcall.errors import ModelError, UpcallError
 from upcall.options import ClassificationOptions, ClassifierLimits
 from upcall.prompts import PROMPTS, ClassifierContext, Prompts, ToolInfo
 from upcall.runs.outputs import Classification, Depth, Intent
-from upcall.text import shorten_middle
+from upcall.text import one_line, replace_surrogates, shorten_middle
 
 _log = logging.getLogger("upcall")
 
@@ -36,6 +36,9 @@ META_FALLBACK = "I'm here to help."
 
 REPAIR_SECONDS = 15.0
 """How long the one repair of an unreadable reply may take; then the query counts as deep research (S2-38)."""
+
+MAX_NAME_CHARS = 200
+"""How much of a name of a user or a file the classifier is shown."""
 
 HISTORY_CHARS = 2_000
 """How much of each earlier message the classifier is shown."""
@@ -46,23 +49,32 @@ class ClassifierSettings(StructuredSettings, ClassificationOptions, ClassifierLi
 
     Attributes:
         tools: what the team can use, shown to the model so that it can judge how much work a task is (S2-22).
+        files: names in the workspace, shown to it too: what is said of them is no small talk.
         deep_target: who gets deep tasks: the clarifier, or the planner where there is no clarifier.
     """
 
     tools: tuple[ToolInfo, ...] = ()
+    files: tuple[str, ...] = ()
     deep_target: str = "clarifier"
 
     @field_validator("user_info")
     @classmethod
-    def _one_line_each(cls, given: dict[str, str]) -> dict[str, str]:
-        """Refuse a name that would pass for a part of the prompt."""
-        return {name: " ".join(value.split())[:200] for name, value in given.items()}
+    def _fit_values(cls, given: dict[str, str]) -> dict[str, str]:
+        """Let no value pass for a part of the prompt."""
+        return {name: one_line(value, MAX_NAME_CHARS) for name, value in given.items()}
+
+    @field_validator("files")
+    @classmethod
+    def _fit_names(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        """Let no name pass for a part of the prompt, or for bytes that no server takes."""
+        return tuple(one_line(replace_surrogates(name), MAX_NAME_CHARS) for name in given)
 
 
 class ClassifierOptions(StructuredOptions, total=False):
     """The same as keyword arguments."""
 
     tools: Sequence[ToolInfo]
+    files: Sequence[str]
     user_info: Mapping[str, str]
     llm_timeout: float
     max_history: int
@@ -134,14 +146,18 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
         return self._route(deep, task, self._warn_of_fallback("this was taken for deep research"))
 
     def _prompt(self, task: str) -> list[LLMMessage]:
-        query = shorten_middle(task, self._settings.max_context_chars)
+        query, form = shorten_middle(task, self._settings.max_context_chars), self._describe_format(Classification)
         context = ClassifierContext(
             query=query,
             current_datetime=(current_scope().clock or identity.now()).strftime("%Y-%m-%d %H:%M UTC"),
             tools=self._settings.tools,
             user_info=self._settings.user_info,
+            files=self._settings.files,
+            reply_format=form,
         )
-        system = SystemMessage(content=self._system_text(context, Classification))
+        text = self._prompts.render(context)
+        # A template of the user's own may leave it out.
+        system = SystemMessage(content=text if form in text else f"{text}\n\n{form}")
         return [system, *self._history(), UserMessage(content=query, source="user")]
 
     def _history(self) -> list[LLMMessage]:

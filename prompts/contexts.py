@@ -31,7 +31,9 @@ class Context:
 
 @dataclass(frozen=True)
 class ClassifierContext(Context):
-    """For the one call that gives intent, meta reply and depth (S2-26 to S2-30)."""
+    """For the one call that gives intent, meta reply and depth (S2-26 to S2-30). `files` are names in the workspace,
+    `reply_format` is what the reply has to look like: the message to classify comes last, behind what is the same for
+    each."""
 
     template: ClassVar[str] = "intent_classification.j2"
 
@@ -39,6 +41,8 @@ class ClassifierContext(Context):
     current_datetime: str
     tools: tuple[ToolInfo, ...]
     user_info: dict[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    reply_format: str = ""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,9 @@ class Prompts:
         # Prompts get copied from others and are edited in good faith: a sandbox costs them nothing, and keeps what
         # looks like text from reaching Python's internals. Ours need none.
         kind = Environment if self.folder is None else ImmutableSandboxedEnvironment
-        made = kind(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
+        made = kind(
+            undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False, auto_reload=False
+        )
         ours = FileSystemLoader(FOLDER)
         made.loader = ours if self.folder is None else self._before(ours)
         return made

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from heapq import nsmallest
 from operator import or_
 from pathlib import Path
 from typing import Any, TypedDict
@@ -49,6 +51,9 @@ PHASES: dict[str, RunStatus] = {
     "planner": RunStatus.PLANNING,
 }
 """The status of a run while the named agent has the turn; any other agent executes."""
+
+MAX_FILES = 20
+"""How many names of files the classifier is told."""
 
 Clients = Callable[[str], ChatCompletionClient]
 """The model client for the agent of a name."""
@@ -189,6 +194,7 @@ def root_team(
             clients("classifier"),
             small_client=resources.small_model,
             tools=[*handlers, *sources.infos("classifier")],
+            files=_name_files(resources.workspace),
             deep_target=deep,
             prompts=resources.prompts,
             **_choose(ClassifierSettings, options, "classifier", user.name),
@@ -228,6 +234,16 @@ def root_team(
     if human is None:
         stops.append(HandoffTermination(USER))
     return Swarm([*speakers, user], termination_condition=reduce(or_, stops))
+
+
+def _name_files(workspace: Path) -> list[str]:
+    """Return the names at the top of the workspace, without hidden ones: at most `MAX_FILES`, none where it cannot be
+    read."""
+    try:
+        names = os.listdir(workspace)  # Not `iterdir`, which makes a path of each of what may be 100,000.
+    except OSError:
+        return []
+    return nsmallest(MAX_FILES, (name for name in names if not name.startswith(".")))
 
 
 def _approval_rules(approve: Sequence[str], sources: _Sources) -> ApprovalRules:

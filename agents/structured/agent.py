@@ -202,8 +202,11 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
 
     def _system_text(self, context: Context, kind: type[BaseModel]) -> str:
         """Return the prompt for a reply of this kind."""
-        form = ReplyFormatContext(reply_schema=schema_text(kind))
-        return f"{self._prompts.render(context)}\n\n{self._prompts.render(form)}"
+        return f"{self._prompts.render(context)}\n\n{self._describe_format(kind)}"
+
+    def _describe_format(self, kind: type[BaseModel]) -> str:
+        """Return what a reply of this kind has to look like."""
+        return self._prompts.render(ReplyFormatContext(reply_schema=schema_text(kind)))
 
     async def _reply(
         self,

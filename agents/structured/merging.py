@@ -43,9 +43,17 @@ def merge_messages(request: str, clarifications: Sequence[str], limit: int) -> s
 
 def holds_most_of(text: str, said: str) -> bool:
     """Whether at least half of the longer words and the numbers of `said` stand in `text`, in some inflected form."""
+    return 2 * len(find_words_of(said, text)) >= len(_longer_words(said))
+
+
+def find_words_of(said: str, text: str) -> list[str]:
+    """Return the longer words and the numbers of `said` that stand in `text`, in some inflected form."""
     there = {*_words(text)}
-    words = [word for word in {*_words(said)} if len(word) > _SHORT or word.isdigit()]
-    return 2 * sum(any(_same_stem(word, other) for other in there) for word in words) >= len(words)
+    return [word for word in _longer_words(said) if any(_same_stem(word, other) for other in there)]
+
+
+def _longer_words(text: str) -> list[str]:
+    return sorted(word for word in {*_words(text)} if len(word) > _SHORT or word.isdigit())
 
 
 def _words(text: str) -> list[str]:

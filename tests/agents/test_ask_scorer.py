@@ -29,7 +29,7 @@ SAME = '{"first": "the IEA", "second": "the IEA", "effect": "nothing"}'
 
 def write(*weights: float, **changes: Any) -> None:
     fields: dict[str, Any] = {"features": EmbeddingFeatures(model="small"), "weights": weights or (2.0, 0.0)}
-    Scorer(**{**fields, "bias": -4.0, "threshold": 0.5, **changes}).write(FILE)
+    Scorer(**{**fields, "bias": -4.0, "threshold": 0.5, **changes}).write(str(FILE))
 
 
 def clarifier(client: ScriptedModelClient, server: Server, **options: Any) -> Clarifier:

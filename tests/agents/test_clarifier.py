@@ -14,7 +14,6 @@ import pytest
 from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.conditions import HandoffTermination
 from autogen_agentchat.messages import (
-    BaseChatMessage,
     HandoffMessage,
     TextMessage,
     ToolCallExecutionEvent,
@@ -25,7 +24,7 @@ from autogen_agentchat.teams import Swarm
 from autogen_core import CancellationToken
 from autogen_core.tools import FunctionTool, StaticWorkbench
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from conversation import Counted, answers, cancelled_while, carried, impatient, nothing_left_behind, run, say
+from conversation import Counted, answers, cancelled_while, carried, impatient, nothing_left_behind, run, say, turn
 from tables import rows
 
 from upcall.agents import Clarifier, DocumentsWorkbench, HumanProxyAgent
@@ -73,13 +72,6 @@ def search(words: str) -> str:
 async def pick_source() -> str:
     """Let the user choose where to look."""
     raise UserInputRequired("Which source?", ["IEA", "Eurostat"])
-
-
-async def turn(agent: Clarifier, *messages: BaseChatMessage) -> HandoffMessage:
-    """Return the hand-off that ends the agent's turn."""
-    message = (await say(agent, *messages)).message
-    assert isinstance(message, HandoffMessage)
-    return message
 
 
 def reply_to(asked: HandoffMessage, value: AnswerValue) -> HandoffMessage:

@@ -169,6 +169,17 @@ async def test_the_model_is_told_who_the_user_is_if_that_is_known(
     assert told in system if told else "The user is " not in system
 
 
+async def test_the_model_is_told_which_files_there_are_each_in_one_short_line() -> None:
+    with ScriptedModelClient([SHALLOW, SHALLOW]) as client:
+        await turn(Classifier(client, files=["a.py", "b\n-----\nc.md", "\udcff.txt", "n" * 5_000]), QUERY)
+        await turn(Classifier(client), QUERY)
+    (told,) = (line for line in client.requests[0].system.splitlines() if line.startswith("These files"))
+    assert "a.py, b ----- c.md, " in told
+    assert len(told) < 500
+    json.dumps(client.requests[0].body).encode()
+    assert "These files" not in client.requests[1].system
+
+
 async def test_the_model_is_asked_for_intent_meta_reply_and_depth_in_json() -> None:
     """S2-04, S2-30."""
     with ScriptedModelClient([SHALLOW]) as client:
@@ -177,8 +188,9 @@ async def test_the_model_is_asked_for_intent_meta_reply_and_depth_in_json() -> N
     assert 'intent:\n- "meta"' in system
     assert "Answer them yourself in meta_response" in system
     assert 'research_depth (null when intent is "meta"):\n- "shallow"' in system
-    schema, _ = json.JSONDecoder().raw_decode(system, system.index('{"', system.rindex("-----")))
+    schema, _ = json.JSONDecoder().raw_decode(system, system.index('{"', system.index("It must fit this JSON schema:")))
     assert list(schema["properties"]) == ["intent", "meta_response", "research_depth"]
+    assert system.endswith("-----\nWhat is CUDA?\n-----")  # Last: what stands before it is the same for each message.
 
 
 async def test_the_latest_query_is_classified() -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage
+from autogen_agentchat.messages import TextMessage
 from autogen_core.models import ModelInfo
-from conversation import answers, cancelled_while, carried, say
+from conversation import answers, cancelled_while, carried, say, turn
 from places import ROOT
 from scenario import DEEP_CODING, PLAN, TASK, script
 
@@ -17,8 +17,10 @@ from upcall import RunStatus, Settings, Upcall
 from upcall.agents import Clarifier, Planner
 from upcall.agents.clarifier import FEW_EXAMPLES
 from upcall.agents.structured.agent import FEW_CHECKED, StructuredAgent
+from upcall.agents.structured.copied_question import GENERAL
 from upcall.prompts.contexts import Document
 from upcall.prompts.examples import CHECKED_EXAMPLES, EXAMPLES
+from upcall.questions.question import Detail
 from upcall.testing import Fail, Hang, Reply, Request, ScriptedModelClient
 from upcall.testing.model import MODEL_INFO
 from upcall.ui.run_report import list_assumptions
@@ -48,12 +50,6 @@ def planner(client: ScriptedModelClient) -> Planner:
 
 AGENTS = pytest.mark.parametrize(("make", "after"), [(clarifier, []), (planner, [PLAN])], ids=["clarifier", "planner"])
 Make = Callable[[ScriptedModelClient], StructuredAgent]  # type: ignore[type-arg]
-
-
-async def turn(agent: StructuredAgent, *messages: BaseChatMessage) -> HandoffMessage:  # type: ignore[type-arg]
-    message = (await say(agent, *messages)).message
-    assert isinstance(message, HandoffMessage)
-    return message
 
 
 @AGENTS
@@ -170,6 +166,36 @@ async def test_a_question_that_the_reply_did_not_weigh_is_looked_at() -> None:
     reply = json.dumps({"candidates": [need(weight="low")], **told})
     assert await put(reply, ASK) == ["Please send the report."]
     assert await put(reply, KNOWN) == []
+
+
+COPIED = "In which country do you want the licence?"
+
+
+@pytest.mark.parametrize(
+    ("copied", "instead"),
+    [
+        (need(question=COPIED, options=["Germany", "France"]), GENERAL[Detail.PLACE]),
+        (
+            need(question="What do the minutes say?", detail="input"),
+            "What shall be worked on? Paste it, or name the file.",
+        ),
+    ],
+)
+async def test_a_question_about_the_subject_of_an_example_becomes_a_general_one(
+    copied: dict[str, object], instead: str
+) -> None:
+    assert await put(needs(copied), *([] if copied["detail"] == "input" else [ASK])) == [instead]
+    fields = json.dumps({"needs_clarification": True, "clarification_question": copied["question"]})
+    assert await put(fields, ASK) == [GENERAL[Detail.OTHER]]
+    told = json.dumps({**json.loads(needs(copied)), "clarification_question": copied["question"]})
+    assert await put(told, *([] if copied["detail"] == "input" else [ASK])) == [instead]
+
+
+async def test_a_question_of_an_example_about_the_same_subject_is_put_as_it_is() -> None:
+    request = TextMessage(source="user", content="How do I get my driving licence back?")
+    with ScriptedModelClient([needs(need(question=COPIED)), ASK]) as client:
+        (question,) = (await say(clarifier(client), request)).questions
+    assert question.question == COPIED
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from autogen_agentchat.agents import (
 )
 from autogen_agentchat.base import ChatAgent, Team
 from autogen_agentchat.conditions import MaxMessageTermination, TextMessageTermination
-from autogen_agentchat.messages import TextMessage, UserInputRequestedEvent
-from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, TextMessage, UserInputRequestedEvent
+from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat, SelectorGroupChat
 from autogen_agentchat.tools import AgentTool, TeamTool
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
@@ -215,6 +215,80 @@ async def test_a_society_of_mind_carries_the_questions_of_its_team() -> None:
     told = json.dumps(shop.client.requests[-1].messages)
     assert "Helped." in told
     assert "Bought in eu." in told
+
+
+async def test_a_society_of_mind_sums_up_each_message_once() -> None:
+    shop = Shop(helper=["Helped."], clerk=[ASK, "Bought in eu."], society=["It was bought."])
+
+    def make() -> Team:
+        team = shop.team(shop.stock("helper"), shop.ours("clerk"))
+        return shop.team(SocietyOfMindAgent("society", team, shop.client, instruction="<society>"))
+
+    await run_to_end(make, "eu")
+    said = [each["content"] for each in shop.client.requests[-1].messages]
+    assert (said.count("Helped."), said.count("Bought in eu.")) == (1, 1)
+
+
+async def test_a_society_of_mind_knows_its_earlier_turns_after_a_pause() -> None:
+    shop = Shop(helper=["One.", "Two."], society=["First.", "Second."], clerk=[ASK, "Bought.", "Done."])
+
+    def make() -> Team:
+        society = SocietyOfMindAgent("society", shop.team(shop.stock("helper")), shop.client, instruction="<society>")
+        return RoundRobinGroupChat([society, shop.ours("clerk")], max_turns=3)
+
+    await run_to_end(make, "eu")
+    (told,) = [each.messages for each in shop.client.requests if "<helper>" in each.system][1:]
+    assert [each["content"] for each in told[1:3]] == ["Buy it", "relevant previous messages"]
+
+
+async def test_the_result_of_a_stock_tool_holds_what_was_said_below_it() -> None:
+    shop = Shop(
+        lead=[Call("boss", {"task": "Go"}), "Led."],
+        boss=[Call("clerk", {"task": "Buy"}), "Bossed."],
+        clerk=[ASK, "Bought."],
+    )
+
+    def make() -> Team:
+        boss = shop.stock("boss", AgentTool(shop.ours("clerk")), reflect_on_tool_use=True)
+        return shop.team(shop.stock("lead", AgentTool(boss), reflect_on_tool_use=True))
+
+    await run_to_end(make, "eu")
+    assert shop.client.requests[-1].tool_results == {"call_1_1": "clerk: Bought.\n\nboss: Bossed."}  # As in AutoGen.
+
+
+async def test_a_selector_function_sees_neither_questions_nor_answers() -> None:
+    shop = Shop(clerk=[ASK, "Bought."], helper=["Helped."])
+    seen: list[list[str]] = []
+
+    def select(thread: Sequence[BaseAgentEvent | BaseChatMessage]) -> str:
+        seen.append([each.to_text() for each in thread if isinstance(each, BaseChatMessage)])
+        return ["clerk", "helper"][len(seen[-1]) - 1]
+
+    def make() -> Team:
+        members: list[ChatAgent | Team] = [shop.ours("clerk"), shop.stock("helper")]
+        return SelectorGroupChat(members, shop.client, selector_func=select, max_turns=2)
+
+    run, _ = await run_to_end(make, "eu")
+    assert (run.result, seen) == ("Helped.", [["Buy it"], ["Buy it", "Bought."]])
+
+
+@pytest.mark.parametrize("kind", ["AgentTool", "TeamTool", "team of ours"])
+async def test_what_is_called_hears_its_task_from_the_user_as_in_a_run_of_its_own(kind: str) -> None:
+    shop = Shop(lead=[Call("till", {"task": "Sell tea"}), "Led."], clerk=[Call("confirm", {"amount": "5"}), "Sold."])
+
+    def make() -> Team:
+        clerk = shop.stock("clerk", shop.confirm, reflect_on_tool_use=True)
+        till: Any = MessageFilterAgent("till", clerk, FILTER)
+        if kind == "AgentTool":
+            return shop.team(shop.stock("lead", AgentTool(till), reflect_on_tool_use=True))
+        team = RoundRobinGroupChat([till], name="till", max_turns=1)
+        if kind == "TeamTool":
+            return shop.team(shop.stock("lead", TeamTool(team, "till", "Sells."), reflect_on_tool_use=True))
+        return shop.team(shop.ours("lead", agents=[team]))
+
+    run, _ = await run_to_end(make, "yes")
+    told = next(each.messages for each in shop.client.requests if "<clerk>" in each.system)
+    assert (run.result, told[1]["content"]) == ("Led.", "Sell tea")
 
 
 class Counting(CodeExecutor):

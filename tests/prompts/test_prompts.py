@@ -131,8 +131,9 @@ def test_every_template_has_one_context() -> None:
 
 
 def test_the_classifier_gets_the_variables_of_its_seed() -> None:
-    """S2-26 to S2-29"""
-    assert variables("intent_classification.j2") == {"query", "current_datetime", "user_info", "tools"}
+    """S2-26 to S2-29; the form of the reply is ours, so that it stands before the message."""
+    seed = {"query", "current_datetime", "user_info", "tools"}
+    assert variables("intent_classification.j2") == seed | {"files", "reply_format"}
 
 
 def test_the_clarifier_gets_the_variables_of_its_seed() -> None:

@@ -11,6 +11,7 @@ import pytest
 from autogen_agentchat.messages import HandoffMessage, TextMessage, UserInputRequestedEvent
 from autogen_agentchat.teams import Swarm
 from autogen_ext.models.replay import ReplayChatCompletionClient
+from scenario import AGENTS, for_team, new_app, requests_of
 
 from upcall import Answer, Outcome, Run, RunStatus, Settings, Upcall
 from upcall.autogen.messages import QUESTIONS, answer_message, event_path, message_questions
@@ -21,11 +22,11 @@ from upcall.questions.question import Question
 from upcall.research.sources.fences import FencedText, parse_fenced
 from upcall.runs.outputs import Depth, Intent
 from upcall.teams import TeamResources, root_team
+from upcall.teams.root import MAX_FILES
 from upcall.testing import Call, Calls, Fail, Hang, LoopbackServer, Reply, Request, Script, ScriptedModelClient
 from upcall.testing.model import MODEL_INFO
 
 TASK = "Build me a user authentication system"
-AGENTS = ("classifier", "clarifier", "planner", "lead", "coder", "researcher")
 
 META = '{"intent": "meta", "meta_response": "Hi! I plan and write code."}'
 CLEAR = '{"needs_clarification": false}'
@@ -56,7 +57,7 @@ def unclear(*questions: str) -> str:
     return json.dumps({"needs_clarification": True, "ambiguity_details": details})
 
 
-def by_agent(**changed: Sequence[Reply]) -> dict[str, Sequence[Reply]]:
+def by_agent(**changed: Sequence[Reply]) -> dict[str, list[Reply]]:
     """Return the replies of a deep coding task in which nobody asks; `changed` replaces those of single agents."""
     replies: dict[str, Sequence[Reply]] = {
         "classifier": [classified("coding", "deep")],
@@ -64,18 +65,12 @@ def by_agent(**changed: Sequence[Reply]) -> dict[str, Sequence[Reply]]:
         "planner": [CLEAR, PLAN],
         "lead": [DELEGATE, DONE],
         "coder": [WRITE, CODED],
-        "researcher": [],
     }
-    return {f"You are the {agent} ": said for agent, said in (replies | changed).items()}
+    return for_team(**replies | changed)
 
 
 def scripted(**changed: Sequence[Reply]) -> ScriptedModelClient:
     return ScriptedModelClient(by_agent(**changed))
-
-
-def new_app(client: ScriptedModelClient, **settings: Any) -> Upcall:
-    """Return a new driver on the same store, as another process would make it."""
-    return Upcall(model_client=client, store="runs.db", settings=Settings.read(None, **settings))
 
 
 async def answered(client: ScriptedModelClient, run: Run, answer: AnswersInput) -> Run:
@@ -86,10 +81,6 @@ async def answered(client: ScriptedModelClient, run: Run, answer: AnswersInput) 
 def open_ids(run: Run) -> dict[str, str]:
     """Return the ids of the open questions by their words."""
     return {question.question: question.id for question in run.questions}
-
-
-def of_agent(client: ScriptedModelClient, agent: str) -> list[Request]:
-    return [request for request in client.requests if request.system.startswith(f"You are the {agent} ")]
 
 
 def shallow(intent: str, **changed: Sequence[Reply]) -> ScriptedModelClient:
@@ -155,8 +146,8 @@ async def test_what_a_worker_asked_before_it_escalates_is_known_to_clarifier_pla
         run = await answered(client, asked, "Express")
     assert (asked.questions[0].path, run.status) == (("coder",), RunStatus.COMPLETED)
     for agent in ("clarifier", "planner"):
-        assert all("Which framework? - Express" in request.system for request in of_agent(client, agent))
-    assert "Which framework? - Express" in str(of_agent(client, "lead")[0].messages)
+        assert all("Which framework? - Express" in request.system for request in requests_of(client, agent))
+    assert "Which framework? - Express" in str(requests_of(client, "lead")[0].messages)
 
 
 # -- the deep path ----------------------------------------------------------------------------------------------------
@@ -218,7 +209,7 @@ async def test_the_names_of_the_documents_are_known_to_all_who_decide_about_them
     with scripted() as client:
         await new_app(client).start("Summarise the report", documents=[tmp_path / "energy.md"])
     for agent in ("classifier", "clarifier", "planner", "lead"):
-        assert all("energy.md" in request.system for request in of_agent(client, agent)), agent
+        assert all("energy.md" in request.system for request in requests_of(client, agent)), agent
 
 
 def search_web(query: str) -> str:
@@ -257,10 +248,11 @@ async def test_the_data_sources_decide_which_tools_are_shown_and_given(
         asked = await app.start(TASK, documents=[tmp_path / "energy.md"], data_sources=data_sources)
         await Upcall(client, store="runs.db", tools=tools, settings=Settings.read(None)).answer(asked.id, "2020")
     for agent in ("classifier", "clarifier", "planner"):
-        (request, *_) = of_agent(client, agent)
+        (request, *_) = requests_of(client, agent)
         assert {line for line in (SEARCH, LAW) if line in request.system} == listed, agent
         assert ("search_documents" in request.system) is documents, agent
-    for request in of_agent(client, "researcher")[documents:]:  # Its documents are searched before it gets its tools.
+    # Its documents are searched before it gets its tools.
+    for request in requests_of(client, "researcher")[documents:]:
         offered = {tool["name"] for tool in request.body["tools"]}
         assert offered & {"search_web", "look_up_law"} == {line[2:].partition(":")[0] for line in listed}
         assert ("search_documents" in offered) is documents
@@ -273,10 +265,24 @@ async def test_the_classifier_is_told_who_the_user_is_and_nobody_else_is() -> No
             TASK, user_info={"name": "Ada", "email": "ada@example.org"}
         )
     told = [request for request in client.requests if "The user is Ada (ada@example.org)." in request.system]
-    assert told == of_agent(client, "classifier")
+    assert told == requests_of(client, "classifier")
     assert not any("Mallory" in str(request.body) for request in client.requests)
     assert run.config.team
     assert run.config.team.user_info == {"name": "Ada", "email": "ada@example.org"}
+
+
+async def test_the_classifier_alone_is_told_the_names_in_the_workspace(tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    for name in (".hidden", "b.py", "a.md", *(f"z{number:02}" for number in range(MAX_FILES))):
+        (folder / name).touch()
+    with scripted() as client:
+        await new_app(client).start(TASK, workspace=folder)
+    told = [request for request in client.requests if "are in the team's folder" in request.system]
+    assert told == requests_of(client, "classifier")
+    assert ": a.md, b.py, z00, " in told[0].system
+    assert "hidden" not in told[0].system
+    assert f"z{MAX_FILES - 1:02}" not in told[0].system
 
 
 @pytest.mark.parametrize(
@@ -292,7 +298,7 @@ async def test_the_classifier_is_told_who_the_user_is_and_nobody_else_is() -> No
 async def test_every_query_enters_at_the_classifier(first: str, path: Sequence[str]) -> None:
     """S2-02, S3-23: and the run says who had the turn, in order."""
     replies = {"classifier": [first], "clarifier": [CLEAR], "planner": [CLEAR, PLAN], "lead": [DONE]}
-    own = {"researcher": [FOUND], "coder": ['{"summary": "Done."}']}
+    own = {"researcher": [FOUND], "coder": [WRITE, CODED]}
     with scripted(**{agent: (replies | own).get(agent, []) if agent in path else [] for agent in AGENTS}) as client:
         run = await new_app(client).start(TASK)
     assert client.requests[0].system.startswith("You are the classifier ")
@@ -305,7 +311,7 @@ async def test_a_second_query_to_the_same_team_enters_at_the_classifier_too(tmp_
         team = root_team(lambda agent: client, TeamResources(tmp_path))
         await team.run(task="Hello! What can you do?")
         await team.run(task="What is CUDA?")
-    assert [each["content"] for each in of_agent(client, "classifier")[1].messages[1:]] == [
+    assert [each["content"] for each in requests_of(client, "classifier")[1].messages[1:]] == [
         "Hello! What can you do?",
         "Hi! I plan and write code.",
         "What is CUDA?",
@@ -332,8 +338,8 @@ async def test_two_nested_agents_ask_at_the_same_time(order: Sequence[str]) -> N
             assert run.status is RunStatus.AWAITING_CLARIFICATION
             run = await answered(client, run, dict(given[word] for word in part.split()))
     assert (run.status, len(run.answers)) == (RunStatus.COMPLETED, 2)
-    assert list(of_agent(client, "coder")[1].tool_results.values()) == ["Express"]
-    assert list(of_agent(client, "researcher")[1].tool_results.values()) == ["GDPR"]
+    assert list(requests_of(client, "coder")[1].tool_results.values()) == ["Express"]
+    assert list(requests_of(client, "researcher")[1].tool_results.values()) == ["GDPR"]
 
 
 async def test_one_coder_asks_in_two_calls_of_one_batch() -> None:
@@ -354,7 +360,7 @@ async def test_one_coder_asks_in_two_calls_of_one_batch() -> None:
     first, second = asked.questions
     assert (first.path, first.calls[0]) == (second.path, "call_5_1")
     await answered(client, asked, {first.id: "Express", second.id: "Django"})
-    assert list(of_agent(client, "lead")[1].tool_results.values()) == [
+    assert list(requests_of(client, "lead")[1].tool_results.values()) == [
         "The API with Express.\n\nWarnings:\n- it changed no file and ran no command",
         "The tests with Django.\n\nWarnings:\n- it changed no file and ran no command",
     ]
@@ -392,7 +398,7 @@ async def test_a_reply_in_json_and_a_tool_call_ask_the_same_kind_of_question() -
     assert [[option.label for option in question.options] for question in asked] == [labels] * 3
     assert [answer.selected for answer in run.answers] == [("FastAPI",)] * 3
     for agent in AGENTS:
-        offered = {tool["name"] for request in of_agent(client, agent) for tool in request.body["tools"]}
+        offered = {tool["name"] for request in requests_of(client, agent) for tool in request.body["tools"]}
         assert ("ask_user" in offered) is (agent in ("lead", "coder")), agent
 
 
@@ -402,7 +408,7 @@ async def test_an_answer_to_the_coder_is_never_read_as_a_command(word: str) -> N
     with scripted(coder=[ASK, WRITE, CODED]) as client:
         asked = await new_app(client).start(TASK)
         await answered(client, asked, word)
-    assert list(of_agent(client, "coder")[1].tool_results.values()) == [word]
+    assert list(requests_of(client, "coder")[1].tool_results.values()) == [word]
 
 
 async def test_a_clarifier_s_question_can_be_skipped_and_a_coder_s_declined() -> None:
@@ -558,7 +564,7 @@ async def test_the_orchestrator_pauses_for_the_coder_s_question(model: Model) ->
     assert question.as_text().startswith("coder (for lead) needs to know: Which framework?")
     assert [option.label for option in question.options] == ["Express", "FastAPI", "Django"]
     assert (question.path, len(question.calls)) == (("lead", "coder"), 2)
-    assert [len(of_agent(client, agent)) for agent in ("lead", "coder")] == [1, 2]
+    assert [len(requests_of(client, agent)) for agent in ("lead", "coder")] == [1, 2]
 
 
 @SCENARIO
@@ -571,7 +577,7 @@ async def test_the_answer_is_the_result_of_the_very_call_that_asked(model: Model
     request = client.requests[before]
     assert request.messages[-1]["role"] == "tool"
     assert request.tool_results[asked.questions[0].calls[-1]] == "Use Express"
-    earlier = of_agent(client, "coder")[1].messages
+    earlier = requests_of(client, "coder")[1].messages
     assert request.messages[: len(earlier)] == earlier
 
 
@@ -595,7 +601,7 @@ async def test_the_question_never_becomes_a_result_or_a_task(model: Model) -> No
     await answered(client, await new_app(client).start(TASK), "Express")
     for request in client.requests:
         assert not any("Which framework?" in result for result in request.tool_results.values())
-    assert not any("Which framework?" in str(each) for each in of_agent(client, "lead"))
+    assert not any("Which framework?" in str(each) for each in requests_of(client, "lead"))
 
 
 @SCENARIO
@@ -659,7 +665,7 @@ async def test_a_coder_that_reports_a_file_it_did_not_write_gets_one_chance_to_w
     shallow = '{"intent": "coding", "research_depth": "shallow"}'
     with scripted(classifier=[shallow], clarifier=[], planner=[], lead=[], coder=[CODED, WRITE, CODED]) as client:
         run = await new_app(client).start(TASK)
-    assert "no call changed src/login.js" in str(of_agent(client, "coder")[1].messages[-1]["content"])
+    assert "no call changed src/login.js" in str(requests_of(client, "coder")[1].messages[-1]["content"])
     assert (run.status, "Files:" in str(run.result), run.warnings) == (RunStatus.COMPLETED, True, ())
 
 

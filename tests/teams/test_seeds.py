@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.messages import HandoffMessage
-from scenario import upcall
+from scenario import for_team, new_app, requests_of, upcall
 from seed_texts import AMBIGUITY
 
-from upcall import Run, RunStatus, RunStore, Settings, Upcall
+from upcall import Run, RunStatus, RunStore
 from upcall.autogen.messages import event_path
 from upcall.questions.matching import AnswersInput
 from upcall.runs.outputs import Depth, DepthDecision, Intent, IntentResult
 from upcall.runs.plan import ClarifierResult, PlanStatus, ReviewedPlan
-from upcall.testing import Call, Fail, LoopbackServer, Reply, Request, ScriptedModelClient
+from upcall.testing import Call, Fail, LoopbackServer, Reply, ScriptedModelClient
 
-AGENTS = ("classifier", "clarifier", "planner", "lead", "coder", "researcher")
 STORE = "runs.db"
 
 G7 = "Compare the economic impacts of renewable energy adoption across G7 nations"
@@ -61,7 +60,7 @@ def plan(title: str = TITLE, sections: Sequence[str] = SECTIONS) -> str:
     return json.dumps({"title": title, "sections": list(sections), "steps": []})
 
 
-def replies(**changed: Sequence[Reply]) -> dict[str, Sequence[Reply]]:
+def replies(**changed: Sequence[Reply]) -> dict[str, list[Reply]]:
     """Return what each agent says to a deep research task that nobody asks about; `changed` replaces single agents."""
     said: dict[str, Sequence[Reply]] = {
         "classifier": [DEEP],
@@ -69,30 +68,21 @@ def replies(**changed: Sequence[Reply]) -> dict[str, Sequence[Reply]]:
         "planner": [CLEAR, plan()],
         "lead": [DONE],
     }
-    return {f"You are the {agent} ": (said | changed).get(agent, []) for agent in AGENTS}
+    return for_team(**said | changed)
 
 
 def scripted(**changed: Sequence[Reply]) -> ScriptedModelClient:
     return ScriptedModelClient(replies(**changed))
 
 
-def app(client: ScriptedModelClient, **settings: Any) -> Upcall:
-    """Return a new driver on the same file, as another process would make it."""
-    return Upcall(client, store=STORE, settings=Settings.read(None, **settings))
-
-
 async def answered(client: ScriptedModelClient, run: Run, *said: AnswersInput) -> Run:
     """Return the run after these answers, one after another; each is taken by a new driver that first reads the
     file."""
     for each in said:
-        run = await app(client).get(run.id)
+        run = await new_app(client).get(run.id)
         assert run.status is RunStatus.AWAITING_CLARIFICATION
-        run = await app(client).answer(run.id, each)
+        run = await new_app(client).answer(run.id, each)
     return run
-
-
-def requests_of(client: ScriptedModelClient | LoopbackServer, agent: str) -> list[Request]:
-    return [request for request in client.requests if request.system.startswith(f"You are the {agent} ")]
 
 
 def shown(run: Run) -> list[str]:
@@ -111,7 +101,7 @@ def by_words(run: Run, said: Mapping[str, str]) -> dict[str, str]:
 async def test_the_dialog_of_two_questions_and_then_the_plan() -> None:
     """S0-01, S0-02, S0-03, S0-10, S0-56."""
     with scripted(clarifier=[asks(WHICH), asks(IMPACTS), CLEAR]) as client:
-        first = await app(client, enable_plan_approval=True).start(G7)
+        first = await new_app(client, enable_plan_approval=True).start(G7)
         second = await answered(client, first, FOCUS)
         third = await answered(client, second, BOTH)
         done = await answered(client, third, "Approve")
@@ -129,7 +119,7 @@ async def test_the_dialog_in_which_a_plan_gets_a_section_more_and_is_approved() 
     """S0-04, S0-14, S0-15, S0-17, S0-29, S0-36, S0-37, S0-57."""
     planner = [CLEAR, plan(), plan(sections=MORE)]
     with scripted(clarifier=[asks(WHICH), asks(IMPACTS), CLEAR], planner=planner) as client:
-        started = await app(client, enable_plan_approval=True).start(G7)
+        started = await new_app(client, enable_plan_approval=True).start(G7)
         proposed = await answered(client, started, FOCUS, BOTH)
         again = await answered(client, proposed, FEEDBACK)
         done = await answered(client, again, "Approve")
@@ -157,7 +147,7 @@ async def test_the_dialog_in_which_a_plan_gets_a_section_more_and_is_approved() 
 async def test_a_rejected_plan_ends_the_run_without_work(word: str) -> None:
     """S0-04, S0-16."""
     with scripted(lead=[]) as client:
-        proposed = await app(client, enable_plan_approval=True).start(G7)
+        proposed = await new_app(client, enable_plan_approval=True).start(G7)
         done = await answered(client, proposed, word)
     result = done.clarifier_result
     assert (done.status, done.result) == (
@@ -173,7 +163,7 @@ async def test_a_rejected_plan_ends_the_run_without_work(word: str) -> None:
 async def test_feedback_at_the_limit_approves_the_plan_and_is_recorded() -> None:
     """S0-18, X4, X7."""
     with scripted(planner=[CLEAR, plan(), plan(sections=MORE)]) as client:
-        proposed = await app(client, enable_plan_approval=True, max_plan_iterations=1).start(G7)
+        proposed = await new_app(client, enable_plan_approval=True, max_plan_iterations=1).start(G7)
         done = await answered(client, proposed, FEEDBACK, "And shorter, please.")
     assert done.plan is not None
     assert (done.plan.status, done.plan.remark) == (PlanStatus.AUTO_APPROVED, "And shorter, please.")
@@ -184,7 +174,7 @@ async def test_feedback_at_the_limit_approves_the_plan_and_is_recorded() -> None
 async def test_without_plan_approval_the_result_is_the_log_alone() -> None:
     """S0-13."""
     with scripted(clarifier=[asks(WHICH), CLEAR]) as client:
-        done = await answered(client, await app(client).start(G7), FOCUS)
+        done = await answered(client, await new_app(client).start(G7), FOCUS)
     assert done.clarifier_result == ClarifierResult(clarifier_log=f"Question: {WHICH}\nAnswer: {FOCUS}")
     assert done.plan is not None
     assert (done.plan.title, done.plan.status) == (TITLE, PlanStatus.MADE)
@@ -193,7 +183,7 @@ async def test_without_plan_approval_the_result_is_the_log_alone() -> None:
 async def test_a_clarifier_that_is_turned_off_says_nothing() -> None:
     """S0-06."""
     with scripted(clarifier=[]) as client:
-        done = await app(client, enable_clarifier=False).start(G7)
+        done = await new_app(client, enable_clarifier=False).start(G7)
     assert done.execution_path == ("classifier", "planner", "lead")
     assert (done.status, done.clarifier_log) == (RunStatus.COMPLETED, "")
 
@@ -202,19 +192,19 @@ async def test_what_a_run_was_started_with_holds_in_every_later_driver() -> None
     """S3-35: whatever its own settings say."""
     other: dict[str, Any] = {"enable_plan_approval": False, "max_plan_iterations": 0, "max_turns": 0}
     with scripted(clarifier=[asks(WHICH), asks(IMPACTS)], planner=[CLEAR, plan(), plan(sections=MORE)]) as client:
-        run = await app(client, enable_plan_approval=True, max_plan_iterations=5, max_turns=2).start(G7)
+        run = await new_app(client, enable_plan_approval=True, max_plan_iterations=5, max_turns=2).start(G7)
         for said in (FOCUS, BOTH, FEEDBACK, "Approve"):
             assert run.status is RunStatus.AWAITING_CLARIFICATION
-            run = await app(client, **other).answer(run.id, said)
+            run = await new_app(client, **other).answer(run.id, said)
     assert run.plan is not None
     assert (run.plan.status, run.plan.sections) == (PlanStatus.APPROVED, MORE)
 
 
 async def test_a_failure_between_the_approval_and_the_work_is_resumed_with_the_approved_plan() -> None:
     with scripted(lead=[Fail(500), DONE]) as client:
-        proposed = await app(client, enable_plan_approval=True).start(G7)
+        proposed = await new_app(client, enable_plan_approval=True).start(G7)
         failed = await answered(client, proposed, "Approve")
-        done = await app(client).resume(failed.id)
+        done = await new_app(client).resume(failed.id)
     assert (failed.status, done.status) == (RunStatus.FAILED, RunStatus.COMPLETED)
     assert failed.clarifier_result == done.clarifier_result
     assert done.clarifier_result.plan_approved is True
@@ -229,7 +219,7 @@ async def test_hello_what_can_you_do_is_answered_and_that_is_the_end() -> None:
     meta = json.dumps({"intent": "meta", "meta_response": reply, "research_depth": None})
     silent: dict[str, Sequence[Reply]] = {"clarifier": [], "planner": [], "lead": []}
     with scripted(classifier=[meta], **silent) as client:
-        run = await app(client).start("Hello! What can you do?")
+        run = await new_app(client).start("Hello! What can you do?")
     assert (run.status, run.result) == (RunStatus.COMPLETED, reply)
     assert run.execution_path == ("classifier",)
     assert run.classification is not None
@@ -242,7 +232,7 @@ async def test_what_is_cuda_goes_to_the_researcher() -> None:
     shallow = '{"intent": "research", "meta_response": null, "research_depth": "shallow"}'
     silent: dict[str, Sequence[Reply]] = {"clarifier": [], "planner": [], "lead": []}
     with scripted(classifier=[shallow], researcher=['{"summary": "A platform."}'], **silent) as client:
-        run = await app(client).start("What is CUDA?")
+        run = await new_app(client).start("What is CUDA?")
     assert (run.result, run.execution_path) == ("A platform.", ("classifier", "researcher"))
     assert run.classification is not None
     assert run.classification.user_intent == IntentResult(intent=Intent.RESEARCH)
@@ -255,10 +245,10 @@ async def test_a_comparison_across_the_g7_goes_to_the_clarifier() -> None:
     with scripted() as client:
         handed = [
             (item.source, item.target)
-            async for item in app(client).start_stream(G7)
+            async for item in new_app(client).start_stream(G7)
             if isinstance(item, HandoffMessage) and event_path(item) == (item.source,)
         ]
-        (run,) = await app(client).list()
+        (run,) = await new_app(client).list()
     assert handed[0] == ("classifier", "clarifier")
     assert run.classification is not None
     assert run.classification.user_intent == IntentResult(intent=Intent.RESEARCH)
@@ -273,7 +263,7 @@ async def test_find_information_about_the_topic() -> None:
     check = unclear(topic=WHAT_TOPIC, information=WHAT_KIND)
     planner = [check, CLEAR, plan("Solar technology", ["Recent advancements"])]
     with scripted(planner=planner, lead=[DELEGATE, DONE], researcher=[FOUND]) as client:
-        asked = await app(client).start(TOPIC)
+        asked = await new_app(client).start(TOPIC)
         assert len(requests_of(client, "planner")) == 1
         done = await answered(client, asked, by_words(asked, {WHAT_TOPIC: SOLAR, WHAT_KIND: SOLAR}))
     assert shown(asked) == [WHAT_TOPIC, WHAT_KIND]
@@ -300,7 +290,7 @@ async def test_the_example_of_the_protocol_asks_two_questions_at_once(
 ) -> None:
     """S3-06 to S3-14, S3-16, S3-19, S3-20, S3-25 to S3-27, X1, X5."""
     with scripted(planner=[AMBIGUITY, CLEAR, plan()]) as client:
-        asked = await app(client).start(TOPIC)
+        asked = await new_app(client).start(TOPIC)
         await answered(client, asked, by_words(asked, {SCOPE: scope, FORMAT: form}))
     assert asked.status is RunStatus.AWAITING_CLARIFICATION
     assert [
@@ -315,7 +305,7 @@ async def test_the_example_of_the_protocol_asks_two_questions_at_once(
 async def test_while_it_waits_everything_is_in_the_file() -> None:
     """S3-14 to S3-17, S3-21 to S3-24, S3-35: status, path and history, and what the team needs to go on."""
     with scripted(clarifier=[asks(WHICH), CLEAR], planner=[AMBIGUITY, CLEAR, plan()]) as client:
-        asked = await answered(client, await app(client).start(G7), FOCUS)
+        asked = await answered(client, await new_app(client).start(G7), FOCUS)
         stored = await RunStore(STORE).load(asked.id)
         kept = stored.run
         done = await answered(client, asked, by_words(asked, {SCOPE: "1", FORMAT: "1"}))
@@ -332,11 +322,11 @@ async def test_the_states_of_a_run_follow_the_work() -> None:
     """S3-21, S3-22, S3-32."""
     seen: list[str] = []
     with scripted(planner=[AMBIGUITY, CLEAR, plan()]) as client:
-        driver = app(client)
+        driver = new_app(client)
         async for _ in driver.start_stream(TOPIC):
             (run,) = await driver.list()
             seen.append(run.status.value)
-        driver = app(client)
+        driver = new_app(client)
         async for _ in driver.answer_stream(run.id, by_words(run, {SCOPE: "1", FORMAT: "1"})):
             (run,) = await driver.list()
             seen.append(run.status.value)
@@ -355,7 +345,7 @@ async def test_after_three_rounds_it_plans_with_what_it_knows() -> None:
     """S3-30, S3-34, X4: the fourth check is not made, each round in a new driver."""
     rounds = [unclear(topic=f"Round {number}?") for number in (1, 2, 3)]
     with scripted(planner=[*rounds, plan()]) as client:
-        run = await app(client).start(TOPIC)
+        run = await new_app(client).start(TOPIC)
         done = await answered(client, run, "first", "second", "third")
     assert (done.status, done.clarification_count) == (RunStatus.COMPLETED, 3)
     system = requests_of(client, "planner")[-1].system

@@ -74,7 +74,8 @@ class Reply(BaseModel):
 
 
 class Intent(StrEnum):
-    """What the user wants: talk about the system itself, have something found out, or have code written."""
+    """What the user wants: small talk or words about the team, something found out, or code or a file of any kind made,
+    changed or fixed."""
 
     META = "meta"
     RESEARCH = "research"
@@ -118,8 +119,10 @@ class DepthDecision(BaseModel, frozen=True):
 
 
 class Classification(Reply):
-    """The classifier's reply (S2-04). An unknown intent counts as research, an unknown depth as shallow (S2-39)."""
+    """What the team does with a message."""
 
+    # The classifier's reply (S2-04), which reads the line above. An unknown intent counts as research, an unknown depth
+    # as shallow (S2-39).
     intent: Annotated[Intent, _member(Intent, Intent.RESEARCH)]
     meta_response: VisibleText | None = Field(
         default=None, description="The reply to the user, only where intent is meta."

@@ -1,0 +1,65 @@
+"""Questions that a model takes out of a worked example, word for word: a small one does that finds none of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from upcall.agents.structured.merging import find_words_of
+from upcall.prompts.examples import EXAMPLES
+from upcall.questions.question import Detail
+from upcall.runs.outputs import Candidate, ClarificationResponse
+
+GENERAL: Mapping[Detail, str] = {
+    Detail.INPUT: "What shall be worked on? Paste it, or name the file.",
+    Detail.MEANING: "What exactly do you mean?",
+    Detail.PLACE: "Which place or country is it for?",
+    Detail.PERIOD: "Which time is it for?",
+    Detail.PURPOSE: "What is it for?",
+    Detail.AUDIENCE: "Who is it for?",
+    Detail.LEVEL: "How much is known of it already?",
+    Detail.BUDGET: "How much of it is there, or may it cost?",
+    Detail.PLATFORM: "Which system or software is it for?",
+    Detail.FORMAT: "Which form shall it have?",
+    Detail.STYLE: "Which style do you like?",
+    Detail.OTHER: "What matters most to you in it?",
+}
+"""What is asked instead, by what it is about."""
+
+_FEW = 2
+"""Requests of examples; a word that stands in more of them says little of each."""
+
+
+def replace_copied(reply: ClarificationResponse, request: str) -> ClarificationResponse:
+    """Return the reply with general questions in the place of copied ones, about the subject of an example and not of
+    this request: that something is missing may hold all the same. The options of the example go too."""
+
+    def replace(candidate: Candidate) -> Candidate:
+        if not _is_copied(candidate.question, request):
+            return candidate
+        return candidate.model_copy(update={"question": GENERAL[candidate.detail], "options": ()})
+
+    asked = reply.clarification_question or ""
+    details = {each.question: each.detail for each in reply.candidates}
+    own = {"clarification_question": GENERAL[details.get(asked, Detail.OTHER)], "options": ()}
+    changes = {"candidates": tuple(map(replace, reply.candidates)), **(own if _is_copied(asked, request) else {})}
+    return reply.model_copy(update=changes)
+
+
+def _is_copied(question: str, request: str) -> bool:
+    subject = _subjects().get(question.casefold())
+    return subject is not None and not find_words_of(subject, request)
+
+
+@cache
+def _subjects() -> Mapping[str, str]:
+    """Return, by question, its words that stand in the request of its example, and in hardly another one."""
+    pairs = [(each.request, needed.question) for each in EXAMPLES for needed in each.candidates]
+    requests = [each.request for each in EXAMPLES]
+
+    def find_subject(request: str, question: str) -> str:
+        words = find_words_of(question, request)
+        return " ".join(word for word in words if sum(bool(find_words_of(word, each)) for each in requests) <= _FEW)
+
+    found = {question.casefold(): find_subject(request, question) for request, question in pairs}
+    return {question: subject for question, subject in found.items() if subject}
