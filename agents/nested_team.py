@@ -87,6 +87,7 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
     component_config_schema = NestedTeamConfig
     component_provider_override = "upcall.agents.NestedTeam"
     state_type: ClassVar[type[TeamTurn]] = TeamTurn
+    hears_caller: ClassVar[bool] = False
 
     def __init__(
         self, team: Team, *, name: str | None = None, description: str | None = None, user_proxy: str = "user"

@@ -77,7 +77,8 @@ async def serve_nested(
         if not isinstance(text, str) or not text.strip():
             frame.finish(f"Error: call {frame.call.name} with its task, a non-empty text.", is_error=True)
             return
-        task = [TextMessage(source=caller.name, content=text)]
+        hears_caller = isinstance(agent, ResumableAgent) and agent.hears_caller
+        task = [TextMessage(source=caller.name if hears_caller else "user", content=text)]
     scope, own = current_scope(), list[BaseException]()  # This call's own: one that is given up interrupts nothing.
     limit = asyncio.timeout(caller.timeout)
     try:

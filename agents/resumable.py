@@ -58,6 +58,10 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
 
     state_type: ClassVar[type[AgentState]]
 
+    hears_caller: ClassVar[bool] = True
+    """Whether the task of a call comes from the agent that calls, or from "user" as AutoGen's ``run(task=...)`` has
+    it: filters, selector functions and conditions of stock parts go by that name."""
+
     def __init__(self, name: str, description: str, *, user_proxy: str = "user") -> None:
         super().__init__(name=name, description=description)
         self.user_proxy = user_proxy

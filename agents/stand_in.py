@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.agents import BaseChatAgent, SocietyOfMindAgent
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage
 from autogen_core import CancellationToken, ComponentModel
 
@@ -16,6 +16,9 @@ from upcall.errors import SchemaMismatch
 _OURS = "upcall"
 """Where a state holds what the stock agent's own lacks."""
 
+_CONTEXT = "model_context"
+"""Where it holds the messages that a `SocietyOfMindAgent` knows from earlier turns."""
+
 
 class StandIn(ResumableAgent[StateT]):
     """An agent that stands for a stock one, by its name and description.
@@ -23,6 +26,8 @@ class StandIn(ResumableAgent[StateT]):
     Its state is the stock agent's own, with what that lacks beside it where there is any: between turns the two are the
     same. Twins (`fresh`) share the stock agent, and put it into the state of whoever works with it.
     """
+
+    hears_caller: ClassVar[bool] = False
 
     def __init__(self, stock: BaseChatAgent, user_proxy: str) -> None:
         super().__init__(stock.name, stock.description, user_proxy=user_proxy)
@@ -45,23 +50,36 @@ class StandIn(ResumableAgent[StateT]):
     async def borrow(self, token: CancellationToken) -> AsyncGenerator[Mapping[str, Any], None]:
         """Put the stock agent where this one's turn begins, and give its state there. A twin hands it back as it was,
         since it may be a member of the team as well."""
-        lent = await self.stock.save_state() if self._is_shared else None
+        lent = await self._save_stock() if self._is_shared else None
         try:
             if self._base is not None:
-                await self.stock.load_state(self._base)
+                await self._load_stock(self._base)
             elif self._is_shared:
                 await self.stock.on_reset(token)
-            yield await self.stock.save_state()
+            yield await self._save_stock()
         finally:
             if lent is not None:
-                await self.stock.load_state(lent)
+                await self._load_stock(lent)
 
     async def keep(self, state: Mapping[str, Any] | None = None) -> None:
         """Keep the stock agent's state, or put it back into `state`."""
         if state is not None:
-            await self.stock.load_state(state)
+            await self._load_stock(state)
         if self._is_shared:
-            self._base = state if state is not None else await self.stock.save_state()
+            self._base = state if state is not None else await self._save_stock()
+
+    async def _save_stock(self) -> Mapping[str, Any]:
+        """Return the stock agent's state, with the context that a `SocietyOfMindAgent` leaves out of its own
+        (autogen-agentchat 0.7.5): what it was told in earlier turns."""
+        state = await self.stock.save_state()
+        if isinstance(self.stock, SocietyOfMindAgent):
+            state = {**state, _CONTEXT: await self.stock.model_context.save_state()}
+        return state
+
+    async def _load_stock(self, state: Mapping[str, Any]) -> None:
+        await self.stock.load_state(state)
+        if isinstance(self.stock, SocietyOfMindAgent) and _CONTEXT in state:
+            await self.stock.model_context.load_state(state[_CONTEXT])
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Forget everything."""
@@ -83,7 +101,7 @@ class StandIn(ResumableAgent[StateT]):
 
     async def save_state(self) -> Mapping[str, Any]:
         """Return the stock agent's state, with what it lacks."""
-        base = (self._base or {}) if self._is_shared else await self.stock.save_state()
+        base = (self._base or {}) if self._is_shared else await self._save_stock()
         dumped, empty = self._state.model_dump(mode="json"), self._empty_state().model_dump(mode="json")
         ours = {name: each for name, each in dumped.items() if each != empty[name]}
         return {**base, **({_OURS: ours} if ours else {})}
@@ -104,7 +122,7 @@ class StandIn(ResumableAgent[StateT]):
         if self._is_shared:
             self._base = base or None
         else:
-            await self.stock.load_state(base)
+            await self._load_stock(base)
 
     def dump_component(self) -> ComponentModel:
         """As the stock agent's: to pause is nothing that a dump holds."""

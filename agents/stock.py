@@ -231,10 +231,10 @@ class StockAgent(StandIn[StockTurn]):
         """Serve a call with an agent, and keep what it said, or what the members of the team that it is said."""
 
         def tell(event: Event) -> None:
-            depth = event.metadata.get(PATH, "").count("/")
-            is_own = (PATH in event.metadata and depth == 1) if is_team else PATH not in event.metadata
+            if is_team and PATH not in event.metadata:
+                return  # What the team gives in the end: a member has said it.
             asks = isinstance(event, HandoffMessage) and QUESTIONS in event.metadata
-            if isinstance(event, BaseChatMessage) and is_own and not asks and event.source != "user":
+            if isinstance(event, BaseChatMessage) and not asks and event.source not in ("user", self.user_proxy):
                 frame.said.append(TextMessage(source=event.source, content=event.to_model_text()))
             emit(_without_target(prefix_path(self.name, event, frame.call.id)))
 

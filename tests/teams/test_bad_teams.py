@@ -17,6 +17,7 @@ from autogen_core import CancellationToken
 from conversation import impatient
 from foreign import ForeignAgent
 from shapes import PLACES, Make, World, ask, note, said_to, script, some_slow, task
+from worlds import results_in
 
 from upcall import Run, RunStatus, Upcall
 from upcall.agents import NestedTeam, PausableAgent
@@ -40,11 +41,6 @@ def open_ids(run: Run) -> list[str]:
 
 def completed(run: Run, result: str) -> None:
     assert (run.error, run.status, run.result, run.questions) == (None, RunStatus.COMPLETED, result, ())
-
-
-def told(client: ScriptedModelClient, name: str) -> list[str]:
-    """Return the tool results that the agent's model was sent last."""
-    return list([each for each in client.requests if each.system.startswith(said_to(name))][-1].tool_results.values())
 
 
 def crew_of(*members: Any, name: str = "crew") -> Team:
@@ -128,7 +124,7 @@ async def test_a_question_of_ten_megabytes_goes_back_to_the_model_that_asked(pla
         run = await app(put, world).start("Build it")
         assert [each.question for each in run.questions] == ["Which one?"]
         completed(await app(put, world).answer(run.id, "This"), PLACES[place].result or "Coded.")
-    refusal = told(client, "coder")[0]
+    refusal = results_in(client, said_to("coder"))[0]
     assert "at most 4000" in refusal
     assert len(refusal) < 500
 
@@ -179,7 +175,7 @@ async def test_a_thousand_open_questions_are_each_answered_by_id(place: str, mon
         assert open_ids(run) == list(ids)[:-1]
         run = await app(put, world).answer(run.id, {key: f"Answer to {ids[key]}" for key in open_ids(run)})
     completed(run, PLACES[place].result or "Coded.")
-    assert told(client, "coder") == [f"Answer to {text}" for text in texts]
+    assert results_in(client, said_to("coder")) == [f"Answer to {text}" for text in texts]
 
 
 @pytest.mark.parametrize("place", some_slow(["at the root", "as an agent", "as a team", "as a tool"]))
@@ -190,7 +186,7 @@ async def test_options_with_the_same_label_go_back_to_the_model_that_asked(place
         run = await app(put, world).start("Build it")
         assert [option.label for option in run.questions[0].options] == ["Flask", "Django"]
         completed(await app(put, world).answer(run.id, "2"), PLACES[place].result or "Coded.")
-    assert "two options have the same label: Flask, flask" in told(client, "coder")[0]
+    assert "two options have the same label: Flask, flask" in results_in(client, said_to("coder"))[0]
 
 
 # -- a nested agent that never returns --------------------------------------------------------------------------------
@@ -240,7 +236,7 @@ async def test_a_nested_agent_that_never_returns_is_an_error_result_that_the_mod
     with script({"lead": lead, "quick": ["Quick."], "tester": ["Tested."]}, SLOW[kind]) as client:
         world = World(client)
         completed(await app(make, world).start("Build it"), "Tested.")
-    slow, quick = told(client, "lead")
+    slow, quick = results_in(client, said_to("lead"))
     assert slow.startswith("Error: slow did not finish within 0.5 seconds")
     assert quick == "Quick."
 
@@ -254,7 +250,7 @@ async def test_a_question_may_wait_longer_than_its_agent_may_work() -> None:
         run = await app(make, world).start("Build it")
         stored = await app(make, world).get(run.id)
         completed(await app(make, world).answer(stored.id, "This"), "Led.")
-    assert told(client, "lead") == ["Coded."]
+    assert results_in(client, said_to("lead")) == ["Coded."]
 
 
 async def test_an_agent_given_up_leaves_the_question_of_its_neighbour_open() -> None:
@@ -271,7 +267,7 @@ async def test_an_agent_given_up_leaves_the_question_of_its_neighbour_open() -> 
         run = await app(make, world).start("Build it")
         assert run.questions[0].path == ("lead", "coder")
         completed(await app(make, world).answer(run.id, "This"), "Led.")
-    assert [each[:20] for each in told(client, "lead")] == ["Error: slow did not ", "Coded."]
+    assert [each[:20] for each in results_in(client, said_to("lead"))] == ["Error: slow did not ", "Coded."]
 
 
 def test_a_time_limit_is_part_of_the_declarative_form() -> None:

@@ -37,6 +37,7 @@ from shapes import (
     some_slow,
     task,
 )
+from worlds import results_in
 
 from upcall import Run, RunStatus, Upcall
 from upcall.agents import NestedTeam, PausableAgent
@@ -64,11 +65,6 @@ async def through(make: Make, world: World, *pauses: Mapping[str, str | None]) -
         run = await app(make, world).answer(run.id, given(run, pause))
     assert (run.error, run.status, run.questions) == (None, RunStatus.COMPLETED, ())
     return run
-
-
-def results(client: ScriptedModelClient, name: str) -> list[str]:
-    """Return the tool results that the agent's model was sent last."""
-    return list([each for each in client.requests if each.system.startswith(said_to(name))][-1].tool_results.values())
 
 
 def _few(of: Mapping[str, Any], *more: Mapping[str, Any]) -> list[Any]:
@@ -103,7 +99,7 @@ async def _plays(shape: Shape, place: Place, scenario: Scenario) -> None:
     assert run.result == (place.result or shape.result)
     assert len(world.noted()) == len(set(world.noted())) == shape.notes + scenario.notes
     for question, text in answered.items():
-        assert text in results(client, ("coder", *scenario.askers[question])[-1])
+        assert text in results_in(client, said_to(("coder", *scenario.askers[question])[-1]))
 
 
 # -- two askers that are teams ----------------------------------------------------------------------------------------
@@ -144,7 +140,7 @@ async def test_two_teams_that_one_agent_calls_together_ask_together(kind: str, o
     with script(lead, paints("red"), paints("blue")) as client:
         run = await through(make, world := World(client), *ORDERS[order])
     assert (run.result, sorted(world.noted())) == ("Led.", ["blue1", "blue2", "red1", "red2"])
-    assert results(client, "lead") == ["Painted red.", "Painted blue."]
+    assert results_in(client, said_to("lead")) == ["Painted red.", "Painted blue."]
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -181,7 +177,7 @@ async def test_one_team_that_is_called_twice_in_a_batch_asks_for_both_calls(orde
     with script(lead, {"red": [*asks, *ends]}) as client:
         run = await through(make, world := World(client), *ORDERS[order])
     assert (run.result, world.noted()) == ("Led.", ["one", "two"])
-    assert results(client, "lead") == ["Red.", "Blue."]
+    assert results_in(client, said_to("lead")) == ["Red.", "Blue."]
 
 
 async def test_two_members_that_ask_are_two_members_of_two_teams() -> None:
