@@ -25,6 +25,6 @@ def now() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)
 
 
-def means(named: str, known_id: str) -> bool:
+def means(named: object, known_id: str) -> bool:
     """Whether a user who types `named` may mean this id: the whole of it, or four or more of its first characters."""
-    return named == known_id or (len(named) >= 4 and known_id.startswith(named))
+    return named == known_id or (isinstance(named, str) and len(named) >= 4 and known_id.startswith(named))

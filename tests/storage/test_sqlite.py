@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from upcall import Settings, Upcall
 from upcall.errors import ConfigurationError, RunGone, StoreUnavailable, UnknownRun
 from upcall.runs.run import Run, RunStatus
 from upcall.storage import sqlite
+from upcall.storage.connection import Connection
+from upcall.storage.leases import Worker
 from upcall.storage.sqlite import SQLite
 from upcall.storage.store import RunStore
 
@@ -99,6 +102,52 @@ async def test_a_database_that_is_locked_is_said(monkeypatch: pytest.MonkeyPatch
         other.execute("begin immediate")
         with pytest.raises(StoreUnavailable, match="database is locked"):
             await store.save(first, first.run.move_to(RunStatus.PLANNING))
+
+
+async def test_a_small_read_is_made_in_the_thread_of_the_loop_whoever_writes_meanwhile() -> None:
+    database = RunStore("runs.db").database
+    await database.write(lambda connection: connection.execute("CREATE TABLE mine (what)").rowcount)
+
+    def work(connection: Connection) -> tuple[int, int]:
+        return connection.execute("SELECT count(*) FROM mine").fetchone()[0], threading.get_ident()
+
+    with contextlib.closing(sqlite3.connect("runs.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("INSERT INTO mine VALUES (1)")
+        assert await database.read(work, small=True) == (0, threading.get_ident())
+        other.execute("COMMIT")
+    assert await database.read(work, small=True) == (1, threading.get_ident())
+    assert (await database.read(work))[1] != threading.get_ident()
+
+
+async def test_a_small_read_that_finds_the_file_locked_is_left_to_a_thread() -> None:
+    """In WAL mode too a query may find the file busy (https://www.sqlite.org/wal.html)."""
+    database = RunStore("runs.db").database
+    await database.write(_thread)
+
+    def work(connection: Connection) -> int:
+        if threading.get_ident() == here:
+            raise sqlite3.OperationalError("database is locked")
+        return connection.execute("SELECT 1").fetchone()[0]
+
+    here = threading.get_ident()
+    assert await database.read(work, small=True) == 1
+
+
+async def test_a_small_read_that_would_wait_for_a_writer_is_left_to_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without SQLite's log a reader has to wait until who writes is done."""
+    monkeypatch.setattr(SQLite, "_connect", _connect_without_log)
+    database = RunStore("runs.db").database
+    await database.write(_thread)
+    assert await database.read(_thread, small=True) != threading.get_ident()
+
+
+def _connect_without_log(self: SQLite) -> sqlite._Connection:
+    return sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, factory=sqlite._Connection)
+
+
+def _thread(connection: Connection) -> int:
+    return threading.get_ident()
 
 
 async def test_a_write_that_is_interrupted_keeps_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,6 +252,19 @@ async def test_a_forked_process_can_use_the_store_of_its_parent() -> None:
     second = await store.load(first.run.id)
     assert (process.exitcode, second.version, second.run.status) == (0, 2, RunStatus.PLANNING)
     assert (await store.save(second, second.run)).version == 3
+
+
+async def test_a_forked_process_is_a_worker_of_its_own() -> None:
+    """Else its runs would be taken for its parent's, and never for those of a process that is gone."""
+    parent, pipe = Worker(), multiprocessing.get_context("fork").Pipe()
+
+    process = multiprocessing.get_context("fork").Process(target=lambda: pipe[1].send(Worker()))
+    process.start()
+    child = await asyncio.to_thread(pipe[0].recv)
+    await asyncio.to_thread(process.join)
+    assert (child.process, child.place) == (process.pid, parent.place)
+    assert child.started != parent.started
+    assert child.is_gone()
 
 
 def test_nothing_is_left_open_that_outlives_the_event_loop() -> None:

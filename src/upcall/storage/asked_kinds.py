@@ -14,6 +14,10 @@ from upcall.runs.run import Run
 from upcall.storage.connection import Connection
 from upcall.storage.databases import Database
 
+_INSERT = (
+    "INSERT INTO upcall_asked_kinds (owner, project, detail, asked, dismissed) "
+    "VALUES (:owner, :project, :detail, :asked, :dismissed) ON CONFLICT (owner, project, detail) DO UPDATE SET"
+)
 _BY_HUMAN = (Outcome.ANSWERED, Outcome.SKIPPED, Outcome.DECLINED)
 
 
@@ -32,9 +36,7 @@ def count_closed(connection: Connection, before: Run, after: Run) -> None:
             dismissed[detail] += is_needless(record.question, answer)
     for detail in sorted(asked):  # In one order, so that two runs of a user do not wait for each other.
         connection.execute(
-            "INSERT INTO upcall_asked_kinds (owner, project, detail, asked, dismissed) "
-            "VALUES (:owner, :project, :detail, :asked, :dismissed) ON CONFLICT (owner, project, detail) DO UPDATE SET "
-            "asked = upcall_asked_kinds.asked + excluded.asked, "
+            f"{_INSERT} asked = upcall_asked_kinds.asked + excluded.asked, "
             "dismissed = upcall_asked_kinds.dismissed + excluded.dismissed",
             {
                 "owner": after.user or "",
@@ -67,6 +69,13 @@ async def delete_kinds(
         return found
 
     return await database.write(delete)
+
+
+async def set_kind(database: Database, owner: str | None, kind: AskedKind) -> None:
+    """Let this be what is known of one user's questions of a kind in a project, whatever was known before."""
+    values = {**_name_kinds(owner, kind.project, kind.detail), "asked": kind.asked, "dismissed": kind.dismissed}
+    statement = f"{_INSERT} asked = excluded.asked, dismissed = excluded.dismissed"
+    await database.write(lambda connection: connection.execute(statement, values).rowcount)
 
 
 def _name_kinds(owner: str | None, project: str | None, detail: Detail | None) -> dict[str, str]:

@@ -102,7 +102,7 @@ def _short(size: int) -> zstandard.ZstdCompressor:
             6,
             source_size=about,
             dict_size=len(_dictionary().as_bytes()),
-            strategy=zstandard.STRATEGY_BTLAZY2,
+            strategy=zstandard.STRATEGY_LAZY2,
             search_log=4,
             **_FRAME,
         )

@@ -41,8 +41,9 @@ class Database(Protocol):
     async def exists(self) -> bool:
         """Tell whether there is anything to read."""
 
-    async def read(self, work: Work[T]) -> T:
-        """Give what `work` gives, all of it as of one moment."""
+    async def read(self, work: Work[T], *, small: bool = False) -> T:
+        """Give what `work` gives, all of it as of one moment. A `small` one takes no longer than to have a thread do
+        it."""
 
     async def write(self, work: Work[T], *, small: bool = False) -> T:
         """Give what `work` gives, once it is stored; if it raises, nothing is. A `small` one takes no longer than to

@@ -28,6 +28,7 @@ from upcall.storage import store as stores
 from upcall.storage.change_log import CHANGED, put_contents, read_contents
 from upcall.storage.compression import encode
 from upcall.storage.connection import Connection, Values
+from upcall.storage.run_lists import read_queued
 from upcall.storage.run_rows import load_run
 from upcall.storage.store import RunStore
 
@@ -62,7 +63,7 @@ def _export(connection: Connection, *, run_id: str, all_checkpoints: bool, name:
         "run_version": version,
         "checkpoints": [{"version": each, "state": state.as_json()} for each, state in states.items()],
         "journal": stores.decode_records(run_id, stores.read_journal(connection, run_id)),
-        "queued_answers": [answer.model_dump(mode="json") for answer in stores.read_queued(connection, run_id)],
+        "queued_answers": [answer.model_dump(mode="json") for answer in read_queued(connection, run_id)],
         "log": [
             {"at": stores.format_seconds(at), "kind": kind, "user": actor, "detail": json.loads(detail)}
             for at, kind, actor, detail in log.fetchall()

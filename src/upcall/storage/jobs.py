@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from upcall.errors import ConfigurationError
+from upcall.errors import ConfigurationError, missing_extra
 from upcall.runs.run import Run
 from upcall.storage.connection import Connection, Work
 from upcall.storage.databases import Database
@@ -102,10 +102,8 @@ def _deferring() -> App:
     try:
         from procrastinate import App, SyncPsycopgConnector
     except ImportError as error:
-        raise ConfigurationError(
-            f"Runs are brought to workers by procrastinate, which cannot be loaded ({error}). "
-            "Install it: pip install '.[workers]' in a checkout of upcall"
-        ) from error
+        problem = f"Runs are brought to workers by procrastinate, which cannot be loaded ({error})"
+        raise missing_extra(problem, "workers") from error
     return App(connector=SyncPsycopgConnector())
 
 

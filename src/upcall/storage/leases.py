@@ -9,12 +9,30 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field, ValidationError
 
 from upcall import identity
+
+
+class _Process(NamedTuple):
+    """What tells a process from all others; the same as long as it lives."""
+
+    number: int
+    started: str
+    place: str
+
+
+@cache
+def _identify_process() -> _Process:
+    return _Process(os.getpid(), _read_start(os.getpid()), _read_place())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_identify_process.cache_clear)
 
 
 class Worker(BaseModel, frozen=True):
@@ -27,8 +45,8 @@ class Worker(BaseModel, frozen=True):
     id: str = Field(default_factory=identity.new_id)
     host: str = Field(default_factory=socket.gethostname)
     process: int = Field(default_factory=os.getpid)
-    started: str = Field(default_factory=lambda: _read_start(os.getpid()))
-    place: str = Field(default_factory=lambda: _read_place())
+    started: str = Field(default_factory=lambda: _identify_process().started)
+    place: str = Field(default_factory=lambda: _identify_process().place)
 
     def __str__(self) -> str:
         return f"process {self.process} on {self.host}"
@@ -49,7 +67,7 @@ class Worker(BaseModel, frozen=True):
         """Tell whether it is known to have ended. False where that cannot be known from here."""
         if (self.process, self.started, self.place) == _identify_process():
             return self.id not in _AT_WORK
-        if not self.place or not self.started or self.place != _read_place():
+        if not self.place or not self.started or self.place != _identify_process().place:
             return False
         return _read_start(self.process) != self.started and not _is_hidden(self.process)
 
@@ -90,11 +108,6 @@ def hold_lease(worker: str | None) -> Iterator[None]:
         yield
     finally:
         del _AT_WORK[known.id]
-
-
-def _identify_process() -> tuple[int, str, str]:
-    process = os.getpid()
-    return process, _read_start(process), _read_place()
 
 
 def _read_place() -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from itertools import islice
 from typing import Annotated, Any
 
 from autogen_agentchat.messages import HandoffMessage, TextMessage
@@ -24,7 +23,7 @@ from upcall.storage import store as stores
 from upcall.storage.change_log import CHANGED, decode_content, list_digests, parse_detail
 from upcall.storage.compression import Damaged, decode, measure
 from upcall.storage.connection import Connection, database_errors
-from upcall.storage.run_lists import AT_ONCE, read_records
+from upcall.storage.run_lists import batch_ids, read_records
 from upcall.storage.run_rows import load_run, name_values
 from upcall.storage.schema import CHECKPOINTS, JOURNAL, OF_A_RUN, QUEUED_ANSWERS, RUNS, TABLES
 from upcall.storage.store import RunStore
@@ -67,11 +66,13 @@ class Checked:
 
 @dataclass(frozen=True)
 class Pruned:
-    """What was removed, or would be: the ids of runs, how many checkpoints, and the bytes of all that."""
+    """What was removed, or would be: the ids of runs, how many checkpoints, the ids of runs whose files that came along
+    are, and the bytes of all that."""
 
     runs: list[str]
     checkpoints: int
     bytes: int
+    uploads: list[str] = field(default_factory=list)
 
 
 # -- counting ---------------------------------------------------------------------------------------------------------
@@ -170,7 +171,7 @@ def _check_schema(connection: Connection, name: str, problems: list[str]) -> Non
 def _check_runs(connection: Connection, problems: list[str]) -> list[str]:
     """Check the records of all runs; their ids."""
     ids = [run_id for (run_id,) in connection.execute("SELECT id FROM upcall_runs ORDER BY id").fetchall()]
-    for batch in _batch(ids):
+    for batch in batch_ids(ids):
         records = read_records(connection, batch)
         for run_id in batch:
             if run_id not in records:
@@ -232,12 +233,6 @@ def _check_owners(connection: Connection, table: str, problems: list[str]) -> No
     )
     rows = connection.execute(query).fetchall()
     problems += [f"{table} has rows of the run {run_id}, which is not there" for (run_id,) in rows]
-
-
-def _batch(ids: Sequence[str]) -> Iterator[list[str]]:
-    rest = iter(ids)
-    while batch := list(islice(rest, AT_ONCE)):
-        yield batch
 
 
 # -- going back -------------------------------------------------------------------------------------------------------
@@ -310,7 +305,8 @@ async def prune(
     dry_run: bool = False,
 ) -> Pruned:
     """Remove runs that have not changed for `older_than`, those of `statuses`, or those of both where both are given;
-    and of the others all but the `last_checkpoints` last checkpoints.
+    and of the others all but the `last_checkpoints` last checkpoints. The files that came along for runs that are gone
+    go as well.
 
     Without `statuses` only runs that are over are removed; a run at work never is.
     """
@@ -319,12 +315,13 @@ async def prune(
     chosen = partial(
         _prune, older_than=older_than, statuses=frozenset(statuses), last=last_checkpoints, dry_run=dry_run
     )
-    if dry_run:
-        return await store.database.read(chosen)
-    pruned = await store.database.write(chosen)
-    if pruned.bytes:
+    pruned = await (store.database.read(chosen) if dry_run else store.database.write(chosen))
+    if pruned.bytes and not dry_run:
         await store.database.shrink()
-    return pruned
+    unused = await store.uploads.find_unused(pruned.runs)
+    removed = unused if dry_run else await store.uploads.remove(unused)
+    size = pruned.bytes + sum(each.bytes for each in removed)
+    return replace(pruned, uploads=[each.run_id for each in removed], bytes=size)
 
 
 def _prune(
@@ -337,7 +334,7 @@ def _prune(
 ) -> Pruned:
     ids = _choose(connection, older_than, statuses, lock=not dry_run) if older_than or statuses else []
     count, size = 0, 0
-    for batch in _batch(ids):
+    for batch in batch_ids(ids):
         names, values = name_values(batch)
         count += connection.execute(
             f"SELECT count(*) FROM upcall_checkpoints WHERE run_id IN ({names})", values

@@ -80,7 +80,7 @@ class ModelSlots:
             row = connection.execute(query, {"model": model}).fetchone()
             return max(0.0, float(row[0])) if row is not None else 0.0
 
-        return await self._database.read(work)
+        return await self._database.read(work, small=True)
 
     async def note_wait(self, model: str, seconds: float) -> None:
         """Note that the server of a model asked for no more calls for so long.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
-from upcall.errors import ConfigurationError
+from upcall.errors import missing_extra
 from upcall.storage.connection import NO_VALUES, Connection, Values, Work
 from upcall.storage.databases import (
     BUSY_SECONDS,
@@ -60,10 +60,7 @@ class PostgreSQL:
         self._name = name
         self._parameters = parameters
         if importlib.util.find_spec("psycopg") is None:
-            raise ConfigurationError(
-                f"The store {self._name} needs the driver psycopg. "
-                "Install it: pip install '.[postgres]' in a checkout of upcall"
-            )
+            raise missing_extra(f"The store {self._name} needs the driver psycopg", "postgres")
         self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pool[_Connection]]
         self._pools = weakref.WeakKeyDictionary()
         self._checked = False
@@ -116,7 +113,7 @@ class PostgreSQL:
         """See `Database`. The tables are made by the first call."""
         return True
 
-    async def read(self, work: Work[T]) -> T:
+    async def read(self, work: Work[T], *, small: bool = False) -> T:
         """See `Database`."""
         return await self._call(work, "read")
 
@@ -160,13 +157,12 @@ class PostgreSQL:
         try:
             import psycopg
         except ImportError as error:
-            raise ConfigurationError(
-                f"The driver psycopg cannot be loaded ({first_line(error)}). "
-                "Install it: pip install '.[postgres]' in a checkout of upcall"
-            ) from error
+            raise missing_extra(f"The driver psycopg cannot be loaded ({first_line(error)})", "postgres") from error
         return _Connection(psycopg.connect(autocommit=True, **self.parameters))
 
     def _advise(self, problem: str) -> str:
+        if "NUL" in problem:
+            return "A name holds one; take it out. What was stored before is unchanged."
         return (
             "Check that the server runs, that it lets this user in, and that its disk is not full; what was stored "
             "before is unchanged."

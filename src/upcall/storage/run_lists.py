@@ -3,13 +3,17 @@ read."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
+from pydantic import ValidationError
+
 from upcall.errors import SchemaMismatch, UnknownRun
+from upcall.questions.answer import Answer
+from upcall.questions.matching import is_text
 from upcall.runs.run import WORKING, Run, RunStatus
 from upcall.storage.connection import Connection, database_errors
 from upcall.storage.databases import is_unreadable
@@ -87,7 +91,8 @@ def list_runs(
         conditions.append(f"status IN ({names or 'NULL'})")
     start = None
     if before is not None:
-        at = connection.execute("SELECT created_at FROM upcall_runs WHERE id = :id", {"id": before}).fetchone()
+        query = "SELECT created_at FROM upcall_runs WHERE id = :id"
+        at = connection.execute(query, {"id": before}).fetchone() if is_storable(before) else None
         if at is None:
             raise UnknownRun(before)
         start = (at[0], before)
@@ -107,7 +112,7 @@ def list_due(connection: Connection, now: datetime) -> list[str]:
 
 def find_ids(connection: Connection, prefix: str, viewer: Viewer | None = None) -> list[str]:
     """Find the id that this is, or else those that start with it (four characters or more), three at most."""
-    if not is_text(prefix):
+    if not is_storable(prefix):
         return []
     seen_by = "SELECT id, owner, assignees FROM upcall_runs WHERE"
     rows = connection.execute(f"{seen_by} id = :id", {"id": prefix}).fetchall()
@@ -121,9 +126,9 @@ def find_ids(connection: Connection, prefix: str, viewer: Viewer | None = None) 
     return list(islice((row[0] for row in rows if viewer is None or viewer.sees(row[1], row[2])), 3))
 
 
-def is_text(name: str) -> bool:
+def is_storable(name: str) -> bool:
     """Tell whether a database can hold it."""
-    return "\0" not in name and not any("\ud800" <= character <= "\udfff" for character in name)
+    return "\0" not in name and is_text(name)
 
 
 def _walk(
@@ -161,7 +166,7 @@ def _page(connection: Connection, rows: Iterator[_Row], limit: int | None) -> Ru
         records = read_records(connection, [row[1] for row in chosen])
         for at, run_id, *_ in chosen:
             try:
-                page.append(_read_run(records, run_id))
+                page.append(show_queued(connection, _read_run(records, run_id)))
             except SchemaMismatch as error:
                 damaged.append(DamagedRun(run_id, datetime.fromtimestamp(at, UTC), str(error)))
         if left is not None:
@@ -171,6 +176,27 @@ def _page(connection: Connection, rows: Iterator[_Row], limit: int | None) -> Ru
                 break
     page.damaged = damaged
     return page
+
+
+def show_queued(connection: Connection, run: Run) -> Run:
+    """Give a run with the answers that are queued for it; see `Run.show_queued`."""
+    return run.show_queued(read_queued(connection, run.id)) if run.may_have_queued else run
+
+
+def read_queued(connection: Connection, run_id: str) -> Sequence[Answer]:
+    """Read the answers that are queued for whoever works on a run.
+
+    Raises:
+        SchemaMismatch: one is damaged.
+    """
+    query = "SELECT answer FROM upcall_queued_answers WHERE run_id = :run_id ORDER BY question_id"
+    rows = connection.execute(query, {"run_id": run_id}).fetchall()
+    try:
+        return [Answer.model_validate_json(text) for (text,) in rows]
+    except ValidationError as error:
+        raise SchemaMismatch(
+            f"An answer that is queued for run {run_id} is damaged. See what else is: upcall store check"
+        ) from error
 
 
 def _read_run(records: Mapping[str, bytes], run_id: str) -> Run:
@@ -186,11 +212,18 @@ def read_leases(connection: Connection, ids: Sequence[str]) -> list[tuple[str, s
     """Read the leases of those of some runs that are worked on, now: id, worker, and when it was renewed."""
     found: list[tuple[str, str | None, float]] = []
     statuses = ", ".join(f"'{each.value}'" for each in WORKING)
-    for start in range(0, len(ids), AT_ONCE):
-        names, values = name_values(ids[start : start + AT_ONCE])
+    for batch in batch_ids(ids):
+        names, values = name_values(batch)
         query = f"SELECT id, worker, renewed_at FROM upcall_runs WHERE id IN ({names}) AND status IN ({statuses})"
         found += connection.execute(query, values).fetchall()
     return found
+
+
+def batch_ids(ids: Iterable[str]) -> Iterator[list[str]]:
+    """Split ids into as many at a time as one statement takes."""
+    rest = iter(ids)
+    while batch := list(islice(rest, AT_ONCE)):
+        yield batch
 
 
 def read_records(connection: Connection, ids: Sequence[str]) -> dict[str, bytes]:

@@ -157,6 +157,9 @@ REQUESTS = Table(
 )
 """Which run a request was for that may be made twice. See `upcall.storage.requests`."""
 
+UPLOADS = Table("upcall_uploads", {"run_id": "NAME", "bytes": "NUMBER NOT NULL", "at": "TIME NOT NULL"}, "run_id")
+"""Which runs files came along for. They may come before their run, and stay after it. See `upcall.storage.uploads`."""
+
 MODEL_CALLS = Table("upcall_model_calls", {"id": "SERIAL", "model": "NAME NOT NULL", "until": "TIME NOT NULL"}, "id")
 """The calls to models with a limit, in the order in which they came, each until its lease is over."""
 
@@ -186,7 +189,7 @@ DELIVERIES = Table(
 OF_A_RUN = (CHECKPOINTS, QUEUED_ANSWERS, JOURNAL, CONTENTS, LOG, TRANSCRIPTS, PLANS, DELIVERIES)
 """What belongs to a run, beside its row."""
 
-TABLES = (META, RUNS, *OF_A_RUN, ASKED_KINDS, TOKENS, REQUESTS, MODEL_CALLS, MODEL_WAITS)
+TABLES = (META, RUNS, *OF_A_RUN, ASKED_KINDS, TOKENS, REQUESTS, UPLOADS, MODEL_CALLS, MODEL_WAITS)
 
 _SEEN_BY = "owner, assignees"
 INDEXES = (

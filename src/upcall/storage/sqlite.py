@@ -8,13 +8,14 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from upcall.errors import StoreUnavailable
 from upcall.storage import schema
-from upcall.storage.connection import Work
+from upcall.storage.connection import Connection, Work
 from upcall.storage.databases import (
     BUSY_SECONDS,
     Pool,
@@ -22,6 +23,7 @@ from upcall.storage.databases import (
     breaks_connection,
     commit_at_end,
     explain_errors,
+    leave_at_end,
     make_tables,
     run_in_thread,
     transact,
@@ -40,10 +42,10 @@ class SQLite:
     """A file. Each event loop has connections of its own, which are closed when it ends: opening the file and closing
     it again, with what SQLite then writes, takes longer than all else. A file that was replaced is opened anew.
 
-    The calls run in worker threads. A small write is made at once where nobody else writes: it takes a fraction of a
-    millisecond, and several times as much in a thread with cold caches. It waits for nothing: not for another's write,
-    and not for the disk, since SQLite in WAL mode with ``synchronous=NORMAL`` syncs at a checkpoint only
-    (https://www.sqlite.org/wal.html), which is left to the others.
+    The calls run in worker threads. A small read or write is made at once, the write where nobody else writes: it takes
+    a fraction of a millisecond, and several times as much in a thread with cold caches. It waits for nothing: not for
+    another's write, and not for the disk, since SQLite in WAL mode with ``synchronous=NORMAL`` syncs at a checkpoint
+    only (https://www.sqlite.org/wal.html), which is left to the others.
     """
 
     def __init__(self, path: Path, synchronous: Synchronous = "normal") -> None:
@@ -79,14 +81,16 @@ class SQLite:
             return True
         return True
 
-    async def read(self, work: Work[T]) -> T:
+    async def read(self, work: Work[T], *, small: bool = False) -> T:
         """See `Database`."""
+        if (opened := self._find_opened(small)) is not None:
+            with contextlib.suppress(_Busy), explain_errors("read", self.name, self._advise):
+                return opened.read_at_once(work)
         return await self._call(lambda opened: self._do(opened, work, "read"))
 
     async def write(self, work: Work[T], *, small: bool = False) -> T:
         """See `Database`. Cancelled in the middle it is done to its end first."""
-        opened = self._opened.get(asyncio.get_running_loop()) if small else None
-        if opened is not None and opened.file is not None and opened.file == self._checked == self._identify():
+        if (opened := self._find_opened(small)) is not None:
             with contextlib.suppress(_Busy), explain_errors("write", self.name, self._advise):
                 return opened.write_at_once(work)
         return await self._call(lambda opened: self._do(opened, work, "write"))
@@ -104,6 +108,13 @@ class SQLite:
         opened = self._opened.pop(asyncio.get_running_loop(), None)
         if opened is not None:
             await opened.pool.close()
+
+    def _find_opened(self, small: bool) -> _OpenFile | None:
+        """Return what the running loop has open where a transaction can be made in this thread."""
+        opened = self._opened.get(asyncio.get_running_loop()) if small else None
+        if opened is None or opened.file is None or not opened.file == self._checked == self._identify():
+            return None
+        return opened
 
     async def _call(self, work: Callable[[_OpenFile], T]) -> T:
         loop = asyncio.get_running_loop()
@@ -235,23 +246,42 @@ class _OpenFile:
             _Busy: another connection writes, or it is time for a checkpoint; or each write would wait.
         """
         self._writes += 1
-        if self._waits or self._writes % WRITES_A_CHECKPOINT == 0:
+        if self._writes % WRITES_A_CHECKPOINT == 0:
             raise _Busy
-        if self.pool.own is None:
-            self.pool.own = self.pool.connect_without_waiting()
-            if self.pool.own is None:
-                self._waits = True
-                raise _Busy
-        connection = self.pool.own
+        return self._do_at_once(work, "BEGIN IMMEDIATE", commit_at_end)
+
+    def read_at_once(self, work: Work[T]) -> T:
+        """Read in this thread.
+
+        Raises:
+            _Busy: each read would wait; or this one, as where SQLite's log is put right after a crash.
+        """
         try:
-            _begin_at_once(connection)
-            with commit_at_end(connection):
+            return self._do_at_once(work, "BEGIN", leave_at_end)
+        except sqlite3.OperationalError as error:  # A reader's lock is not taken before its first statement.
+            if _is_locked(error):
+                raise _Busy from error
+            raise
+
+    def _do_at_once(self, work: Work[T], begin: str, end: Callable[[Connection], AbstractContextManager[None]]) -> T:
+        connection = self._take_own()
+        try:
+            _begin_at_once(connection, begin)
+            with end(connection):
                 return work(connection)
         except BaseException as error:
             # A disk that was full, or Ctrl-C in the middle of a statement: the next one begins afresh.
             if breaks_connection(error):
                 self.pool.drop_own()
             raise
+
+    def _take_own(self) -> _Connection:
+        if not self._waits and self.pool.own is None:
+            self.pool.own = self.pool.connect_without_waiting()
+            self._waits = self.pool.own is None
+        if self._waits or self.pool.own is None:
+            raise _Busy
+        return self.pool.own
 
 
 class _FilePool(Pool[_Connection]):
@@ -283,13 +313,17 @@ class _FilePool(Pool[_Connection]):
         super().drop_idle()
 
 
-def _begin_at_once(connection: _Connection) -> None:
+def _begin_at_once(connection: _Connection, begin: str) -> None:
     try:
-        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(begin)
     except sqlite3.OperationalError as error:
-        if "locked" in str(error) or "busy" in str(error):
+        if _is_locked(error):
             raise _Busy from error
         raise
+
+
+def _is_locked(error: sqlite3.OperationalError) -> bool:
+    return "locked" in str(error) or "busy" in str(error)
 
 
 def _transact(pool: Pool[_Connection], verb: str, work: Work[T]) -> T:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from upcall import identity
 from upcall.errors import (
@@ -26,7 +26,7 @@ from upcall.errors import (
     UnknownRun,
     UserAtLimit,
 )
-from upcall.questions.answer import Answer
+from upcall.questions.answer import Answer, Outcome
 from upcall.runs.call_timings import TIMED, WorkPeriod, parse_work_period
 from upcall.runs.run import Run, RunStatus, log_changes
 from upcall.storage import checkpoints, run_lists
@@ -37,12 +37,15 @@ from upcall.storage.databases import Database, Synchronous, is_unreadable, open_
 from upcall.storage.jobs import JobQueue
 from upcall.storage.leases import Worker, is_over, take_lease
 from upcall.storage.outbox import Message, Outbox, insert_messages
-from upcall.storage.run_lists import RunPage, Viewer
+from upcall.storage.run_lists import RunPage, Viewer, read_queued
 from upcall.storage.run_rows import COLUMNS, derive_columns, dump_run, load_run, name_values
 from upcall.storage.schema import OF_A_RUN
+from upcall.storage.uploads import Uploads
 
 if TYPE_CHECKING:
     from upcall.runs.checkpoint import Checkpoint
+
+T = TypeVar("T")
 
 MAX_STATE_BYTES = 100_000_000
 
@@ -58,7 +61,7 @@ Announce: TypeAlias = Callable[[Run, LogEntries], Sequence[Message]]
 
 
 class AnswersQueued(Exception):
-    """A run that is to pause has got an answer in that very moment: take it in, then store the run."""
+    """A run that is to pause or to end has got an answer in that very moment: take it in, then store the run."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,7 @@ class RunStore:
         self.database: Database = open_database(location, synchronous)
         self.jobs = JobQueue(self.database)
         self.outbox = Outbox(self.database)
+        self.uploads = Uploads(self.database)
         self._announce = announce
         self.lease_seconds = lease_seconds
         self.max_state_bytes = max_state_bytes
@@ -204,20 +208,22 @@ class RunStore:
             UnknownRun: there is none, or there are several.
             SchemaMismatch: what is stored of it is damaged.
         """
-        if not await self.exists():
-            raise UnknownRun(run_id, f"the store {self.name} does not exist")
-        return await self.database.read(partial(_load, run_id=run_id, name=self.name))
+        return await self._read_known(run_id, _load)
 
     async def load_run(self, run_id: str) -> Run:
-        """As `load`, the run alone.
+        """As `load`, the run alone, to look at: with the answers that are queued for it (see `Run.show_queued`).
 
         Raises:
             UnknownRun: there is none, or there are several.
             SchemaMismatch: its record is damaged.
         """
+        return await self._read_known(run_id, _load_run)
+
+    async def _read_known(self, run_id: str, read: Callable[[Connection, str, str], T]) -> T:
+        """Read what belongs to a run that is to be there, or to the only one whose id starts so."""
         if not await self.exists():
             raise UnknownRun(run_id, f"the store {self.name} does not exist")
-        return await self.database.read(partial(_load_run, run_id=run_id, name=self.name))
+        return await self.database.read(lambda connection: read(connection, run_id, self.name))
 
     async def find(self, run_id: str, viewer: Viewer | None = None) -> Sequence[str]:
         """Find the run with this id, or else those whose id starts with it (four characters or more), three at most; of
@@ -258,7 +264,7 @@ class RunStore:
         Raises:
             RunConflict: the stored version is not the one that `stored` has.
             AnswersQueued: an answer to an open question of `stored` is queued that the run does not know yet, and the
-                run is to wait, or to drop that question. Nothing was written.
+                run is to wait, or to drop or cancel that question. Nothing was written.
             TooLarge: the run or the checkpoint is larger than the store takes.
         """
         worker = stored.worker if run.working else None
@@ -354,16 +360,16 @@ class RunStore:
 
     async def delete(self, run_id: str) -> str:
         """Remove a run with all that belongs to it, damaged or not; its id. As `load` takes the beginning of an id.
+        Files that came along for it stay while another run reads them.
 
         Raises:
             UnknownRun: there is none, or there are several.
             RunBusy: a worker has its lease, and lives.
         """
-        if not await self.exists():
-            raise UnknownRun(run_id, f"the store {self.name} does not exist")
-        found = await self.database.read(partial(find_id, run_id=run_id, name=self.name))
+        found = await self._read_known(run_id, find_id)
         await self._refuse_busy(found)
         await self.database.write(partial(delete_run, run_id=found))
+        await self.uploads.remove(await self.uploads.find_unused([found]))
         return found
 
     # -- the lease ----------------------------------------------------------------------------------------------------
@@ -600,8 +606,8 @@ class RunStore:
         limit: int | None = None,
         before: str | None = None,
     ) -> RunPage:
-        """List the newest runs: of those that a viewer sees, or in one of some statuses; `limit` at most, behind the
-        one with the id `before`.
+        """List the newest runs, as `load_run` gives them: of those that a viewer sees, or in one of some statuses;
+        `limit` at most, behind the one with the id `before`.
 
         Raises:
             UnknownRun: there is no run `before`.
@@ -612,7 +618,8 @@ class RunStore:
         return await self.database.read(page)
 
     async def list_open(self, viewer: Viewer | None = None, *, limit: int | None = None) -> RunPage:
-        """List the runs that have an open question, those first whose question is the oldest."""
+        """List the runs that have an open question, those first whose question is the oldest. One is among them also
+        where the answer is queued; then it is given as answered."""
         if not await self.exists():
             return RunPage()
         return await self.database.read(partial(run_lists.list_open, viewer=viewer, limit=limit))
@@ -664,17 +671,17 @@ def delete_run(connection: Connection, run_id: str) -> None:
     connection.execute("DELETE FROM upcall_runs WHERE id = :run_id", {"run_id": run_id})
 
 
-def _load(connection: Connection, *, run_id: str, name: str) -> StoredRun:
+def _load(connection: Connection, run_id: str, name: str) -> StoredRun:
     found, record, version, worker = _find_head(connection, run_id, name)
     with _explain_unreadable(found, name):
         run, checkpoint = load_run(record, found), checkpoints.load_newest(connection, found)
         return StoredRun(run, checkpoint, version, worker, read_journal(connection, found))
 
 
-def _load_run(connection: Connection, *, run_id: str, name: str) -> Run:
+def _load_run(connection: Connection, run_id: str, name: str) -> Run:
     found, record, *_ = _find_head(connection, run_id, name)
     with _explain_unreadable(found, name):
-        return load_run(record, found)
+        return run_lists.show_queued(connection, load_run(record, found))
 
 
 @contextmanager
@@ -696,7 +703,7 @@ def _find_head(connection: Connection, run_id: str, name: str) -> Any:
 
 
 def _select_head(connection: Connection, run_id: str) -> Any:
-    if not run_lists.is_text(run_id):
+    if not run_lists.is_storable(run_id):
         return None
     query = "SELECT id, record, version, worker FROM upcall_runs WHERE id = :id"
     return connection.execute(query, {"id": run_id}).fetchone()
@@ -723,11 +730,12 @@ def _load_checkpoints(connection: Connection, *, run_id: str) -> Sequence[Checkp
 
 def _take_queued(connection: Connection, before: Run, after: Run) -> None:
     """Take out of the queue what the run has taken in. See `RunStore.save` for what is refused."""
-    known = {answer.question_id for answer in after.answers}
+    # An answer that came while nobody waited for it any more is on record all the same.
+    known = {answer.question_id for answer in after.answers if answer.outcome is not Outcome.CANCELLED}
     asked = {question.id for question in before.open_questions} - known
     new = {answer.question_id for answer in read_queued(connection, after.id)} & asked
     dropped = new - {question.id for question in after.open_questions}
-    if (dropped and not after.is_final) or (new and after.waiting):
+    if dropped or (new and after.waiting):
         raise AnswersQueued
     if after.is_final or not new:
         connection.execute("DELETE FROM upcall_queued_answers WHERE run_id = :run_id", {"run_id": after.id})
@@ -761,13 +769,6 @@ def insert_queued(connection: Connection, run_id: str, answer: Answer) -> None:
         "INSERT INTO upcall_queued_answers (run_id, question_id, answer) VALUES (:run_id, :question_id, :answer)",
         {"run_id": run_id, "question_id": answer.question_id, "answer": answer.model_dump_json()},
     )
-
-
-def read_queued(connection: Connection, run_id: str) -> Sequence[Answer]:
-    """See `RunStore.queued_answers`."""
-    query = "SELECT answer FROM upcall_queued_answers WHERE run_id = :run_id ORDER BY question_id"
-    rows = connection.execute(query, {"run_id": run_id}).fetchall()
-    return [Answer.model_validate_json(text) for (text,) in rows]
 
 
 def _refuse_over_limit(connection: Connection, run_id: str, user: str, limit: int, since: float) -> None:

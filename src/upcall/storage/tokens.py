@@ -13,6 +13,7 @@ from typing import Any
 from upcall import identity
 from upcall.errors import CallerError
 from upcall.storage.connection import Connection
+from upcall.storage.run_lists import is_storable
 from upcall.storage.store import RunStore, add_to_log
 
 PREFIX = "upcall_"
@@ -51,10 +52,12 @@ async def create_token(
     """Store a new token; it, and the secret, which cannot be had again. Without a lifetime it does not expire.
 
     Raises:
-        CallerError: the user is empty.
+        CallerError: the user is empty, or the name of user or role is no text.
     """
     if not user.strip():
         raise CallerError("The user of a token is empty. Give a name.")
+    if not all(map(is_storable, (user, role or ""))):
+        raise CallerError("The user or the role of a token holds a NUL, or bytes that are no text in UTF-8.")
     return await _store_token(store, user, role, None, lifetime, "token created")
 
 

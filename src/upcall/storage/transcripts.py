@@ -53,13 +53,15 @@ def read_transcripts(connection: Connection, run_id: str, first: int = 0) -> dic
         ) from error
 
 
-async def load_segments(store: RunStore, run_id: str, first: int = 0) -> dict[int, list[TranscriptEntry]]:
-    """Load what was kept of the segments of a run, from one on.
+async def load_segments(
+    store: RunStore, run_id: str, first: int = 0, *, small: bool = False
+) -> dict[int, list[TranscriptEntry]]:
+    """Load what was kept of the segments of a run, from one on; `small` where that is hardly anything.
 
     Raises:
         SchemaMismatch: it is damaged, or another version of upcall wrote it.
     """
-    texts = await store.database.read(partial(read_transcripts, run_id=run_id, first=first))
+    texts = await store.database.read(partial(read_transcripts, run_id=run_id, first=first), small=small)
     return {segment: load_entries(text) for segment, text in texts.items()}
 
 
