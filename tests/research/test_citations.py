@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_agentchat.messages import ThoughtEvent
+from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage, ThoughtEvent, ToolCallRequestEvent
 from autogen_core import FunctionCall
 from conversation import Rest, answers, carried, say
 from tables import rows
@@ -17,9 +17,10 @@ from upcall.agents import DocumentsWorkbench
 from upcall.agents.lead import lead
 from upcall.agents.researcher import researcher
 from upcall.agents.tool_loop.citing import CitingAgent
-from upcall.autogen.messages import CHECKED, OUTPUT
+from upcall.autogen.messages import CHECKED, OUTPUT, answer_message
 from upcall.errors import ModelError
 from upcall.progress import PROGRESS
+from upcall.questions.answer import Answer
 from upcall.research.citations import Library, cite
 from upcall.research.cited import UNVERIFIED, CitedSource, Counts, Quotation, ReadText
 from upcall.research.markdown import plain_links, split_source_list
@@ -406,6 +407,31 @@ async def test_documents_can_be_searched_before_the_model_says_anything(docs: Pa
     offered = [bool(each.body.get("tools")) for each in client.requests]
     assert offered == [False, True]  # To look further where the first answer does not hold.
     assert json.loads(rest.message.metadata[CHECKED])["held"] == 1  # type: ignore[attr-defined]
+
+
+TASK = TextMessage(source="user", content="How much wind?")
+CLASSIFIED = HandoffMessage(source="classifier", target="researcher", content="shallow research task: How much wind?")
+ANSWER = answer_message([Answer(question_id="q", text="Express")], target="researcher")
+SAID = HandoffMessage(source="user", target="researcher", content="And how much solar?")
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ([TASK, CLASSIFIED], "How much wind?"),
+        ([TASK, ANSWER, CLASSIFIED], "How much wind?"),
+        ([TASK, SAID], "And how much solar?"),
+        ([TASK, TextMessage(source="planner", content="Look for wind in Spain.")], "Look for wind in Spain."),
+        ([CLASSIFIED], CLASSIFIED.content),
+    ],
+)
+async def test_documents_are_searched_for_the_words_of_who_gave_the_task(
+    docs: Path, told: list[BaseChatMessage], words: str
+) -> None:
+    with ScriptedModelClient([said("So [1].", WIND)]) as client:
+        rest = await say(researcher(client, [docs], search_first=True), *told)
+    first = next(each for each in rest.events if isinstance(each, ToolCallRequestEvent))
+    assert json.loads(first.content[0].arguments) == {"words": words}
 
 
 class Failing(DocumentsWorkbench):

@@ -120,6 +120,17 @@ def test_a_file_that_every_change_failed_of_is_warned_of(made: list[MadeCall], w
     assert CodingReport.from_text("Done.").verify_against(work).warnings == warnings
 
 
+@pytest.mark.parametrize("named", [{}, {"path": None}, {"path": 7}])
+@pytest.mark.parametrize(
+    ("made", "warnings"), [([wrote("a.md")], ()), ([], ("it changed no file and ran no command",))]
+)
+def test_a_change_that_names_no_file_failed_of_none(
+    named: dict[str, object], made: list[MadeCall], warnings: tuple[str, ...]
+) -> None:
+    work = WorkDone(made, TOOLS, failed=[MadeCall("edit_file", named, "Error")])
+    assert CodingReport.from_text("Done.").verify_against(work).warnings == warnings
+
+
 def test_code_is_not_expected_to_be_run_where_nothing_can_be_run() -> None:
     assert coded(wrote("a.py"), tools=frozenset({"write_file"})).warnings == ()
 

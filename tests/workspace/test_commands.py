@@ -22,7 +22,7 @@ from upcall import RunStatus, Settings, Upcall
 from upcall.agents import PausableAgent
 from upcall.errors import UserInputRequired
 from upcall.testing import Call, ScriptedModelClient
-from upcall.workspace.command_runs import read_changed
+from upcall.workspace.command_results import read_changed
 from upcall.workspace.commands import ExecutionWorkbench
 from upcall.workspace.consent import DISCARD, KEEP, KEEP_KIND, Consent
 from upcall.workspace.sandboxes import Bubblewrap

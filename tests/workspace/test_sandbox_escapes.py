@@ -45,7 +45,10 @@ SIGNAL = {
 
 LIMITS = {
     "a fork bomb": (":(){ :|:& };:; sleep 10", "processes"),
-    "a fork bomb in Python": ('python3 -c "import os\nwhile True: os.fork()"', "processes"),
+    "a fork bomb in Python": (
+        'python3 -c "import os\nwhile True:\n try: os.fork()\n except OSError: pass"',  # It does not end by itself.
+        "processes",
+    ),
     "many sleepers": ("for i in $(seq 200); do setsid sleep 9 & done; wait", "processes"),
     "memory": ("python3 -c 'x = bytearray(400_000_000)'", None),
     "memory of many": (

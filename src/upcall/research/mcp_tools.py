@@ -25,6 +25,7 @@ from pydantic import BaseModel
 
 from upcall.autogen.tool_calls import idempotent
 from upcall.autogen.workbenches import StatelessWorkbench, tool_result
+from upcall.errors import install_command
 from upcall.research.mcp_server import McpServer
 from upcall.research.sources.fences import CUT, DATA, MAX_TEXT_CHARS, fence
 from upcall.text import first_line, shorten
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from mcp import ClientSession
     from mcp.types import CallToolResult, Tool
 
-INSTALL = "needs: pip install '.[mcp]' in a checkout of upcall"
+INSTALL = f"needs: {install_command('mcp')}"
 SECONDS_TO_STOP = 5.0
 MAX_DESCRIPTION_CHARS = 1_000
 MAX_NAME_CHARS = 64

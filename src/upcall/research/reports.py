@@ -19,7 +19,7 @@ from upcall.research.cited import Checked, CitedSource, Counts, ReadText
 from upcall.research.sources.fences import parse_fenced
 from upcall.runs.outputs import Reply, also_named
 from upcall.text import one_line
-from upcall.workspace.command_runs import read_changed
+from upcall.workspace.command_results import read_changed
 
 _WRITING = frozenset({"apply_patch", "delete_file", "edit_file", "write_file"})
 _RUNNING = frozenset({"run_command", "run_python"})
@@ -52,12 +52,13 @@ class MadeCall:
     of_source: bool = False
 
     def changed_files(self) -> list[str]:
-        """Return the files that the call changed, as it named them."""
+        """Return the files that the call changed, as it named them; none where it named none, and so failed."""
         if self.name == "apply_patch":
             lines = str(self.arguments.get("patch")).splitlines()
             named = [_PATCHED.sub("", line.split("\t")[0]) for line in lines if _PATCHED.match(line)]
             return [normpath(name) for name in named if name != "/dev/null"]
-        return [normpath(str(self.arguments.get("path")))] if self.name in _WRITING else []
+        path = self.arguments.get("path") if self.name in _WRITING else None
+        return [normpath(path)] if isinstance(path, str) else []
 
     def files_of_command(self) -> Sequence[str]:
         """Return the files that its command changed, by what it was seen to do."""

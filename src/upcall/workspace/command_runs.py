@@ -8,8 +8,6 @@ moment, the command either did nothing and is run again, or its change is record
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +16,8 @@ from hashlib import blake2b
 
 from upcall.autogen.tool_calls import is_repeated_call
 from upcall.runs.file_changes import Change, ChangeLog, FileChange, list_standing
-from upcall.text import escape_controls
 from upcall.workspace.changes import ChangeRefused, prepare_writes, read_changes, refuse_changes
+from upcall.workspace.command_results import describe_result
 from upcall.workspace.consent import Consent, Denied
 from upcall.workspace.effects import Effect, OwnFiles, find_effects
 from upcall.workspace.folder import ChangedMeanwhile, Folder, Write
@@ -32,9 +30,6 @@ from upcall.workspace.staging import commit, describe, finish
 
 MAX_TRIES = 3
 """So often is a command run while somebody else changes the files that it changes."""
-
-MAX_NAMES_TOLD = 30
-"""So many of the files that a command changed are named to the model."""
 
 MAX_WHOLE_DIFF = 5_000_000
 
@@ -212,57 +207,7 @@ def _write_diff(stage: Stage, writes: Sequence[Write], first: Sequence[str]) -> 
     return text
 
 
-def describe_result(execution: Execution, limits: Limits, files: Sequence[FileChange] = ()) -> str:
-    """Tell the model of a command: how it ended, what it changed, then what it printed."""
-    ended = [f"exit status {execution.exit_status}"]
-    taken = f"after {execution.seconds:.1f} s"
-    if execution.stopped is None:
-        ended.append(taken)
-    else:
-        ended = [f"{ended[0]}: stopped {taken}", _LIMITS[execution.stopped].format(limits)]
-    named = [each for each in files if (each.after or each.before) and "folder" not in _kinds(each)]
-    changed = [
-        f"; {verb} {_list_names([each.path for each in named if (each.after is None) is gone])}"
-        for verb, gone in (("wrote", False), ("deleted", True))
-        if any((each.after is None) is gone for each in named)
-    ]
-    return f"[{', '.join(ended)}{''.join(changed)}]\n{execution.output or '(no output)'}"
-
-
 def describe_unkept(staged: StagedCommand | None, limits: Limits, why: str) -> str:
     """Tell the model of a command whose changes did not go in."""
     told = f"[Nothing of what it changed was kept: {why}]"
     return f"{describe_result(staged.execution, limits)}\n{told}" if staged else told
-
-
-def _kinds(file: FileChange) -> set[str]:
-    return {each.kind for each in (file.before, file.after) if each is not None}
-
-
-def _list_names(paths: Sequence[str]) -> str:
-    more = [f"{len(paths) - MAX_NAMES_TOLD} more"] if len(paths) > MAX_NAMES_TOLD else []
-    return ", ".join([*map(_show_name, paths[:MAX_NAMES_TOLD]), *more])
-
-
-def _show_name(path: str) -> str:
-    """Show a name so that `read_changed` finds its end."""
-    shown = escape_controls(path, unseen=True)
-    return json.dumps(shown, ensure_ascii=False) if re.search(r'[,;\]"\n]', shown) else shown
-
-
-def read_changed(told: str) -> Sequence[str]:
-    """Read the names of files, as far as they are named, out of what the model was told of a command."""
-    head = re.match(r'\[exit status (?:"(?:[^"\\]|\\.)*"|[^"\]])*\]', told.partition("\n")[0])
-    parts = re.findall(r'; (?:wrote|deleted) ((?:"(?:[^"\\]|\\.)*"|[^";])*)', head[0].removesuffix("]")) if head else ()
-    names = (name.strip() for part in parts for name in re.findall(r'"(?:[^"\\]|\\.)*"|[^",]+', part))
-    return [str(json.loads(each)) if each.startswith('"') else each for each in names if each]
-
-
-_LIMITS = {
-    "time": "its time was over",
-    "memory": "it took more than {0.memory_mb} MB of memory",
-    "processes": "it had more than {0.processes} processes",
-    "disk": "it wrote more than {0.disk_mb} MB to the disk",
-    "files": "it made more than {0.files} files",
-    "output": "it printed more than {0.max_output_mb} MB",
-}

@@ -179,7 +179,7 @@ class _Open:
                 _strip(data, mode)
                 os.replace(data, self._name(name), dst_dir_fd=self._at)
                 return
-        with self._temporary(name) as (temporary, file), os.fdopen(file, "wb") as out:
+        with self._temporary() as (temporary, file), os.fdopen(file, "wb") as out:
             if isinstance(data, Path):
                 with data.open("rb") as source:
                     shutil.copyfileobj(source, out, _CHUNK)
@@ -199,7 +199,7 @@ class _Open:
         os.replace(temporary, self._name(name), src_dir_fd=self._at, dst_dir_fd=self._at)
 
     @contextmanager
-    def _temporary(self, name: str) -> Iterator[tuple[str, int]]:
+    def _temporary(self) -> Iterator[tuple[str, int]]:
         temporary = self._name(f"{TEMPORARY}{secrets.token_hex(8)}")
         file = os.open(temporary, _NEW, 0o666, dir_fd=self._at)
         try:
@@ -314,6 +314,11 @@ class Folder:
             return bool(name) and stat.S_ISLNK(here.lstat(name).st_mode)
         return False
 
+    def make_for(self, writes: Sequence[Write]) -> None:
+        """Make the folder itself, where one of these changes puts something into it."""
+        if any(each.after is not None for each in writes):
+            self.root.mkdir(parents=True, exist_ok=True)
+
     def write(self, writes: Sequence[Write], aside: Path | None = None) -> None:
         """Make all of these changes, or none: where one fails, those before it are taken back.
 
@@ -324,8 +329,7 @@ class Folder:
         """
         seen = [self._refuse_changed(each) for each in writes]
         done: list[tuple[int, bool]] = []
-        if any(each.after is not None for each in writes):
-            self.root.mkdir(parents=True, exist_ok=True)
+        self.make_for(writes)
         try:
             for number, removes in _order(writes):
                 there = seen[number] if removes or writes[number].replaces else None

@@ -60,6 +60,8 @@ async def commit(
     )
 
     async def work() -> None:
+        # First: a folder that is not there while the log has changes in it counts as lost.
+        await asyncio.to_thread(folder.make_for, writes)
         await log.record(change, await asyncio.to_thread(_contents, writes))
         try:
             await asyncio.to_thread(folder.write, writes, aside)

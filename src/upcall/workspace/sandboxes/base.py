@@ -44,11 +44,6 @@ class Execution:
             return self
         return replace(self, stopped=limit, exit_status=self.exit_status or 128 + signal.SIGKILL)
 
-    @property
-    def timed_out(self) -> bool:
-        """Whether its time was over."""
-        return self.stopped == "time"
-
 
 class ExecutorUnavailable(Exception):
     """Nothing can be executed with this executor here. The text says why, and what its user can do."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 from upcall.errors import ConfigurationError
+from upcall.options import ExecutorName
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import Command, Execution, Executor, ExecutorUnavailable
 from upcall.workspace.sandboxes.bubblewrap import INSTALL, Bubblewrap, explain_unusable
@@ -14,8 +14,6 @@ from upcall.workspace.sandboxes.docker import IMAGE, Docker
 from upcall.workspace.sandboxes.local import Local
 from upcall.workspace.sandboxes.proxy import NetworkAccess
 from upcall.workspace.sandboxes.views import View, ViewName
-
-ExecutorName: TypeAlias = Literal["auto", "bubblewrap", "docker", "none"]
 
 
 class Unavailable:

@@ -13,6 +13,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
 from upcall.autogen.concurrency import run_to_completion
+from upcall.errors import install_command
 from upcall.text import first_line
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import MEGABYTE, Command, Execution, ExecutorUnavailable, Output
@@ -120,7 +121,7 @@ def _executor(image: str, folder: Path, limits: Limits) -> Any:
     try:
         from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
     except (ImportError, RuntimeError) as error:  # Its own word for a missing package is a RuntimeError.
-        raise ExecutorUnavailable("a package is missing: pip install '.[docker]' in a checkout of upcall") from error
+        raise ExecutorUnavailable(f"a package is missing: {install_command('docker')}") from error
     longest = limits.max_seconds + _GRACE
     return DockerCommandLineCodeExecutor(image=image, work_dir=folder, timeout=longest, delete_tmp_files=True)
 
