@@ -35,7 +35,7 @@ class Tags(HTMLParser):
 
 
 async def page_of(results: Results, path: Path) -> str:
-    results.write(path / "report.html")
+    results.write(str(path / "report.html"))
     return (path / "report.html").read_text()
 
 

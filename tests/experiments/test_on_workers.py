@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+
 import pytest
 from postgres import Server
 from trial_world import experiment, make_solo
 from worker_process import running
 
 from upcall.errors import ConfigurationError
-from upcall.experiments import Results
+from upcall.experiments import Results, runner
 
 pytestmark = pytest.mark.slow
 
@@ -26,6 +29,21 @@ async def test_workers_do_the_trials_as_one_process_does(postgres: Server) -> No
         again = await experiment(3, store=location, name="fleet", **CHANGES).run()
     assert rows(done) == rows(await experiment(3, **CHANGES).run())
     assert again.figures() == done.figures()
+
+
+async def test_it_is_said_that_no_worker_takes_the_runs(
+    postgres: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(runner, "SECONDS_WITHOUT_WORKER", 0.2)
+    location = postgres.new_database()
+    doing = asyncio.create_task(experiment(1, store=location, **CHANGES).run())
+    while not caplog.messages and not doing.done():
+        await asyncio.sleep(0.05)
+    with running(location):
+        done = await doing
+    (said,) = caplog.messages
+    assert re.fullmatch(r"No worker takes the runs of (\S+) \(\d+ waiting\)\. .*: upcall worker --store \1", said)
+    assert (len(done.records), "ss%3A" in said) == (3, False)
 
 
 async def test_a_team_without_a_name_cannot_be_done_by_workers(postgres: Server) -> None:

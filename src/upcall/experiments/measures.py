@@ -52,7 +52,6 @@ class Measure:
         name: for programs.
         title: for people.
         ratios: what it is made of.
-        is_share: whether it is between 0 and 1.
         digits: behind the point.
         in_table: whether the table in the terminal has it.
     """
@@ -60,7 +59,6 @@ class Measure:
     name: str
     title: str
     ratios: tuple[Ratio, ...]
-    is_share: bool = True
     digits: int = 2
     in_table: bool = True
 
@@ -73,7 +71,7 @@ _RECALL, _SILENCE = Ratio(("asked_unclear",), ("unclear",)), Ratio(("silent_clea
 
 MEASURES: Sequence[Measure] = (
     _per("success", "success", "successes", "checked"),
-    _per("questions", "questions a task", "questions", "trials", is_share=False),
+    _per("questions", "questions a task", "questions", "trials"),
     Measure("ask_f1", "Ask-F1", (Ratio(("hits", "hits"), ("hits", "needless", "repeated", "missing")),)),
     _per("precision", "precision of asking", "asked_unclear", "asked", in_table=False),
     Measure("recall", "recall of asking", (_RECALL,), in_table=False),
@@ -81,14 +79,14 @@ MEASURES: Sequence[Measure] = (
     _per("hits", "missing details hit", "hits", "missing"),
     _per("needless", "needless questions", "needless", "questions"),
     _per("repeated", "repeated questions", "repeated", "questions", in_table=False),
-    _per("assumptions", "assumptions a task", "assumptions", "trials", is_share=False, in_table=False),
-    _per("wrong", "wrong assumptions a task", "wrong", "trials", is_share=False),
-    _per("leaks", "leaks of the user a task", "leaks", "trials", is_share=False, in_table=False),
-    _per("turns", "turns", "turns", "trials", is_share=False, digits=1, in_table=False),
-    _per("tokens", "tokens", "tokens", "trials", is_share=False, digits=0),
-    _per("money", "money", "money", "trials", is_share=False, digits=5),
-    _per("seconds", "seconds of models", "seconds", "trials", is_share=False, digits=1),
-    _per("waited", "seconds of the user", "waited", "trials", is_share=False, digits=0, in_table=False),
+    _per("assumptions", "assumptions a task", "assumptions", "trials", in_table=False),
+    _per("wrong", "wrong assumptions a task", "wrong", "trials"),
+    _per("leaks", "leaks of the user a task", "leaks", "trials", in_table=False),
+    _per("turns", "turns", "turns", "trials", digits=1, in_table=False),
+    _per("tokens", "tokens", "tokens", "trials", digits=0),
+    _per("money", "money", "money", "trials", digits=5),
+    _per("seconds", "seconds of models", "seconds", "trials", digits=1),
+    _per("waited", "seconds of the user", "waited", "trials", digits=0, in_table=False),
 )
 """All measures, in the order in which they are shown.
 

@@ -89,7 +89,7 @@ def count_trial(
         seconds: how long the models took.
         takes: how long the user takes for a round of questions.
     """
-    asked = [record for record in run.records if _reached_user(run, record)]
+    asked = [record for record in run.records if _reached_user(record)]
     counts = _count_questions(trial.task, [record.question for record in asked])
     assumed = [pair for pair in run.clarification_history if _is_assumption(pair[1])]
     used = Usage.total([run.total_usage, others])
@@ -118,7 +118,7 @@ def count_trial(
     )
 
 
-def _reached_user(run: Run, record: QuestionRecord) -> bool:
+def _reached_user(record: QuestionRecord) -> bool:
     """Whether the user was asked a question, and not told what became of a call that was cut off."""
     answer = record.answer
     if record.call_in_doubt is not None or record.duplicate_of is not None:

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from upcall.errors import ConfigurationError
+from upcall.errors import ConfigurationError, missing_extra
 from upcall.experiments.budget import Cost
 from upcall.experiments.records import TrialRecord
 from upcall.experiments.telling import Told
@@ -138,12 +138,13 @@ class Results:
 
         return pd.DataFrame([each.model_dump() for each in self.records], columns=list(TrialRecord.model_fields))
 
-    def write(self, path: Path) -> None:
+    def write(self, path: Path | str) -> None:
         """Write the rows as CSV or Parquet, or the report as a page of HTML, as the ending of the file says.
 
         Raises:
             ConfigurationError: it has another ending, or cannot be written.
         """
+        path = Path(path)
         check_report(path, str(path))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -222,7 +223,4 @@ def require_packages(*packages: str) -> None:
         try:
             import_module(package)
         except ImportError as error:
-            raise ConfigurationError(
-                f"{package} cannot be loaded ({first_line(error)}). "
-                "Install it: pip install '.[experiments]' in a checkout of upcall"
-            ) from error
+            raise missing_extra(f"{package} cannot be loaded ({first_line(error)})", "experiments") from error

