@@ -18,8 +18,17 @@ from upcall.agents.toolset import Tool
 from upcall.autogen import tracing
 from upcall.autogen.journal import find_in_doubt
 from upcall.autogen.messages import Event
-from upcall.errors import CallerError, ConfigurationError, RunBusy, RunNotWaiting, UnknownRun
-from upcall.execution.asked_kinds import forget_kinds, recall_kinds
+from upcall.errors import (
+    AnswerRefused,
+    CallerError,
+    ConfigurationError,
+    RunBusy,
+    RunConflict,
+    RunNotWaiting,
+    UnknownRun,
+    require_type,
+)
+from upcall.execution.asked_kinds import correct_kind, forget_kinds, recall_kinds
 from upcall.execution.compatibility import Incompatibility, find_incompatibilities
 from upcall.execution.driver import Driver, Stream, last, stream
 from upcall.execution.follow_ups import follow_up_options
@@ -34,14 +43,21 @@ from upcall.execution.forks import (
 )
 from upcall.execution.known_plans import find_plan, forget_plan
 from upcall.execution.secret_tools import refuse_without_key
-from upcall.execution.start_options import StartOptions, Task, as_history, check_options, read_task
+from upcall.execution.start_options import (
+    StartOptions,
+    Task,
+    as_history,
+    check_options,
+    read_task,
+    require_new_id,
+)
 from upcall.execution.team_factory import BuiltTeam, MakeTeam, TeamFactory
-from upcall.execution.workspaces import restore_workspace
-from upcall.policy.authorization import Authorization
+from upcall.execution.workspaces import refuse_unusable, restore_workspace
+from upcall.policy.authorization import Authorization, require_run_id
 from upcall.policy.facts import append_fact
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.matching import AnswersInput, match_answers, resolve_id
-from upcall.run_reader import RunReader
+from upcall.run_reader import RunReader, require_run
 from upcall.runs.asked_kinds import AskedKind
 from upcall.runs.call_timings import ActiveCall
 from upcall.runs.checkpoint import Checkpoint
@@ -54,11 +70,14 @@ from upcall.settings import Settings
 from upcall.storage.asked_kinds import list_kinds
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.plans import list_plans
-from upcall.storage.store import RunStore, StoredRun
+from upcall.storage.store import AnswersQueued, RunStore, StoredRun
 from upcall.storage.transcripts import copy_transcripts
 
 if TYPE_CHECKING:
     from upcall.ui.notebook.forms import Form
+
+MAX_CONFLICTS = 5
+"""How often others may be faster before it is said that a run cannot be cancelled."""
 
 
 class Upcall(RunReader):
@@ -146,12 +165,13 @@ class Upcall(RunReader):
         """Yield AutoGen's events, nested ones included, then the `Run` at its first pause, last.
 
         A question is stored before the event that tells of it. The task is text, a message (with images), or messages.
-        `StartOptions` says what the options are.
+        `StartOptions` says what the options are. Who stops reading before the `Run` closes the stream
+        (`contextlib.aclosing`): the run is interrupted then, and `resume` goes on with it.
 
         Raises:
             ConfigurationError: the task is empty, an option is wrong, or the team cannot be built; no run is stored
                 then.
-            StoreUnavailable: the run cannot be stored; no model was called then.
+            StoreUnavailable, TooLarge: the run cannot be stored; no model was called then.
         """
         return stream(self._start(task, options))
 
@@ -208,7 +228,7 @@ class Upcall(RunReader):
             UnknownRun: there is no such run.
             ConfigurationError, StoreUnavailable: as from `start_stream`.
         """
-        return stream(self._follow_up(run if isinstance(run, str) else run.id, task, options))
+        return stream(self._follow_up(run.id if isinstance(run, Run) else run, task, options))
 
     async def _follow_up(self, run_id: str, task: Task, options: StartOptions) -> Stream:
         access = self._access(options.get("user"))
@@ -279,6 +299,8 @@ class Upcall(RunReader):
         new_id: str | None = None,
     ) -> Stream:
         """Fork as `fork` does, and yield the events, then the `Run`."""
+        if new_id is not None:
+            require_new_id("new_id", new_id)
         return stream(self._fork(run_id, question_id, answer, user, workspace, new_id or identity.new_id()))
 
     async def _fork(
@@ -293,6 +315,8 @@ class Upcall(RunReader):
         access = self._access(user)
         run, point = await self._fork_point(run_id, question_id, user)
         await access.require_answerable(self.store, run, point.question)
+        if isinstance(answer, Mapping) and not answer:
+            raise AnswerRefused(f"No answer was given to question {point.question.id}; a branch begins with one.")
         given = answer if isinstance(answer, Mapping) else {question_id: answer}
         (chosen,) = match_answers(given, (point.question,), (), access.user, ())
         status = self._teams.phase(point.question.path[0] if point.question.path else "")
@@ -300,7 +324,9 @@ class Upcall(RunReader):
         await restore_workspace(self.store, await self.store.load(run.id))
         stored, built = await self.driver.load_team(StoredRun(forked, checkpoint, 0))
         async with built.close_on_error():
-            named = make_absolute(workspace) if workspace else None
+            named = _make_absolute("workspace", workspace) if workspace else None
+            if named is not None:
+                refuse_unusable(named)
             # In a thread: a large folder takes seconds, in which the leases of other runs would not be renewed.
             config = await asyncio.to_thread(copy_workspace, run.config, run.id, forked_id, named)
             trace = tracing.start(forked_id, link=config.traceparent) if self.settings.tracing else None
@@ -327,12 +353,16 @@ class Upcall(RunReader):
 
     async def _fork_point(self, run_id: str, question_id: str, user: str | None) -> tuple[Run, ForkPoint]:
         """Where to fork, and which run there: what a branch shares is stored with the run that it left."""
+        require_type("question_id", question_id, str, "the id of a question")
         access = self._access(user)
         stored = await access.load_whole(self.store, run_id, "fork")
         while True:
             run = stored.run
             checkpoints = await self.store.checkpoints(run.id)
-            point = find_fork_point(run, checkpoints, await self.store.journal(run.id), question_id)
+            version, stored = stored.version, await self.store.load(run.id)
+            if stored.version != version:  # Answered meanwhile, it has other checkpoints.
+                continue
+            point = find_fork_point(run, checkpoints, stored.records, question_id)
             if point is not None:
                 return run, point
             if run.forked_from is None:
@@ -381,7 +411,12 @@ class Upcall(RunReader):
         `UserInputRequestedEvent`s (the request id is that of the question), ``expired`` has what it came to. It is told
         once, to whoever looks first; the log has it too.
         """
-        at = now or identity.now()
+        at = identity.now() if now is None else now
+        require_type("now", at, datetime, "a time: datetime.now(UTC)")
+        if at.tzinfo is None:
+            raise ConfigurationError(f"now = {at.isoformat()} has no time zone. Give one: datetime.now(UTC).")
+        if run_id is not None:
+            require_run_id(run_id)
         deadlines = self.driver.deadlines if wait else self.driver.queued_deadlines
         return deadlines.look_at_all(at) if run_id is None else deadlines.look(run_id, at)
 
@@ -424,6 +459,7 @@ class Upcall(RunReader):
         Raises:
             CallerError: there is none, or there are several.
         """
+        require_run_id(run_id)
         return await forget_plan(self.store, self._access(user).user, run_id)
 
     async def question_kinds(self, *, user: str | None = None) -> Sequence[AskedKind]:
@@ -440,8 +476,20 @@ class Upcall(RunReader):
         Raises:
             CallerError: there is no such kind, or nothing is remembered of it.
         """
-        where = None if project is None else str(make_absolute(project))
+        where = None if project is None else str(_make_absolute("project", project))
         return await forget_kinds(self.store, self._access(user).user, kind, where)
+
+    async def set_kind(
+        self, kind: str, *, asked: int, dismissed: int, project: str | Path | None = None, user: str | None = None
+    ) -> AskedKind:
+        """Correct what is remembered of the user's questions of a kind, in one workspace or in the runs that got one of
+        their own: how many were asked, and how many of them the user dismissed.
+
+        Raises:
+            CallerError: there is no such kind, or there cannot be such counts.
+        """
+        where = "" if project is None else str(_make_absolute("project", project))
+        return await correct_kind(self.store, self._access(user).user, kind, where, asked, dismissed)
 
     async def keep_fact(self, run_id: str, question_id: str, *, user: str | None = None) -> Fact:
         """Write an answered question into the file that the setting ``facts`` names, for all runs that start from now
@@ -453,6 +501,7 @@ class Upcall(RunReader):
             UnknownRun: there is no such run.
             NotAllowed: it is somebody else's.
         """
+        require_type("question_id", question_id, str, "the id of a question")
         run = await self._access(user).find_whole(self.store, run_id, "show")
         found = {question.id: (question, answer) for question, answer in run.clarification_history}
         closed = found.get(resolve_id(question_id, list(found)))
@@ -468,6 +517,7 @@ class Upcall(RunReader):
 
     def active_calls(self, run_id: str) -> Sequence[ActiveCall]:
         """Return the calls of models and tools that this program is making for a run, the oldest first."""
+        require_run_id(run_id)
         timings = self.driver.active.get(run_id)
         return tuple(timings.active) if timings else ()
 
@@ -498,6 +548,7 @@ class Upcall(RunReader):
         Raises:
             ConfigurationError: ipywidgets is not installed, or no loop runs (this is not a notebook).
         """
+        require_type("run", run, (Run, str, AsyncGenerator), "a run, its id, or what `start_stream` gives")
         from upcall.ui.notebook.forms import Form
 
         return Form(self, run, user=user)
@@ -522,29 +573,41 @@ class Upcall(RunReader):
             return (await self.store.save(stored, run)).run
 
     async def cancel(self, run_id: str, *, user: str | None = None) -> Run:
-        """End a run for good. Its open questions are recorded as cancelled. Cancelling twice is harmless.
+        """End a run for good. Its open questions are recorded as cancelled; an answer that was given and that no team
+        has taken in yet stays on record. Cancelling twice is harmless.
 
         Raises:
             RunNotWaiting: it is over already.
             NotAllowed: it is somebody else's.
+            RunConflict: others moved it on each time that it was to be written.
         """
-        access = self._access(user)
-        stored = await access.load_whole(self.store, run_id, "cancel")
-        run = stored.run
-        if run.status is RunStatus.CANCELLED:
-            return run
-        if run.is_final:
-            raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to cancel.")
-        dropped = [
-            Answer(question_id=question.id, outcome=Outcome.CANCELLED, by=AnsweredBy.POLICY)
-            for question in run.open_questions
-        ]
-        cancelled = run.record_answers(RunStatus.CANCELLED, dropped).model_copy(update={"error": None})
-        with record_act("cancelled", access.user):
-            return (await self.store.save(stored, cancelled)).run
+        access, conflicts = self._access(user), 0
+        while True:
+            stored = await access.load_whole(self.store, run_id, "cancel")
+            run = stored.run
+            if run.status is RunStatus.CANCELLED:
+                return run
+            if run.is_final:
+                raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to cancel.")
+            answered = run.show_queued(await self.store.queued_answers(run.id))
+            dropped = [
+                Answer(question_id=question.id, outcome=Outcome.CANCELLED, by=AnsweredBy.POLICY)
+                for question in answered.open_questions
+            ]
+            cancelled = answered.record_answers(RunStatus.CANCELLED, dropped).model_copy(update={"error": None})
+            try:
+                with record_act("cancelled", access.user):
+                    return (await self.store.save(stored, cancelled)).run
+            except AnswersQueued:
+                continue
+            except RunConflict:  # Whoever was faster: it is cancelled from where it stands now.
+                conflicts += 1
+                if conflicts == MAX_CONFLICTS:
+                    raise
 
     def settings_of(self, run: Run) -> Settings:
         """Return the settings with what a run pinned at its start."""
+        require_run(run)
         return self._teams.settings_of(run)
 
 
@@ -561,5 +624,10 @@ def _check_types(model_client: object, store: object, tools: object, settings: o
         "settings": (settings, (Settings,), "Settings; Settings.read(None, NAME=VALUE) makes some"),
     }
     for name, (value, kinds, what) in wanted.items():
-        if value is not None and not isinstance(value, kinds):
-            raise ConfigurationError(f"{name} is {type(value).__name__}; it must be {what}.")
+        if value is not None:
+            require_type(name, value, kinds, what)
+
+
+def _make_absolute(name: str, path: str | Path) -> Path:
+    require_type(name, path, (str, Path), "a path, as text or Path")
+    return make_absolute(path)

@@ -25,6 +25,26 @@ class ConfigurationError(CallerError):
     """A setting, a file or an argument is missing or wrong."""
 
 
+def install_command(extra: str) -> str:
+    """Return how the packages of an extra are installed."""
+    return f"pip install '.[{extra}]' in a checkout of upcall"
+
+
+def missing_extra(problem: str, extra: str) -> ConfigurationError:
+    """Return the error where a package of an extra cannot be loaded."""
+    return ConfigurationError(f"{problem}. Install it: {install_command(extra)}")
+
+
+def require_type(name: str, value: object, kinds: type | tuple[type, ...], what: str) -> None:
+    """Refuse an argument of another type, which would fail later and far from here. `what` says what it must be.
+
+    Raises:
+        ConfigurationError: it is of another type.
+    """
+    if not isinstance(value, kinds):
+        raise ConfigurationError(f"{name} is {type(value).__name__}; it must be {what}.")
+
+
 class UnknownRun(CallerError):
     """No stored run has this id."""
 

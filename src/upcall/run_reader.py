@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from upcall.errors import CallerError
+from upcall.errors import CallerError, require_type
 from upcall.notifications.announcement import make_announce
-from upcall.policy.authorization import Authorization, OpenQuestions
+from upcall.policy.authorization import Authorization, OpenQuestions, require_run_id
 from upcall.questions.question import Question
 from upcall.runs.call_timings import WorkPeriod
 from upcall.runs.run import Run
@@ -16,6 +16,9 @@ from upcall.settings import Settings
 from upcall.storage.run_lists import RunPage
 from upcall.storage.store import LogEntry, RunStore
 from upcall.storage.transcripts import load_transcript
+
+MOST = 2**63 - 1
+"""The largest number that a database holds."""
 
 
 class RunReader:
@@ -58,7 +61,7 @@ class RunReader:
             UnknownRun: there is no such run.
             NotAllowed: it is somebody else's.
         """
-        run_id = run if isinstance(run, str) else run.id
+        run_id = run.id if isinstance(run, Run) else run
         found = await self._access(user).find_whole(self.store, run_id, "show")
         return Transcript.of(found, await load_transcript(self.store, found.id))
 
@@ -82,6 +85,8 @@ class RunReader:
         """
         access = self._access(user)
         _check_limit(limit)
+        if before is not None:
+            require_run_id(before)
         page = access.all_seen(await self.store.list(access.viewer, limit=limit, before=before))
         left = await self.store.find_interrupted(page)
         page[:] = [run.model_copy(update={"interrupted": True}) if run.id in left else run for run in page]
@@ -96,6 +101,7 @@ class RunReader:
 
     def answerable(self, run: Run, user: str | None = None) -> Sequence[Question]:
         """Return the questions that a run shows and a user may answer."""
+        require_run(run)
         return self._access(user).answerable(run)
 
     async def audit(
@@ -108,6 +114,8 @@ class RunReader:
             UnknownRun: there is no such run.
             NotAllowed: it is somebody else's.
         """
+        _check_after(after)
+        _check_limit(limit)
         return await self._access(user).audit(self.store, run_id, after, limit)
 
     async def log(self, run_id: str, *, user: str | None = None, after: int = 0) -> Sequence[LogEntry]:
@@ -117,6 +125,7 @@ class RunReader:
             UnknownRun: there is no such run.
             NotAllowed: it is somebody else's.
         """
+        _check_after(after)
         run = await self._access(user).find_whole(self.store, run_id, "log")
         return await self.store.log(run.id, after)
 
@@ -134,6 +143,20 @@ class RunReader:
         return Authorization.of(user, self.settings)
 
 
+def require_run(run: object) -> None:
+    """Refuse what is no run, as its id.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    require_type("run", run, Run, "a run, as `await app.get(run_id)` gives it")
+
+
 def _check_limit(limit: object) -> None:
-    if limit is not None and not (isinstance(limit, int) and limit > 0):
+    if limit is not None and not (isinstance(limit, int) and 0 < limit <= MOST):
         raise CallerError(f"limit = {limit!r} is wrong: it must be a whole number, 1 or more.")
+
+
+def _check_after(after: object) -> None:
+    if not (isinstance(after, int) and 0 <= after <= MOST):
+        raise CallerError(f"after = {after!r} is wrong: it must be the id of an entry of the log, or 0.")

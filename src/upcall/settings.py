@@ -77,8 +77,8 @@ def _model_of_name(value: object) -> object:
 class Price(BaseModel, extra="forbid"):
     """What a million tokens of a model cost, in the currency of the settings."""
 
-    prompt: Annotated[float, Field(ge=0)] = 0.0
-    completion: Annotated[float, Field(ge=0)] = 0.0
+    prompt: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    completion: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
 
     def cost(self, used: Usage) -> float:
         """Return what so many tokens cost."""
@@ -115,6 +115,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     tools: list[dict[str, Any]] = []
     store: str = "upcall.db"
     max_state_bytes: AtLeastOne = 100_000_000
+    uploads_limit: AtLeastOne = 5_000_000_000
     lease_seconds: Seconds = 15.0
     concurrency: AtLeastOne = 4
     user_limit: AtLeastOne | None = None
@@ -439,7 +440,8 @@ def _problem(error: ValidationError, given: ConfigSource) -> str:
         text = describe_wrong(
             place, value, ", or ".join(each["msg"] for each in errors if _place(each["loc"]) == place)
         )
-    if given.holds(place, value):
+    stands = place[:-1] if first["type"] == "missing" else place  # What lacks it is what stands in the file.
+    if stands and given.holds(stands, value):
         return f"{given.at(*place)}: {text}"
     variable = PREFIX + "__".join(str(part) for part in place).upper()
     return f"Setting {text.removesuffix('.')} (command line, {variable} or .env)."

@@ -80,9 +80,12 @@ def _in_a_loop() -> bool:
 
 
 def _leave(work: object) -> None:
-    """Close a coroutine that is dropped, which would warn that it was never awaited."""
-    if inspect.iscoroutine(work):
-        work.close()
+    """Close a coroutine that is dropped, or with which a stream would begin; it would warn that it was never awaited,
+    in a notebook below some later cell."""
+    begins = work.ag_frame.f_locals.values() if inspect.isasyncgen(work) and work.ag_frame is not None else ()
+    for each in (work, *begins):
+        if inspect.iscoroutine(each) and inspect.getcoroutinestate(each) == inspect.CORO_CREATED:
+            each.close()
 
 
 async def _await_it(work: Awaitable[T]) -> T:

@@ -8,6 +8,7 @@ import pytest
 from autogen_agentchat.base import TaskResult, Team
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import EVENT_LOGGER_NAME
+from opentelemetry.trace import NoOpTracerProvider
 
 from upcall import PausableAgent
 from upcall.autogen.group_chats import make_resumable
@@ -28,7 +29,9 @@ def texts(result: TaskResult) -> list[str]:
     return [f"{each.source}: {each.to_text()}" for each in result.messages]
 
 
-async def test_nothing_is_written_of_messages_that_nobody_logs() -> None:
+async def test_nothing_is_written_of_messages_that_nobody_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Another test of the process may have set one, which stays.
+    monkeypatch.setattr("upcall.autogen.quiet_runtime.trace.get_tracer_provider", NoOpTracerProvider)
     team = team_of("First.", "Second.")
     assert texts(await team.run(task="Go")) == TOLD
     runtime = team._runtime  # type: ignore[attr-defined]

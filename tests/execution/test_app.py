@@ -15,7 +15,9 @@ from autogen_agentchat.messages import BaseChatMessage, TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 from autogen_agentchat.ui import Console
 from autogen_core import CancellationToken
+from conversation import HANG_GUARD
 from foreign import ForeignAgent
+from scenario import for_team, requests_of
 from worlds import solo
 
 from upcall import Answer, Outcome, PausableAgent, Run, RunStatus, Settings, Upcall
@@ -30,7 +32,7 @@ from upcall.errors import (
 )
 from upcall.runs.plan import ReviewedPlan
 from upcall.storage.store import RunStore
-from upcall.testing import Call, Calls, Fail, Hang, Reply, Request, ScriptedModelClient
+from upcall.testing import Call, Calls, Fail, Hang, Reply, ScriptedModelClient
 from upcall.testing.server import LoopbackServer
 from upcall.ui.cli.answer_arguments import read_arguments
 
@@ -169,6 +171,22 @@ async def test_a_cancelled_task_stores_the_run_and_leaves_nothing_running() -> N
     (run,) = await app.list()
     assert (await app.resume(run.id)).result == "Done."
     assert len(model.requests) == 3
+
+
+async def test_a_task_that_is_cancelled_twice_stops_its_team_as_well() -> None:
+    app, model = app_with(Hang(), "Done.")
+    task = asyncio.create_task(app.start("Build it"))
+    while not model.requests:
+        await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    async with asyncio.timeout(HANG_GUARD):
+        while left := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(left)
+    (run,) = await app.list()
+    assert (await app.resume(run.id)).result == "Done."
 
 
 async def test_a_run_that_nobody_works_on_is_interrupted_until_it_is_resumed() -> None:
@@ -347,7 +365,6 @@ async def test_a_run_goes_on_with_its_own_model_where_the_caller_names_none() ->
 
 # -- what the root team is started with -------------------------------------------------------------------------------
 
-AGENTS = ("classifier", "clarifier", "planner", "lead", "coder", "researcher")
 SHALLOW = '{"intent": "research", "research_depth": "shallow"}'
 DEEP = '{"intent": "research", "research_depth": "deep"}'
 CLEAR = '{"needs_clarification": false}'
@@ -358,7 +375,7 @@ DONE = '{"summary": "All done."}'
 
 def rooted(**said: Sequence[Reply]) -> ScriptedModelClient:
     """Return a model for the root team; an agent that is not named says nothing."""
-    return ScriptedModelClient({f"You are the {agent} ": said.get(agent, []) for agent in AGENTS})
+    return ScriptedModelClient(for_team(**said))
 
 
 def deep(**changed: Sequence[Reply]) -> ScriptedModelClient:
@@ -374,10 +391,6 @@ def deep(**changed: Sequence[Reply]) -> ScriptedModelClient:
 
 def root_app(model: ScriptedModelClient, *own_tools: Tool, **settings: Any) -> Upcall:
     return Upcall(model, store="runs.db", tools=own_tools, settings=Settings.read(None, **settings))
-
-
-def requests_of(model: ScriptedModelClient, agent: str) -> list[Request]:
-    return [request for request in model.requests if request.system.startswith(f"You are the {agent} ")]
 
 
 def text(source: str, content: str) -> TextMessage:

@@ -139,6 +139,36 @@ async def test_one_project_or_one_kind_can_be_forgotten() -> None:
     assert len(await app_of().forget_kinds()) == 1
 
 
+async def test_what_is_remembered_can_be_corrected(location: str) -> None:
+    for _ in range(2):
+        await close_one("whatever", location)
+    assert not await asks_level(location)
+    corrected = await app_of(location).set_kind("level", asked=5, dismissed=2)
+    assert (corrected, await counts(location)) == (
+        AskedKind(detail=Detail.LEVEL, asked=5, dismissed=2),
+        [("level", 5, 2)],
+    )
+    assert await asks_level(location)
+    await app_of(location).set_kind("level", asked=3, dismissed=3, project="shop", user="bob")
+    assert await counts(location, "bob") == [("level", 3, 3)]
+    assert await counts(location) == [("level", 5, 2)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "dismissed", "said"),
+    [
+        ("levl", 2, 1, r"no kind of question 'levl'; did you mean 'level'\?"),
+        ("level", 1, 2, "asked = 1 and dismissed = 2"),
+        ("level", 1, -1, "dismissed = -1"),
+        ("level", 10**30, 0, "numbers from 0 to 1000000, dismissed no more"),
+    ],
+)
+async def test_counts_that_cannot_be_are_refused(kind: str, asked: int, dismissed: int, said: str) -> None:
+    with pytest.raises(CallerError, match=said):
+        await app_of().set_kind(kind, asked=asked, dismissed=dismissed)
+    assert await counts() == []
+
+
 async def test_a_store_from_before_gets_the_table(location: str) -> None:
     await close_one("whatever", location)
     execute(location, "drop table upcall_asked_kinds")
@@ -209,7 +239,7 @@ async def test_a_fact_needs_a_file_an_answered_question_and_a_run_of_ones_own() 
 # -- the command line -------------------------------------------------------------------------------------------------
 
 
-async def test_the_command_lists_forgets_and_makes_facts() -> None:
+async def test_the_command_lists_corrects_forgets_and_makes_facts() -> None:
     _, run = await answer_level("Beginners")
     Path("upcall.yaml").write_text("store: runs.db\nfacts: facts.yaml\n")
     assert upcall("asked").out == "level: asked 1, dismissed 0, weighs 1.00\n"
@@ -219,6 +249,8 @@ async def test_the_command_lists_forgets_and_makes_facts() -> None:
     assert (
         "Which level? Beginners (facts.yaml, line 1)" in upcall("asked", "fact", run.id, run.answers[0].question_id).out
     )
-    assert upcall("asked", "forget", "level").out == "Forgotten: level: asked 1, dismissed 0, weighs 1.00\n"
+    corrected = upcall("asked", "set", "level", "--asked", "4", "--dismissed", "4")
+    assert corrected.out == upcall("asked").out == "level: asked 4, dismissed 4, weighs 0.33\n"
+    assert upcall("asked", "forget", "level").out == "Forgotten: level: asked 4, dismissed 4, weighs 0.33\n"
     assert "Nothing is remembered" in upcall("asked").err
     assert "Nothing is remembered of any question" in upcall("asked", "forget").error

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import Team
 from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core.tools import FunctionTool
 from scenario import upcall
 
 from upcall import Run, RunStatus, Settings, Upcall
+from upcall import ask as ask_user
 from upcall.agents import PausableAgent
 from upcall.errors import AnswerRefused, CallerError, UnknownRun
 from upcall.execution.demo import TASKS, demo_reply
+from upcall.questions.answer import Outcome
+from upcall.runs.checkpoint import Checkpoint
+from upcall.storage.store import RunStore
 from upcall.testing import Call, Calls, Fail, Reply, Request, ScriptedModelClient
 
 FRAMEWORKS = ["Express", "FastAPI"]
@@ -209,6 +217,8 @@ async def test_what_cannot_be_forked_is_refused_and_nothing_is_stored() -> None:
         await bench.app.fork(run.id, "nope", "FastAPI")
     with pytest.raises(AnswerRefused, match="Express"):
         await bench.app.fork(run.id, run.questions[0].id, "Django")
+    with pytest.raises(AnswerRefused, match="No answer was given"):
+        await bench.app.fork(run.id, run.questions[0].id, {})
     with pytest.raises(UnknownRun):
         await bench.app.fork(run.id, run.questions[0].id, "FastAPI", user="bob")
     assert len(await bench.app.list()) == 1
@@ -290,3 +300,88 @@ async def test_in_a_branch_a_call_behind_the_answer_is_made_even_where_it_looks_
     assert run.result == "Saw Express"
     forked = await app.fork(run.id, run.answered_questions[0].id, "FastAPI")
     assert (forked.result, written) == ("Saw FastAPI", ["Express", "FastAPI"])
+
+
+@pytest.mark.parametrize("kind", [PausableAgent, AssistantAgent])
+async def test_in_a_branch_a_tool_that_asked_gets_the_other_answer(kind: Any) -> None:
+    def respond(request: Request) -> Reply:
+        said = list(request.tool_results.values())
+        return said[0] if said else Call("write", id="a")
+
+    def write() -> str:
+        """Write."""
+        return f"written with {ask_user('Which framework?').text}"
+
+    app = Upcall(
+        team=lambda: RoundRobinGroupChat([kind("solo", ScriptedModelClient(respond), tools=[write])], max_turns=1),
+        store="runs.db",
+    )
+    run = await app.start("Build it", facts={"framework": "Express"})
+    forked = await app.fork(run.id, run.answered_questions[0].id, "FastAPI")
+    assert (run.result, forked.result) == ("written with Express", "written with FastAPI")
+
+
+async def test_a_run_that_ended_while_a_question_waited_is_forked_there() -> None:
+    bench = Bench(ONE)
+    run = await bench.app.start("Build it")
+    await bench.app.cancel(run.id)
+    forked = await bench.app.fork(run.id, run.questions[0].id, "FastAPI")
+    assert (forked.status, said(forked)) == (RunStatus.COMPLETED, ["FastAPI"])
+    assert bench.notes == ["before", "after"]
+
+
+async def test_a_run_that_ended_long_after_nobody_answered_is_forked_where_it_asked() -> None:
+    both = Calls([Call("coder", {"task": "Code"}), Call("watcher", {"task": "Watch"})])
+
+    def respond(request: Request) -> Reply:
+        results = list(request.tool_results.values())
+        if "lead" in request.system:
+            return str(results) if results else both
+        if "watcher" in request.system:
+            return "watched" if results else Call("watch")
+        return f"coded: {results[0]}" if len(results) > 1 else note("after") if results else ask()
+
+    async def watch() -> str:
+        """Work on until the coder has gone on with its answer."""
+        while not Path("notes.txt").exists():
+            await asyncio.sleep(0)
+        return "seen"
+
+    async def write(text: str) -> str:
+        """Take a note."""
+        Path("notes.txt").write_text(text)
+        return text
+
+    def agent(name: str, *nested: PausableAgent) -> PausableAgent:
+        tools = [FunctionTool(write, "Take a note.", name="note"), watch]
+        return PausableAgent(name, ScriptedModelClient(respond), system_message=name, agents=nested, tools=tools)
+
+    app = Upcall(
+        team=lambda: RoundRobinGroupChat([agent("lead", agent("coder"), agent("watcher"))], max_turns=1),
+        store="runs.db",
+    )
+    run = await app.start("Build it", unattended=True)
+    assert (run.status, run.answers[0].outcome) == (RunStatus.COMPLETED, Outcome.EXPIRED)
+    forked = await app.fork(run.id, run.answers[0].question_id, "FastAPI")
+    assert (forked.status, said(forked)) == (RunStatus.COMPLETED, ["FastAPI"])
+    assert "FastAPI" in str(forked.result)
+
+
+async def test_a_run_that_is_answered_while_it_is_forked_does_not_tell_the_branch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench(ONE)
+    run = await bench.app.start("Build it")
+    read = RunStore.checkpoints
+
+    async def read_late(store: RunStore, run_id: str) -> Sequence[Checkpoint]:
+        monkeypatch.setattr(RunStore, "checkpoints", read)
+        await bench.app.answer(run_id, "Express")
+        return await read(store, run_id)
+
+    monkeypatch.setattr(RunStore, "checkpoints", read_late)
+    forked = await bench.app.fork(run.id, run.questions[0].id, "FastAPI")
+    assert (said(forked), forked.result) == (
+        ["FastAPI"],
+        "lead: [\"coder: ['noted before', 'FastAPI', 'noted after']\"]",
+    )

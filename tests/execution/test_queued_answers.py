@@ -6,10 +6,21 @@ import signal
 from pathlib import Path
 
 import mail_process
+import pytest
 from conversation import soon
 from forked import run_python
 
 from upcall import RunStatus
+from upcall.runs.transcript import EntryKind
+from upcall.storage.transcripts import load_segments
+
+
+async def list_answered(world: mail_process.World) -> list[str]:
+    """Return the questions whose answers the run's transcript has, sorted, by all its segments."""
+    run = await world.app.get(mail_process.RUN)
+    kept = [entry for entries in (await load_segments(world.app.store, run.id)).values() for entry in entries]
+    answered = [each.name for each in kept if each.kind is EntryKind.ANSWER]
+    return sorted(each.question.question for name in answered for each in run.records if each.id == name)
 
 
 async def test_the_team_is_not_run_again_when_it_is_done(tmp_path: Path) -> None:
@@ -30,3 +41,31 @@ async def test_what_followed_the_answer_is_not_done_again_after_a_kill(tmp_path:
     assert (run.status, run.result) == (RunStatus.COMPLETED, "Done.")
     assert "writer" not in world.calls
     assert world.noted() == 1
+
+
+async def test_the_transcript_has_an_answer_that_came_by_mail(tmp_path: Path) -> None:
+    await soon(mail_process.work(world := mail_process.World(tmp_path, waits=True)))
+    assert await list_answered(world) == ["Which framework?", "Which style?"]
+
+
+async def test_a_kill_loses_no_answer_of_the_transcript(tmp_path: Path) -> None:
+    assert run_python(mail_process.__file__, str(tmp_path)).returncode == -signal.SIGKILL
+    await soon((world := mail_process.World(tmp_path)).app.resume(mail_process.RUN))
+    assert await list_answered(world) == ["Which framework?", "Which style?"]
+
+
+async def test_a_cancelled_run_is_forked_where_nobody_took_the_answer_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upcall.execution.segment.SECONDS_BETWEEN_MAILS", 60)
+    app = mail_process.World(tmp_path, waits=True).app
+    ids = {each.question: each.id for each in (await app.start("Build it", run_id=mail_process.RUN)).questions}
+    working = app.answer_stream(mail_process.RUN, {ids["Which framework?"]: "Express"})
+    await soon(anext(working))
+    await app.answer(mail_process.RUN, {ids["Which style?"]: "Plain"})
+    await working.aclose()
+    cancelled = await app.cancel(mail_process.RUN)
+    assert [each.text for each in cancelled.answers] == ["Express", "Plain"]
+    bench = mail_process.World(tmp_path)
+    forked = await soon(bench.app.fork(mail_process.RUN, ids["Which style?"], "Ornate"))
+    assert (forked.status, [each.text for each in forked.answers]) == (RunStatus.COMPLETED, ["Express", "Ornate"])

@@ -113,3 +113,9 @@ async def test_an_imported_run_names_nothing_of_the_machine_it_comes_from(tmp_pa
     mine = await import_run(RunStore("mine.db"), await export_run(theirs.store, run.id))
     assert mine.config.team
     assert (mine.workspace, mine.config.team.documents) == (Path.cwd() / "upcall-work" / run.id, [])
+
+
+@pytest.mark.parametrize("workspace", ["a\0b", "\ud800"])
+async def test_a_workspace_that_is_no_path_is_refused(workspace: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"is no path\. Name another --workspace"):
+        await Upcall(settings=Settings.read(model="demo")).start("Build it", workspace=workspace)

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.base import Team
-from autogen_agentchat.messages import TextMessage
+from autogen_agentchat.messages import ModelClientStreamingChunkEvent, TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
 from cryptography.fernet import Fernet
 
 from upcall import PausableAgent, Run, Settings, Upcall, ask_secret, identity
 from upcall.execution.driver import last
+from upcall.execution.transcripts import TranscriptRecorder
 from upcall.questions.secrets import KEY
-from upcall.runs.transcript import EntryKind, TranscriptEntry
+from upcall.runs.transcript import EntryKind, TranscriptEntry, dump_entries, load_entries
 from upcall.storage.export import export_run, import_run
 from upcall.storage.store import RunStore
 from upcall.storage.transcripts import load_segments, write_transcript
@@ -101,6 +102,24 @@ async def test_a_failed_segment_is_kept_and_not_repeated_after_a_resume(tmp_path
     assert (run.status.value, failed[-1][:2]) == ("failed", ("human", "answer"))
     run = await app.resume(run.id)
     assert (await told(app, run))[: len(failed)] == failed
+
+
+def test_texts_that_end_in_another_order_keep_their_numbers() -> None:
+    def begin(message: str) -> int:
+        return recorder.number_text(ModelClientStreamingChunkEvent(source="a", content="x", full_message_id=message))
+
+    whole = [TextMessage(id=each, source="a", content=each) for each in ("second", "first", "third")]
+    recorder = TranscriptRecorder("task")
+    assert [begin(each) for each in ("first", "second", "first")] == [1, 2, 1]
+    for each in whole:
+        recorder.add(each)
+    kept = load_entries(dump_entries(recorder.entries))
+    assert [(each.text, each.number) for each in kept] == [("second", 2), ("first", 1), ("third", 0)]
+    recorder = TranscriptRecorder("task")  # After a kill.
+    recorder.go_on_behind(kept)
+    for each in reversed(whole):
+        recorder.add(each)
+    assert (recorder.entries, begin("fourth")) == (kept, 4)
 
 
 async def test_nothing_is_kept_where_the_settings_say_so(tmp_path: Path) -> None:

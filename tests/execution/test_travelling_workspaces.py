@@ -6,9 +6,12 @@ import asyncio
 import os
 import platform
 import shutil
+import signal
+import sys
 from pathlib import Path
 
 import pytest
+from forked import run_code
 from postgres import Server
 from sandboxed import needs_bubblewrap
 from worker_process import wait_for_entry, wait_for_status
@@ -156,6 +159,23 @@ async def test_a_named_folder_has_to_be_there(tmp_path: Path) -> None:
     assert (folder.exists(), (await app.get(run_id)).status) == (False, RunStatus.AWAITING_CLARIFICATION)
     away.rename(folder)
     assert (await app.answer(run_id, "This")).error is None
+
+
+async def test_a_kill_before_the_first_file_is_written_does_not_lose_the_folder(tmp_path: Path) -> None:
+    """The change was recorded then, and not made."""
+    killed = run_code(
+        f"import asyncio, os, signal, sys; sys.path[:0] = {sys.path!r}\n"
+        "from pathlib import Path; from test_travelling_workspaces import Coder\n"
+        "from upcall.workspace.folder import Folder\n"
+        "Folder.write = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "asyncio.run(Coder().app.start('Do it', workspace=Path(sys.argv[1])))",
+        str(tmp_path / "shop"),
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    app = Coder().app
+    (stopped,) = await app.list()
+    run = await app.resume(stopped.id)
+    assert (files(tmp_path / "shop"), run.error) == ({"b.txt": "b\n", "shop/a.txt": "one\n"}, None)
 
 
 async def test_a_run_that_no_other_worker_can_take_fails_with_the_reason(tmp_path: Path) -> None:

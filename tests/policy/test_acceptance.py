@@ -81,8 +81,8 @@ def test_what_is_somebody_elses_is_refused(access: Authorization, given: Any, re
 def test_what_somebody_else_answered_first_stands() -> None:
     theirs = COLOUR.model_copy(update={"assignee": "role:lead"})
     access = Authorization("bob", {"lead": ("bob", "eve")})
-    queued = [Answer(question_id="q2", text="red", user="eve")]
-    accepted = accept(waiting(theirs, user="alice"), "red", NOON, access=access, queued=queued)
+    run = waiting(theirs, user="alice").show_queued([Answer(question_id="q2", text="red", user="eve")])
+    accepted = accept(run, "red", NOON, access=access)
     assert isinstance(accepted.refusal, AlreadyAnswered)
     assert accepted.is_intrusion
 

@@ -14,17 +14,28 @@ from autogen_agentchat.base import Team
 from autogen_agentchat.messages import UserInputRequestedEvent
 from autogen_agentchat.teams import RoundRobinGroupChat
 from conversation import soon
+from postgres import Server
 from scenario import TASK, upcall
 from tables import rows
 
 from upcall import AnsweredBy, Outcome, PausableAgent, Run, RunStatus, Settings, Upcall
-from upcall.errors import AlreadyAnswered, ConfigurationError, NotAllowed, UnknownQuestion, UnknownRun, UpcallError
+from upcall.errors import (
+    AlreadyAnswered,
+    CallerError,
+    ConfigurationError,
+    NotAllowed,
+    StoreUnavailable,
+    UnknownQuestion,
+    UnknownRun,
+    UpcallError,
+)
 from upcall.options import AssignRule
 from upcall.policy.authorization import NOT_SHOWN, Authorization
 from upcall.policy.routing import find_assignee
 from upcall.questions.question import ClarificationType, Question
 from upcall.questions.record import QuestionRecord
 from upcall.storage.store import RunStore
+from upcall.storage.tokens import create_token
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
 
 SECRET_ANSWER = "pomegranate-4711"
@@ -147,6 +158,12 @@ async def test_to_others_a_run_is_the_same_as_one_that_does_not_exist() -> None:
         assert await refusal(act, run.id[:3]) == await refusal(act, none[:3])
 
 
+async def test_who_is_called_like_a_role_sees_nothing_of_what_is_assigned_to_it() -> None:
+    app, run, _ = await asked_by_both()
+    with pytest.raises(UnknownRun):
+        await app.get(run.id, user="role:reviewer")
+
+
 async def test_somebody_elses_run_does_not_make_the_beginning_of_an_id_ambiguous() -> None:
     model = both_ask([FRAMEWORK] * 3, ["Tested."] * 3)
     app = app_of(model)
@@ -215,6 +232,26 @@ async def test_an_empty_user_is_refused_rather_than_taken_for_none() -> None:
         with pytest.raises(ConfigurationError, match="user is empty"):
             await act("")  # type: ignore[operator]
     assert (await app.get(run.id)).waiting
+
+
+@pytest.mark.parametrize(("name", "problem"), [("\udcff", "holds bytes that are no text in UTF-8"), ("a\0", "a NUL")])
+async def test_a_name_that_is_no_text_is_refused(name: str, problem: str) -> None:
+    app, run, questions = await asked_by_both()
+    for act in (*actions(app, name), app.list, app.inbox):
+        with pytest.raises(ConfigurationError, match=problem):
+            await act(name)  # type: ignore[operator]
+    with pytest.raises(ConfigurationError, match=problem):
+        await app.assign(run.id, questions["coder"].id, name, user="alice")
+    with pytest.raises(CallerError, match="holds a NUL, or bytes"):
+        await create_token(app.store, name)
+    with pytest.raises(ConfigurationError, match=r"assign\.0\.to = .* is wrong"):
+        Settings.read(None, assign=[{"to": name}])
+
+
+async def test_what_postgresql_cannot_hold_is_said_with_what_to_do(postgres: Server) -> None:
+    app = Upcall(store=postgres.new_database(), settings=Settings.read(None))
+    with pytest.raises(StoreUnavailable, match=r"cannot contain NUL .*\. A name holds one; take it out\."):
+        await app.forget_kinds(project="a\0b")
 
 
 # -- who answers ------------------------------------------------------------------------------------------------------
@@ -558,7 +595,7 @@ def _dropped(entries: Iterable[Any]) -> list[tuple[str, str | None]]:
 
 
 async def test_an_act_that_was_not_done_is_not_in_the_trail() -> None:
-    """Two cancel from the same state: one of them did it."""
+    """Whoever is always overtaken has not done it."""
     app, run, _ = await asked_by_both()
 
     class Overtaken(RunStore):
@@ -572,7 +609,7 @@ async def test_an_act_that_was_not_done_is_not_in_the_trail() -> None:
     late = Upcall(team=app._teams._make_team, store=Overtaken("runs.db"), settings=app.settings)
     with pytest.raises(UpcallError, match="moved on by another process"):
         await late.cancel(run.id, user="root")
-    assert acts(await app.audit(run.id)) == [("started", "alice"), ("assigned", "alice")]
+    assert {*acts(await app.audit(run.id))} == {("started", "alice"), ("assigned", "alice")}
 
 
 async def test_a_call_in_doubt_is_its_owners_to_judge() -> None:
@@ -598,7 +635,7 @@ async def test_a_call_in_doubt_is_its_owners_to_judge() -> None:
             "line 2.*'role:revewer' is a role that is not defined under roles; did you",
         ),
         ("assign:\n  - agnt: coder\n    to: bob\n", "line 2: unknown setting 'agnt' in assign.0; did you mean 'agent'"),
-        ("assign:\n  - agent: coder\n", "assign.0.to is wrong: Field required"),
+        ("assign:\n  - agent: coder\n", "line 2: assign.0.to is wrong: Field required"),
         ("assign:\n  - to: bob\n    type: risk\n", "line 3: assign.0.type = 'risk' is wrong"),
     ],
 )

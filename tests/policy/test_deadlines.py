@@ -7,7 +7,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -20,7 +20,7 @@ from autogen_agentchat.messages import (
     UserInputRequestedEvent,
 )
 from autogen_agentchat.teams import RoundRobinGroupChat
-from conversation import soon
+from conversation import read_to_end, soon
 from cryptography.fernet import Fernet
 from foreign import ForeignAgent
 from scenario import TASK, script, upcall
@@ -454,7 +454,7 @@ async def test_a_question_beside_others_at_work_expires_while_they_work(clock: C
         await work.app.answer("a-run", "FastAPI")
     told = [item async for item in work.app.expire_stream()]
     assert [item.metadata[EXPIRY] for item in told if isinstance(item, ThoughtEvent)] == [EXPIRED]
-    rest = asyncio.create_task(_last(work.stream))
+    rest = asyncio.create_task(read_to_end(work.stream))
     await soon(work.one_goes_on())
     assert not rest.done()
     work.searched.set()
@@ -471,14 +471,8 @@ async def test_a_question_beside_others_at_work_takes_the_run_with_it_once_they_
         await work.app.answer("a-run", "FastAPI")
     assert await work.app.expire() == []
     work.searched.set()
-    assert (await soon(_last(work.stream))).waiting
+    assert (await soon(read_to_end(work.stream))).waiting
     assert [run.status for run in await work.app.expire()] == [RunStatus.CANCELLED]
-
-
-async def _last(stream: AsyncIterator[Any]) -> Run:
-    items = [item async for item in stream]
-    assert isinstance(items[-1], Run)
-    return items[-1]
 
 
 # -- calls in doubt ---------------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from autogen_agentchat.base import Team
 from autogen_agentchat.messages import TextMessage, ThoughtEvent, UserInputRequestedEvent
 from autogen_core import CancellationToken
 from autogen_core.models import ModelFamily, ModelInfo
-from autogen_ext.models.openai import OpenAIChatCompletionClient
 from scenario import TASK, script
 from worlds import app_of, model_of, pausing
 
@@ -248,13 +247,6 @@ async def test_the_lead_of_the_root_team_answers_where_the_settings_say_so() -> 
 
     assert [answer.by for answer in (await run_with(parent_answers=True)).answers] == [AnsweredBy.PARENT]
     assert (await run_with()).waiting
-
-
-def test_the_option_is_part_of_the_declarative_form() -> None:
-    client = OpenAIChatCompletionClient(model="gpt-4o", api_key="sk-x")
-    agent = PausableAgent("lead", client, answers_nested=True)
-    second = PausableAgent.load_component(agent.dump_component())
-    assert second.dump_component().config["answers_nested"] is True
 
 
 async def test_a_state_from_before_a_look_still_loads() -> None:

@@ -76,6 +76,7 @@ def test_an_answer_finds_its_question_and_the_rest_stays_open(
         ("Express", [], "No question is open"),
         ({"cccc3333": "x"}, TWO, r"'cccc3333'.*aaaa1111, bbbb2222"),
         ({"aaaa1111": "Express", "cccc3333": "x"}, [OPEN], "cccc3333"),
+        ({None: "Express"}, [OPEN], "None.*aaaa1111"),
         *[({prefix: "x"}, [OPEN, question("aaaa2222")], "aaaa1111, aaaa2222") for prefix in ("", "a", "aaa", "aaaa")],
         ({"aaaa1111": "Express", "aaaa": "FastAPI"}, [OPEN], "two different answers"),
     ],

@@ -7,7 +7,9 @@ from itertools import count
 from typing import Any
 
 import pytest
+from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import Team
+from autogen_agentchat.teams import RoundRobinGroupChat
 from worlds import pausing
 
 from upcall import Answer, Outcome, PausableAgent, RunStatus, Settings, Upcall, ask
@@ -66,6 +68,46 @@ async def test_a_tool_learns_that_its_question_was_declined() -> None:
         declined = Answer(question_id=asked.questions[0].id, outcome=Outcome.DECLINED)
         await app_of(model, release_tool([])).answer(asked.id, declined)
     assert results(model) == ["Not released: declined."]
+
+
+async def test_an_answer_in_a_text_is_its_words() -> None:
+    def bucket() -> str:
+        """Name the bucket."""
+        return f"logs-{ask('Which region?')}"
+
+    with ScriptedModelClient([Call("bucket"), "Done."]) as model:
+        asked = await app_of(model, bucket).start("Do it")
+        await app_of(model, bucket).answer(asked.id, "eu")
+    assert results(model) == ["logs-eu"]
+
+
+def region() -> Answer:
+    """Ask for the region."""
+    return ask("Which region?")
+
+
+async def region_later() -> Answer:
+    """Ask for the region."""
+    return ask("Which region?")
+
+
+@pytest.mark.parametrize("tool", [region, region_later])
+async def test_an_answer_that_a_tool_returns_is_its_words(tool: Callable[[], Answer]) -> None:
+    with ScriptedModelClient([Call(tool.__name__), "Done."]) as model:
+        asked = await app_of(model, tool).start("Do it")
+        await app_of(model, tool).answer(asked.id, "eu")
+    assert results(model) == ["eu"]
+
+
+@pytest.mark.parametrize("tool", [region, region_later])
+async def test_an_answer_that_a_tool_of_a_stock_agent_returns_is_its_words(tool: Callable[[], Answer]) -> None:
+    def make() -> Team:
+        return RoundRobinGroupChat([AssistantAgent("solo", model, tools=[tool])], max_turns=1)
+
+    with ScriptedModelClient([Call(tool.__name__)]) as model:
+        asked = await Upcall(store="runs.db", team=make).start("Do it")
+        last = await Upcall(store="runs.db", team=make).answer(asked.id, "eu")
+    assert (last.status, last.result) == (RunStatus.COMPLETED, "eu")
 
 
 async def test_a_question_that_comes_out_otherwise_the_second_time_is_asked_again() -> None:

@@ -20,6 +20,7 @@ from upcall.agents.resumable import is_own_event
 from upcall.autogen.messages import answer_message, event_path, message_questions
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
+from upcall.runs.run import Run
 
 HANG_GUARD = 60.0
 """Seconds after which a test that should have ended long ago is given up."""
@@ -84,6 +85,13 @@ async def say(agent: ChatAgent, *messages: str | BaseChatMessage, token: Cancell
     return await soon(_driven(agent, given, token or CancellationToken()))
 
 
+async def turn(agent: ChatAgent, *messages: BaseChatMessage) -> HandoffMessage:
+    """Return the hand-off that ends the agent's turn."""
+    message = (await say(agent, *messages)).message
+    assert isinstance(message, HandoffMessage)
+    return message
+
+
 async def _driven(agent: ChatAgent, messages: Sequence[BaseChatMessage], token: CancellationToken) -> Rest:
     events: list[Event] = []
     ended: Response | None = None
@@ -96,6 +104,13 @@ async def _driven(agent: ChatAgent, messages: Sequence[BaseChatMessage], token: 
     assert ended is not None
     assert ended.inner_messages == [each for each in events if is_own_event(each)]
     return Rest(ended.chat_message, events)
+
+
+async def read_to_end(stream: AsyncIterator[Any]) -> Run:
+    """Return the run, which is the last item of a stream."""
+    items = [item async for item in stream]
+    assert isinstance(items[-1], Run)
+    return items[-1]
 
 
 async def run(team: Team, task: str | BaseChatMessage | None) -> Rest:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from forked import run_python
 
-from upcall.testing import Call, Reply
+from upcall import Settings, Upcall
+from upcall.options import AgentName
+from upcall.testing import Call, LoopbackServer, Reply, Request, ScriptedModelClient
 
 TASK = "Build me a user authentication system"
 DEEP_CODING = '{"intent": "coding", "meta_response": null, "research_depth": "deep"}'
@@ -17,6 +19,15 @@ CLEAR = '{"needs_clarification": false}'
 PLAN = json.dumps({"title": "Authentication", "sections": ["Login"], "steps": []})
 ASK = Call("ask_user", {"question": "Which framework?", "options": ["Express", "FastAPI", "Django"]})
 WRITE = Call("write_file", {"path": "auth.js", "content": "// Express\n"})
+
+
+AGENTS: Sequence[AgentName] = get_args(AgentName)
+
+
+def for_team(**said: Sequence[Reply]) -> dict[str, list[Reply]]:
+    """Return what the agents of the root team say; one that is not named says nothing."""
+    assert said.keys() <= set(AGENTS)
+    return {f"You are the {agent} ": list(said.get(agent, ())) for agent in AGENTS}
 
 
 def script(**changed: Sequence[Reply]) -> dict[str, list[Reply]]:
@@ -27,9 +38,18 @@ def script(**changed: Sequence[Reply]) -> dict[str, list[Reply]]:
         "planner": [CLEAR, PLAN],
         "lead": [Call("coder", {"task": "Build authentication"}), '{"summary": "All done."}'],
         "coder": [ASK, WRITE, '{"summary": "Written with Express.", "files": ["auth.js"]}'],
-        "researcher": [],
     }
-    return {f"You are the {agent} ": list(said) for agent, said in (replies | changed).items()}
+    return for_team(**replies | changed)
+
+
+def new_app(client: ScriptedModelClient, **settings: Any) -> Upcall:
+    """Return a new driver on the same store, as another process would make it."""
+    return Upcall(client, store="runs.db", settings=Settings.read(None, **settings))
+
+
+def requests_of(client: ScriptedModelClient | LoopbackServer, agent: str) -> list[Request]:
+    """Return what the model of an agent of the root team was sent."""
+    return [request for request in client.requests if request.system.startswith(f"You are the {agent} ")]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,13 @@ import pytest
 from autogen_agentchat.base import Team
 from autogen_agentchat.messages import UserInputRequestedEvent
 from autogen_agentchat.teams import RoundRobinGroupChat
-from conversation import soon
+from conversation import read_to_end, soon
 from shapes import join_branches
 
-from upcall import Answer, AnsweredBy, Run, RunStatus, Settings, Upcall
+from upcall import Answer, AnsweredBy, RunStatus, Settings, Upcall
 from upcall.agents import NestedTeam, PausableAgent
 from upcall.errors import AlreadyAnswered, RunNotWaiting, StoreUnavailable
-from upcall.storage.store import RunStore
+from upcall.storage.store import RunStore, StoredRun
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
 
 ASK = Call("ask_user", {"question": "Which framework?"})
@@ -89,12 +89,6 @@ async def asked(stream: AsyncIterator[Any]) -> str:
     raise AssertionError("nothing was asked")
 
 
-async def ended(stream: AsyncIterator[Any]) -> Run:
-    items = [item async for item in stream]
-    assert isinstance(items[-1], Run)
-    return items[-1]
-
-
 @SHAPES
 async def test_who_is_answered_goes_on_while_a_sibling_works(
     shape: str, script: dict[str, list[Reply]], path: tuple[str, ...], tmp_path: Path
@@ -110,7 +104,7 @@ async def test_who_is_answered_goes_on_while_a_sibling_works(
         assert [(question.id, question.path) for question in run.questions] == [(question_id, path)]
         run = await bench.app(make).answer("a-run", {question_id: "Express"})
         assert (run.status, run.questions) == (RunStatus.EXECUTING, ())
-        rest = asyncio.create_task(ended(stream))
+        rest = asyncio.create_task(read_to_end(stream))
         await soon(bench.until(lambda: bench.calls_of("coder") == 2))
         assert not rest.done()
         assert not bench.searched.is_set()
@@ -133,7 +127,7 @@ async def test_an_answer_comes_through_though_the_store_is_locked_when_it_is_tak
         app = bench.app(bench.nested)
         stream = app.start_stream("Build it", run_id="a-run")
         question_id = await soon(asked(stream))
-        rest = asyncio.create_task(ended(stream))
+        rest = asyncio.create_task(read_to_end(stream))
         with contextlib.closing(sqlite3.connect(bench.store, isolation_level=None)) as other:
             await app.answer("a-run", {question_id: "Express"})
             other.execute("BEGIN IMMEDIATE")
@@ -171,7 +165,7 @@ async def test_an_answer_that_comes_too_late_for_the_team_goes_to_the_next_one_a
         stream = bench.app(make).start_stream("Build it", run_id="a-run")
         question_id = await soon(asked(stream))
         given = await bench.app(make).answer("a-run", {question_id: "Express"})
-        run = await soon(ended(stream))
+        run = await soon(read_to_end(stream))
         run = run if run.is_final else await bench.app(make).get("a-run")
     assert (given.status, run.status, run.result) == (RunStatus.EXECUTING, RunStatus.COMPLETED, "Coded.")
 
@@ -187,7 +181,7 @@ async def test_the_first_answer_stands(tmp_path: Path) -> None:
         with pytest.raises(AlreadyAnswered, match="that one stands"):
             await app.store.enqueue_answers("a-run", [Answer(question_id=question_id, text="Django")])
         bench.searched.set()
-        run = await soon(ended(stream))
+        run = await soon(read_to_end(stream))
     assert [answer.text for answer in run.answers] == ["Express"]
     with pytest.raises(AlreadyAnswered):
         await app.answer("a-run", {question_id: "Django"})
@@ -252,7 +246,7 @@ async def test_what_a_fact_answered_is_noted_once_where_an_answer_comes_at_the_r
         stream = bench.app(make).start_stream("Build it", run_id="a-run", facts={"database": "SQLite"})
         question_id = await soon(asked(stream))
         await bench.app(make).answer("a-run", {question_id: "Express"})
-        await soon(ended(stream))
+        await soon(read_to_end(stream))
         run = await bench.app(make).get("a-run")
     assert run.status is RunStatus.COMPLETED
     assert sorted((answer.text, answer.by) for answer in run.answers) == [
@@ -278,7 +272,7 @@ async def test_without_ledger_an_answer_meanwhile_is_for_its_own_question_alone(
         stream = app().start_stream("Build it", run_id="a-run")
         first, second = await soon(asked(stream)), await soon(asked(stream))
         await app().answer("a-run", {first: "Express"})
-        rest = asyncio.create_task(ended(stream))
+        rest = asyncio.create_task(read_to_end(stream))
         await soon(bench.until(lambda: len(client.requests) == 5))
         bench.searched.set()
         run = await soon(rest)
@@ -306,7 +300,7 @@ async def test_mail_that_nobody_took_in_before_the_end_is_taken_in_then(
             await stream.aclose()
         bench.searched.set()
         if not cut_off:
-            assert (await soon(ended(stream))).status is RunStatus.FAILED
+            assert (await soon(read_to_end(stream))).status is RunStatus.FAILED
         run = await soon(bench.app(bench.nested).resume("a-run"))
         if run.questions:
             run = await soon(bench.app(bench.nested).answer("a-run", "Express"))
@@ -314,15 +308,144 @@ async def test_mail_that_nobody_took_in_before_the_end_is_taken_in_then(
     assert "Express" in [answer.text for answer in run.answers]
 
 
+def search_once(failed: bool) -> list[Reply]:
+    return [Fail(500)] if failed else [Call("search", {})]
+
+
+async def answered_and_not_taken_in(
+    failed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replies: Mapping[str, Sequence[Reply]]
+) -> tuple[Upcall, str]:
+    """Return an app whose run was left, or has failed, with an answer that no team has taken in; and which question it
+    answers."""
+    monkeypatch.setattr("upcall.execution.segment.SECONDS_BETWEEN_MAILS", 60)
+    bench = Bench(ScriptedModelClient(replies), tmp_path / "runs.db")
+    app = bench.app(bench.nested)
+    stream = app.start_stream("Build it", run_id="a-run")
+    question_id = await soon(asked(stream))
+    await app.answer("a-run", {question_id: "Express"})
+    if failed:
+        await soon(read_to_end(stream))
+    await stream.aclose()
+    return app, question_id
+
+
+@pytest.mark.parametrize("failed", [False, True])
+async def test_what_nobody_took_in_is_shown_as_answered_and_stands(
+    failed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who looks before somebody resumes the run sees no open question, and no second answer is taken."""
+    app, question_id = await answered_and_not_taken_in(
+        failed, tmp_path, monkeypatch, NESTED | {"You are the searcher": [*search_once(failed), "Searched."]}
+    )
+    run, (listed,) = await app.get("a-run"), await app.list()
+    assert [(each.text, each.by) for each in run.answers] == [("Express", AnsweredBy.HUMAN)]
+    assert (run.questions, listed.questions, await app.inbox()) == ((), (), [])
+    assert await app.get("a-run") == run
+    for given in ("Django", {question_id: "Django"}):
+        with pytest.raises(AlreadyAnswered, match=r"by human at .*: 'Express'\. That answer stands"):
+            await app.answer("a-run", given)
+    run = await soon(app.resume("a-run"))
+    assert [each.text for each in run.answers if each.question_id == question_id] == ["Express"]
+
+
+@pytest.mark.parametrize("failed", [False, True])
+async def test_what_nobody_took_in_outlives_the_cancelling(
+    failed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the human had answered stays on record, and another answer to the question can be tried."""
+    app, question_id = await answered_and_not_taken_in(
+        failed,
+        tmp_path,
+        monkeypatch,
+        NESTED | {"You are the coder": [ASK, ASK], "You are the searcher": search_once(failed)},
+    )
+    cancelled = await app.cancel("a-run")
+    assert (cancelled.status, [(each.text, each.by) for each in cancelled.answers]) == (
+        RunStatus.CANCELLED,
+        [("Express", AnsweredBy.HUMAN)],
+    )
+    assert await app.get("a-run") == cancelled
+    assert [each.detail["outcome"] for each in await app.audit("a-run") if each.kind == "answered"] == ["answered"]
+    assert (await app.plan_fork("a-run", question_id)).answered == cancelled.answers[0]
+
+
+async def test_an_answer_that_comes_while_its_run_is_cancelled_is_on_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upcall.execution.segment.SECONDS_BETWEEN_MAILS", 60)
+    bench = Bench(ScriptedModelClient(NESTED), tmp_path / "runs.db")
+    app, save = bench.app(bench.nested), RunStore.save
+    stream = app.start_stream("Build it", run_id="a-run")
+    question_id = await soon(asked(stream))
+
+    async def answer_first(store: RunStore, *args: Any, **options: Any) -> StoredRun:
+        await app.answer("a-run", {question_id: "Express"})
+        return await save(store, *args, **options)
+
+    monkeypatch.setattr(RunStore, "save", answer_first)
+    cancelled = await soon(app.cancel("a-run"))
+    await stream.aclose()
+    assert [each.text for each in cancelled.answers] == ["Express"]
+
+
+async def test_all_who_cancel_a_run_at_once_find_it_cancelled(tmp_path: Path) -> None:
+    bench = Bench(ScriptedModelClient({"You are the lead": [ASK]}), tmp_path / "runs.db")
+    run = await bench.app(bench.nested).start("Build it")
+    ended = await asyncio.gather(*(bench.app(bench.nested).cancel(run.id) for _ in range(4)))
+    assert {(each.status, len(each.answers)) for each in ended} == {(RunStatus.CANCELLED, 1)}
+
+
+async def test_an_answer_whose_asker_was_given_up_in_that_moment_is_on_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer is queued when the clerk's caller has just run out of time; nobody hears it, and it is not lost."""
+    limits, timeout = dict[float | None, asyncio.Timeout](), asyncio.timeout
+    monkeypatch.setattr("asyncio.timeout", lambda delay: (limits.update({delay: timeout(delay)}), limits[delay])[1])
+    monkeypatch.setattr("upcall.execution.segment.SECONDS_BETWEEN_MAILS", 60)
+    script: dict[str, list[Reply]] = {
+        "You are the lead": [Call("clerk", {"task": "Buy it"}), "Done without."],
+        "You are the clerk": [Calls([Call("coder", {"task": "Code"}), Call("search")])],
+        "You are the coder": [ASK],
+    }
+    with ScriptedModelClient(script) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+
+        def make() -> Team:
+            clerk = bench.worker("clerk", agents=[bench.worker("coder")], tools=[bench.search])
+            return RoundRobinGroupChat([bench.worker("lead", agents=[clerk], nested_timeout=4321)], max_turns=1)
+
+        stream = bench.app(make).start_stream("Buy it", run_id="a-run")
+        question_id = await soon(asked(stream))
+        await bench.app(make).answer("a-run", {question_id: "Express"})
+        limits[4321].reschedule(0)
+        run = await soon(read_to_end(stream))
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "Done without.")
+    assert [each.text for each in run.answers] == ["Express"]
+
+
+async def test_the_same_answer_again_goes_on_where_nobody_took_in_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upcall.execution.segment.SECONDS_BETWEEN_MAILS", 60)
+    bench = Bench(ScriptedModelClient(NESTED), tmp_path / "runs.db")
+    app = bench.app(bench.nested)
+    stream = app.start_stream("Build it", run_id="a-run")
+    await app.answer("a-run", {await soon(asked(stream)): "Express"})
+    await stream.aclose()
+    bench.searched.set()
+    run = await soon(app.answer("a-run", "Express"))
+    assert (run.under_way, [each.text for each in run.answers]) == (False, ["Express"])
+
+
 async def test_a_store_that_is_busy_for_a_moment_does_not_end_the_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = 0
-    mail = RunStore.queued_answers
+    mail, who_answers = RunStore.queued_answers, asyncio.current_task()
 
     async def busy(store: RunStore, run_id: str) -> Sequence[Answer]:
         nonlocal looks
-        looks += 1
+        looks += asyncio.current_task() is not who_answers
         if looks == 1:
             raise StoreUnavailable("the database is locked")
         return await mail(store, run_id)
@@ -333,7 +456,7 @@ async def test_a_store_that_is_busy_for_a_moment_does_not_end_the_work(
         stream = bench.app(bench.nested).start_stream("Build it", run_id="a-run")
         question_id = await soon(asked(stream))
         await bench.app(bench.nested).answer("a-run", {question_id: "Express"})
-        rest = asyncio.create_task(ended(stream))
+        rest = asyncio.create_task(read_to_end(stream))
         await soon(bench.until(lambda: bench.calls_of("coder") == 2))
         bench.searched.set()
         run = await soon(rest)

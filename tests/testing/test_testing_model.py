@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from autogen_core import FunctionCall
 from autogen_core.models import (
@@ -91,6 +93,14 @@ async def test_a_request_of_an_agent_that_nobody_scripted_is_refused() -> None:
 def test_leftover_replies_are_an_error_at_the_end() -> None:
     client = ScriptedModelClient({"You code": ["One", "Two"], "You plan": []})
     with pytest.raises(ScriptError, match=r"left over: \{'You code': 2\}"), client:
+        pass
+
+
+async def test_a_refused_request_that_was_survived_is_an_error_at_the_end() -> None:
+    client = ScriptedModelClient([])
+    with suppress(ScriptError):  # As a run does, which is failed then.
+        await client.create(MESSAGES)
+    with pytest.raises(ScriptError, match="no reply left for 'the model' at request 1"), client:
         pass
 
 

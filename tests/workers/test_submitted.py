@@ -13,6 +13,7 @@ from stores import FIRST, execute
 from upcall import Run, RunStatus, Settings, Upcall
 from upcall.errors import ConfigurationError, StoreUnavailable, UnknownRun
 from upcall.execution.in_process import InProcessWorker
+from upcall.storage.store import StoredRun
 from upcall.workers.worker import Worker
 
 QUEUED, WAITING = RunStatus.QUEUED, RunStatus.AWAITING_CLARIFICATION
@@ -52,17 +53,10 @@ async def test_a_job_that_is_delivered_twice_does_nothing_the_second_time(locati
     assert await app.store.load(run_id) == before
 
 
-async def test_a_failed_run_is_queued_again_by_resume(location: str) -> None:
+@pytest.mark.parametrize("status", [RunStatus.FAILED, QUEUED], ids=["failed", "queued, its job is gone"])
+async def test_a_run_that_nobody_works_on_is_queued_again_by_resume(status: RunStatus, location: str) -> None:
     app = app_on(location)
-    run = await app.store.create(Run(task="Build it", status=RunStatus.FAILED), FIRST)
-    assert (await app.resume(run.run.id, wait=False)).status is QUEUED
-    await advance_all(app, location)
-    assert (await app.get(run.run.id)).status is WAITING
-
-
-async def test_a_queued_run_whose_job_is_gone_is_queued_again_by_resume(location: str) -> None:
-    app = app_on(location)
-    run = await app.store.create(Run(task="Build it", status=QUEUED), FIRST)
+    run = await app.store.create(Run(task="Build it", status=status), FIRST)
     assert (await app.resume(run.run.id, wait=False)).status is QUEUED
     await advance_all(app, location)
     assert (await app.get(run.run.id)).status is WAITING
@@ -175,3 +169,17 @@ async def test_what_the_root_team_needs_approval_for_stops_no_named_team(postgre
     app = Upcall(store=location, settings=Settings.read(model="demo", approve=["run_command"]))
     await Worker(app, drain=True).run()
     assert ((done := await app.get(run.id)).status, done.error) == (WAITING, None)
+
+
+@pytest.mark.slow
+async def test_a_worker_loads_a_run_once_for_a_job(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = app_on(postgres.new_database())
+    run, loaded, load = await app.submit("Build it"), list[str](), app.store.load
+
+    async def count(run_id: str) -> StoredRun:
+        loaded.append(run_id)
+        return await load(run_id)
+
+    monkeypatch.setattr(app.store, "load", count)
+    await Worker(app, drain=True).run()
+    assert ((await app.get(run.id)).status, loaded) == (WAITING, [run.id])

@@ -316,7 +316,9 @@ class ResumableGroupChatManager(BaseGroupChatManager):
             return [self.user_proxy]
         with _name_failure(self._name):
             self._refuse_nobody(thread)
-            return await super().select_speaker(thread)  # type: ignore[safe-super]
+            # A function that counts messages, or looks for the user's last one, finds what it would without a pause.
+            told = [each for each in thread if not _asks_or_answers(each, self.user_proxy)]
+            return await super().select_speaker(told)  # type: ignore[safe-super]
 
     def _refuse_nobody(self, thread: Sequence[Event]) -> None:
         """`Swarm` asserts that the target of a hand-off is a member, without a word."""

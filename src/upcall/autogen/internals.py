@@ -116,17 +116,27 @@ def executor_of(part: object) -> CodeExecutor | None:
     return part._code_executor if isinstance(part, CodeExecutorAgent) else None
 
 
-def in_this_context(tool: BaseTool[Any, Any], begin: Callable[[], None]) -> BaseTool[Any, Any]:
-    """Return the same tool, its function called with the present context variables and `begin` right before it: a
-    `FunctionTool` runs a plain function in a thread, when there is one, that has none of them (autogen-core 0.7.5)."""
-    if not isinstance(tool, FunctionTool) or asyncio.iscoroutinefunction(tool._func):
+def in_this_context(
+    tool: BaseTool[Any, Any], begin: Callable[[], None], show: Callable[[Any], Any]
+) -> BaseTool[Any, Any]:
+    """Return the same tool, its function called with the present context variables, `begin` right before it, and what
+    it returns given to `show`: a `FunctionTool` runs a plain function in a thread, when there is one, that has none of
+    them, and writes a model that it returns as JSON, which fails where a field is a time (autogen-core 0.7.5)."""
+    if not isinstance(tool, FunctionTool):
         return tool
+    twin = copy(tool)
+    if asyncio.iscoroutinefunction(tool._func):
+
+        async def call_async(*given: Any, **named: Any) -> Any:
+            return show(await tool._func(*given, **named))
+
+        twin._func = call_async
+        return twin
 
     def call(*given: Any, **named: Any) -> Any:
         begin()
-        return tool._func(*given, **named)
+        return show(tool._func(*given, **named))
 
-    twin = copy(tool)
     twin._func = partial(copy_context().run, call)
     return twin
 

@@ -62,6 +62,7 @@ class Journal:
         write: stores new records; it raises where they cannot be kept, and then nothing more may be done.
         check: raises for records that can never be kept: their caller gets the error, and no others are held up.
         exact: whether a reply is replayed for the very same request only, as in a fork, where an answer is another.
+        on_delivery: is told of questions whose answers reached who asked in the middle of the turn.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Journal:
         *,
         check: Check = lambda records: None,
         exact: bool = False,
+        on_delivery: Callable[[Sequence[str]], None] = lambda question_ids: None,
     ) -> None:
         self._run_id, self._epoch, self._records, self._write_to, self._check = run_id, epoch, records, write, check
         self._new: dict[str, str | None] = {}
@@ -90,6 +92,7 @@ class Journal:
                 self._replies.setdefault(known.who, []).append((known.number, key))
         self._counts = {who: len(known) for who, known in self._replies.items()}
         self._exact = exact
+        self.tell_delivery = on_delivery
         self._diverged: set[tuple[Any, ...]] = set()
 
     @property
@@ -249,15 +252,18 @@ class Journal:
         run: Callable[[], Awaitable[ToolOutcome]],
         *,
         idempotent: bool,
+        answers: Sequence[str] = (),
     ) -> ToolOutcome:
         """Return the recorded outcome of a tool call of `agent`, or run the tool with `run` and record what came of it.
+
+        With other `answers` to what the tool asked, as in a fork, it is another call.
 
         Raises:
             Whatever `run` raises; the call is in doubt then.
         """
         self._last.pop((*current_path(), agent), None)
         given = json.dumps(arguments, sort_keys=True, default=str)
-        key = self._key("tool", agent, call_id, [tool, given])
+        key = self._key("tool", agent, call_id, [tool, given, *answers])
         if (text := self._records.get(key)) is not None and not self._has_diverged(agent):
             record = _read(ToolRecord, text)
             if record.outcome is not None:
@@ -319,6 +325,7 @@ class Journal:
     async def record_delivery(self, question_ids: Sequence[str]) -> None:
         """Record that the agent that asked these questions received the answers in the middle of its turn."""
         await self._write({f"delivered:{question_id}": "{}" for question_id in question_ids})
+        self.tell_delivery(question_ids)
 
     def was_delivered(self, question_id: str) -> bool:
         """Whether that was so before the segment was cut off."""

@@ -14,6 +14,7 @@ from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
     HandoffMessage,
+    ModelClientStreamingChunkEvent,
     ThoughtEvent,
     ToolCallExecutionEvent,
     UserInputRequestedEvent,
@@ -31,6 +32,7 @@ CLARIFICATIONS = "upcall.clarifications"
 ANSWERS = "upcall.answers"
 PATH = "upcall.path"
 RUN = "upcall.run"
+TEXT = "upcall.text"
 OUTPUT = "upcall.output"
 OUTCOME = "upcall.outcome"
 CHECKED = "upcall.checked"
@@ -47,6 +49,9 @@ USER = "user"
 """The name of the user proxy of the outermost group chat."""
 
 Event: TypeAlias = BaseAgentEvent | BaseChatMessage
+
+TextKey: TypeAlias = tuple[tuple[str, ...], str]
+"""A text that an agent is writing: the agent's path, and the id of the message that it becomes."""
 
 _RESOLVERS = (AnsweredBy.LEDGER, AnsweredBy.FACTS, AnsweredBy.PARENT)
 """Who may answer in the human's place; what is said where nobody did says why itself."""
@@ -244,6 +249,23 @@ def event_questions(event: Event) -> list[Question]:
 def event_path(message: Event) -> tuple[str, ...]:
     """Return the agents from the outermost down to the one that produced this event."""
     return tuple(message.metadata.get(PATH, message.source).split("/"))
+
+
+def text_key(piece: ModelClientStreamingChunkEvent) -> TextKey:
+    """Return which text a piece is of. An agent that is called twice at once writes two."""
+    return event_path(piece), piece.full_message_id or ""
+
+
+def find_ended_text(begun: Iterable[TextKey], event: Event) -> TextKey | None:
+    """Find the text that an event is the whole of, or the end of: by its id, or else the only one of its agent."""
+    path = event_path(event)
+    own = [key for key in begun if key[0] == path]
+    return (path, event.id) if (path, event.id) in own else own[0] if len(own) == 1 else None
+
+
+def name_text(event: Event, segment: int, number: int) -> Event:
+    """Return a piece of text with the name of the text that it is of: the so-manieth of its agent in a segment."""
+    return event.model_copy(update={"metadata": {**event.metadata, TEXT: f"{segment}-{number}"}})
 
 
 def prefix_path(parent: str, message: Event, call_id: str) -> Event:

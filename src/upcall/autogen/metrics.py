@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from upcall.autogen.tracing import SECONDS_TO_SEND
-from upcall.errors import ConfigurationError
+from upcall.autogen.tracing import SECONDS_TO_SEND, missing_opentelemetry
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, Histogram
@@ -98,8 +97,5 @@ def export() -> None:
             own = any(os.environ.get(name) for name in _TIMEOUTS)
             reader = PeriodicExportingMetricReader(OTLPMetricExporter(timeout=None if own else SECONDS_TO_SEND))
     except ImportError as error:
-        raise ConfigurationError(
-            f"tracing is true, but {error.name} is not installed. Say: pip install '.[otel]' in"
-            " a checkout of upcall, or leave it out."
-        ) from error
+        raise missing_opentelemetry(error) from error
     metrics.set_meter_provider(MeterProvider([reader]))

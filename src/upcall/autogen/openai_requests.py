@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from autogen_ext.models.openai import BaseOpenAIChatCompletionClient
-from openai import AsyncStream, NotGiven, Omit
+from openai import AsyncOpenAI, AsyncStream, NotGiven, Omit
 from openai.resources.chat.completions import AsyncCompletions
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
@@ -46,6 +46,20 @@ class _AsIsCompletions(AsyncCompletions):
         return await super().parse(messages=[], **options)
 
 
+class _Beta:
+    """`client.beta`, whose `chat` is the client's own, and all that AutoGen takes. What else is in it is loaded when it
+    is asked for: that takes as long as the rest of the package."""
+
+    def __init__(self, client: AsyncOpenAI) -> None:
+        self._client = client
+        self.chat = client.chat
+
+    def __getattr__(self, name: str) -> Any:
+        from openai.resources.beta import AsyncBeta
+
+        return getattr(AsyncBeta(self._client), name)
+
+
 def send_as_is(client: ModelClient) -> ModelClient:
     """Let `client` send messages and tools as they are, and return it; what reaches the server stays the same.
 
@@ -54,8 +68,8 @@ def send_as_is(client: ModelClient) -> ModelClient:
     """
     # AutoGen has no public way to the client it made; a plain one would be correct too, only slower.
     openai_client = client._client
-    for chat in (openai_client.chat, openai_client.beta.chat):
-        # Both are cached properties, so what is set here is what AutoGen finds.
-        chat.__dict__["completions"] = _AsIsCompletions(openai_client)
+    # Both are cached properties, so what is set here is what AutoGen finds.
+    openai_client.chat.__dict__["completions"] = _AsIsCompletions(openai_client)
+    openai_client.__dict__["beta"] = _Beta(openai_client)
     openai_client._client.event_hooks["response"].append(leave_retry_to_us)
     return client

@@ -155,6 +155,8 @@ class QuietRuntime(SingleThreadedAgentRuntime):
         with MessageHandlerContext.populate_context(agent.id):
             try:
                 await agent.on_message(published.message, ctx=context)
+            except asyncio.CancelledError:
+                raise  # Somebody stopped it, which is no error: AutoGen prints a traceback of that.
             except BaseException:
                 _logger.error(f"Error processing publish message for {agent.id}", exc_info=True)
                 raise

@@ -26,7 +26,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult
 
 from upcall.autogen.call_path import current_path
 from upcall.autogen.scope import current_scope, enter_scope
-from upcall.errors import ConfigurationError
+from upcall.errors import ConfigurationError, install_command
 from upcall.runs.call_timings import ActiveCall, Timings
 
 if TYPE_CHECKING:
@@ -104,11 +104,15 @@ def export() -> None:
             exporter = OTLPSpanExporter(timeout=None if own else SECONDS_TO_SEND)
             provider.add_span_processor(BatchSpanProcessor(exporter))
     except ImportError as error:
-        raise ConfigurationError(
-            f"tracing is true, but {error.name} is not installed. Say: pip install '.[otel]' in"
-            " a checkout of upcall, or leave it out."
-        ) from error
+        raise missing_opentelemetry(error) from error
     trace.set_tracer_provider(provider)
+
+
+def missing_opentelemetry(error: ImportError) -> ConfigurationError:
+    """Return the error where spans or metrics are to be sent and a package for it is not installed."""
+    return ConfigurationError(
+        f"tracing is true, but {error.name} is not installed. Say: {install_command('otel')}, or leave it out."
+    )
 
 
 def start(run_id: str, *, link: str | None = None) -> str | None:

@@ -118,11 +118,11 @@ async def adapt_checkpoint(
 
 
 async def find_incompatibilities(
-    team: Team, checkpoint: Checkpoint, records: Mapping[str, str] = _NOTHING, user_proxy: str = "user"
+    team: Team, checkpoint: Checkpoint, records: Mapping[str, str]
 ) -> Sequence[Incompatibility]:
     """Find what keeps a run from going on with `team`, which was built for this check alone."""
     try:
-        await adapt_checkpoint(team, "", checkpoint, records, user_proxy)
+        await adapt_checkpoint(team, "", checkpoint, records)
     except TeamMismatch as found:
         return found.incompatibilities
     return ()

@@ -76,8 +76,10 @@ class Driver:
     async def answer(self, run_id: str, given: AnswersInput, access: Authorization, *, wait: bool = True) -> Stream:
         """Store what somebody answers, and take the run on where nobody else does; or leave that to a worker."""
         stored = await access.load(self.store, run_id, "answer")
-        run, answers = stored.run, await self._accept(stored, given, access)
-        if not answers:
+        queued = await self.store.queued_answers(stored.run.id) if stored.run.may_have_queued else ()
+        run = stored.run.show_queued(queued)
+        answers = await self._accept(stored, run, given, access)
+        if not answers and not (queued and run.under_way):  # Otherwise its worker may be gone before it took them in.
             return access.tell(run, _only(run))
         if run.waiting:
             try:
@@ -95,9 +97,10 @@ class Driver:
             return access.tell(run, _only(run.record_answers(run.status, answers)))
         return access.tell(run, await self.resume(await self.store.load(run.id), access.user))
 
-    async def _accept(self, stored: StoredRun, given: AnswersInput, access: Authorization) -> Sequence[Answer]:
-        queued = () if access.sees_whole(stored.run) else await self.store.queued_answers(stored.run.id)
-        accepted = accept(stored.run, given, identity.now(), access=access, queued=queued)
+    async def _accept(
+        self, stored: StoredRun, run: Run, given: AnswersInput, access: Authorization
+    ) -> Sequence[Answer]:
+        accepted = accept(run, given, identity.now(), access=access)
         if accepted.is_intrusion:
             await access.record_refusal(self.store, stored.run.id, "answer")
         if accepted.ended is not None:
@@ -158,7 +161,16 @@ class Driver:
         if not self.store.jobs.is_shared:
             self.here.start(run_id, version)
 
-    async def advance_queued(self, run_id: str, version: int, *, taken: Work[object] | None = None) -> Run | None:
+    async def advance_queued(self, run_id: str, version: int) -> Run | None:
+        """Load a run, and take it on as `advance_loaded` does.
+
+        Raises:
+            StoredStateError: it cannot be read, or not go on now.
+            UnknownRun: it was removed.
+        """
+        return await self.advance_loaded(await self.store.load(run_id), version)
+
+    async def advance_loaded(self, stored: StoredRun, version: int, *, taken: Work[object] | None = None) -> Run | None:
         """Take a run that was submitted to its next pause; None where there is nothing to do, since the same job was
         done before. One that cannot go on here is stored as failed, one of a user who has as many at work as
         `user_limit` says is left as it is. `taken` is done in the transaction in which a queued run is taken.
@@ -172,7 +184,7 @@ class Driver:
             StoreUnavailable: the database cannot be reached.
             UnknownRun: it was removed.
         """
-        stored = await self.store.load(run_id)
+        run_id = stored.run.id
         is_next = stored.run.status is RunStatus.QUEUED and stored.version == version
         if not (is_next or stored.run.working):
             return None

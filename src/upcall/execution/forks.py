@@ -124,6 +124,9 @@ def find_fork_point(
     for checkpoint in checkpoints:
         if any(question_id in {each.question_id for each in message_answers(message)} for message in checkpoint.inbox):
             return ForkPoint(question, checkpoint, before=_before(run, checkpoint, question_id), how="replaced")
+    last = checkpoints[-1].progress
+    if run.is_final and last is not None and question_id in last.open:  # The run ended while its asker waited.
+        return ForkPoint(question, checkpoints[-1], before=_before(run, checkpoints[-1]), how="delivered")
     place = [each.question_id for each in run.answers].index(question_id)
     ends = [number for number, each in enumerate(checkpoints) if each.progress and each.progress.answered > place]
     records = checkpoints[ends[0]].journal if ends else journal

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from autogen_agentchat.base import TaskResult, Team
-from autogen_agentchat.messages import ThoughtEvent, UserInputRequestedEvent
+from autogen_agentchat.messages import ModelClientStreamingChunkEvent, ThoughtEvent, UserInputRequestedEvent
 from autogen_core import CancellationToken
 
 from upcall import identity, progress
@@ -19,7 +19,7 @@ from upcall.autogen.concurrency import run_to_completion
 from upcall.autogen.group_chats import PendingQuestions
 from upcall.autogen.internals import without_tracebacks_of
 from upcall.autogen.journal import Journal
-from upcall.autogen.messages import Event, event_questions, message_answers
+from upcall.autogen.messages import Event, event_questions, message_answers, name_text
 from upcall.autogen.published import PublishedQuestions
 from upcall.autogen.scope import ProgressListener, RunScope, SharedModelCalls, current_scope, enter_scope
 from upcall.errors import ModelError, StoredStateError, StoreUnavailable, UpcallError
@@ -109,6 +109,7 @@ class RunSegment:
             lambda new: store.record(self._stored, new),
             check=lambda new: store.refuse_large(stored.run.id, new),
             exact=lineage != stored.run.id,
+            on_delivery=lambda question_ids: self._transcript.add_answers(question_ids),
         )
         brought = [answer for message in stored.checkpoint.inbox for answer in message_answers(message)]
         self._answered = (progress.answered if progress else 0) + len(brought)
@@ -142,7 +143,8 @@ class RunSegment:
             if not loaded:
                 await adapt_checkpoint(team, self._stored.run.id, self._stored.checkpoint)
             if self._keeps_transcript and self._stored.version > 1:
-                said = await load_segments(self._store, self._stored.run.id, self._pauses)
+                # Only one that was interrupted has something there.
+                said = await load_segments(self._store, self._stored.run.id, self._pauses, small=True)
                 self._transcript.go_on_behind(said.get(self._pauses, ()))
             async with aclosing(self._events(team)) as events:
                 async for event in events:
@@ -189,10 +191,10 @@ class RunSegment:
             running.result()
         finally:
             watching.cancel()
-            await asyncio.wait([watching])
             if not running.done():
-                self._token.cancel()
-                await asyncio.wait([running], timeout=SECONDS_TO_STOP)
+                self._token.cancel()  # Before anything is waited for: who is cancelled twice does not wait.
+            await asyncio.wait([watching])
+            await asyncio.wait([running], timeout=SECONDS_TO_STOP)
 
     async def _next_events(self, queue: asyncio.Queue[Event | None]) -> list[Event | None]:
         """Take what is in the queue, at least one; behind a question also what comes a little later."""
@@ -299,7 +301,16 @@ class RunSegment:
             problem = explain_loss(self._state.last, lost[0].explain_loss())
             # No checkpoint: with the remedy the run goes on from the one before.
             return await self._save(self._current().move_to(RunStatus.FAILED, error=problem), failure="AnswerLost")
-        await self._close_unwaited()
+        await self._publish_waiting()
+        known = self._resolver.records
+        try:
+            return await self._store_end(team_state)
+        except BaseException:
+            self._resolver.records = known  # What was cancelled may have got its answer meanwhile.
+            raise
+
+    async def _store_end(self, team_state: dict[str, Any]) -> Run:
+        self._cancel_unwaited()
         on_the_way = self._journal.records if len(self._current().answers) > self._answered else {}
         run, checkpoint = end_segment(self._state, team_state, on_the_way, self._phase)
         if run.error == NO_RESULT and (await self._journal.discard_last_reply() or not self._journal.records):
@@ -308,13 +319,15 @@ class RunSegment:
         checkpoint = checkpoint.model_copy(update={"progress": run.progress(self._pauses + 1)})
         return await self._save(run, checkpoint, failure="NoResult" if run.error == NO_RESULT else "AgentError")
 
-    async def _close_unwaited(self) -> None:
-        """Publish what agents that are not ours ask, and cancel what nobody waits for any more."""
-        waiting = self._state.waiting.questions
-        for record in await self._resolver.decide(waiting.values(), Moment.AT_DRIVER):
+    async def _publish_waiting(self) -> None:
+        """Publish what agents that are not ours ask."""
+        for record in await self._resolver.decide(self._state.waiting.questions.values(), Moment.AT_DRIVER):
             if record.answer is not None:
                 self._gate.hold(tell_answer(record.question, record.answer))
-        gone = [each for each in self._resolver.records.open if each.id not in waiting]
+
+    def _cancel_unwaited(self) -> None:
+        """Cancel what nobody waits for any more."""
+        gone = [each for each in self._resolver.records.open if each.id not in self._state.waiting.questions]
         self._resolver.close(
             [
                 Answer(
@@ -387,7 +400,9 @@ class RunSegment:
             if isinstance(item, TaskResult):
                 self._state = replace(self._state, stop_reason=item.stop_reason)
             else:
-                if item.id not in history:
+                if isinstance(item, ModelClientStreamingChunkEvent):
+                    item = name_text(item, self._pauses, self._transcript.number_text(item))
+                elif item.id not in history:
                     self._transcript.add(item)
                 if item.id not in self._given:
                     self._state = reduce_event(self._state, item, self._phase)

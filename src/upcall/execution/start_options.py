@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import cache
@@ -19,7 +20,7 @@ from upcall.errors import ConfigurationError
 from upcall.options import OnExpiry
 from upcall.policy.facts import parse_facts
 from upcall.questions.matching import is_text
-from upcall.runs.config import Fact, RunId
+from upcall.runs.config import RUN_ID, Fact, RunId
 from upcall.setting_types import no_flag, read_duration
 
 Task: TypeAlias = str | BaseChatMessage | Sequence[BaseChatMessage]
@@ -93,6 +94,16 @@ def check_options(options: Mapping[str, object]) -> StartOptions:
     return given
 
 
+def require_new_id(name: str, value: object) -> None:
+    """Refuse what cannot be the id of a run.
+
+    Raises:
+        ConfigurationError: it cannot.
+    """
+    if not (isinstance(value, str) and re.fullmatch(RUN_ID, value)):
+        raise ConfigurationError(_explain_id(name, value))
+
+
 def read_facts(options: StartOptions) -> tuple[Fact, ...]:
     """Return the facts of one run.
 
@@ -129,7 +140,7 @@ def as_history(message: BaseChatMessage) -> BaseChatMessage:
 def _as_messages(task: object, kinds: tuple[type[BaseChatMessage], ...]) -> Sequence[BaseChatMessage]:
     if isinstance(task, str):
         return [TextMessage(source=USER, content=task)]
-    given = task if isinstance(task, Sequence) else [task]
+    given = task if isinstance(task, Sequence) and not isinstance(task, bytes) else [task]
     messages = [each for each in given if isinstance(each, kinds)]
     if wrong := [each for each in given if each not in messages]:
         raise ConfigurationError(
@@ -153,8 +164,12 @@ def _explain(error: ValidationError) -> str:
     if first["type"] == "string_unicode":
         return NO_TEXT
     if name == "run_id":
-        return f"run_id = {first['input']!r} is wrong: a run's id is 1 to 64 letters, digits, '-' and '_'."
+        return _explain_id(name, first["input"])
     return describe_wrong(first["loc"], first["input"], first["msg"])
+
+
+def _explain_id(name: str, value: object) -> str:
+    return f"{name} = {value!r} is wrong: a run's id is 1 to 64 letters, digits, '-' and '_'."
 
 
 def _refuse_bytes(texts: Iterable[str]) -> None:

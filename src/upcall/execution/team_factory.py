@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from upcall.errors import ConfigurationError, UpcallError
 from upcall.execution.model_clients import ModelClients, uses_demo
 from upcall.execution.named_teams import import_team
 from upcall.execution.start_options import StartOptions, read_facts
+from upcall.execution.workspaces import refuse_unusable
 from upcall.options import Options, PinnedTeamOptions, ResolutionOptions, WorkKind
 from upcall.policy.resolver import Matcher
 from upcall.prompts import PROMPTS, Prompts
@@ -179,7 +179,7 @@ class TeamFactory:
         settings = self._settings
         pinned = _choose(PinnedTeamOptions, settings, options)
         folder = make_absolute(options.get("workspace") or settings.workspace or Path(DEFAULT_WORKSPACES, run_id))
-        _refuse_unusable(folder)
+        refuse_unusable(folder)
         documents = [*options.get("documents", ())] or settings.documents
         address = None
         # An address may hold a password; then the run resumes with what the settings say.
@@ -338,11 +338,3 @@ def _shown_tools(settings: Settings) -> dict[str, Sequence[str]]:
     """Return the tools that a block of the settings names for an agent."""
     agents: tuple[Literal["classifier", "clarifier"], ...] = ("classifier", "clarifier")
     return {agent: named for agent in agents if (named := settings.tools_for(agent)) is not None}
-
-
-def _refuse_unusable(folder: Path) -> None:
-    """Refuse a workspace that cannot be made, before any work is done; it is made with its first file."""
-    there = next(each for each in (folder, *folder.parents) if each.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        why = "it is no folder" if not there.is_dir() else "it cannot be written"
-        raise ConfigurationError(f"The workspace {folder} cannot be used: {there}: {why}. Name another --workspace.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from autogen_agentchat.messages import (
     BaseChatMessage,
@@ -15,16 +16,20 @@ from autogen_agentchat.messages import (
     UserInputRequestedEvent,
 )
 
+from upcall import identity
 from upcall.agents.tool_loop.ask_user import ASK_USER
 from upcall.autogen.messages import (
     ANSWERS,
     QUESTIONS,
     USER,
     Event,
+    TextKey,
     event_path,
     event_questions,
     extract_questions,
+    find_ended_text,
     message_answers,
+    text_key,
 )
 from upcall.progress import PROGRESS
 from upcall.questions.question import Question
@@ -51,21 +56,57 @@ class TranscriptRecorder:
         self.entries: list[TranscriptEntry] = []
         self._task, self._keep, self._asked = task, keep, set(asked)
         self._known = Counter[tuple[object, ...]]()
+        self._texts, self._highest = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
+        """By path: how many texts there are, and the highest number that one of them has."""
+        self._begun: dict[TextKey, int] = {}
 
     def go_on_behind(self, stored: Sequence[TranscriptEntry]) -> None:
         """Begin with what was kept of a segment that was cut off, and is repeated now: each entry keeps its place, and
         what comes again is kept once."""
         self.entries = [*stored]
         self._known = Counter(map(_words_of, stored))
+        self._texts = Counter(each.path for each in stored if each.kind.is_text)
+        self._highest = self._texts.copy()
+        for each in stored:
+            self._highest[each.path] = max(self._highest[each.path], each.number)
 
     def add(self, event: Event) -> None:
         """Keep what an event says."""
-        if self._keep and len(self.entries) < MAX_ENTRIES:
-            for entry in self._read(event):
-                if self._known[words := _words_of(entry)] > 0:
-                    self._known[words] -= 1
-                else:
-                    self.entries.append(entry)
+        for entry in self._read(event):
+            self._add(self._number(entry, event) if entry.kind.is_text else entry)
+
+    def add_answers(self, question_ids: Iterable[str]) -> None:
+        """Keep that the answers to these questions reached who asked while others worked: no message brings them."""
+        for question_id in question_ids:
+            self._add(TranscriptEntry(EntryKind.ANSWER, (USER,), identity.now(), name=question_id))
+
+    def _add(self, entry: TranscriptEntry) -> None:
+        if not self._keep or len(self.entries) >= MAX_ENTRIES:
+            return
+        if self._known[words := _words_of(entry)] > 0:
+            self._known[words] -= 1
+        else:
+            self.entries.append(entry)
+            self._texts[entry.path] += entry.kind.is_text
+
+    def _number(self, entry: TranscriptEntry, event: Event) -> TranscriptEntry:
+        """Return a text with its number, where that is not how many there are: it was begun before another one."""
+        begun = find_ended_text(self._begun, event)
+        if begun is None and self._known[_words_of(entry)] > 0:
+            return entry
+        number = self._begun.pop(begun) if begun is not None else self._next_number(entry.path)
+        return entry if number == self._texts[entry.path] + 1 else replace(entry, number=number)
+
+    def _next_number(self, path: tuple[str, ...]) -> int:
+        self._highest[path] += 1
+        return self._highest[path]
+
+    def number_text(self, piece: ModelClientStreamingChunkEvent) -> int:
+        """Return which text of its agent in this segment a piece is of, from 1 on."""
+        key = text_key(piece)
+        if key not in self._begun:
+            self._begun[key] = self._next_number(key[0])
+        return self._begun[key]
 
     def _read(self, event: Event) -> Iterator[TranscriptEntry]:
         path = event_path(event)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryFile
 
-from upcall.errors import UnknownRun, WorkspaceMissing
+from upcall.errors import ConfigurationError, UnknownRun, WorkspaceMissing
 from upcall.runs.run import Run
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.store import RunStore, StoredRun
@@ -14,6 +17,31 @@ WAITS = "workspace_missing"
 """The kind of the log's entry for a machine on which the run cannot go on."""
 
 _log = logging.getLogger("upcall")
+
+
+def refuse_unusable(folder: Path) -> None:
+    """Refuse a workspace that cannot be made or written, before any work is done; it is made with its first file. A
+    file without a name tells: what the rights of a folder say is not so everywhere, as in ``/proc`` for root.
+
+    Raises:
+        ConfigurationError: it cannot.
+    """
+    there = folder
+    try:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            folder.lstat()
+        there = next(each for each in (folder, *folder.parents) if each.exists())
+        problem = "" if there.is_dir() else "it is no folder"
+        if not problem:
+            TemporaryFile(dir=there).close()
+    except ValueError as error:  # A NUL, or half a surrogate pair.
+        raise ConfigurationError(f"The workspace {str(folder)!r} is no path. Name another --workspace.") from error
+    except OSError as error:
+        problem = f"it cannot be written ({error.strerror})"
+    if problem:
+        raise ConfigurationError(
+            f"The workspace {folder} cannot be used: {there}: {problem}. Name another --workspace."
+        )
 
 
 async def restore_workspace(store: RunStore, stored: StoredRun) -> None:

@@ -12,11 +12,10 @@ from urllib.parse import quote
 from jinja2 import Environment
 
 from upcall import text
-from upcall.errors import ConfigurationError, UnknownRun, UpcallError
+from upcall.errors import UnknownRun, UpcallError, missing_extra
 from upcall.html_templates import load_templates
 from upcall.notifications.attempt import TAKEN, Attempt, fail
 from upcall.notifications.config import MailSettings
-from upcall.notifications.webhooks import INSTALL
 from upcall.questions.question import Question
 from upcall.runs.run import Run
 from upcall.storage.outbox import Delivery, DeliveryState
@@ -35,7 +34,7 @@ def check_mail_library() -> None:
     try:
         import aiosmtplib  # noqa: F401  (told at the start, not at the first mail)
     except ImportError as missing:
-        raise ConfigurationError(f"Mail needs {missing.name}. {INSTALL}") from missing
+        raise missing_extra(f"Mail needs {missing.name}", "notifications") from missing
 
 
 async def send_mail(store: RunStore, mail: MailSettings, public_url: str | None, delivery: Delivery) -> Attempt:

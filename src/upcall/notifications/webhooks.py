@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from upcall.errors import ConfigurationError
+from upcall.errors import missing_extra
 from upcall.notifications.attempt import TAKEN, Attempt, fail
 from upcall.notifications.config import WebhookSettings
 from upcall.retry_after import read_retry_after
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import httpx
 
 GONE = 410
-INSTALL = "Install it: pip install '.[notifications]' in a checkout of upcall"
 
 
 def make_client() -> httpx.AsyncClient:
@@ -29,7 +28,7 @@ def make_client() -> httpx.AsyncClient:
         import httpx
         import standardwebhooks  # noqa: F401  (told at the start, not at the first delivery)
     except ImportError as missing:
-        raise ConfigurationError(f"Webhooks need {missing.name}. {INSTALL}") from missing
+        raise missing_extra(f"Webhooks need {missing.name}", "notifications") from missing
     return httpx.AsyncClient(follow_redirects=False)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -42,21 +42,19 @@ def accept(
     now: datetime,
     *,
     access: Authorization = _ANYBODY,
-    queued: Sequence[Answer] = (),
 ) -> Acceptance:
     """Accept what was given as answers to open questions of a run, all of it or nothing.
 
     Args:
-        run: as it is stored.
+        run: as it is stored, with the answers that wait for its team.
         given: one value, or one for each question id.
         now: the time, for questions that have a deadline.
         access: who answers.
-        queued: the answers that wait for the run's team.
 
     Raises:
         RunNotWaiting, UnknownQuestion, AnswerRefused, AlreadyAnswered: it is refused; nothing is to be stored.
     """
-    if (intrusion := access.find_intrusion(run, given, queued)) is not None:
+    if (intrusion := access.find_intrusion(run, given)) is not None:
         return Acceptance(refusal=intrusion, is_intrusion=True)
     seen = access.restrict(run)
     if run.status in (RunStatus.CANCELLED, RunStatus.EXPIRED) or not (seen.questions or seen.answers):

@@ -23,6 +23,7 @@ from upcall.errors import (
     UnknownQuestion,
     UnknownRun,
     UpcallError,
+    require_type,
 )
 from upcall.identity import means
 from upcall.policy.routing import ROLE
@@ -32,7 +33,7 @@ from upcall.questions.question import Question
 from upcall.runs.config import RootTeamConfig, RunConfig
 from upcall.runs.run import Run
 from upcall.storage.connection import Work
-from upcall.storage.run_lists import DamagedRun, RunPage, Viewer
+from upcall.storage.run_lists import DamagedRun, RunPage, Viewer, is_storable
 from upcall.storage.store import LogEntry, RunStore, StoredRun
 
 if TYPE_CHECKING:
@@ -67,6 +68,10 @@ class InboxEntry(NamedTuple):
     run_id: str
     question: Question
     task: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the question as JSON, with its run and that one's task."""
+        return {"run_id": self.run_id, "task": self.task, **self.question.as_json()}
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return what a notebook shows of it."""
@@ -126,12 +131,15 @@ class Authorization:
         """Return the access of `user`, or of the user of the settings.
 
         Raises:
-            ConfigurationError: the user is empty. It would not do to let somebody without a name do everything.
+            ConfigurationError: the user is empty, or no text. It would not do to let somebody without a name do
+                everything.
         """
         if user is not None and not (isinstance(user, str) and user.strip()):
             problem = "empty" if isinstance(user, str) else f"{user!r}, which is no text"
             raise ConfigurationError(f"The user is {problem}. Give a name, or no user at all for runs of your own.")
-        return cls(user or settings.user or None, settings.roles, settings.admins)
+        user = user or settings.user or None
+        _refuse_broken(user, "user")
+        return cls(user, settings.roles, settings.admins)
 
     @property
     def unlimited(self) -> bool:
@@ -194,8 +202,9 @@ class Authorization:
         """Whose lists these are; None where nothing is kept from them."""
         if self.unlimited or self.user is None:
             return None
-        roles = (f"{ROLE}{role}" for role, users in self.roles.items() if self.user in users)
-        return Viewer(self.user, frozenset((self.user, *roles)))
+        roles = [f"{ROLE}{role}" for role, users in self.roles.items() if self.user in users]
+        own = [] if self.user.startswith(ROLE) else [self.user]  # Who is called like a role does not have it.
+        return Viewer(self.user, frozenset((*own, *roles)))
 
     def all_seen(self, page: RunPage) -> RunPage:
         """Those of the runs that the user sees, as they see them."""
@@ -235,8 +244,7 @@ class Authorization:
         return await store.load_run(await self._find_id(store, run_id, action))
 
     async def _find_id(self, store: RunStore, run_id: str, action: str) -> str:
-        if not isinstance(run_id, str):
-            raise CallerError(f"A run is named by its id, a text, not by {type(run_id).__name__}. Give run.id.")
+        require_run_id(run_id)
         if self.user is None:
             return run_id
         found = await store.find(run_id, self.viewer)
@@ -286,7 +294,7 @@ class Authorization:
                 "An admin may fork there."
             )
 
-    def find_intrusion(self, run: Run, given: AnswersInput, queued: Sequence[Answer]) -> UpcallError | None:
+    def find_intrusion(self, run: Run, given: AnswersInput) -> UpcallError | None:
         """Find why an answer is not the user's to give. Nothing of it is kept or repeated.
 
         A question that they do not see is unknown to them. Where somebody else answered theirs, whether with the same
@@ -313,7 +321,7 @@ class Authorization:
         for name in named if others else ():
             if resolve_id(name, own) not in own:
                 return UnknownQuestion(name, [each.id for each in known.open_questions])
-        if taken := self._find_taken(run, queued, named):
+        if taken := self._find_taken(run, named):
             return AlreadyAnswered(f"Question {taken} has an answer already; that one stands.")
         return None
 
@@ -334,13 +342,11 @@ class Authorization:
                 await self.record_refusal(store, run.id, "answer")
             raise
 
-    def _find_taken(self, run: Run, mail: Sequence[Answer], named: Sequence[str]) -> str | None:
+    def _find_taken(self, run: Run, named: Sequence[str]) -> str | None:
         """Return a question assigned to the user that somebody else answered, of those that are named, or else the
         last one where the user has no question left."""
         own = {question.id for question in self._list_own_answered(run)}
-        left = {answer.question_id for answer in mail if answer.user != self.user}
         closed = [each.id for each in run.answered_questions if self.is_assigned(each) and each.id not in own]
-        closed += [each.id for each in run.open_questions if self.is_assigned(each) and each.id in left]
         if named:
             return next((each for each in closed if _names(named, each)), None)
         return closed[-1] if closed and not own and set(closed) >= {each.id for each in self.answerable(run)} else None
@@ -393,9 +399,13 @@ class Authorization:
         return run, run.records[question_id].question
 
     def _check_assignee(self, assignee: str | None) -> None:
-        if assignee is not None and not assignee.removeprefix(ROLE).strip():
+        if assignee is None:
+            return
+        require_type("assignee", assignee, str, f"a user's name, {ROLE}NAME, or None for the owner of the run")
+        if not assignee.removeprefix(ROLE).strip():
             raise ConfigurationError(f"The assignee {assignee!r} is empty. Give a user's name, or {ROLE}NAME.")
-        if assignee is not None and assignee.startswith(ROLE) and assignee.removeprefix(ROLE) not in self.roles:
+        _refuse_broken(assignee, "assignee")
+        if assignee.startswith(ROLE) and assignee.removeprefix(ROLE) not in self.roles:
             known = ", ".join(self.roles) or "none"
             raise ConfigurationError(f"There is no role {assignee.removeprefix(ROLE)!r}. Roles: {known}.")
 
@@ -408,6 +418,22 @@ class Authorization:
             stored = await self.load_whole(store, run_id, "audit")
             return await store.log(stored.run.id, after, kinds=AUDITED, limit=limit)
         return await store.trail(after, kinds=AUDITED, user=None if self.unlimited else self.user, limit=limit)
+
+
+def require_run_id(run_id: object) -> None:
+    """Refuse what names no run.
+
+    Raises:
+        CallerError: it is no text.
+    """
+    if not isinstance(run_id, str):
+        raise CallerError(f"A run is named by its id, a text, not by {type(run_id).__name__}. Give run.id.")
+
+
+def _refuse_broken(name: str | None, whose: str) -> None:
+    if name is not None and not is_storable(name):
+        what = "a NUL" if "\0" in name else "bytes that are no text in UTF-8"
+        raise ConfigurationError(f"The {whose}'s name holds {what}. Give it in plain text.")
 
 
 def _list_named(given: AnswersInput) -> list[str]:

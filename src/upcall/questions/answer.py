@@ -98,6 +98,10 @@ class Answer(BaseModel):
             return self
         return self.model_copy(update={"text": unseal(self.text, f"question {self.question_id}"), "sealed": False})
 
+    def __str__(self) -> str:
+        """Return `as_text`."""
+        return self.as_text()
+
     def as_text(self) -> str:
         """Return what the asking model reads as the result of its call: for every outcome text that it can act on."""
         match self.outcome:

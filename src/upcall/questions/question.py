@@ -175,7 +175,7 @@ class Question(BaseModel):
         multi_select: whether several options may be chosen.
         required: whether it cannot be skipped.
         default: what is assumed where nobody answers.
-        secret: whether the answer is stored encrypted, for its asker alone (`Answer.opened`).
+        secret: whether the answer is stored encrypted, for its asker alone (`Answer.unseal`).
         tool: the function tool that asks, where one does and gets the answer.
         approval: the tool call that the answer allows, changes or forbids, where it is about one.
         path: the agents from the outermost down to the asker: ``("lead", "coder")``.

@@ -69,7 +69,7 @@ class PendingCall(BaseModel, frozen=True):
     def _long_values(self) -> Iterator[tuple[str, str]]:
         for name, value in self.arguments.items():
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            if _format_value(value, VALUE_CHARS) != text:
+            if _format_value(value) != text:
                 yield name, text
 
     def as_draft(self) -> str:
@@ -123,30 +123,30 @@ def _is_deeper(value: JsonValue, levels: int) -> bool:
     )
 
 
-def format_call(name: str, arguments: str, limit: int = VALUE_CHARS) -> str:
-    """Write a call in one line: a single argument by its value, several by name, each cut at `limit`."""
-    return f"{one_line(name, NAME_CHARS)}({', '.join(_format_arguments(arguments, limit))})"
+def format_call(name: str, arguments: str) -> str:
+    """Write a call in one line: a single argument by its value, several by name, each cut at `VALUE_CHARS`."""
+    return f"{one_line(name, NAME_CHARS)}({', '.join(_format_arguments(arguments))})"
 
 
-def _format_arguments(arguments: str, limit: int) -> list[str]:
+def _format_arguments(arguments: str) -> list[str]:
     try:
         values = json.loads(arguments)
     except ValueError:
-        return [one_line(arguments, limit)]  # Not JSON: the tool's own refusal follows.
+        return [one_line(arguments, VALUE_CHARS)]  # Not JSON: the tool's own refusal follows.
     if not isinstance(values, dict):
-        return [_format_value(values, limit)]
+        return [_format_value(values)]
     if len(values) == 1:
-        return [_format_value(value, limit) for value in values.values()]
-    return [f"{one_line(name, NAME_CHARS)}: {_format_value(value, limit)}" for name, value in values.items()]
+        return [_format_value(value) for value in values.values()]
+    return [f"{one_line(name, NAME_CHARS)}: {_format_value(value)}" for name, value in values.items()]
 
 
-def _format_value(value: Any, limit: int) -> str:
+def _format_value(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return one_line(text, limit)
+    return one_line(text, VALUE_CHARS)
 
 
 def _write_value(value: JsonValue) -> str:
-    return _write_text(value, VALUE_CHARS) if isinstance(value, str) else _format_value(value, VALUE_CHARS)
+    return _write_text(value, VALUE_CHARS) if isinstance(value, str) else _format_value(value)
 
 
 def _write_text(text: str, limit: int | None = None) -> str:

@@ -350,6 +350,18 @@ class Run(BaseModel, frozen=True):
         """Return the run in its next status, with these answers to open questions."""
         return self.move_to(status, records=self.records.close(answers))
 
+    @property
+    def may_have_queued(self) -> bool:
+        """Whether answers may be queued that no team has taken in yet: where it waits, a checkpoint has them."""
+        return bool(self.records.open) and not self.waiting
+
+    def show_queued(self, queued: Iterable[Answer]) -> Run:
+        """Return the run as it is to be looked at: a question is answered as soon as its answer is stored, though no
+        team has taken that in yet."""
+        open_ids = {each.id for each in self.records.open}
+        new = [each for each in queued if each.question_id in open_ids]
+        return self.model_copy(update={"records": self.records.close(new)}) if new else self
+
     def as_openai_run(self) -> dict[str, Any]:
         """Return the run in the shape of OpenAI's run object: id, status, and what is to be submitted (S4-26).
 

@@ -29,6 +29,11 @@ class EntryKind(StrEnum):
     QUESTION = "question"
     ANSWER = "answer"
 
+    @property
+    def is_text(self) -> bool:
+        """Whether its text may come by the piece while a model writes it."""
+        return self in (EntryKind.MESSAGE, EntryKind.THOUGHT, EntryKind.HANDOFF)
+
 
 @dataclass(frozen=True)
 class TranscriptEntry:
@@ -41,6 +46,8 @@ class TranscriptEntry:
         text: what was said; of a call its arguments as JSON, of a result what the tool returned.
         name: the tool, the agent that a turn was handed to, or the id of a question.
         failed: whether a tool returned an error.
+        number: of a text that others of its agent's were begun before and ended behind, or the other way round: which
+            of them it is in its segment, from 1 on, by its first piece. Of all else 0.
     """
 
     kind: EntryKind
@@ -49,10 +56,13 @@ class TranscriptEntry:
     text: str = ""
     name: str = ""
     failed: bool = False
+    number: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""
-        return {**asdict(self), "kind": self.kind.value, "path": list(self.path), "at": self.at.isoformat()}
+        fields = asdict(self)
+        del fields["number"]  # A stream tells it as `text_id`.
+        return {**fields, "kind": self.kind.value, "path": list(self.path), "at": self.at.isoformat()}
 
 
 @dataclass(frozen=True)
@@ -137,6 +147,7 @@ def dump_entries(entries: Sequence[TranscriptEntry]) -> bytes:
                 each.name,
                 int(each.at.timestamp()) - start,
                 int(each.failed),
+                each.number,
             ]
         )
         for each in entries
@@ -166,11 +177,12 @@ def _load_entry(
     name: str = "",
     after: int = 0,
     failed: int = 0,
+    number: int = 0,
 ) -> TranscriptEntry:
     if not (isinstance(text, str) and isinstance(name, str)):
         raise TypeError("a text or a name is no string")
     at = datetime.fromtimestamp(start + after, UTC)
-    return TranscriptEntry(_KINDS[kind], tuple(paths[path].split("/")), at, text, name, bool(failed))
+    return TranscriptEntry(_KINDS[kind], tuple(paths[path].split("/")), at, text, name, bool(failed), number)
 
 
 _KINDS = tuple(EntryKind)

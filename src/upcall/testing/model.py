@@ -23,7 +23,7 @@ from autogen_core.models import (
 from autogen_core.tools import Tool, ToolSchema
 from pydantic import BaseModel
 
-from upcall.testing.script import Calls, CutShort, Fail, Hang, Replies, Request, Say, Script, normal
+from upcall.testing.script import Calls, CutShort, Fail, Hang, Replies, Request, Say, Script, ScriptError, normal
 
 MODEL_INFO = ModelInfo(
     vision=False,
@@ -46,7 +46,7 @@ class ScriptedFailure(Exception):
 class ScriptedModelClient(ChatCompletionClient):
     """A model client that says what its script says. Token counts are words.
 
-    As a context manager it checks at its end that nothing is left over.
+    As a context manager it checks at its end that nothing is left over, and that no request was refused.
 
     Args:
         replies: one list for all agents; one list an agent, by words of its system message; or a function of the
@@ -54,14 +54,15 @@ class ScriptedModelClient(ChatCompletionClient):
         model_info: what the model says that it can do.
 
     Raises:
-        ScriptError: from `create`, if nothing is scripted for the request or a tool call in it has no result;
-            from `assert_used_up`, if replies are left over.
+        ScriptError: from `create`, if nothing is scripted for the request or a tool call in it has no result, which a
+            run takes for a failure of its model; from `assert_used_up`, if that happened or replies are left over.
     """
 
     component_type = "model"
 
     def __init__(self, replies: Replies | Script, model_info: ModelInfo = MODEL_INFO) -> None:
         self.script = replies if isinstance(replies, Script) else Script(replies)
+        self._errors: list[str] = []
         self._model_info = model_info
         self._usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
 
@@ -71,7 +72,9 @@ class ScriptedModelClient(ChatCompletionClient):
         return self.script.requests
 
     def assert_used_up(self) -> None:
-        """Raise a `ScriptError` if replies are left over."""
+        """Raise a `ScriptError` if a request was refused or replies are left over."""
+        if self._errors:
+            raise ScriptError("; ".join(self._errors))
         self.script.assert_used_up()
 
     def __enter__(self) -> Self:
@@ -96,7 +99,11 @@ class ScriptedModelClient(ChatCompletionClient):
         """Give the next reply of the script."""
         sent = [part for each in messages for part in _protocol(each)]
         request = Request({"messages": sent, "tools": list(tools)})
-        reply = normal(self.script.reply_to(request))
+        try:
+            reply = normal(self.script.reply_to(request))
+        except ScriptError as error:
+            self._errors.append(str(error))
+            raise
         words = sum(len(str(each.get("content") or "").split()) for each in request.messages)
         usage = RequestUsage(prompt_tokens=words, completion_tokens=1)
         match reply:

@@ -240,8 +240,8 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {} if failure.retry_after is None else {"Retry-After": str(failure.retry_after)}
         self._send(failure.status, json.dumps({"error": error}).encode(), headers=headers)
 
-    def _send_json(self, value: Json, status: int = 200) -> None:
-        self._send(status, json.dumps(value).encode())
+    def _send_json(self, value: Json) -> None:
+        self._send(200, json.dumps(value).encode())
 
     def _send(
         self, status: int, body: bytes, cut_at: int | None = None, headers: Mapping[str, str] = MappingProxyType({})

@@ -30,6 +30,7 @@ from upcall.errors import (
     WorkspaceMissing,
 )
 from upcall.notifications.sender import Sender
+from upcall.runs.run import Run
 from upcall.storage.jobs import ADVANCE, QUEUE, UPKEEP_QUEUE
 from upcall.text import first_line
 from upcall.workers.health import serve_health
@@ -220,11 +221,12 @@ class Worker:
                 await self._app.driver.fail(run_id, explain_lost(run_id, lost), "WorkerLost")
                 return
             taken = None if metrics is None else metrics.measure_delay(context.job.id, version)
-            await (await self._select_app(run_id)).driver.advance_queued(run_id, version, taken=taken)
+            stored = await self._store.load(run_id)
+            await self._select_app(stored.run).driver.advance_loaded(stored, version, taken=taken)
 
-    async def _select_app(self, run_id: str) -> Upcall:
+    def _select_app(self, run: Run) -> Upcall:
         """Return what builds the team of a run."""
-        team = (await self._store.load(run_id)).run.config.select_team(self._app)
+        team = run.config.select_team(self._app)
         if isinstance(team, Upcall):
             return team
         return self._app if team is None and not self._app.has_own_team else self._app_with(team)
