@@ -29,19 +29,21 @@ const follow = async (runId) => {
   const written = new Map();
   for (;;) {
     try {
+      written.clear(); // What is half written is told again from its beginning.
       const response = await call(`/api/runs/${runId}/events`, undefined, last ? { "Last-Event-ID": last } : {});
       for await (const { event, id, data } of readEvents(response)) {
         last = id || last;
         if (event === "end") return;
         if (event === "run") showRun(data);
         const who = (data.path || []).join(" > ");
+        const text = `${runId}-writing-${who}-${data.text_id}`;
         if (event === "token") {
-          written.set(who, (written.get(who) || "") + data.text);
-          say(`${runId}-writing-${who}`, who, written.get(who));
+          written.set(text, (written.get(text) || "") + data.text);
+          say(text, who, written.get(text));
         }
         if (event === "entry") {
-          document.getElementById(`${runId}-writing-${who}`)?.remove();
-          written.delete(who);
+          document.getElementById(text)?.remove();
+          written.delete(text);
           say(`${runId}-${id}`, who, data.name && data.kind !== "question" && data.kind !== "answer" ? `${data.name} ${data.text}` : data.text);
         }
       }

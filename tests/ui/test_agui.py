@@ -7,20 +7,29 @@ import base64
 import io
 import json
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 import httpx
 import pytest
+from ag_ui.core import SubagentFinishedEvent
 from agui_client import NoClient, connected, install
+from autogen_agentchat.base import Team
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core.models import CreateResult
 from PIL import Image
 from scenario import TASK, WRITE, script
 from services import ASK, OPERATOR, one_agent, serve_apart, serving
 
+from upcall import PausableAgent
 from upcall.questions.question import Question
-from upcall.testing import Call, Calls, Hang
+from upcall.testing import Call, Calls, Hang, ScriptedModelClient
 from upcall.testing.server import LoopbackServer
+from upcall.ui.web.agui_messages import Conversation
 from upcall.ui.web.agui_questions import describe_answer
+from upcall.ui.web.background import Token
+from upcall.ui.web.events import Reader, Stored
+from upcall.ui.web.service import Caller
 
 Event = Mapping[str, Any]
 TWO = Calls([Call("ask_user", {"question": each}) for each in ("Which name?", "Which colour?")])
@@ -88,10 +97,103 @@ async def test_a_nested_question_comes_up_and_its_answer_goes_down(node: None) -
         assert (done["error"], done["interrupts"], done["state"]["status"]) == (None, [], "completed")
         assert "Express" in done["events"][-1]["result"]
         assert [each["content"] for each in done["messages"] if each["role"] == "user"] == [TASK]
-        assert len(find(done["events"], "TEXT_MESSAGE_CONTENT")) > len(find(done["events"], "TEXT_MESSAGE_START"))
+        written = {each["messageId"]: "" for each in find(done["events"], "TEXT_MESSAGE_START")}
+        for each in find(done["events"], "TEXT_MESSAGE_CONTENT"):
+            written[each["messageId"]] += each["delta"]
+        said = {each["id"]: each.get("content") for each in done["messages"]}
+        assert len(written) == 2
+        assert all(json.loads(text)["summary"] in said[name] for name, text in written.items())
         results = {each["toolCallId"] for each in done["messages"] if each["role"] == "tool"}
         called = [call["id"] for each in done["messages"] for call in each.get("toolCalls", ())]
         assert (len(called), results) == (len(set(called)), set(called))
+
+
+async def test_text_is_told_while_the_rest_is_not_written_yet() -> None:
+    read = asyncio.Event()
+
+    class Waiting(ScriptedModelClient):
+        async def create_stream(self, *given: Any, **options: Any) -> AsyncGenerator[str | CreateResult, None]:
+            async for piece in super().create_stream(*given, **options):
+                yield piece
+                await read.wait()
+
+    def make_team() -> Team:
+        return RoundRobinGroupChat([PausableAgent("teller", Waiting(["Once upon a time."]), stream=True)], max_turns=1)
+
+    body = {"threadId": "t", "runId": "1", "messages": [{"id": "m", "role": "user", "content": "Tell"}]}
+    told = list[str]()
+    async with serving(make_team) as site, await site.caller() as me, me.stream("POST", "/agui", json=body) as response:
+        async for line in response.aiter_lines():
+            if '"TEXT_MESSAGE_CONTENT"' in line and '"messageId":"m"' not in line:
+                told.append(json.loads(line[6:])["delta"])
+                read.set()
+    assert (told[0], "".join(told)) == ("Once", "Once upon a time.")
+
+
+async def test_texts_that_follow_each_other_quickly_are_told_apart() -> None:
+    told = dict[str, str]()
+    read = asyncio.Event()
+
+    class Waiting(ScriptedModelClient):
+        async def create_stream(self, *given: Any, **options: Any) -> AsyncGenerator[str | CreateResult, None]:
+            async for piece in super().create_stream(*given, **options):
+                yield piece
+                if piece == "a":
+                    await read.wait()
+
+    def make_team() -> Team:
+        teller = PausableAgent("teller", Waiting(["Once upon", "a time"]), stream=True)
+        return RoundRobinGroupChat([teller], max_turns=2)
+
+    body = {"threadId": "t", "runId": "1", "messages": [{"id": "m", "role": "user", "content": "Tell"}]}
+    async with serving(make_team) as site, await site.caller() as me, me.stream("POST", "/agui", json=body) as response:
+        async for line in response.aiter_lines():
+            if '"TEXT_MESSAGE_CONTENT"' in line:
+                event = json.loads(line[6:])
+                told[event["messageId"]] = told.get(event["messageId"], "") + event["delta"]
+                if event["delta"].endswith("a"):
+                    read.set()
+    assert sorted(told.values()) == ["Once upon", "a time"]
+
+
+async def test_an_agent_that_is_called_twice_at_once_writes_two_texts() -> None:
+    begun, read = asyncio.Event(), asyncio.Event()
+    told = dict[str, str]()
+
+    class Waiting(ScriptedModelClient):
+        async def create_stream(self, *given: Any, **options: Any) -> AsyncGenerator[str | CreateResult, None]:
+            async for piece in super().create_stream(*given, **options):
+                if piece == "second":
+                    await begun.wait()
+                yield piece
+                if piece == "first":
+                    begun.set()
+                    await read.wait()
+
+    model = Waiting(
+        {
+            "You lead": [Calls([Call("teller", {"task": "Tell"}), Call("teller", {"task": "Tell"})]), "Told."],
+            "You tell": ["first of two", "second of two"],
+        }
+    )
+
+    def make_team() -> Team:
+        teller = PausableAgent("teller", model, system_message="You tell.", description="Tells.", stream=True)
+        lead = PausableAgent("lead", model, system_message="You lead.", agents=[teller])
+        return RoundRobinGroupChat([lead], max_turns=1)
+
+    body = {"threadId": "t", "runId": "1", "messages": [{"id": "m", "role": "user", "content": "Tell"}]}
+    async with serving(make_team) as site, await site.caller() as me, me.stream("POST", "/agui", json=body) as response:
+        async for line in response.aiter_lines():
+            event = json.loads(line[6:]) if line.startswith("data: ") else {"type": ""}
+            if event["type"] == "TEXT_MESSAGE_CONTENT":
+                told[event["messageId"]] = told.get(event["messageId"], "") + event["delta"]
+            if event["type"] == "TEXT_MESSAGE_END":  # The second one is whole, and the first one half written.
+                read.set()
+            if event["type"] == "MESSAGES_SNAPSHOT":
+                said = {each["id"]: each.get("content") for each in event["messages"]}
+    assert {"first of two", "second of two"} < {*told.values()}
+    assert told.items() <= said.items()
 
 
 @pytest.mark.slow
@@ -222,6 +324,7 @@ async def test_a_call_that_is_not_approved_is_not_made() -> None:
         ({"say": [{**picture(2), "type": "document"}] * 21}, "caller-error"),
         ({"say": "x", "forwardedProps": {"upcall": {"user": "root"}}}, "caller-error"),
         ({"say": "x", "forwardedProps": {"upcall": 3}}, "caller-error"),
+        ({"say": "x", "forwardedProps": {"upcall": {"follows": "RUN"}}}, "caller-error"),
         ({"resume": [{"interruptId": "nothing:at-all", "status": "resolved", "payload": "x"}]}, "unknown-run"),
         ({"resume": [{"interruptId": "RUN:other", "status": "resolved", "payload": "x"}]}, "unknown-question"),
         ({"resume": [{"interruptId": "RUN:QUESTION", "status": "resolved", "payload": "x"}] * 2}, "unknown-question"),
@@ -243,7 +346,7 @@ NO_INPUT = {
     "half a character": ('{"id": "m", "role": "user", "content": "x\\ud800"}', 400),
     "the same beside": ('{"id": "m", "role": "user", "content": "x", "more": "\\ud800"}', 400),
     "deep": (f'{{"id": "m", "role": "user", "content": "x", "more": {"[" * 900 + "]" * 900}}}', 400),
-    "deeper": (f'{{"id": "m", "role": "user", "content": "x", "more": {"[" * 100_000 + "]" * 100_000}}}', 400),
+    "deeper": (f'{{"id": "m", "role": "user", "content": "x", "more": {"[" * 50_000 + "]" * 50_000}}}', 400),
     "role": ('{"id": "m", "role": "somebody", "content": "x"}', 422),
     "no JSON": ("{", 422),
 }
@@ -269,13 +372,77 @@ async def test_how_a_run_ends_is_how_that_of_the_front_end_does() -> None:
         assert (failed[-1]["type"], failed[-1]["code"]) == ("RUN_ERROR", "failed")
 
 
+async def test_a_call_that_comes_to_nothing_ends_before_its_agent_does() -> None:
+    """The protocol's client takes no news of a nested agent that has finished, and none that is left at work."""
+    model = ScriptedModelClient({"You lead": [Call("coder", {"task": "Code"})], "You code": [ASK]})
+
+    def make_team() -> Team:
+        coder = PausableAgent("coder", model, system_message="You code.", description="Codes.")
+        return RoundRobinGroupChat([PausableAgent("lead", model, system_message="You lead.", agents=[coder])])
+
+    async with serving(make_team) as site, await site.caller() as me:
+        state = {"run_id": open_questions(await post(me, "Build it"))[0]["id"].partition(":")[0]}
+        await me.post(f"/api/runs/{state['run_id']}/cancel")
+        told = [each["type"] for each in await post(me, run="2", state=state)]
+    assert told.count("TOOL_CALL_RESULT") == 2
+    agents = [each for each in told if each.startswith("SUBAGENT")]
+    assert agents == ["SUBAGENT_STARTED", "SUBAGENT_FINISHED"]
+
+
+def test_an_agent_waits_for_no_other_whose_name_begins_like_its_own() -> None:
+    conversation = Conversation("run", [])
+    for name in ("code", "coder"):
+        assert [*conversation.write(Token(("lead", name), "Hm.", "0-1"))]
+    asked = Question(question="Which?", path=("lead", "coder"))
+    ended = [each for each in conversation.close([asked]) if isinstance(each, SubagentFinishedEvent)]
+    assert {each.subagent_run_id: each.outcome is not None for each in ended} == {
+        "run:lead/code": False,
+        "run:lead/coder": True,
+    }
+
+
+async def test_what_is_sent_again_is_told_how_the_run_stands() -> None:
+    async with serving(one_agent(ASK, "Built.")) as site, await site.caller() as me:
+        question = open_questions(await post(me, "Build it"))
+        again = find(await post(me, "Build it"), "STATE_SNAPSHOT")
+        assert [each["snapshot"]["status"] for each in again] == ["awaiting_clarification"]
+        answers = [await post(me, run="2", resume=resume(question, "Express")) for _ in range(2)]
+        assert [find(each, "STATE_SNAPSHOT")[-1]["snapshot"]["status"] for each in answers] == ["completed"] * 2
+
+
+async def test_a_run_that_somebody_else_lets_go_on_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One reader answers the first of two questions, another one the second while the first looks what is open."""
+    read, read_new = asyncio.Event(), Reader.read_new
+
+    async def wait() -> str:
+        """Wait until the reader has seen that the run is at work."""
+        await read.wait()
+        return "waited"
+
+    async with serving(one_agent(TWO, Call("wait"), "Done.", tools=[wait])) as site, await site.caller() as me:
+        name, _ = open_questions(await post(me, "Name it"))
+
+        async def answer_and_read(reader: Reader) -> list[Stored]:
+            run = reader._run
+            if run is not None and run.waiting and len(run.questions) == 1:
+                await site.service.answer(Caller(None), run.id, {run.questions[0].id: "red"})
+                found = await read_new(reader)
+                read.set()
+                return found
+            return await read_new(reader)
+
+        monkeypatch.setattr(Reader, "read_new", answer_and_read)
+        done = await post(me, run="2", resume=resume([name], "upcall"))
+    assert (done[-1]["type"], done[-1].get("result")) == ("RUN_FINISHED", "Done.")
+
+
 async def test_images_and_documents_come_along() -> None:
     source = {"type": "data", "value": base64.b64encode(b"text").decode(), "mimeType": "text/plain"}
     parts = [{"type": "text", "text": "Hello!"}, picture(2), {"type": "document", "source": source}]
     async with serving(model="demo") as site, await site.caller() as me:
         events = await post(me, parts)
         run_id = find(events, "STATE_SNAPSHOT")[-1]["snapshot"]["run_id"]
-        assert [each.name for each in (site.service.uploads / run_id).iterdir()] == ["document-1.txt"]
+        assert [each.name for each in (site.service.store.uploads.folder / run_id).iterdir()] == ["document-1.txt"]
 
 
 async def test_who_is_assigned_a_question_answers_it_and_sees_nothing_else() -> None:

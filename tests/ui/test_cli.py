@@ -201,6 +201,7 @@ def slow(arguments: tuple[str, ...], says: str) -> object:
         (("run", "   "), "The task is empty"),
         (("run",), "Missing argument 'TASK'. See: upcall run --help"),
         (("frobnicate",), "No such command 'frobnicate'. See: upcall --help"),
+        (("inbx",), "No such command 'inbx'. Did you mean 'inbox'? See: upcall --help"),
         (("store", "frobnicate"), "No such command 'frobnicate'. See: upcall store --help"),
         (("run", "x", "--no-such-option"), "No such option: --no-such-option. A text that begins with a dash"),
         (("run", "x", "--model", "gpt-4o"), "Set OPENAI_API_KEY"),
@@ -374,11 +375,26 @@ def test_runs_that_start_together_on_a_new_store_are_all_kept() -> None:
     assert len(upcall("list", "--store", "new.db").out.splitlines()) == 4
 
 
-def test_a_workspace_that_is_a_file_is_refused_before_any_work_is_done() -> None:
+@pytest.mark.parametrize(
+    ("workspace", "said"),
+    [
+        ("notes.txt", "notes.txt: it is no folder. Name another --workspace."),
+        ("notes.txt/shop", "notes.txt: it is no folder."),
+        ("/proc/shop", "The workspace /proc/shop cannot be used: /proc: it cannot be written ("),
+        ("a" * 300, "it cannot be written (File name too long)."),
+    ],
+    ids=lambda text: text[:14],
+)
+def test_a_workspace_that_cannot_be_made_is_refused_before_any_work_is_done(workspace: str, said: str) -> None:
     Path("notes.txt").write_text("this is no folder")
-    ended = upcall("run", TASK, "--workspace", "notes.txt")
-    assert (ended.status, "it is no folder" in ended.error) == (2, True)
+    ended = upcall("run", TASK, "--workspace", workspace)
+    assert (ended.status, said in ended.error, "\n" in ended.error) == (2, True, False)
     assert json.loads(upcall("list", "--json").out) == []
+
+
+def test_a_workspace_is_not_made_before_its_first_file() -> None:
+    assert upcall("run", TASK, "--workspace", "deep/shop", "--detach").status == 0
+    assert sorted(each.name for each in Path().iterdir() if each.is_dir()) == []
 
 
 @pytest.mark.slow
@@ -395,6 +411,8 @@ def test_a_refused_command_is_one_json_object_too() -> None:
     ended = upcall("show", "nosuchrun", "--json")
     assert (ended.status, ended.json["run_id"]) == (2, None)
     assert "Unknown run" in ended.json["error"]
+    wrong = upcall("run", TASK, "--priority", "high", "--json")
+    assert (wrong.status, wrong.json["run_id"], "valid integer" in wrong.json["error"]) == (2, None, True)
 
 
 def test_without_arguments_the_help_is_shown() -> None:

@@ -136,25 +136,32 @@ def test_elsewhere_each_line_stands_alone() -> None:
     ]
 
 
-def test_what_is_under_way_is_below_what_was_printed_and_wiped_at_the_end() -> None:
+def test_what_is_under_way_is_below_what_was_printed_and_wiped_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upcall.ui.terminal.live_region.time", SimpleNamespace(monotonic=lambda: 100.0))
     file = io.StringIO()
     tree, region = tree_on(file)
     assert region is not None
-    calls_now = [ActiveCall(("lead",), "coder"), ActiveCall(("lead", "coder"), "run_command"), ActiveCall(("judge",))]
+    calls_now = [
+        ActiveCall(("lead",), "coder", began=30),
+        ActiveCall(("lead", "coder"), "run_command", began=58),
+        ActiveCall(("judge",), began=99.6),
+    ]
     region.active_calls = lambda: calls_now
     region.show()
     tree.show(calls("lead", "coder", 0))
     tree.show(chunk("lead/coder", "I look at the "))
     tree.show(chunk("lead/coder", "tests first."))
     tree.show(chunk("judge", '{"sure'))
-    time.sleep(0.5)
+    until = time.monotonic() + 60
+    while "writes 6 characters" not in file.getvalue() and time.monotonic() < until:
+        time.sleep(0.01)
     assert drawn(file.getvalue()) == [
         "lead  calls coder()",
         "lead > coder",
         "  I look at the tests first.",
         "judge",
         "  writes 6 characters",
-        "lead > coder  run_command  0 s  (Ctrl-C stops; what is done stays stored)",
+        "lead > coder  run_command  42 s  (Ctrl-C stops; what is done stays stored)",
         "judge  thinking  0 s",
     ]
     tree.show(progress("files: 1 of 2"))

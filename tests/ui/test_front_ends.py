@@ -20,6 +20,7 @@ from services import OPERATOR, one_agent, serving
 from upcall import Settings
 from upcall.errors import ConfigurationError
 from upcall.testing import Call, Calls
+from upcall.ui.web import guard
 from upcall.ui.web.service import Service
 
 
@@ -114,6 +115,34 @@ async def test_pages_of_other_origins_are_let_in_by_name_alone() -> None:
             response = await client.options("/agui", headers={"Origin": origin, **asked})
             assert (response.status_code, response.headers.get(allow) == origin) == (status, status == 200)
             assert "Access-Control-Allow-Credentials" not in response.headers
+
+
+async def test_a_page_of_another_origin_reads_why_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 3.0)
+    monkeypatch.setattr(guard, "REQUESTS_A_SECOND", 0.01)
+    origin, preflight = "http://127.0.0.1:1", {"Access-Control-Request-Method": "POST"}
+    async with serving(one_agent(), origins=[origin]) as site, await site.caller() as me:
+        me.headers["Origin"] = origin
+        long = await me.post("/api/runs/x/answers", content=b"a" * 1_100_000)
+        found = [long, *[await me.get("/api/runs") for _ in range(4)], await me.options("/agui", headers=preflight)]
+    assert [each.status_code for each in found] == [413, 200, 200, 200, 429, 200]
+    assert {each.headers.get("Access-Control-Allow-Origin") for each in found} == {origin}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
+async def test_a_browser_is_told_that_a_body_is_too_long() -> None:
+    send = """async ([url, token]) => (await fetch(url, {
+        method: "POST", headers: {Authorization: `Bearer ${token}`}, body: "a".repeat(26_000_000)
+    })).status"""
+    with static_files() as origin:
+        async with (
+            chromium() as browser,
+            serving(one_agent(), origins=[origin]) as site,
+            looking(browser) as (page, _),
+        ):
+            await page.goto(f"{origin}/chat.html")
+            assert await page.evaluate(send, [f"{site.url}/agui", OPERATOR]) == 413
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,16 @@ import time
 from functools import partial
 from typing import Any
 
+import httpx
 import pytest
 from PIL import Image
 from postgres import Server
 from scenario import TASK, WRITE, script, upcall
-from services import ASK, Event, one_agent, read_events, serve_apart, serving, settle, start
+from services import ASK, SECONDS, Event, one_agent, read_events, serve_apart, serving, settle, start
 
+from upcall import Answer, Question, Run, RunStatus
+from upcall.questions.record import QuestionRecords
+from upcall.runs.checkpoint import Checkpoint
 from upcall.testing import Call, Calls, Hang, Say
 from upcall.testing.server import LoopbackServer
 from upcall.ui.web.service import Caller
@@ -112,7 +116,7 @@ async def test_what_is_not_started_leaves_no_documents() -> None:
             files = [("documents", ("a.txt", b"text"))]
             refused = await alice.post("/api/runs", data={"start": json.dumps(wrong)}, files=files)
             assert refused.status_code in (400, 404, 422)
-        assert [*site.service.uploads.rglob("*.txt")] == []
+        assert [*site.service.store.uploads.folder.rglob("*.txt")] == []
 
 
 async def test_documents_and_images_come_along() -> None:
@@ -133,7 +137,7 @@ async def test_documents_and_images_come_along() -> None:
     async with serving(model="demo") as site, await site.caller("alice") as alice:
         response = await alice.post("/api/runs", data={"start": '{"task": "Hello!"}'}, files=files)
         assert response.status_code == 202, response.text
-        folder = site.service.uploads / response.json()["run_id"]
+        folder = site.service.store.uploads.folder / response.json()["run_id"]
         long = ["é" * 98 + ".md", "\U0001d400" * 49 + ".md"]
         kept = sorted(each.relative_to(folder).as_posix() for each in folder.rglob("*"))
         assert kept == sorted(
@@ -145,6 +149,20 @@ async def test_documents_and_images_come_along() -> None:
         assert len(stored.config.team.documents) == 8
         broken = await alice.post("/api/runs", data={"start": '{"task": "Hello!"}'}, files={"images": ("a.png", b"no")})
         assert (broken.status_code, "no image" in broken.json()["detail"]) == (400, True)
+
+
+async def test_documents_have_a_limit_together_and_go_with_their_run() -> None:
+    async def send(caller: httpx.AsyncClient) -> httpx.Response:
+        files = {"documents": ("a.md", b"text")}
+        return await caller.post("/api/runs", data={"start": '{"task": "Hello!"}'}, files=files)
+
+    async with serving(model="demo", uploads_limit=4) as site, await site.caller("alice") as alice:
+        run_id = (await send(alice)).json()["run_id"]
+        await settle(alice, run_id)
+        full = await send(alice)
+        assert (full.status_code, full.json()["type"]) == (507, "urn:upcall:problem:uploads-full")
+        assert upcall("store", "delete", run_id).status == 0
+        assert (await send(alice)).status_code == 202
 
 
 @pytest.mark.slow
@@ -214,6 +232,7 @@ async def test_text_is_told_as_it_is_written() -> None:
         tokens = [each for each in await reading if each.kind == "token"]
         assert "".join(each.data["text"] for each in tokens if each.data["path"] == ["lead"]).startswith('{"summary"')
         assert {each.id for each in tokens} == {""}
+        assert len({each.data["text_id"] for each in tokens if each.data["path"] == ["lead"]}) == 1
 
 
 async def test_a_new_question_is_told_to_who_waits_for_some() -> None:
@@ -225,6 +244,21 @@ async def test_a_new_question_is_told_to_who_waits_for_some() -> None:
         run = await start(me)
         while run["questions"][0]["id"] not in await anext(lines):
             pass
+
+
+async def test_an_answer_is_told_before_a_team_has_taken_it_in() -> None:
+    question = Question(id="q1", question="Which framework?")
+    run = Run(id="a-run", task="Build it", status=RunStatus.EXECUTING, records=QuestionRecords.build([question]))
+    path = "/api/runs/a-run/events"
+    async with serving(one_agent()) as site, await site.caller() as me:
+        await site.service.store.create(run, Checkpoint())
+        async with asyncio.timeout(SECONDS), me.stream("GET", path) as response:
+            lines = response.aiter_lines()
+            while '"id": "q1"' not in await anext(lines):
+                pass
+            await site.service.store.enqueue_answers("a-run", [Answer(question_id="q1", text="Express")])
+            while '"questions": []' not in await anext(lines):
+                pass
 
 
 async def test_the_api_describes_itself_from_local_files() -> None:

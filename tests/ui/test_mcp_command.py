@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from anyio import ClosedResourceError
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -128,3 +130,12 @@ async def test_the_command_speaks_over_standard_input_and_output() -> None:
         run = await call(session, "start", task=TASK)
     assert (run["status"], "Express" in run["result"]) == ("completed", True)
     assert human.asked[0].message.startswith("coder (for lead) needs to know: Which framework?")
+
+
+@pytest.mark.parametrize(("error", "told"), [(ClosedResourceError(), 0), (ValueError("wrong"), 1)])
+async def test_the_end_of_a_session_is_no_error_of_the_log(
+    error: Exception, told: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(one_agent()):
+        logging.getLogger("mcp.server.streamable_http").error("Error in standalone SSE writer", exc_info=error)
+    assert len(caplog.records) == told

@@ -431,6 +431,16 @@ async def test_a_form_shows_tokens_until_the_whole_text_is_there(monkeypatch: py
     assert events.list_shown()[:2] == ["lead > coder  reports: Express it is.", "planner  writes 11 characters"]
 
 
+def test_a_form_shows_two_texts_of_one_agent_apart() -> None:
+    events, path = forms._Events(), {PATH: "lead/coder"}
+    for message, text in (("a", "One "), ("b", "Two "), ("a", "and a half"), ("b", "and more")):
+        events.tell(
+            ModelClientStreamingChunkEvent(source="coder", content=text, full_message_id=message, metadata=path)
+        )
+    events.tell(TextMessage(id="b", source="coder", content="Two and more", metadata=path))
+    assert events.list_shown() == ["lead > coder  reports: Two and more", "lead > coder  One and a half"]
+
+
 async def test_what_the_events_say_is_no_markup() -> None:
     app, _ = app_with(Calls([Call("look", {})]), ASK, tools=[look])
     form = app.form(app.start_stream("Build it"))

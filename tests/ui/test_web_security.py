@@ -266,6 +266,24 @@ async def test_a_body_that_is_too_long_is_refused(site: Site, counted: bool) -> 
             assert not (await me.get("/api/runs")).json()["runs"]
 
 
+@pytest.mark.parametrize("path", ["/agui", "/mcp", "/api/runs", "/api/runs/x/answers"])
+async def test_json_of_too_many_pieces_is_refused(site: Site, path: str) -> None:
+    async with await site.caller() as me:
+        response = await me.post(path, json={"messages": [{"content": [1] * 100_000}]})
+        assert response.status_code == 413
+        assert response.json()["detail"].startswith("The JSON has 100,007 quotation marks, commas and brackets")
+        assert (await me.post(path, json={"messages": "a" * 900_000})).status_code in (400, 406, 422)
+
+
+async def test_json_in_a_form_of_too_many_pieces_is_refused(site: Site) -> None:
+    async with await site.caller() as me:
+        start = json.dumps({"task": "x", "data_sources": [1] * 100_000})
+        response = await me.post("/api/runs", data={"start": start}, files={"documents": ("a.md", b"text")})
+        assert response.status_code == 413
+        form = {"Content-Type": "application/x-www-form-urlencoded"}  # As curl sends JSON where it is told nothing.
+        assert (await me.post("/api/runs", content=start, headers=form)).status_code == 413
+
+
 @pytest.mark.slow
 async def test_a_slow_body_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "SECONDS_A_BODY", 0.2)

@@ -75,13 +75,13 @@ class EventTree:
         path = event_path(event)
         if isinstance(event, ModelClientStreamingChunkEvent):
             if self._region is not None:
-                self._region.add(path, event.content)
+                self._region.texts.add(event)
             return
         if self._region is not None:
             if isinstance(event, ThoughtEvent) and PROGRESS in event.metadata:
                 self._region.progress = one_line(event.content, LINE_CHARS)
                 return
-            self._region.finish(path)
+            self._region.texts.end(event)
             self.settle()
         cost = self._measure(event)
         if line := describe_event(event):

@@ -19,15 +19,10 @@ def format_change(change: Change) -> str:
     return one_line(", ".join(f"{file.path} ({count_lines(file.diff)})" for file in change.files))
 
 
-def diff_lines(change: Change, limit: int | None = None) -> list[str]:
-    """List the lines that a change adds and removes, file by file; at most `limit` of each file."""
-    lines: list[str] = []
-    for file in change.files:
-        body = file.diff.removesuffix("\n").split("\n")
-        lines += [line.expandtabs(4) for line in body[:limit]]
-        if limit is not None and len(body) > limit:
-            lines.append(f"... {len(body) - limit} more lines")
-    return lines
+def diff_lines(change: Change) -> list[str]:
+    """List the lines that a change adds and removes, file by file."""
+    diffs = (file.diff.removesuffix("\n").split("\n") for file in change.files)
+    return [line.expandtabs(4) for diff in diffs for line in diff]
 
 
 def coloured_diff(change: Change, limit: int) -> Iterator[Text]:

@@ -24,6 +24,12 @@ FAILED, WRONG_USE = 1, 2
 """Exit statuses, beside 0 and `signals.INTERRUPTED`."""
 
 
+def describe_refusal(message: str, run_id: str | None = None) -> dict[str, Any]:
+    """Return the object of a run, as far as there is one, for an error."""
+    empty: dict[str, Any] = {"status": None, "result": None, "questions": [], "assumptions": [], "warnings": []}
+    return {"run_id": run_id, **empty, "error": message}
+
+
 def quiet_autogen() -> None:
     """Keep AutoGen's log off the screen: whole prompts, and tracebacks of handled errors."""
     for name in ("autogen_core", "autogen_core.events", "autogen_agentchat"):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from typing import Annotated
 
 import typer
 
 from upcall import signals
-from upcall.ui.cli.command import WRONG_USE
+from upcall.ui.cli.command import WRONG_USE, Command, describe_refusal
 from upcall.ui.cli.commands import asked, change, deliveries, experiment, fleet, look, serve, store, token, work
 
 app = typer.Typer(
@@ -46,7 +47,10 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         status = app(args=given or ["--help"], prog_name="upcall", standalone_mode=False)
     except typer.TyperException as error:
-        sys.stderr.write(f"error: {_explain(error)}\n")
+        problem = _explain(error)
+        sys.stderr.write(f"error: {problem}\n")
+        if "--json" in itertools.takewhile(lambda each: each != "--", given):
+            Command(as_json=True).print_json(describe_refusal(problem))
         status = WRONG_USE
     except (typer.Abort, KeyboardInterrupt, EOFError):
         status = signals.INTERRUPTED
@@ -62,7 +66,8 @@ def _explain(error: typer.TyperException) -> str:
     message = " ".join(error.format_message().split())
     command = context.command_path if (context := getattr(error, "ctx", None)) else "upcall"
     advice = _advise(message)
-    return f"{message.rstrip('.') if advice else message}{advice} See: {command} --help"
+    end = "" if message.endswith("?") else "."
+    return f"{message.rstrip('.')}{advice or end} See: {command} --help"
 
 
 def _advise(message: str) -> str:

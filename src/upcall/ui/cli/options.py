@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -51,6 +52,18 @@ STREAM = SharedOption(
 )
 AS_JSON = _flag("as_json", "--json", "Print one JSON object and nothing else on standard output.")
 DEBUG = _flag("debug", "--debug", "Print the traceback of an error.")
+
+
+def command_group(help_text: str) -> typer.Typer:
+    """Make an empty group of commands, which prints its help where none of them is named."""
+    group = typer.Typer(help=help_text, rich_markup_mode=None)
+
+    @group.callback(invoke_without_command=True)
+    def print_help(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            sys.stdout.write(f"{context.get_help()}\n")
+
+    return group
 
 
 def with_options(

@@ -13,7 +13,8 @@ import typer
 
 from upcall import signals
 from upcall.errors import UpcallError
-from upcall.ui.cli.command import FAILED, Command, quiet_autogen
+from upcall.ui.cli.command import FAILED, Command, describe_refusal, quiet_autogen
+from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, STORE, USER, with_options
 from upcall.ui.cli.program import Program, explain_pending
 
 if TYPE_CHECKING:
@@ -312,8 +313,7 @@ class RunCommand(Command):
 
     def describe_error(self, error: Exception) -> dict[str, Any]:
         """Return the object of a run, as far as there is one."""
-        empty: dict[str, Any] = {"status": None, "result": None, "questions": [], "assumptions": [], "warnings": []}
-        return {"run_id": self.run_id, **empty, "error": str(error)}
+        return describe_refusal(str(error), self.run_id)
 
     def remove_secrets(self, text: str) -> str:
         """Take the keys out of a traceback."""
@@ -342,3 +342,7 @@ class RunCommand(Command):
             return await self.reader.get(self.run_id) if self.run_id else None
         except UpcallError:
             return None
+
+
+run_options = with_options(RunCommand, STORE, CONFIG, USER, AS_JSON, DEBUG)
+"""For a command about stored runs, for which no agent works."""

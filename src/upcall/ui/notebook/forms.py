@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from autogen_agentchat.messages import HandoffMessage, ModelClientStreamingChunkEvent, UserInputRequestedEvent
 from rich.console import Console
 
-from upcall.autogen.messages import ANSWERS, RUN, Event, event_path
-from upcall.errors import AnswerRefused, ConfigurationError, UpcallError
+from upcall.autogen.messages import ANSWERS, RUN, Event
+from upcall.errors import AnswerRefused, ConfigurationError, UpcallError, missing_extra
 from upcall.progress import PROGRESS
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
@@ -40,14 +40,13 @@ from upcall.ui.notebook.bundles import (
     run_bundle,
 )
 from upcall.ui.terminal.live_region import is_for_programs
+from upcall.ui.unfinished_texts import UnfinishedTexts
 
 try:
     import ipywidgets as widgets
     from IPython.display import DisplayHandle, display
 except ImportError as missing:
-    raise ConfigurationError(
-        "A form needs ipywidgets. Install it: pip install '.[notebook]' in a checkout of upcall"
-    ) from missing
+    raise missing_extra("A form needs ipywidgets", "notebook") from missing
 
 if TYPE_CHECKING:
     from upcall.app import Upcall
@@ -405,7 +404,7 @@ class _Events:
         console = Console(file=self._out, soft_wrap=True, highlight=False, color_system=None, force_jupyter=False)
         self._tree = EventTree(console)
         self._progress = False
-        self._writing: dict[tuple[str, ...], str] = {}
+        self._writing = UnfinishedTexts()
         self._drawn_at = 0.0
 
     def begin(self, run: Run | None) -> None:
@@ -415,18 +414,18 @@ class _Events:
 
     def list_shown(self) -> list[str]:
         """Return the lines, and below them the end of what each agent is writing."""
-        return [*self.lines, *(f"{' > '.join(path)}  {describe_writing(text)}" for path, text in self._writing.items())]
+        writing = self._writing.list_named()
+        return [*self.lines, *(f"{writer}  {describe_writing(text)}" for writer, text in writing)]
 
     def tell(self, event: Event) -> bool:
         """Add an event; whether there is anything new to be shown. Progress takes the place of the progress before, and
         tokens change the last lines, a few times a second."""
-        path = event_path(event)
         if isinstance(event, ModelClientStreamingChunkEvent):
-            self._writing[path] = self._writing.get(path, "") + event.content
+            self._writing.add(event)
             due = time.monotonic() > self._drawn_at + SECONDS_BETWEEN_TOKENS
             self._drawn_at = time.monotonic() if due else self._drawn_at
             return due
-        self._writing.pop(path, None)
+        self._writing.end(event)
         self._tree.show(event)
         said = self._out.getvalue().splitlines()
         self._out.seek(0)

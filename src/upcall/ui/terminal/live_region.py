@@ -17,6 +17,7 @@ from rich.text import Text
 
 from upcall.text import escape_controls
 from upcall.ui.columns import cut_to_width, wrap_lines
+from upcall.ui.unfinished_texts import UnfinishedTexts
 
 if TYPE_CHECKING:
     from upcall.runs.call_timings import ActiveCall
@@ -45,8 +46,9 @@ class LiveRegion:
         self.active_calls = active_calls
         self.progress = ""
         """How far long work has come."""
+        self.texts = UnfinishedTexts()
+        """What agents write; it is printed for good when it is whole, or was none of the reader's business."""
         self._console = console
-        self._texts: dict[tuple[str, ...], str] = {}
         self._live: Live | None = None
         self._drawn: list[Text] = []
         self._since = time.monotonic()
@@ -83,14 +85,6 @@ class LiveRegion:
             self._live.stop()
             self._live = None
 
-    def add(self, path: tuple[str, ...], tokens: str) -> None:
-        """Add to what an agent is writing."""
-        self._texts[path] = self._texts.get(path, "") + tokens
-
-    def finish(self, path: tuple[str, ...]) -> None:
-        """Drop what an agent wrote: it is printed for good, or was none of the reader's business."""
-        self._texts.pop(path, None)
-
     def _draw(self) -> list[Text]:
         width = self._console.width - 1
         progress = [Text(cut_to_width(escape_controls(self.progress), width))] if self.progress else []
@@ -98,11 +92,11 @@ class LiveRegion:
 
     def _draw_texts(self, width: int) -> list[Text]:
         """Return the last lines of each text; several agents that write at the same time share the room."""
-        texts = list(self._texts.items())
+        texts = self.texts.list_named()
         room = max((self._console.height - MAX_CALLS - 4) // max(len(texts), 1), 1)
         drawn = []
-        for path, text in texts:
-            drawn.append(Text(cut_to_width(" > ".join(path), width), style="cyan"))
+        for writer, text in texts:
+            drawn.append(Text(cut_to_width(writer, width), style="cyan"))
             if is_for_programs(text):
                 drawn.append(Text(f"  writes {len(text):,} characters", style="dim"))
                 continue

@@ -122,7 +122,8 @@ class _Exchange:
         await self._wake(run_id)
         reader, conversation = self._listen(run_id)
         if is_repeated:
-            yield await self._recall(reader, conversation)
+            for each in await self._recall(reader, conversation):
+                yield each
         async for event in self._follow(reader, conversation, Usage()):
             yield event
 
@@ -140,7 +141,8 @@ class _Exchange:
                 raise UnknownQuestion(question_id, [each.id for each in run.questions if each.id not in values])
             values[question_id] = read_payload(record.question, entry)
         reader, conversation = self._listen(run.id)
-        yield await self._recall(reader, conversation)
+        for each in await self._recall(reader, conversation):
+            yield each
         await self._service.answer(self._caller, run.id, values)
         if not run.restricted:
             await self._wake(run.id)
@@ -156,8 +158,8 @@ class _Exchange:
                 "run_id to look at."
             )
         reader, conversation = self._listen(run.id)
-        yield await self._recall(reader, conversation)
-        yield _show_state(reader.run)
+        for each in await self._recall(reader, conversation):
+            yield each
         async for event in self._follow(reader, conversation, run.total_usage):
             yield event
 
@@ -180,12 +182,12 @@ class _Exchange:
         reader = Reader(self._service, self._caller, run_id, Place())
         return reader, Conversation(run_id, self._given.messages)
 
-    async def _recall(self, reader: Reader, conversation: Conversation) -> BaseEvent:
-        """Read what was said and done so far, and tell it at once."""
+    async def _recall(self, reader: Reader, conversation: Conversation) -> tuple[BaseEvent, BaseEvent]:
+        """Read what was said and done so far, and tell it at once, with how the run stands."""
         for each in await reader.read_new():
             if isinstance(each.item, TranscriptEntry):
-                conversation.remember(each.item, each.place, reader.find_question(each.item))
-        return conversation.snapshot()
+                conversation.remember(each.item, each.place, each.text_id, reader.find_question(each.item))
+        return conversation.snapshot(), _show_state(reader.run)
 
     async def _follow(
         self, reader: Reader, conversation: Conversation, before: Usage, answered: Collection[str] = ()
@@ -194,19 +196,22 @@ class _Exchange:
         for each in await reader.read_new():
             for event in _tell(each, reader, conversation):
                 yield event
-        if not self._is_at_pause(reader.run, answered):
-            async with aclosing(follow_run(self._service, self._doorkeeper, self._caller, reader)) as news:
-                async for told in news:
-                    for event in _tell(told, reader, conversation):
-                        yield event
-                    run = told.item if isinstance(told, Stored) else None
-                    if isinstance(run, Run) and self._is_at_pause(run, answered):
-                        break
-                else:
-                    raise StreamEnded(reader.run_id)
-        for late in await reader.read_new():  # Stored with the pause, and newer than what was read before it.
-            for event in _tell(late, reader, conversation):
-                yield event
+        is_at_pause = False
+        while not is_at_pause:
+            if not self._is_at_pause(reader.run, answered):
+                async with aclosing(follow_run(self._service, self._doorkeeper, self._caller, reader)) as news:
+                    async for told in news:
+                        for event in _tell(told, reader, conversation):
+                            yield event
+                        run = told.item if isinstance(told, Stored) else None
+                        if isinstance(run, Run) and self._is_at_pause(run, answered):
+                            break
+                    else:
+                        raise StreamEnded(reader.run_id)
+            for late in await reader.read_new():  # Stored with the pause, and newer than what was read before it.
+                for event in _tell(late, reader, conversation):
+                    yield event
+            is_at_pause = self._is_at_pause(reader.run, answered)  # Unless somebody else has answered meanwhile.
         for event in self._finish(reader.run, conversation, before):
             yield event
 
@@ -259,9 +264,9 @@ class _Task(NamedTuple):
 
 def _tell(news: News, reader: Reader, conversation: Conversation) -> Iterator[BaseEvent]:
     match news:
-        case Stored(TranscriptEntry() as entry, place):
-            yield from conversation.add(entry, place, reader.find_question(entry))
-        case Stored(Run() as run, _):
+        case Stored(TranscriptEntry() as entry, place, text_id):
+            yield from conversation.add(entry, place, text_id, reader.find_question(entry))
+        case Stored(Run() as run):
             yield _show_state(run)
         case Token():
             yield from conversation.write(news)
@@ -301,6 +306,9 @@ def _read_task(given: RunAgentInput, follows: str | None) -> _Task:
                 kind = getattr(part, "type", type(part).__name__)
                 raise CallerError(f"A part of kind {kind!r} is not taken: send text, and images and documents as data.")
     options = given.forwarded_props.get("upcall", {}) if isinstance(given.forwarded_props, dict) else {}
+    if isinstance(options, dict) and (said_twice := {"task", "follows"} & options.keys()):
+        names = " and ".join(sorted(said_twice))
+        raise CallerError(f"forwardedProps.upcall: leave out {names}; the message and the state's run_id say that.")
     try:
         wanted = Start.model_validate({**dict(options), "task": "\n".join(texts), "follows": follows})
     except (ValidationError, TypeError, ValueError) as error:

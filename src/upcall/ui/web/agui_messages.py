@@ -4,7 +4,6 @@ run, so that it is the same in each process and for each reader."""
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ag_ui.core import (
@@ -51,13 +50,14 @@ class Conversation:
         self._has_task = any(each.role == "user" for each in known)
         own = f"{run_id}:"  # What the front end has of this run is told anew: some of it it saw half written.
         self._messages: dict[str, Message] = {each.id: each for each in known if not each.id.startswith(own)}
-        self._texts = Counter[str]()
-        self._written: dict[str, str] = {}
+        self._written: dict[str, tuple[Sequence[str], str]] = {}
         self._calls: dict[str, tuple[str, str, str]] = {}
         self._call_of: dict[str, str] = {}
         self._subagents: list[str] = []
 
-    def add(self, entry: TranscriptEntry, place: Place, question: Question | None = None) -> Iterator[BaseEvent]:
+    def add(
+        self, entry: TranscriptEntry, place: Place, text_id: str, question: Question | None = None
+    ) -> Iterator[BaseEvent]:
         """Take in an entry of the transcript, with the question that it names; yield the events that tell it."""
         if self._has_task and (entry.kind is EntryKind.TASK or entry.path == (EARLIER,)):
             return  # The front end has it.
@@ -75,11 +75,11 @@ class Conversation:
             case EntryKind.ANSWER:
                 yield from self._say_as_user(entry, place)
             case _:
-                yield from self._say(entry)
+                yield from self._say(entry, text_id)
 
-    def remember(self, entry: TranscriptEntry, place: Place, question: Question | None = None) -> None:
+    def remember(self, entry: TranscriptEntry, place: Place, text_id: str, question: Question | None = None) -> None:
         """Take in an entry that was told before."""
-        for _ in self.add(entry, place, question):
+        for _ in self.add(entry, place, text_id, question):
             pass
         self._subagents = []
 
@@ -97,26 +97,25 @@ class Conversation:
 
     def write(self, token: Token) -> Iterator[BaseEvent]:
         """Tell a piece of text as it is written."""
-        path = "/".join(token.path)
-        message, owner = self._next_text(path), self._owner(token.path)
-        if path not in self._written:
-            yield from self._announce(token.path)
-            yield TextMessageStartEvent(message_id=message, role="assistant", name=path, subagent_run_id=owner)
-        self._written[path] = self._written.get(path, "") + token.text
+        message, owner = self._id_of(token.path, token.text_id), self._owner(token.path)
+        if message not in self._written:
+            yield from self._begin(message, token.path)
+        _, before = self._written.get(message, ((), ""))
+        self._written[message] = token.path, before + token.text
         yield TextMessageContentEvent(message_id=message, delta=token.text, subagent_run_id=owner)
 
     def close(self, waiting: Sequence[Question] = ()) -> Iterator[BaseEvent]:
         """End what is open, and tell all messages: what was written by the piece is as it was kept then."""
-        for path in [*self._written]:
-            yield self._end(path)
+        for message, (writer, _) in [*self._written.items()]:
+            yield self._end(message, writer)
+        if not waiting:
+            yield from self._return_rest()
         for path in reversed(self._subagents):
-            below = [self.name(each) for each in waiting if "/".join(each.path).startswith(path)]
+            below = [self.name(each) for each in waiting if f"{'/'.join(each.path)}/".startswith(f"{path}/")]
             own = [self.name(each) for each in waiting if "/".join(each.path) == path]
             outcome = SubagentFinishedSuspendedOutcome(interrupt_ids=own) if below else None
             yield SubagentFinishedEvent(subagent_run_id=f"{self._run_id}:{path}", outcome=outcome)
         self._subagents = []
-        if not waiting:
-            yield from self._return_rest()
         yield self.snapshot()
 
     def _return_rest(self) -> Iterator[BaseEvent]:
@@ -124,23 +123,26 @@ class Conversation:
         for call in [*self._calls]:
             yield from self._put_result(call, "", None)
 
-    def _say(self, entry: TranscriptEntry) -> Iterator[BaseEvent]:
-        path = "/".join(entry.path)
-        message, owner = self._next_text(path), self._owner(entry.path)
-        self._messages[message] = AssistantMessage(id=message, name=path, content=entry.text, subagent_run_id=owner)
-        written = self._written.get(path)
-        if written is None:
-            yield from self._announce(entry.path)
-            yield TextMessageStartEvent(message_id=message, role="assistant", name=path, subagent_run_id=owner)
-        rest = entry.text.removeprefix(written or "")
-        if rest and (not written or entry.text.startswith(written)):
+    def _say(self, entry: TranscriptEntry, text_id: str) -> Iterator[BaseEvent]:
+        name = "/".join(entry.path)
+        message, owner = self._id_of(entry.path, text_id), self._owner(entry.path)
+        self._messages[message] = AssistantMessage(id=message, name=name, content=entry.text, subagent_run_id=owner)
+        if message not in self._written:
+            yield from self._begin(message, entry.path)
+        _, written = self._written.get(message, ((), ""))
+        rest = entry.text.removeprefix(written)
+        if rest and entry.text.startswith(written):
             yield TextMessageContentEvent(message_id=message, delta=rest, subagent_run_id=owner)
-        yield self._end(path)
-        self._texts[path] += 1
+        yield self._end(message, entry.path)
 
-    def _end(self, path: str) -> BaseEvent:
-        self._written.pop(path, None)
-        return TextMessageEndEvent(message_id=self._next_text(path), subagent_run_id=self._owner(path.split("/")))
+    def _begin(self, message: str, path: Sequence[str]) -> Iterator[BaseEvent]:
+        yield from self._announce(path)
+        name, owner = "/".join(path), self._owner(path)
+        yield TextMessageStartEvent(message_id=message, role="assistant", name=name, subagent_run_id=owner)
+
+    def _end(self, message: str, path: Sequence[str]) -> BaseEvent:
+        self._written.pop(message, None)
+        return TextMessageEndEvent(message_id=message, subagent_run_id=self._owner(path))
 
     def _say_as_user(self, entry: TranscriptEntry, place: Place) -> Iterator[BaseEvent]:
         message = self._id_at(place)
@@ -174,7 +176,7 @@ class Conversation:
         yield ToolCallEndEvent(tool_call_id=call, subagent_run_id=owner)
 
     def _return(self, call: str | None, entry: TranscriptEntry) -> Iterator[BaseEvent]:
-        if call is not None:
+        if call is not None and call in self._calls:
             yield from self._put_result(call, entry.text, entry.text if entry.failed else None)
 
     def _put_result(self, call: str, text: str, error: str | None) -> Iterator[BaseEvent]:
@@ -209,8 +211,8 @@ class Conversation:
     def _owner(self, path: Sequence[str]) -> str | None:
         return f"{self._run_id}:{'/'.join(path)}" if len(path) > 1 else None
 
-    def _next_text(self, path: str) -> str:
-        return f"{self._run_id}:{path}:{self._texts[path] + 1}"
+    def _id_of(self, path: Sequence[str], text_id: str) -> str:
+        return f"{self._run_id}:{'/'.join(path)}:{text_id}"
 
     def _id_at(self, place: Place) -> str:
         return f"{self._run_id}:{place.segment}-{place.entry}"

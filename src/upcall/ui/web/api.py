@@ -26,7 +26,7 @@ from upcall.ui.web.bodies import (
     explain_validation,
     read_value,
 )
-from upcall.ui.web.callers import Doorkeeper, KnownCallersRoute, Me
+from upcall.ui.web.callers import Doorkeeper, KnownCallersRoute, Me, refuse_many_pieces
 from upcall.ui.web.events import Place, Streams, follow, follow_questions, respond_with
 from upcall.ui.web.problems import Problem
 from upcall.ui.web.service import Caller, Service
@@ -58,7 +58,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream
 
 def make_router(service: Service, doorkeeper: Doorkeeper, streams: Streams) -> APIRouter:
     """Make the routes."""
-    wrong = {code: {"model": Problem} for code in (400, 401, 403, 404, 409, 413, 422, 429)}
+    wrong = {code: {"model": Problem} for code in (400, 401, 403, 404, 409, 413, 422, 429, 507)}
     router = APIRouter(
         prefix="/api",
         tags=["runs"],
@@ -144,11 +144,7 @@ def make_router(service: Service, doorkeeper: Doorkeeper, streams: Streams) -> A
     @router.get("/questions")
     async def list_questions(caller: Me, limit: Annotated[int | None, Query(ge=1)] = None) -> QuestionList:
         """List the open questions that the caller may answer, oldest first."""
-        found = await service.app_for(caller).inbox(caller.user, limit=limit)
-        asked: list[dict[str, Any]] = [
-            {"run_id": each.run_id, "task": each.task, **each.question.as_json()} for each in found
-        ]
-        return QuestionList(questions=asked, damaged=[RunBody.of(each) for each in found.damaged])
+        return QuestionList.of(await service.app_for(caller).inbox(caller.user, limit=limit))
 
     @router.get("/questions/events", responses=_STREAM, response_class=EventSourceResponse)
     async def stream_questions(caller: Me) -> EventSourceResponse:
@@ -168,7 +164,9 @@ async def _read_start(request: Request) -> tuple[Start, list[Any], list[Any]]:
     try:
         if kind == "multipart/form-data":
             async with request.form() as form:
-                wanted = Start.model_validate_json(str(form.get("start", "")))
+                said = str(form.get("start", ""))
+                refuse_many_pieces(said.encode(errors="replace"))
+                wanted = Start.model_validate_json(said)
                 return wanted, await read_files(form, DOCUMENTS), await read_files(form, IMAGES)
         return Start.model_validate(json.loads(await request.body())), [], []
     except ValidationError as error:

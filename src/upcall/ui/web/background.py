@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import aclosing, contextmanager
+from itertools import chain, groupby
 from typing import NamedTuple
 
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent
 
-from upcall.autogen.messages import event_path
+from upcall.autogen.messages import TEXT, TextKey, event_path, find_ended_text, text_key
 from upcall.errors import UpcallError
 from upcall.execution.driver import Stream
+from upcall.runs.run import Run
 from upcall.text import first_line
 
 MAX_TOKENS_AHEAD = 1_000
@@ -23,10 +25,23 @@ _log = logging.getLogger(__name__)
 
 
 class Token(NamedTuple):
-    """A piece of text as it comes from a model, and which agent it is of."""
+    """A piece of text as it comes from a model.
+
+    Attributes:
+        path: the agent that writes.
+        text: the piece.
+        text_id: the text that it is of, among those of this agent; its entry in the transcript has the same.
+    """
 
     path: tuple[str, ...]
     text: str
+    text_id: str
+
+
+def join_tokens(tokens: Iterable[Token]) -> Iterator[Token]:
+    """Yield tokens, those of one text behind one another as one."""
+    for (path, text_id), pieces in groupby(tokens, key=lambda each: (each.path, each.text_id)):
+        yield Token(path, "".join(each.text for each in pieces), text_id)
 
 
 class BackgroundWork:
@@ -35,6 +50,7 @@ class BackgroundWork:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
         self._listeners: dict[str, set[asyncio.Queue[Token]]] = defaultdict(set)
+        self._written: dict[str, dict[TextKey, list[Token]]] = {}
 
     async def begin(self, run_id: str, items: Stream, *, patience: float | None = None) -> None:
         """Set a stream going, and return when its work has begun, or after so many seconds.
@@ -51,13 +67,18 @@ class BackgroundWork:
             each.result()
 
     async def _consume(self, run_id: str, items: Stream, begun: asyncio.Future[None]) -> None:
+        written = self._written[run_id] = defaultdict(list)
         try:
             async with aclosing(items):
                 async for item in items:
                     if not begun.done():
                         begun.set_result(None)
                     if isinstance(item, ModelClientStreamingChunkEvent):
-                        self._tell(run_id, Token(event_path(item), item.content))
+                        token = Token(event_path(item), item.content, item.metadata[TEXT])
+                        written[text_key(item)].append(token)
+                        self._tell(run_id, token)
+                    elif not isinstance(item, Run) and (ended := find_ended_text(written, item)) is not None:
+                        del written[ended]
         except Exception as error:
             if not begun.done():
                 begun.set_exception(error)
@@ -66,6 +87,8 @@ class BackgroundWork:
             else:
                 raise
         finally:
+            if self._written.get(run_id) is written:
+                del self._written[run_id]
             if not begun.done():
                 begun.set_result(None)
 
@@ -76,8 +99,11 @@ class BackgroundWork:
 
     @contextmanager
     def listen(self, run_id: str) -> Iterator[asyncio.Queue[Token]]:
-        """Give what the agents of a run write, as it comes, as long as the block lasts."""
+        """Give what the agents of a run write, as it comes, as long as the block lasts; first, in one piece a text,
+        what was written already of those that are not whole yet."""
         queue: asyncio.Queue[Token] = asyncio.Queue(MAX_TOKENS_AHEAD)
+        for token in join_tokens(chain.from_iterable(self._written.get(run_id, {}).values())):
+            queue.put_nowait(token)
         self._listeners[run_id].add(queue)
         try:
             yield queue

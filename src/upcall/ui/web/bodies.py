@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, Field, JsonValue
 
 from upcall.options import OnExpiry
+from upcall.policy.authorization import OpenQuestions
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
 from upcall.runs.config import RunId
@@ -129,6 +130,11 @@ class QuestionList(BaseModel):
 
     questions: list[dict[str, JsonValue]]
     damaged: list[RunBody]
+
+    @classmethod
+    def of(cls, found: OpenQuestions) -> Self:
+        """Return the object of an inbox."""
+        return cls(questions=[each.as_json() for each in found], damaged=[RunBody.of(each) for each in found.damaged])
 
 
 class Entry(BaseModel):

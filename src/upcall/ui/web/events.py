@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -20,7 +21,7 @@ from upcall.runs.transcript import EntryKind, TranscriptEntry, complete_entries
 from upcall.storage.connection import Connection
 from upcall.storage.store import LogEntry
 from upcall.storage.transcripts import load_segments
-from upcall.ui.web.background import Token
+from upcall.ui.web.background import Token, join_tokens
 from upcall.ui.web.callers import Doorkeeper
 from upcall.ui.web.service import Caller, Service
 
@@ -105,10 +106,17 @@ def respond_with(events: AsyncIterator[ServerSentEvent], streams: Streams, calle
 
 @dataclass(frozen=True)
 class Stored:
-    """Something that the store has of a run, and how far a reader is who has it."""
+    """Something that the store has of a run.
+
+    Attributes:
+        item: what it is.
+        place: how far a reader is who has it.
+        text_id: of an entry whose text may have come by the piece, what its `Token` have; of all else empty.
+    """
 
     item: LogEntry | TranscriptEntry | Run
     place: Place
+    text_id: str = ""
 
 
 class Over:
@@ -133,6 +141,7 @@ class Reader:
         self._place = place
         self._app = service.app_for(caller)
         self._run: Run | None = None
+        self._texts = set[tuple[tuple[str, ...], str]]()
 
     @property
     def run(self) -> Run:
@@ -171,24 +180,30 @@ class Reader:
     ) -> Iterator[Stored]:
         if segment > self._place.segment:
             self._place = replace(self._place, segment=segment, entry=0)
+        count = Counter[tuple[str, ...]]()
         for number, (kept, whole) in enumerate(zip(entries, complete_entries(run, entries), strict=True), start=1):
+            text_id = ""
+            if kept.kind.is_text:
+                count[kept.path] += 1
+                text_id = f"{segment}-{kept.number or count[kept.path]}"
+                self._texts.add((kept.path, text_id))
             if number <= self._place.entry:
                 continue
             if whole is None and may_grow and kept.kind in (EntryKind.QUESTION, EntryKind.ANSWER):
                 return  # The run does not have it yet.
             self._place = replace(self._place, entry=number)
             if whole is not None:
-                yield Stored(whole, self._place)
+                yield Stored(whole, self._place, text_id)
 
     @property
     def is_at_end(self) -> bool:
         """Whether nothing can follow."""
         return self._run is not None and self._run.is_final
 
-    @property
-    def hears_tokens(self) -> bool:
-        """Whether what the agents write is for them."""
-        return self._run is not None and not self._run.restricted
+    def hears(self, token: Token) -> bool:
+        """Tell whether a piece of what the agents write is for them, and of no text that they have whole."""
+        is_whole = (token.path, token.text_id) in self._texts
+        return self._run is not None and not self._run.restricted and not is_whole
 
 
 async def follow(
@@ -208,6 +223,9 @@ async def follow_run(service: Service, doorkeeper: Doorkeeper, caller: Caller, r
                 return
             marks = await service.store.database.read(lambda connection: _read_marks(connection, reader.run_id))
             if marks != seen:
+                for token in _take(tokens) if seen is not None else ():  # What is stored by now was written before.
+                    if reader.hears(token):
+                        yield token
                 for news in await reader.read_new():
                     yield news
                 seen = marks
@@ -217,7 +235,7 @@ async def follow_run(service: Service, doorkeeper: Doorkeeper, caller: Caller, r
                 yield Over()
                 return
             async for token in _drain(service, tokens):
-                if reader.hears_tokens:
+                if reader.hears(token):
                     yield token
 
 
@@ -225,12 +243,12 @@ def _as_event(news: News) -> ServerSentEvent:
     match news:
         case Stored(LogEntry() as entry, place):
             return _event("log", _log_as_json(entry), place)
-        case Stored(TranscriptEntry() as said, place):
-            return _event("entry", said.as_json(), place)
+        case Stored(TranscriptEntry() as said, place, text_id):
+            return _event("entry", {**said.as_json(), **({"text_id": text_id} if text_id else {})}, place)
         case Stored(Run() as run, place):
             return _event("run", run.as_json(), place)
-        case Token(path, text):
-            return ServerSentEvent(json.dumps({"path": path, "text": text}), event="token", sep=LINE_END)
+        case Token():
+            return ServerSentEvent(json.dumps(news._asdict()), event="token", sep=LINE_END)
         case Over():
             return ServerSentEvent("{}", event="end", sep=LINE_END)
         case _:
@@ -265,7 +283,7 @@ async def _ticks(service: Service) -> AsyncIterator[int]:
 
 
 async def _drain(service: Service, tokens: asyncio.Queue[Token]) -> AsyncIterator[Token]:
-    """Yield the pieces of text that come until it is time to look into the store again; those of one agent in one."""
+    """Yield the pieces of text that come until it is time to look into the store again; those of one text in one."""
     loop = asyncio.get_running_loop()
     end = loop.time() + SECONDS_BETWEEN_LOOKS
     while (left := end - loop.time()) > 0 and not service.closing.is_set():
@@ -273,21 +291,21 @@ async def _drain(service: Service, tokens: asyncio.Queue[Token]) -> AsyncIterato
             first = await asyncio.wait_for(tokens.get(), left)
         except TimeoutError:
             return
-        while not tokens.empty():
-            following = tokens.get_nowait()
-            if following.path == first.path:
-                first = Token(first.path, first.text + following.text)
-            else:
-                yield first
-                first = following
-        yield first
+        for token in _take(tokens, first):
+            yield token
+
+
+def _take(tokens: asyncio.Queue[Token], *before: Token) -> Iterator[Token]:
+    """Take the pieces of text that wait, behind those before; those of one text in one."""
+    return join_tokens([*before, *(tokens.get_nowait() for _ in range(tokens.qsize()))])
 
 
 def _read_marks(connection: Connection, run_id: str) -> tuple[Any, ...]:
     """Read what changes whenever something of the run does."""
     row = connection.execute(
         "SELECT r.version, (SELECT max(id) FROM upcall_log l WHERE l.run_id = r.id), "
-        "(SELECT sum(length(entries)) FROM upcall_transcripts t WHERE t.run_id = r.id), r.worker "
+        "(SELECT sum(length(entries)) FROM upcall_transcripts t WHERE t.run_id = r.id), "
+        "(SELECT count(*) FROM upcall_queued_answers q WHERE q.run_id = r.id), r.worker "
         "FROM upcall_runs r WHERE r.id = :id",
         {"id": run_id},
     ).fetchone()

@@ -12,8 +12,9 @@ from hashlib import sha256
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from upcall.ui.web.callers import LET_IN
 from upcall.ui.web.problems import Problem, make_problem, respond
@@ -75,13 +76,28 @@ class Guard:
             machine is not to read it.
         uploads: the paths that take files.
         proxy: the one in front, behind which each user has a pace of their own.
+        origins: where pages of others come from that may read what is answered, refusals too: else their browser tells
+            them of a network error.
     """
 
     def __init__(
-        self, app: Starlette, hosts: Collection[str], uploads: Collection[str], proxy: TrustedProxy | None = None
+        self,
+        app: Starlette,
+        hosts: Collection[str],
+        uploads: Collection[str],
+        proxy: TrustedProxy | None = None,
+        origins: Collection[str] = (),
     ) -> None:
         self._app, self._hosts, self._uploads, self._proxy = app, hosts, uploads, proxy
         self._paces: OrderedDict[str, _Pace] = OrderedDict()
+        self._handle: ASGIApp = self._guard
+        if origins:  # Tokens come in a header: no cookie is ever sent along, or taken.
+            self._handle = CORSMiddleware(
+                self._guard,
+                allow_origins=origins,
+                allow_methods=["GET", "POST"],
+                allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
+            )
 
     @property
     def routes(self) -> Sequence[BaseRoute]:
@@ -90,6 +106,9 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
+        await self._handle(scope, receive, send)
+
+    async def _guard(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -4,9 +4,11 @@ the questions of a run come up there in the middle of the call."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal, TypeAlias
 
+from anyio import ClosedResourceError
 from mcp.server.fastmcp import Context, FastMCP
 from mcp.server.fastmcp.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
@@ -40,6 +42,7 @@ INSTRUCTIONS = (
 
 def make_mcp(service: Service, find_caller: FindCaller) -> FastMCP[Any]:
     """Make the MCP server of a service; `find_caller` says whose call it is."""
+    logging.getLogger("mcp.server.streamable_http").addFilter(_is_no_farewell)
     made: FastMCP[Any] = FastMCP(
         "upcall",
         INSTRUCTIONS,
@@ -63,11 +66,7 @@ def make_mcp(service: Service, find_caller: FindCaller) -> FastMCP[Any]:
         """List the open questions that the user may answer, oldest first, each with its run and that one's task."""
         with _TellErrors():
             caller = await find_caller(context)
-            found = await service.app_for(caller).inbox(caller.user)
-            asked: list[dict[str, Any]] = [
-                {"run_id": each.run_id, "task": each.task, **each.question.as_json()} for each in found
-            ]
-            return QuestionList(questions=asked, damaged=[RunBody.of(each) for each in found.damaged])
+            return QuestionList.of(await service.app_for(caller).inbox(caller.user))
 
     @made.tool()
     async def answer(
@@ -100,6 +99,13 @@ def make_mcp(service: Service, find_caller: FindCaller) -> FastMCP[Any]:
             return RunBody.of(await service.app_for(caller).get(run_id, user=caller.user))
 
     return made
+
+
+def _is_no_farewell(record: logging.LogRecord) -> bool:
+    """Leave out of the log that a client has ended its session. mcp (1.30) writes 40 lines of an error about it, since
+    it closes the stream that it still reads; delete this when it does not
+    (https://github.com/modelcontextprotocol/python-sdk/pull/1384 mended other such places)."""
+    return not (record.exc_info and record.exc_info[0] is ClosedResourceError)
 
 
 async def serve_on_stdio(service: Service, user: str | None) -> None:

@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse
 
 from upcall import errors
 from upcall.storage.requests import KeyReused
+from upcall.storage.uploads import UploadsFull
 from upcall.ui.web.callers import Forged, NotLoggedIn
 
 MEDIA_TYPE = "application/problem+json"
@@ -30,6 +31,7 @@ _STATUSES: Mapping[type[Exception], int] = {
     errors.AnswerRefused: 422,
     KeyReused: 422,
     errors.TooLarge: 413,
+    UploadsFull: 507,
     errors.StoreUnavailable: 503,
     errors.ModelError: 502,
     errors.AgentFailed: 502,

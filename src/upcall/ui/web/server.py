@@ -13,11 +13,10 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import upcall
 from upcall.errors import ConfigurationError, UpcallError
@@ -25,7 +24,7 @@ from upcall.storage.tokens import list_tokens
 from upcall.ui.web.agui import make_agui
 from upcall.ui.web.api import make_router
 from upcall.ui.web.bodies import explain_validation
-from upcall.ui.web.callers import Doorkeeper, NotLoggedIn
+from upcall.ui.web.callers import Doorkeeper, NotLoggedIn, refuse_many_pieces
 from upcall.ui.web.events import Streams, TooManyStreams
 from upcall.ui.web.guard import Guard
 from upcall.ui.web.mcp_tools import make_mcp
@@ -74,13 +73,6 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
         lifespan=live,
     )
     made.state.doorkeeper = doorkeeper
-    if service.origins:  # Tokens come in a header: no cookie is ever sent along, or taken.
-        made.add_middleware(
-            CORSMiddleware,
-            allow_origins=service.origins,
-            allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
-        )
     streams = Streams()
     made.include_router(make_router(service, doorkeeper, streams))
     made.include_router(make_agui(service, doorkeeper, streams))
@@ -117,11 +109,13 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
     made.add_exception_handler(HTTPException, tell_http)
     made.add_exception_handler(Exception, tell_error)
     public = [service.public_host] if service.public_host is not None else []
-    return Guard(made, [*LOOPBACK_NAMES, *public] if loopback else (), UPLOAD_PATHS, service.proxy)
+    hosts = [*LOOPBACK_NAMES, *public] if loopback else ()
+    return Guard(made, hosts, UPLOAD_PATHS, service.proxy, service.origins)
 
 
 class TokensOnly:
-    """An ASGI application that is for programs: a token has to be shown, and no session of a browser counts."""
+    """An ASGI application that is for programs: a token has to be shown, and no session of a browser counts. JSON of
+    too many pieces is refused, as at all other addresses."""
 
     def __init__(self, app: ASGIApp, doorkeeper: Doorkeeper) -> None:
         self._app, self._doorkeeper = app, doorkeeper
@@ -131,8 +125,22 @@ class TokensOnly:
         caller = await self._doorkeeper.find_caller(HTTPConnection(scope))
         if caller is None or caller.by_cookie:
             await respond(describe(NotLoggedIn()))(scope, receive, send)
+        elif scope["method"] == "POST":
+            body = await Request(scope, receive).body()
+            refuse_many_pieces(body)
+            await self._app(scope, _receive_again(body, receive), send)
         else:
             await self._app(scope, receive, send)
+
+
+def _receive_again(body: bytes, receive: Receive) -> Receive:
+    """Return what receives a body that was read already, and then what follows it."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return receive_again
 
 
 class _Server(uvicorn.Server):

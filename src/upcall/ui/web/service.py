@@ -7,7 +7,6 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from upcall import identity
@@ -61,7 +60,6 @@ class Service:
     Args:
         settings: those of the program.
         team: the team of new runs in place of the root team, or its name.
-        uploads: the folder that keeps what callers send along; beside the store's file if not given.
         origins: where pages of others come from that may call it, with a token of their user.
     """
 
@@ -70,12 +68,10 @@ class Service:
         settings: Settings,
         *,
         team: MakeTeam | str | None = None,
-        uploads: Path | None = None,
         origins: Sequence[str] = (),
     ) -> None:
         self.settings, self._team, self.origins = settings, team, [_check_origin(each) for each in origins]
         self.store: RunStore = Upcall(settings=settings, team=team).store
-        self.uploads = uploads or (self.store.file or Path.cwd() / "upcall").parent / "upcall-uploads"
         self.work = BackgroundWork()
         self.closing = asyncio.Event()
         told = settings.notifications

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Sequence
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from upcall import identity
@@ -44,7 +44,7 @@ async def begin_run(
     check_options(said)  # Before anything is stored in a folder of this name.
     app = service.app_for(caller)
     try:
-        paths = await asyncio.to_thread(store_documents, service.uploads / run_id, documents)
+        paths = await _keep_documents(service, run_id, documents)
         options = check_options({**said, **({"documents": paths} if paths else {})})
         if wanted.follows is None:
             await service.start(app, run_id, task, options)
@@ -52,9 +52,17 @@ async def begin_run(
             await service.work.begin(run_id, app.follow_up_stream(wanted.follows, task, **options))
     except UpcallError:
         if not await is_begun(service, run_id):
-            await asyncio.to_thread(shutil.rmtree, service.uploads / run_id, ignore_errors=True)
+            await service.store.uploads.forget(run_id)
             raise
     return run_id  # Where it was begun by the same request, made twice at once, that is the run.
+
+
+async def _keep_documents(service: Service, run_id: str, documents: Sequence[Sent]) -> list[Path]:
+    if not documents:
+        return []
+    size = sum(len(each.content) for each in documents)
+    folder = await service.store.uploads.reserve(run_id, size, service.settings.uploads_limit)
+    return await asyncio.to_thread(store_documents, folder, documents)
 
 
 async def begin_fork(

@@ -82,8 +82,6 @@ def store_documents(folder: Path, documents: Sequence[Sent]) -> list[Path]:
     Raises:
         CallerError: there are too many, or the folder cannot be written.
     """
-    if not documents:
-        return []
     _refuse_many(documents)
     taken: list[Path] = []
     try:

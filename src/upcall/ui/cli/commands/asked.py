@@ -9,8 +9,8 @@ import typer
 from typer.core import TyperGroup
 
 from upcall import signals
-from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, STORE, USER, RunId, with_options
-from upcall.ui.cli.run_command import RunCommand
+from upcall.ui.cli.options import RunId
+from upcall.ui.cli.run_command import RunCommand, run_options
 
 
 class _ListByDefault(TyperGroup):
@@ -24,14 +24,13 @@ class _ListByDefault(TyperGroup):
 
 app = typer.Typer(
     cls=_ListByDefault,
-    help="See, or forget, which kinds of questions you answer; or make a fact of an answer.",
+    help="See, correct or forget which kinds of questions you answer; or make a fact of an answer.",
     rich_markup_mode=None,
 )
-_options = with_options(RunCommand, STORE, CONFIG, USER, AS_JSON, DEBUG)
 
 
 @app.command("list")
-@_options
+@run_options
 def list_all(command: RunCommand) -> None:
     """List what you were asked by kind, how often you dismissed it, and what such a question weighs now. So does
     upcall asked alone."""
@@ -45,7 +44,7 @@ def list_all(command: RunCommand) -> None:
 
 
 @app.command()
-@_options
+@run_options
 def forget(
     command: RunCommand,
     kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="The kind: level; without it all.")] = None,
@@ -59,8 +58,26 @@ def forget(
         command.print([each.as_json() for each in gone], lambda: [f"Forgotten: {each.as_line()}" for each in gone])
 
 
+@app.command("set")
+@run_options
+def correct(
+    command: RunCommand,
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="The kind: level.")],
+    asked: Annotated[int, typer.Option(metavar="NUMBER", help="How many of this kind you were asked.")],
+    dismissed: Annotated[int, typer.Option(metavar="NUMBER", help="How many of those you dismissed.")],
+    project: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="In this workspace [in runs that got one of their own]."),
+    ] = None,
+) -> None:
+    """Correct what is remembered of your questions of one kind, and with that what they weigh."""
+    with command:
+        kept = signals.run(command.app.set_kind(kind, asked=asked, dismissed=dismissed, project=project))
+        command.print(kept.as_json(), lambda: [kept.as_line()])
+
+
 @app.command()
-@_options
+@run_options
 def fact(
     command: RunCommand,
     run_id: RunId,

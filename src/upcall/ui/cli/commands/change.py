@@ -9,8 +9,8 @@ import typer
 
 from upcall import identity, signals
 from upcall.errors import CallerError, ConfigurationError, SchemaMismatch, UnknownRun
-from upcall.ui.cli.options import AS_JSON, BASE_URL, CONFIG, DEBUG, MODEL, STORE, USER, RunId, with_options
-from upcall.ui.cli.run_command import RunCommand
+from upcall.ui.cli.options import AS_JSON, BASE_URL, CONFIG, DEBUG, MODEL, STORE, RunId, with_options
+from upcall.ui.cli.run_command import RunCommand, run_options
 
 if TYPE_CHECKING:
     from upcall.runs.run import Run
@@ -19,11 +19,10 @@ SECONDS_BETWEEN_LOOKS = 5.0
 """How often `upcall expire --watch` looks whether the time of a question is over."""
 
 app = typer.Typer()
-_options = with_options(RunCommand, STORE, CONFIG, USER, AS_JSON, DEBUG)
 
 
 @app.command()
-@_options
+@run_options
 def undo(
     command: RunCommand,
     run_id: RunId,
@@ -51,7 +50,7 @@ def undo(
 
 
 @app.command()
-@_options
+@run_options
 def cancel(command: RunCommand, run_id: RunId) -> None:
     """End a run for good."""
     with command:
@@ -59,7 +58,7 @@ def cancel(command: RunCommand, run_id: RunId) -> None:
 
 
 @app.command()
-@_options
+@run_options
 def assign(
     command: RunCommand,
     run_id: RunId,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,26 +9,17 @@ import typer
 
 from upcall import signals
 from upcall.errors import ConfigurationError
-from upcall.ui.cli.commands.store import StoreCommand
-from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, STORE, with_options
+from upcall.ui.cli.commands.store import StoreCommand, store_options
+from upcall.ui.cli.options import command_group
 
 if TYPE_CHECKING:
     from upcall.storage.outbox import Delivery
 
-app = typer.Typer(help="See webhooks and mails that wait or were given up, and send them.", rich_markup_mode=None)
-
-
-@app.callback(invoke_without_command=True)
-def _help(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        sys.stdout.write(f"{context.get_help()}\n")
-
-
-_options = with_options(StoreCommand, STORE, CONFIG, AS_JSON, DEBUG)
+app = command_group("See webhooks and mails that wait or were given up, and send them.")
 
 
 @app.command("list")
-@_options
+@store_options
 def list_all(
     command: StoreCommand,
     state: Annotated[
@@ -59,7 +49,7 @@ def list_all(
 
 
 @app.command()
-@_options
+@store_options
 def retry(
     command: StoreCommand,
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Deliveries that were given up.")] = None,
@@ -74,7 +64,7 @@ def retry(
 
 
 @app.command()
-@_options
+@store_options
 def send(command: StoreCommand) -> None:
     """Send what is due now: for a store that neither `upcall serve` nor `upcall worker` looks after."""
     with command:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upcall import signals
-from upcall.errors import ConfigurationError
+from upcall.errors import missing_extra
 from upcall.text import first_line
 from upcall.ui.cli.options import AS_JSON, BASE_URL, CONFIG, DEBUG, MODEL, STORE, TEAM, with_options
 from upcall.ui.cli.run_command import RunCommand
@@ -41,10 +41,7 @@ def worker(
         try:
             from upcall.workers.worker import Worker
         except ImportError as error:
-            raise ConfigurationError(
-                f"procrastinate cannot be loaded ({first_line(error)}). "
-                "Install it: pip install '.[workers]' in a checkout of upcall"
-            ) from error
+            raise missing_extra(f"procrastinate cannot be loaded ({first_line(error)})", "workers") from error
 
         if command.app.settings.tracing:
             from upcall.autogen.metrics import export

@@ -25,7 +25,7 @@ from upcall.ui.cli.options import (
     RunId,
     with_options,
 )
-from upcall.ui.cli.run_command import RunCommand
+from upcall.ui.cli.run_command import RunCommand, run_options
 
 if TYPE_CHECKING:
     from upcall.runs.run import Run
@@ -34,11 +34,10 @@ RUNS_ON_A_PAGE = 50
 """How many runs `upcall list` prints at once."""
 
 app = typer.Typer()
-_options = with_options(RunCommand, STORE, CONFIG, USER, AS_JSON, DEBUG)
 
 
 @app.command("list")
-@_options
+@run_options
 def list_runs(
     command: RunCommand,
     limit: Annotated[
@@ -64,7 +63,7 @@ def list_runs(
 
 
 @app.command()
-@_options
+@run_options
 def plans(
     command: RunCommand,
     delete: Annotated[
@@ -87,7 +86,7 @@ def plans(
 
 
 @app.command()
-@_options
+@run_options
 def show(
     command: RunCommand,
     run_id: RunId,
@@ -142,7 +141,7 @@ def _write_picture(command: RunCommand, picture: str, file: Path) -> None:
 
 
 @app.command()
-@_options
+@run_options
 def log(
     command: RunCommand,
     run_id: RunId,
@@ -157,7 +156,7 @@ def log(
 
 
 @app.command()
-@_options
+@run_options
 def transcript(
     command: RunCommand,
     run_id: RunId,
@@ -195,7 +194,7 @@ def diff(
 
 
 @app.command()
-@_options
+@run_options
 def audit(
     command: RunCommand,
     run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="One run; without it all of yours.")] = None,
@@ -234,9 +233,7 @@ def inbox(
             entries = signals.run(command.reader.inbox())
             for damaged in entries.damaged:
                 command.screen.error(damaged.problem)
-            command.print_json(
-                [{"run_id": each.run_id, "task": each.task, **each.question.as_json()} for each in entries]
-            )
+            command.print_json([each.as_json() for each in entries])
         else:
             from upcall.ui.listings import note_interrupted
 

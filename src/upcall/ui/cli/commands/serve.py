@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upcall import signals
-from upcall.errors import ConfigurationError
+from upcall.errors import missing_extra
 from upcall.ui.cli.options import BASE_URL, CONFIG, DEBUG, MODEL, STORE, TEAM, USER, with_options
 from upcall.ui.cli.run_command import RunCommand
 
@@ -61,9 +61,7 @@ def _make_service(command: RunCommand, origins: Sequence[str] = ()) -> Service:
     try:
         from upcall.ui.web.service import Service
     except ImportError as missing:
-        raise ConfigurationError(
-            f"The service needs {missing.name}. Install it: pip install '.[server]' in a checkout of upcall"
-        ) from missing
+        raise missing_extra(f"The service needs {missing.name}", "server") from missing
     settings = command.app.settings
     if "stream" not in settings.model_fields_set:
         settings = settings.model_copy(update={"stream": True})

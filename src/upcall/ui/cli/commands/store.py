@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -14,23 +13,14 @@ import typer
 from upcall import signals
 from upcall.errors import ConfigurationError
 from upcall.ui.cli.command import FAILED, Command
-from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, STORE, RunId, with_options
+from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, STORE, RunId, command_group, with_options
 
 if TYPE_CHECKING:
     from upcall.settings import Settings
     from upcall.storage.maintenance import Checked, Pruned, Stats
     from upcall.storage.store import RunStore
 
-app = typer.Typer(
-    help="Look after the store: count it, check it, prune it, carry runs from one to another.",
-    rich_markup_mode=None,
-)
-
-
-@app.callback(invoke_without_command=True)
-def _help(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        sys.stdout.write(f"{context.get_help()}\n")
+app = command_group("Look after the store: count it, check it, prune it, carry runs from one to another.")
 
 
 class StoreCommand(Command):
@@ -61,11 +51,11 @@ class StoreCommand(Command):
         self.print(value, lambda: lines)
 
 
-_options = with_options(StoreCommand, STORE, CONFIG, AS_JSON, DEBUG)
+store_options = with_options(StoreCommand, STORE, CONFIG, AS_JSON, DEBUG)
 
 
 @app.command("stats")
-@_options
+@store_options
 def show_stats(command: StoreCommand) -> None:
     """Count runs by status, and the bytes of each table."""
     from upcall.storage import maintenance
@@ -76,7 +66,7 @@ def show_stats(command: StoreCommand) -> None:
 
 
 @app.command("check")
-@_options
+@store_options
 def run_check(command: StoreCommand) -> None:
     """Look at all that is stored; the exit status is 1 where something is damaged."""
     from upcall.storage import maintenance
@@ -89,7 +79,7 @@ def run_check(command: StoreCommand) -> None:
 
 
 @app.command("prune")
-@_options
+@store_options
 def run_prune(
     command: StoreCommand,
     older_than: Annotated[
@@ -117,7 +107,7 @@ def run_prune(
 
 
 @app.command("restore")
-@_options
+@store_options
 def run_restore(command: StoreCommand, run_id: RunId) -> None:
     """Go back to the last checkpoint of a run that is whole, where a later one is damaged."""
     from upcall.storage import maintenance
@@ -130,7 +120,7 @@ def run_restore(command: StoreCommand, run_id: RunId) -> None:
 
 
 @app.command("delete")
-@_options
+@store_options
 def run_delete(command: StoreCommand, run_id: RunId) -> None:
     """Remove a run with all that belongs to it, damaged or not. One that is being worked on is refused."""
     with command:
@@ -139,7 +129,7 @@ def run_delete(command: StoreCommand, run_id: RunId) -> None:
 
 
 @app.command("export")
-@_options
+@store_options
 def run_export(
     command: StoreCommand,
     run_id: RunId,
@@ -164,7 +154,7 @@ def run_export(
 
 
 @app.command("import")
-@_options
+@store_options
 def run_import(
     command: StoreCommand,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What upcall store export wrote.")],
@@ -205,7 +195,8 @@ def _told_check(name: str, found: Checked) -> list[str]:
 def _told_prune(found: Pruned, dry_run: bool) -> str:
     verb = "Would remove" if dry_run else "Removed"
     ids = f" ({', '.join(found.runs)})" if found.runs else ""
-    return f"{verb} {len(found.runs)} runs{ids} and {found.checkpoints} checkpoints: {found.bytes:,} bytes."
+    files = f", and the files that came along for {len(found.uploads)}" if found.uploads else ""
+    return f"{verb} {len(found.runs)} runs{ids} and {found.checkpoints} checkpoints{files}: {found.bytes:,} bytes."
 
 
 def _age(text: str) -> timedelta:

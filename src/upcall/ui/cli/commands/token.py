@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,28 +9,19 @@ import typer
 
 from upcall import signals
 from upcall.errors import ConfigurationError
-from upcall.ui.cli.commands.store import StoreCommand
-from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, STORE, with_options
+from upcall.ui.cli.commands.store import StoreCommand, store_options
+from upcall.ui.cli.options import command_group
 
 if TYPE_CHECKING:
     from upcall.storage.tokens import Token
 
 NEVER = "never"
 
-app = typer.Typer(help="Make and revoke the tokens that let people and programs in.", rich_markup_mode=None)
-
-
-@app.callback(invoke_without_command=True)
-def _help(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        sys.stdout.write(f"{context.get_help()}\n")
-
-
-_options = with_options(StoreCommand, STORE, CONFIG, AS_JSON, DEBUG)
+app = command_group("Make and revoke the tokens that let people and programs in.")
 
 
 @app.command()
-@_options
+@store_options
 def create(
     command: StoreCommand,
     user: Annotated[str, typer.Argument(metavar="USER", help="Whose it is: kept with their runs and answers.")],
@@ -57,7 +47,7 @@ def create(
 
 
 @app.command("list")
-@_options
+@store_options
 def list_all(command: StoreCommand) -> None:
     """List the tokens that are good, oldest first; none is shown."""
     with command:
@@ -70,7 +60,7 @@ def list_all(command: StoreCommand) -> None:
 
 
 @app.command()
-@_options
+@store_options
 def revoke(
     command: StoreCommand, token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id.")]
 ) -> None:

@@ -63,13 +63,15 @@
     let known = list ? Number(list.dataset.known) : 0;
     const source = new EventSource(address);
     const seen = new Set();
+    const nameText = (data) => `${data.path.join(" > ")} ${data.text_id}`;
     const showTokens = () => {
-      tokens.textContent = [...written].map(([who, text]) => `${who}: ${text.slice(-2000)}`).join("\n");
+      tokens.textContent = [...written.values()].map(([who, text]) => `${who}: ${text.slice(-2000)}`).join("\n");
     };
     source.addEventListener("entry", (event) => {
       const entry = JSON.parse(event.data);
       if (seen.has(event.lastEventId)) return;
       seen.add(event.lastEventId);
+      written.delete(nameText(entry));
       if (!list || known-- > 0) return; // The page had it already.
       const box = list.parentElement;
       const isAtEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
@@ -79,15 +81,15 @@
       item.append(make("div", "pre", entry.text));
       list.append(item);
       if (isAtEnd) box.scrollTop = box.scrollHeight;
-      written.delete(entry.path.join(" > "));
       if (tokens) showTokens();
     });
     source.addEventListener("token", (event) => {
       const token = JSON.parse(event.data);
-      const who = token.path.join(" > ");
-      written.set(who, (written.get(who) || "") + token.text);
+      const [, before] = written.get(nameText(token)) || ["", ""];
+      written.set(nameText(token), [token.path.join(" > "), before + token.text]);
       if (tokens) showTokens();
     });
+    source.addEventListener("open", () => written.clear()); // What is half written is told again from its beginning.
     source.addEventListener("run", refresh);
     source.addEventListener("log", (event) => {
       if (JSON.parse(event.data).kind === "changed") refresh();
