@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from collections.abc import Callable
@@ -12,11 +13,13 @@ from doc_session import Session, blocks_of
 from forked import run_python
 from places import ROOT, SUPPORT
 
+import upcall
 import upcall.testing
 import upcall.ui.diagrams
 from upcall.questions.states import diagram
 from upcall.runs.run import TRANSITIONS, RunStatus
 from upcall.settings import Settings
+from upcall.ui.notebook.forms import Form
 
 SLOW = ("docs/settings.md", "docs/start.md", "docs/guides/operating-the-store.md")
 """What takes more than five seconds: `upcall` is started again and again, or waits for a collector of traces."""
@@ -61,6 +64,13 @@ def test_every_setting_is_documented() -> None:
     assert [name for name in Settings.model_fields if f"| `{name}` |" not in text] == []
 
 
+def test_every_file_of_the_code_that_a_page_names_is_there() -> None:
+    code = re.compile(r"(?<![\w/])(?:agents|teams|prompts|src/upcall)/[\w/]*\w(?:\.\w+)?")
+    found = [(named(page), each) for page in PAGES for each in code.findall(page.read_text())]
+    assert len(found) > 50
+    assert [(page, each) for page, each in found if not (ROOT / each).exists()] == []
+
+
 def named(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
@@ -99,6 +109,34 @@ def test_every_public_name_is_in_the_reference() -> None:
     assert public - described == set()
     pictures = {f"upcall.ui.diagrams.{_home(getattr(upcall.ui.diagrams, name))}" for name in upcall.ui.diagrams.__all__}
     assert pictures - described == set()
+
+
+def test_every_member_in_the_reference_is_there() -> None:
+    described = re.compile(r"^::: (\S+)\n(?: +.*\n)*? +members: \[(.+)\]$", re.MULTILINE)
+    found = [
+        (path, name)
+        for page in (ROOT / "docs" / "reference").glob("*.md")
+        for path, names in described.findall(page.read_text())
+        for name in names.split(", ")
+    ]
+    assert len(found) > 40
+    assert [(path, name) for path, name in found if not _has(path, name)] == []
+
+
+def test_every_method_that_a_page_calls_is_there() -> None:
+    kinds = {"app": upcall.Upcall, "run": upcall.Run, "question": upcall.Question, "form": Form}
+    calls = re.compile(r"(?<![\w.])(app|run|question|form)\.([a-z_]+)\(")
+    found = [(named(page), *each) for page in PAGES for each in calls.findall(page.read_text())]
+    assert len(found) > 100
+    assert [each for each in found if not hasattr(kinds[each[1]], each[2])] == []
+
+
+def _has(path: str, name: str) -> bool:
+    """Whether what has this path in the reference has an attribute or a field of this name."""
+    module, _, described = path.rpartition(".")
+    kind = getattr(importlib.import_module(module), described)
+    own = (getattr(each, "__annotations__", {}) for each in kind.__mro__)
+    return hasattr(kind, name) or any(name in each for each in own)
 
 
 def _home(function: Callable[..., object]) -> str:

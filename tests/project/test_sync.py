@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator
 from threading import Thread
 
@@ -118,6 +119,15 @@ async def test_where_a_loop_runs_it_says_to_use_await() -> None:
         run_sync(numbers())
 
 
+async def test_what_is_refused_does_not_warn_later_that_it_was_never_awaited(recwarn: pytest.WarningsRecorder) -> None:
+    for work in (demo().start(TASK), demo().start_stream(TASK)):
+        with pytest.raises(CallerError):
+            run_sync(work)
+    del work
+    gc.collect()
+    assert not [str(each.message) for each in recwarn]
+
+
 @pytest.mark.parametrize("work", [None, demo, 3], ids=["none", "function", "number"])
 def test_what_cannot_be_awaited_is_refused(work: object) -> None:
     with pytest.raises(ConfigurationError, match=r"as in run_sync\(app\.start\(\.\.\.\)\), not"):
@@ -151,8 +161,7 @@ def test_a_forked_child_leaves_the_loop_of_its_parent_alone() -> None:
 
 
 def test_ctrl_c_closes_what_is_open_and_stores_the_run() -> None:
-    status, out, _ = ended(STOPPED_IN_A_RUN)  # AutoGen's runtime logs that it was cancelled.
-    assert (status, out) == (0, "stopped awaiting_clarification\n")
+    assert ended(STOPPED_IN_A_RUN) == (0, "stopped awaiting_clarification\n", "")
 
 
 def test_what_is_left_open_is_closed_at_the_end() -> None:
