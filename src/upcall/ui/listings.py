@@ -42,7 +42,7 @@ def status_of(run: Run) -> str:
 def note_interrupted(runs: Iterable[Run | DamagedRun], program: Program) -> list[str]:
     """Say how to go on with the runs that were stopped or killed in the middle of their work."""
     lines = [program.command("resume", run.id) for run in runs if not isinstance(run, DamagedRun) and run.interrupted]
-    return ["Interrupted, nobody works on it. Go on with:", *lines] if lines else []
+    return ["Interrupted, nobody works on it. Continue with:", *lines] if lines else []
 
 
 def _list_run(run_id: str, status: str, at: datetime, text: str) -> str:

@@ -296,7 +296,7 @@ def _next_step_html(run: Run) -> str:
 
 def _resume_label(run: Run) -> str:
     if run.interrupted:
-        return "Interrupted, nobody works on it. Go on with"
+        return "Interrupted, nobody works on it. Continue with"
     return "Try again" if run.status is RunStatus.FAILED else ""
 
 
