@@ -620,4 +620,4 @@ async def test_a_spent_max_rounds_does_not_look_like_plain_success() -> None:
     app, _ = app_with(Call("look"), tools=[look], max_rounds=1)
     run = await app.start("Build it.")
     assert run.stop_reason == "max_rounds"
-    assert "completed (not finished: an agent spent its model calls; raise max_rounds)" in str(run)
+    assert "completed (not finished: an agent used up its model calls; raise max_rounds)" in str(run)

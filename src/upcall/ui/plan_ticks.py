@@ -1,4 +1,4 @@
-"""Which steps of a plan are done, as far as it can be told from what was called."""
+"""Which steps of a plan are done, judged by the calls that were made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from upcall.runs.plan import Plan, PlanStep
 
 
 def calls_by_name(tools: Mapping[str, int], failed: Mapping[str, int]) -> Counter[str]:
-    """How often each agent and tool came back without an error, whoever called it; `tools` and `failed` are those of a
+    """How often each agent and tool returned without an error, whoever called it; `tools` and `failed` are those of a
     `Run`."""
     counts: Counter[str] = Counter()
     for path, times in tools.items():
@@ -19,7 +19,7 @@ def calls_by_name(tools: Mapping[str, int], failed: Mapping[str, int]) -> Counte
 
 def done_steps(plan: Plan, came_back: Mapping[str, int]) -> list[str]:
     """Return the ids of the steps that are done. A plan names agents, not calls: the first step of an agent counts as
-    done when that agent has come back once, its second one when it has come back twice."""
+    done when that agent has returned once, its second one when it has returned twice."""
     seen: Counter[str] = Counter()
     done = []
     for step in plan.steps:
@@ -30,5 +30,5 @@ def done_steps(plan: Plan, came_back: Mapping[str, int]) -> list[str]:
 
 
 def tick_steps(step: PlanStep, *, done: bool) -> str:
-    """Return the step in a line, with its tick: ``[x] 1. [coder] Write the tests``."""
+    """Return the step in one line, with its tick: ``[x] 1. [coder] Write the tests``."""
     return f"[{'x' if done else ' '}] {step.as_line()}"
