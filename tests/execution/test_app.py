@@ -213,7 +213,7 @@ async def test_a_run_that_asked_nothing_takes_no_answer() -> None:
 
 async def test_a_task_that_is_no_text_is_refused() -> None:
     app, _ = app_with()
-    with pytest.raises(ConfigurationError, match="no text in UTF-8"):
+    with pytest.raises(ConfigurationError, match="not UTF-8 text"):
         await app.start("caf\udce9")
 
 

@@ -387,8 +387,8 @@ async def test_a_tool_whose_call_has_no_result_yet_is_missed() -> None:
     run = await cut_off(with_tools(client, stuck), "coder")
     (line,) = await refused(with_tools(client), run)
     assert line == (
-        "lead/coder: it has no tool 'deploy'; call call_7 of it was made, and it has no result yet. Give 'coder' a "
-        "tool 'deploy' again; one that only says why it is gone will do."
+        "lead/coder: it has no tool 'deploy'; call call_7 to it was made, and it has no result yet. Give 'coder' a "
+        "tool 'deploy' again; one that only says why it is gone is enough."
     )
     assert (await gone_on(with_tools(client, deploy), run)).result == "Done."
     assert client.requests[-2].tool_results == {"call_7": "deployed to eu"}

@@ -378,8 +378,8 @@ def test_runs_that_start_together_on_a_new_store_are_all_kept() -> None:
 @pytest.mark.parametrize(
     ("workspace", "said"),
     [
-        ("notes.txt", "notes.txt: it is no folder. Name another --workspace."),
-        ("notes.txt/shop", "notes.txt: it is no folder."),
+        ("notes.txt", "notes.txt: it is not a folder. Name another --workspace."),
+        ("notes.txt/shop", "notes.txt: it is not a folder."),
         ("/proc/shop", "The workspace /proc/shop cannot be used: /proc: it cannot be written ("),
         ("a" * 300, "it cannot be written (File name too long)."),
     ],
