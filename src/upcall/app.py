@@ -1,4 +1,4 @@
-"""`Upcall`, the front door: what a program does with runs."""
+"""`Upcall`, the front door: everything a program does with runs."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ if TYPE_CHECKING:
     from upcall.ui.notebook.forms import Form
 
 MAX_CONFLICTS = 5
-"""How often others may be faster before it is said that a run cannot be cancelled."""
+"""How often others may be faster before cancelling a run fails."""
 
 
 class Upcall(RunReader):
-    """Runs that stop when any agent needs the human, and go on with the answer, here or in another process.
+    """Runs that stop when any agent needs the human, and continue with the answer, here or in another process.
 
-    A run works from one pause to the next: a question, its result, or an error. At a pause all of it is in the store.
+    A run works from one pause to the next: a question, its result, or an error. At a pause the store has all of it.
 
     ```python
     app = Upcall(store="runs.db")
@@ -91,22 +91,22 @@ class Upcall(RunReader):
     run = await app.answer(run.id, "Express")  # run.result
     ```
 
-    Without a team of yours the root team works: it classifies and clarifies the task, plans, codes and researches.
+    Without your own team the root team works: it classifies and clarifies the task, plans, codes and researches.
 
     Args:
-        model_client: the model of all agents of the root team; without it the settings say which, and where they name
-            none either, the replies are those of the scripted demo.
-        store: the SQLite file or PostgreSQL URL that holds the runs; the setting of this name (``upcall.db``) if not
-            given.
-        team: a function that builds any AutoGen team, instead of the root team. It is called anew for every segment of
+        model_client: the model of all agents of the root team; by default the model in the settings, or the scripted
+            demo if they name none.
+        store: the SQLite file or PostgreSQL URL of the runs; by default the setting of this name
+            (``upcall.db``).
+        team: a function that builds any AutoGen team, instead of the root team. It is called for every segment of
             a run, from one pause to the next: after an exception an AutoGen team is broken for good. Or the name of
             such a function, ``MODULE:FUNCTION``, by which the command line finds it again.
         tools: functions or AutoGen tools for the root team's researcher, and for its clarifier to look things up with
-            before it asks; those of the settings come on top.
+            before it asks; added to those of the settings.
         settings: everything else; read from the environment, ``.env`` and ``upcall.yaml`` if not given.
 
     Raises:
-        ConfigurationError: a setting, the model or the store is named wrongly.
+        ConfigurationError: a setting, the model or the store is invalid.
     """
 
     def __init__(
@@ -124,18 +124,18 @@ class Upcall(RunReader):
             self.settings, self.store.file, make_team=team, model_client=model_client, tools=tools
         )
         self.driver = Driver(self.store, self._teams, self.settings)
-        """What takes runs from pause to pause, for workers; a program calls the methods here."""
+        """The driver that takes runs from pause to pause, for workers; programs call the methods of this class."""
         if self.settings.tracing:
             tracing.turn_on()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What in the settings has no effect, and why, a line each. It is no error, but perhaps a slip."""
+        """Settings without effect, and why, one line each. They are not errors, but possibly mistakes."""
         return (*self.settings.notes, *self._teams.notes)
 
     @property
     def execution(self) -> str | None:
-        """One line that says how the coder's commands run, for people; None where none do, or the team is another.
+        """One line for people on how the coder's commands run; None if there are none, or with another team.
 
         Raises:
             ConfigurationError: the settings contradict each other.
@@ -144,11 +144,11 @@ class Upcall(RunReader):
 
     @property
     def has_own_team(self) -> bool:
-        """Whether the program brings its own team, in the place of the root team."""
+        """Whether the program supplies its own team instead of the root team."""
         return self._teams.is_own
 
     def team(self) -> Team:
-        """Return a team like those that work on runs, to look at (`upcall.ui.diagrams.team_svg`): no run has it.
+        """Return a team like those that work on runs, for inspection (`upcall.ui.diagrams.team_svg`).
 
         Raises:
             ConfigurationError: it cannot be built.
@@ -158,28 +158,28 @@ class Upcall(RunReader):
     # -- what a caller does -------------------------------------------------------------------------------------------
 
     async def start(self, task: Task, **options: Unpack[StartOptions]) -> Run:
-        """Start a run and take it to its first pause. Takes what `start_stream` takes."""
+        """Start a run and take it to its first pause. The arguments are those of `start_stream`."""
         return await last(self.start_stream(task, **options))
 
     def start_stream(self, task: Task, **options: Unpack[StartOptions]) -> Stream:
-        """Yield AutoGen's events, nested ones included, then the `Run` at its first pause, last.
+        """Start a run; yield AutoGen's events, nested ones included, then the `Run` at its first pause.
 
-        A question is stored before the event that tells of it. The task is text, a message (with images), or messages.
-        `StartOptions` says what the options are. Who stops reading before the `Run` closes the stream
-        (`contextlib.aclosing`): the run is interrupted then, and `resume` goes on with it.
+        A question is stored before its event is emitted. The task is text, a message (with images), or messages.
+        `StartOptions` lists the options. If you stop reading before the `Run`, close the stream
+        (`contextlib.aclosing`): the run is then interrupted, and `resume` continues it.
 
         Raises:
-            ConfigurationError: the task is empty, an option is wrong, or the team cannot be built; no run is stored
-                then.
-            StoreUnavailable, TooLarge: the run cannot be stored; no model was called then.
+            ConfigurationError: the task is empty, an option is invalid, or the team cannot be built; no run is
+                stored.
+            StoreUnavailable, TooLarge: the run cannot be stored; no model was called.
         """
         return stream(self._start(task, options))
 
     async def submit(self, task: Task, **options: Unpack[StartOptions]) -> Run:
-        """Store a run, ``queued``, and leave the work to a worker; return at once. Takes what `start` takes.
+        """Store a run as ``queued`` and leave the work to a worker; return at once. The arguments are those of `start`.
 
-        Over PostgreSQL the workers are processes that `upcall worker` starts, on any machine; the run and the job that
-        brings it to one are stored in one transaction. Over an SQLite file this process is the worker, in the
+        With PostgreSQL the workers are processes started by `upcall worker`, on any machine; the run and the job that
+        brings it to a worker are stored in one transaction. With an SQLite file this process is the worker, in the
         background of its event loop; see `drain`.
 
         Raises:
@@ -190,7 +190,7 @@ class Upcall(RunReader):
         return await self.driver.submit(run, checkpoint)
 
     async def drain(self) -> None:
-        """Wait until all that was submitted in this event loop, over an SQLite file, has come to its next pause."""
+        """Wait until all runs submitted in this event loop, with an SQLite file, have reached their next pause."""
         await self.driver.here.drain()
 
     async def _start(self, task: Task, options: StartOptions) -> Stream:
@@ -215,13 +215,13 @@ class Upcall(RunReader):
         return run, Checkpoint(inbox=inbox, progress=run.progress(0)), built
 
     async def follow_up(self, run: Run | str, task: Task, **options: Unpack[StartOptions]) -> Run:
-        """Start a run that follows another one. Takes what `follow_up_stream` takes."""
+        """Start a run that follows another one. The arguments are those of `follow_up_stream`."""
         return await last(self.follow_up_stream(run, task, **options))
 
     def follow_up_stream(self, run: Run | str, task: Task, **options: Unpack[StartOptions]) -> Stream:
-        """Start a run as `start_stream` does, with another one, and what that followed, as the conversation before it.
+        """Start a run like `start_stream`, with another run, and those that it followed, as the earlier conversation.
 
-        It works in the same folder, on the same documents and for the same user, unless the options name others.
+        It uses the same folder, documents and user, unless the options name others.
 
         Raises:
             CallerError: the other run has not ended yet.
@@ -240,26 +240,26 @@ class Upcall(RunReader):
 
     async def answer(self, run_id: str, answer: AnswersInput, *, user: str | None = None, wait: bool = True) -> Run:
         """Answer one or more open questions and take the run to its next pause. With ``wait=False`` a worker does that,
-        as with `submit`: the answer and the job are stored in one transaction, and the run is given back ``queued``.
+        as with `submit`: the answer and the job are stored in one transaction, and the run is returned ``queued``.
 
-        `answer` is one value where one question is open, or a mapping from question ids to values; a value is an option
-        (label, number or id), text, or an `Answer` that skips or declines. What stays unanswered stays open. The same
-        answer again changes nothing. Where a team is still at work on the run, the answer is left for it, and the run
-        is given back as it stands.
+        `answer` is one value if one question is open, or a mapping from question ids to values. A value is an option
+        (label, number or id), text, or an `Answer` that skips or declines. Unanswered questions stay open. Repeating
+        an answer changes nothing. If a team is still at work on the run, the answer is left for it, and the run
+        is returned in its current state.
 
         Raises:
             UnknownRun, RunNotWaiting, UnknownQuestion, AnswerRefused, AlreadyAnswered: nothing was changed.
-            QuestionExpired: the time of the question is over; `on_expiry` says what comes instead.
-            NotAllowed: a question is somebody else's to answer; nothing was changed.
-            TeamMismatch: the run cannot go on with this team; nothing was changed. `check` tells so beforehand.
+            QuestionExpired: the question has expired; `on_expiry` says what happens instead.
+            NotAllowed: somebody else has to answer a question; nothing was changed.
+            TeamMismatch: the run cannot continue with this team; nothing was changed. `check` tells beforehand.
             RunConflict: another process has the run.
         """
         return await last(stream(self.driver.answer(run_id, answer, self._access(user), wait=wait)))
 
     def answer_stream(self, run_id: str, answer: AnswersInput, *, user: str | None = None) -> Stream:
-        """Answer as `answer` does, and yield the events, then the `Run`.
+        """Answer like `answer`; yield the events, then the `Run`.
 
-        Who sees only questions of the run gets no events.
+        Users who see only questions of the run get no events.
         """
         return stream(self.driver.answer(run_id, answer, self._access(user)))
 
@@ -273,17 +273,17 @@ class Upcall(RunReader):
         workspace: str | Path | None = None,
         new_id: str | None = None,
     ) -> Run:
-        """Start a branch: the same run up to one of its questions, with another answer, taken to its next pause.
+        """Fork a run: repeat it from one of its questions with another answer, up to its next pause.
 
-        The run itself stays as it is, and what came before the question is not done again. Any answer can be overruled
-        so, also one that a fact, an earlier answer or a parent agent gave. The branch has its own id, and a copy of the
-        run's workspace as that is now. `plan_fork` tells beforehand what may be done anew.
+        The original run stays unchanged, and the work before the question is not done again. Any answer can be
+        overruled, even one from a fact, an earlier answer or a parent agent. The fork has its own id, and a copy of
+        the run's workspace in its present state. `plan_fork` tells beforehand what may be done again.
 
         Raises:
             UnknownRun, AnswerRefused: nothing was done.
             NotAllowed: the question is assigned to somebody else.
-            CallerError: the run did not ask it, or it cannot be answered in another way.
-            TeamMismatch: the branch cannot go on with this team.
+            CallerError: the run did not ask it, or it cannot be answered differently.
+            TeamMismatch: the fork cannot continue with this team.
         """
         stream = self.fork_stream(run_id, question_id, answer, user=user, workspace=workspace, new_id=new_id)
         return await last(stream)
@@ -298,7 +298,7 @@ class Upcall(RunReader):
         workspace: str | Path | None = None,
         new_id: str | None = None,
     ) -> Stream:
-        """Fork as `fork` does, and yield the events, then the `Run`."""
+        """Fork like `fork`; yield the events, then the `Run`."""
         if new_id is not None:
             require_new_id("new_id", new_id)
         return stream(self._fork(run_id, question_id, answer, user, workspace, new_id or identity.new_id()))
@@ -342,17 +342,17 @@ class Upcall(RunReader):
         return self.driver.advance(stored, await self._teams.build(forked), point.records)
 
     async def plan_fork(self, run_id: str, question_id: str, *, user: str | None = None) -> ForkPlan:
-        """Return what a fork at a question keeps of the run, and what may be done anew. Nothing is done."""
+        """Return what a fork at a question keeps of the run, and what may be done again. Nothing is changed."""
         return plan_fork(*await self._fork_point(run_id, question_id, user))
 
     async def diff(self, one: str, other: str, *, user: str | None = None) -> list[str]:
-        """Where two branches part, and what became of each, a line each."""
+        """Return lines that say where two branches diverge, and how each continued."""
         access = self._access(user)
         runs = [(await access.load_whole(self.store, each, "diff")).run for each in (one, other)]
         return compare_runs(*runs)
 
     async def _fork_point(self, run_id: str, question_id: str, user: str | None) -> tuple[Run, ForkPoint]:
-        """Where to fork, and which run there: what a branch shares is stored with the run that it left."""
+        """Find where to fork, and in which run: the shared part of a fork is stored with its original run."""
         require_type("question_id", question_id, str, "the id of a question")
         access = self._access(user)
         stored = await access.load_whole(self.store, run_id, "fork")
@@ -373,18 +373,18 @@ class Upcall(RunReader):
             stored = await access.load_whole(self.store, run.forked_from, "fork")
 
     async def resume(self, run_id: str, *, user: str | None = None, wait: bool = True) -> Run:
-        """Go on with a run that failed, was interrupted, or whose process ended in the middle, or that waits for an
-        answer whose time is over (see `expire`). With ``wait=False`` a worker does that, as with `submit`.
+        """Resume a run that failed, was interrupted, lost its process, or waits for an answer to an expired
+        question (see `expire`). With ``wait=False`` a worker does that, as with `submit`.
 
         Raises:
             RunNotWaiting: it waits for an answer instead, or is over.
-            NotAllowed: it is somebody else's.
-            TeamMismatch: it cannot go on with this team; nothing was changed. `check` tells so beforehand.
+            NotAllowed: it belongs to somebody else.
+            TeamMismatch: it cannot continue with this team; nothing was changed. `check` tells beforehand.
         """
         return await last(stream(self._resume(run_id, self._access(user), wait=wait)))
 
     def resume_stream(self, run_id: str, *, user: str | None = None) -> Stream:
-        """Resume as `resume` does, and yield the events, then the `Run`."""
+        """Resume like `resume`; yield the events, then the `Run`."""
         return stream(self._resume(run_id, self._access(user)))
 
     async def _resume(self, run_id: str, access: Authorization, *, wait: bool = True) -> Stream:
@@ -392,23 +392,23 @@ class Upcall(RunReader):
         return await self.driver.resume(stored, access.user, wait=wait)
 
     async def expire(self, now: datetime | None = None, *, wait: bool = True) -> list[Run]:
-        """Act on all runs that have questions whose time is over, and remind of those that wait; to be called now and
-        then, by any number of processes. The runs that expired and went on or ended, each at its next pause. It is for
-        who runs the program: it acts without a user, on the runs of all.
+        """Handle all runs with expired questions, and send reminders for waiting ones; to be called from time to
+        time, by any number of processes. Return the runs that continued or ended, each at its next pause. This is for
+        the operator: it acts without a user, on everybody's runs.
 
-        What a run's `on_expiry` says is done: ``wait`` notes that the question is overdue, it can still be answered;
-        ``assume`` takes the question's own default as an assumption, and without one, or for a risk confirmation, tells
-        the asker that nobody answered, which is no consent; ``cancel`` cancels the run; ``fail`` ends it as `expired`.
-        A run that cannot go on here (its team is that of another program) is left as it is, with a warning in the log.
-        With ``wait=False`` a worker takes on what goes on, as with `submit`.
+        A run's `on_expiry` decides: ``wait`` notes that the question is overdue; it can still be answered.
+        ``assume`` assumes the question's own default; without one, or for a risk confirmation, it tells
+        the asker that nobody answered, which is not consent. ``cancel`` cancels the run, ``fail`` ends it as `expired`.
+        A run that cannot continue here (its team belongs to another program) is left unchanged, with a warning in the
+        log. With ``wait=False`` a worker continues the runs, as with `submit`.
         """
         return [item async for item in self.expire_stream(now, wait=wait) if isinstance(item, Run)]
 
     def expire_stream(self, now: datetime | None = None, *, run_id: str | None = None, wait: bool = True) -> Stream:
-        """As `expire`, for all runs or one, with the events first and each `Run` behind its own.
+        """Do the same as `expire`, for all runs or one; yield the events of each run, then its `Run`.
 
-        An event with ``upcall.expiry`` in its metadata tells of a question: ``reminded`` and ``overdue`` are
-        `UserInputRequestedEvent`s (the request id is that of the question), ``expired`` has what it came to. It is told
+        An event with ``upcall.expiry`` in its metadata is about a question: ``reminded`` and ``overdue`` are
+        `UserInputRequestedEvent`s (with the question's id as request id), ``expired`` has the outcome. It is emitted
         once, to whoever looks first; the log has it too.
         """
         at = identity.now() if now is None else now
@@ -421,24 +421,24 @@ class Upcall(RunReader):
         return deadlines.look_at_all(at) if run_id is None else deadlines.look(run_id, at)
 
     async def changes(self, run_id: str, *, user: str | None = None) -> Sequence[Change]:
-        """Return what a run changed in files, oldest first, each with its diff; what undid others is among them.
+        """Return a run's changes to files, oldest first, each with its diff, including those that undid others.
 
         Raises:
             UnknownRun: there is no such run.
-            NotAllowed: it is somebody else's.
+            NotAllowed: it belongs to somebody else.
         """
         stored = await self._access(user).load_whole(self.store, run_id, "changes")
         return await StoredChanges(self.store, stored.run.id).list_changes()
 
     async def undo(self, run_id: str, change_id: str | None = None, *, user: str | None = None) -> Sequence[Change]:
-        """Undo the last change that a run made to files, or the one with this id and all that came after it, all of
-        them or none. What was done to that end: it is in the run's log as well.
+        """Undo a run's last change to files, or the one with this id and all later ones, all of
+        them or none. Return the changes made to do so, which are also in the run's log.
 
         Raises:
-            CallerError: there is no such change, or a file was changed since by somebody else; nothing was changed.
+            CallerError: there is no such change, or somebody else has changed a file since; nothing was changed.
             RunBusy: a team is at work on the run.
             UnknownRun: there is no such run.
-            NotAllowed: it is somebody else's.
+            NotAllowed: it belongs to somebody else.
         """
         access = self._access(user)
         stored = await access.load_whole(self.store, run_id, "undo")
@@ -450,11 +450,11 @@ class Upcall(RunReader):
 
     async def plans(self, *, user: str | None = None) -> Sequence[ApprovedPlan]:
         """Return the plans that the user approved, newest first. Each is kept as long as its run, and offered in the
-        review of the plan for a like task."""
+        review of the plan for a similar task."""
         return await list_plans(self.store, self._access(user).user)
 
     async def delete_plan(self, run_id: str, *, user: str | None = None) -> ApprovedPlan:
-        """Forget the plan that the user approved in a run, which is named by its id or its first characters.
+        """Forget the plan that the user approved in a run, given by its id or its first characters.
 
         Raises:
             CallerError: there is none, or there are several.
@@ -463,18 +463,18 @@ class Upcall(RunReader):
         return await forget_plan(self.store, self._access(user).user, run_id)
 
     async def question_kinds(self, *, user: str | None = None) -> Sequence[AskedKind]:
-        """Return what the user made of the clarifier's questions, by project and kind, where ``ask_memory`` is on. Of
-        what they dismissed, the runs that start from then on ask less."""
+        """Return how the user reacted to the clarifier's questions, by project and kind, if ``ask_memory`` is on.
+        Later runs ask less about kinds that they dismissed."""
         return await list_kinds(self.store.database, self._access(user).user)
 
     async def forget_kinds(
         self, kind: str | None = None, *, project: str | Path | None = None, user: str | None = None
     ) -> Sequence[AskedKind]:
-        """Forget what is remembered of the user's questions of a kind, or of all, in one workspace or in all; return
-        what that was.
+        """Forget what is remembered about the user's questions of a kind, or all, in one workspace or all; return
+        what was forgotten.
 
         Raises:
-            CallerError: there is no such kind, or nothing is remembered of it.
+            CallerError: there is no such kind, or nothing is remembered about it.
         """
         where = None if project is None else str(_make_absolute("project", project))
         return await forget_kinds(self.store, self._access(user).user, kind, where)
@@ -482,24 +482,24 @@ class Upcall(RunReader):
     async def set_kind(
         self, kind: str, *, asked: int, dismissed: int, project: str | Path | None = None, user: str | None = None
     ) -> AskedKind:
-        """Correct what is remembered of the user's questions of a kind, in one workspace or in the runs that got one of
+        """Correct what is remembered about the user's questions of a kind, in one workspace or in the runs that have
         their own: how many were asked, and how many of them the user dismissed.
 
         Raises:
-            CallerError: there is no such kind, or there cannot be such counts.
+            CallerError: there is no such kind, or the counts are impossible.
         """
         where = "" if project is None else str(_make_absolute("project", project))
         return await correct_kind(self.store, self._access(user).user, kind, where, asked, dismissed)
 
     async def keep_fact(self, run_id: str, question_id: str, *, user: str | None = None) -> Fact:
-        """Write an answered question into the file that the setting ``facts`` names, for all runs that start from now
-        on; return the fact. Both ids may be first characters.
+        """Write an answered question into the file named by the setting ``facts``, for all runs that start from now
+        on; return the fact. Both ids may be abbreviated to their first characters.
 
         Raises:
-            CallerError: the run has not answered it, or not with what could be a fact.
-            ConfigurationError: the setting names no file, or the file cannot take it.
+            CallerError: the question is not answered in the run, or its answer cannot be a fact.
+            ConfigurationError: the setting names no file, or the file is not writable in this form.
             UnknownRun: there is no such run.
-            NotAllowed: it is somebody else's.
+            NotAllowed: it belongs to somebody else.
         """
         require_type("question_id", question_id, str, "the id of a question")
         run = await self._access(user).find_whole(self.store, run_id, "show")
@@ -516,20 +516,20 @@ class Upcall(RunReader):
         return append_fact(self.settings.facts, *closed)
 
     def active_calls(self, run_id: str) -> Sequence[ActiveCall]:
-        """Return the calls of models and tools that this program is making for a run, the oldest first."""
+        """Return the model and tool calls that this program is making for a run, oldest first."""
         require_run_id(run_id)
         timings = self.driver.active.get(run_id)
         return tuple(timings.active) if timings else ()
 
     async def check(self, run_id: str, *, user: str | None = None) -> Sequence[Incompatibility]:
-        """Return what keeps a stored run from going on with this team: a member, a nested agent or a tool that its
-        open work needs and that is missing or was changed. Empty where it can go on, or is over. Nothing is changed.
+        """Return what prevents a stored run from continuing with this team: a member, a nested agent or a tool that
+        its open work needs and that is missing or different. Empty if it can continue, or is over. Changes nothing.
 
         Raises:
             UnknownRun: there is no such run.
-            SchemaMismatch: what is stored cannot be read by this version of upcall.
+            SchemaMismatch: this version of upcall cannot read the stored data.
             ConfigurationError: the team cannot be built.
-            NotAllowed: it is somebody else's.
+            NotAllowed: it belongs to somebody else.
         """
         stored = await self._access(user).load_whole(self.store, run_id, "check")
         if stored.run.is_final:
@@ -541,12 +541,12 @@ class Upcall(RunReader):
             await built.close()
 
     def form(self, run: Run | str | AsyncGenerator[Event | Run, None], *, user: str | None = None) -> Form:
-        """Return a run in a notebook, with buttons that answer its questions; the cell returns at once, and the
-        kernel goes on with the run. `run` is a run, its id, or what `start_stream` gives:
+        """Return a form for a notebook, with buttons that answer a run's questions; the cell returns at once, and the
+        kernel continues the run. `run` is a run, its id, or the result of `start_stream`:
         ``app.form(app.start_stream("Build it"))``.
 
         Raises:
-            ConfigurationError: ipywidgets is not installed, or no loop runs (this is not a notebook).
+            ConfigurationError: ipywidgets is not installed, or no event loop is running (this is not a notebook).
         """
         require_type("run", run, (Run, str, AsyncGenerator), "a run, its id, or what `start_stream` gives")
         from upcall.ui.notebook.forms import Form
@@ -554,8 +554,8 @@ class Upcall(RunReader):
         return Form(self, run, user=user)
 
     async def assign(self, run_id: str, question_id: str, assignee: str | None, *, user: str | None = None) -> Run:
-        """Say who is to answer an open question: a user's name, ``role:NAME``, or None for the owner of the run. What
-        is shown as one question is assigned as one.
+        """Assign an open question to a user, ``role:NAME``, or the owner of the run (None). Duplicates shown as one
+        question are assigned together.
 
         Raises:
             UnknownRun, UnknownQuestion, NotAllowed: nothing was changed.
@@ -573,13 +573,13 @@ class Upcall(RunReader):
             return (await self.store.save(stored, run)).run
 
     async def cancel(self, run_id: str, *, user: str | None = None) -> Run:
-        """End a run for good. Its open questions are recorded as cancelled; an answer that was given and that no team
-        has taken in yet stays on record. Cancelling twice is harmless.
+        """End a run for good. Its open questions are recorded as cancelled; an answer that no team has taken in yet
+        stays on record. Cancelling twice is harmless.
 
         Raises:
             RunNotWaiting: it is over already.
-            NotAllowed: it is somebody else's.
-            RunConflict: others moved it on each time that it was to be written.
+            NotAllowed: it belongs to somebody else.
+            RunConflict: others advanced it at each attempt to write it.
         """
         access, conflicts = self._access(user), 0
         while True:
@@ -612,7 +612,7 @@ class Upcall(RunReader):
 
 
 def _check_types(model_client: object, store: object, tools: object, settings: object) -> None:
-    """Refuse arguments of other types, which would fail later and far from here."""
+    """Refuse arguments of the wrong types, which would fail later and elsewhere."""
     wanted: dict[str, tuple[object, tuple[type, ...], str]] = {
         "model_client": (
             model_client,

@@ -1,4 +1,4 @@
-"""Runs as they are stored, to look at: all that it takes is a store and who looks, neither AutoGen nor a team."""
+"""Read stored runs: this needs only a store and a user, neither AutoGen nor a team."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from upcall.storage.store import LogEntry, RunStore
 from upcall.storage.transcripts import load_transcript
 
 MOST = 2**63 - 1
-"""The largest number that a database holds."""
+"""The largest number that a database can store."""
 
 
 class RunReader:
-    """What a caller may see of the runs of a store.
+    """The runs of a store, as far as a caller may see them.
 
     Args:
-        settings: whose user looks, where a call names none.
-        store: where the runs are; that of the settings if not given.
+        settings: name the user if a call does not.
+        store: the store of the runs; by default that of the settings.
     """
 
     def __init__(self, settings: Settings, store: str | Path | RunStore | None = None) -> None:
@@ -42,8 +42,8 @@ class RunReader:
         self.store = store
 
     async def get(self, run_id: str, *, user: str | None = None) -> Run:
-        """Return the run as it is stored. `run_id` may be the first characters of its id, four or more. To whom only
-        questions of it are assigned, it has these and nothing else of what was said.
+        """Return the run as it is stored. `run_id` may be the first characters of its id, four or more. For users with
+        only assigned questions in it, it contains these and nothing else of what was said.
 
         Raises:
             UnknownRun: there is no such run.
@@ -55,30 +55,30 @@ class RunReader:
     async def transcript(self, run: Run | str, *, user: str | None = None) -> Transcript:
         """Return what the agents of a run said and did, oldest first; while they work, up to a second or so ago.
 
-        With ``transcripts: false`` there is nothing.
+        With ``transcripts: false`` it is empty.
 
         Raises:
             UnknownRun: there is no such run.
-            NotAllowed: it is somebody else's.
+            NotAllowed: it belongs to somebody else.
         """
         run_id = run.id if isinstance(run, Run) else run
         found = await self._access(user).find_whole(self.store, run_id, "show")
         return Transcript.of(found, await load_transcript(self.store, found.id))
 
     async def call_timings(self, run_id: str, *, user: str | None = None) -> Sequence[WorkPeriod]:
-        """When teams were at work on a run, and which calls of models and tools they made then, oldest first: what
-        `upcall.ui.diagrams.timeline` draws. What was going on when a process was killed is not among it.
+        """Return when teams were at work on a run, and the model and tool calls they made, oldest first, as drawn by
+        `upcall.ui.diagrams.timeline`. Work in progress when a process was killed is missing.
 
         Raises:
             UnknownRun: there is no such run.
-            NotAllowed: it is somebody else's.
+            NotAllowed: it belongs to somebody else.
         """
         run = await self._access(user).find_whole(self.store, run_id, "show")
         return await self.store.call_timings(run.id)
 
     async def list(self, user: str | None = None, *, limit: int | None = None, before: str | None = None) -> RunPage:
-        """All runs, or those that a user sees, newest first. With a limit a page of them, behind the run `before`; the
-        page names the run to go on behind. What is damaged is named in its ``damaged``.
+        """Return all runs, or those that a user sees, newest first. With a limit, return a page after the run `before`;
+        the page names where the next one starts. Damaged runs are listed in ``damaged``.
 
         Raises:
             UnknownRun: there is no run `before`.
@@ -93,8 +93,8 @@ class RunReader:
         return page
 
     async def inbox(self, user: str | None = None, *, limit: int | None = None) -> OpenQuestions:
-        """Return the open questions of all runs that a user may answer, oldest first; with a limit those of so many
-        runs. What is damaged is named in its ``damaged``."""
+        """Return the open questions of all runs that a user may answer, oldest first; with a limit, those of this many
+        runs. Damaged runs are listed in ``damaged``."""
         access = self._access(user)
         _check_limit(limit)
         return access.inbox(await self.store.list_open(access.viewer, limit=limit))
@@ -107,30 +107,30 @@ class RunReader:
     async def audit(
         self, run_id: str | None = None, *, user: str | None = None, after: int = 0, limit: int | None = None
     ) -> Sequence[LogEntry]:
-        """Who did what, oldest first, from the entry that follows the one with the id `after`, so many at most: who
-        started, answered, resumed, cancelled, assigned, and who was refused. Of one run, or of all that are the user's.
+        """Return who did what, oldest first, after the entry with the id `after`, at most `limit` entries: who
+        started, answered, resumed, cancelled, assigned, and who was refused. Of one run, or of all the user's runs.
 
         Raises:
             UnknownRun: there is no such run.
-            NotAllowed: it is somebody else's.
+            NotAllowed: it belongs to somebody else.
         """
         _check_after(after)
         _check_limit(limit)
         return await self._access(user).audit(self.store, run_id, after, limit)
 
     async def log(self, run_id: str, *, user: str | None = None, after: int = 0) -> Sequence[LogEntry]:
-        """All that the store has noted of a run, oldest first, from the entry that follows the one with the id `after`.
+        """Return the log of a run, oldest first, after the entry with the id `after`.
 
         Raises:
             UnknownRun: there is no such run.
-            NotAllowed: it is somebody else's.
+            NotAllowed: it belongs to somebody else.
         """
         _check_after(after)
         run = await self._access(user).find_whole(self.store, run_id, "log")
         return await self.store.log(run.id, after)
 
     async def visible_log(self, run_id: str, *, user: str | None = None) -> Sequence[LogEntry]:
-        """As `log`, but nothing for who sees only questions of the run.
+        """Return the same as `log`, but nothing for users who see only questions of the run.
 
         Raises:
             UnknownRun: there is no such run.
@@ -144,10 +144,10 @@ class RunReader:
 
 
 def require_run(run: object) -> None:
-    """Refuse what is no run, as its id.
+    """Refuse a value that is not a run id.
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: it is not one.
     """
     require_type("run", run, Run, "a run, as `await app.get(run_id)` gives it")
 

@@ -1,4 +1,4 @@
-"""`run_sync`: what a script without ``async`` calls. It ends with what the call gives, or with its error."""
+"""`run_sync`, for scripts without ``async``: returns the result of a call, or raises its error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
-"""The loop of each process. A forked child must not close that of its parent, which it has a copy of."""
+"""The loop of each process. A forked child must not close its copy of the parent's loop."""
 
 
 @overload
@@ -37,17 +37,17 @@ def run_sync(work: AsyncIterable[T], on_event: Callable[[T], object] | None = No
 
 
 def run_sync(work: Awaitable[Any] | AsyncIterable[Any], on_event: Callable[[Any], object] | None = None) -> Any:
-    """Return what a coroutine gives, for a script without ``async``: ``run = run_sync(app.start("..."))``.
+    """Return the result of a coroutine, for a script without ``async``: ``run = run_sync(app.start("..."))``.
 
-    Of a stream (``app.start_stream``, an AutoGen team's ``run_stream``) it is the last item: the `Run`, the
-    ``TaskResult``. `on_event` is called with each item as it comes, the last one included; nothing else goes on
-    meanwhile. Ctrl-C stops the work, stores the run, and is raised then.
+    For a stream (``app.start_stream``, an AutoGen team's ``run_stream``) this is the last item: the `Run`, the
+    ``TaskResult``. `on_event` is called with each item as it arrives, including the last; nothing else runs
+    meanwhile. Ctrl-C stops the work, stores the run, and is then raised.
 
     All calls in the main thread share one event loop, so that a model client keeps its connections. In another thread
-    each call has its own: make the model client anew there.
+    each call has its own loop: create a new model client there.
 
     Raises:
-        CallerError: an event loop runs here already (a notebook, async code): use ``await``.
+        CallerError: an event loop is already running (a notebook, async code): use ``await``.
         ConfigurationError: `work` is neither a coroutine nor a stream.
         KeyboardInterrupt: it was stopped.
     """
