@@ -1,4 +1,4 @@
-"""What comes back to a question: an `Answer`, by whom, and with which outcome."""
+"""The reply to a question: an `Answer`, who gave it, and its outcome."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ class AnsweredBy(StrEnum):
 
 
 class Answer(BaseModel):
-    """What came back to a question: by whom, when, and with which outcome.
+    """The reply to a question: who gave it, when, and its outcome.
 
     Attributes:
         question_id: the question.
         outcome: how it ended.
-        text: the answer in words; encrypted where it is ``sealed``.
-        selected: labels of the chosen options; empty where it is ``sealed``.
+        text: the answer in words; encrypted if ``sealed``.
+        selected: labels of the chosen options; empty if ``sealed``.
         by: who gave it.
-        user: the name of the human who did, where it is known.
+        user: the name of the human who gave it, if known.
         answered_at: when, in UTC.
-        reason: why it was answered so where no human did: which fact, which earlier answer, which limit.
+        reason: the reason for an answer not given by a human: which fact, which earlier answer, which limit.
         sealed: whether it is a secret.
     """
 
@@ -89,10 +89,10 @@ class Answer(BaseModel):
         return (mine.outcome, mine.text, mine.selected) == (others.outcome, others.text, others.selected)
 
     def unseal(self) -> Answer:
-        """Return the same answer, a secret in clear: for its asker, who must neither show nor store it.
+        """Return the same answer with a secret in the clear: for its asker, who must neither show nor store it.
 
         Raises:
-            ConfigurationError: it is sealed, and the key is missing or another one.
+            ConfigurationError: it is sealed, and the key is missing or wrong.
         """
         if not self.sealed:
             return self
@@ -103,7 +103,7 @@ class Answer(BaseModel):
         return self.as_text()
 
     def as_text(self) -> str:
-        """Return what the asking model reads as the result of its call: for every outcome text that it can act on."""
+        """Return the text that the asking model reads as the result of its call, actionable for every outcome."""
         match self.outcome:
             case Outcome.ANSWERED if self.sealed:
                 return HIDDEN

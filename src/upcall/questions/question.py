@@ -159,34 +159,34 @@ class Detail(StrEnum):
 
 
 class Question(BaseModel):
-    """Something one agent wants to know from the human.
+    """Something an agent wants to know from the human.
 
-    A ``risk_confirmation`` is always ``required`` and never has a ``default``: it takes the human's own choice, and to
-    skip it would tell the asker to go on.
+    A ``risk_confirmation`` is always ``required`` and never has a ``default``: it needs the human's own choice, and
+    skipping it would tell the asker to continue.
 
     Attributes:
-        id: its name; answers are matched by it.
-        question: what is asked, at most 4,000 characters.
+        id: its id, by which answers are matched.
+        question: the question, at most 4,000 characters.
         header: a short label.
         clarification_type: why the agent asks.
         context: the reason, in the agent's words.
-        options: what can be chosen, at most 50.
+        options: the choices, at most 50.
         allow_free_text: whether an answer may be in the human's own words.
         multi_select: whether several options may be chosen.
         required: whether it cannot be skipped.
-        default: what is assumed where nobody answers.
+        default: the assumption if nobody answers.
         secret: whether the answer is stored encrypted, for its asker alone (`Answer.unseal`).
-        tool: the function tool that asks, where one does and gets the answer.
-        approval: the tool call that the answer allows, changes or forbids, where it is about one.
-        path: the agents from the outermost down to the asker: ``("lead", "coder")``.
+        tool: the function tool that asks and gets the answer, if any.
+        approval: the tool call that the answer allows, changes or forbids, if it is about one.
+        path: the agents from the outermost to the asker: ``("lead", "coder")``.
         calls: the tool call id at each level of ``path``, so that two calls of one agent are told apart. The last is
-            missing where the asker needed no tool call (classifier, clarifier and planner ask in structured output).
-        asked_at: when it was put, in UTC.
-        expires_at: when its time is over, in UTC; None is never.
-        assignee: who is to answer it: a user's name or ``role:NAME``; None is the owner of the run. The driver sets it
-            by the rules of the settings, whatever a model or a message says.
-        detail: what of the task it is about, where its asker says so.
-        weight: what it is worth to ask, between 0 and 1, where its asker weighs that (`upcall.policy.asking`).
+            missing if the asker needed no tool call (classifier, clarifier and planner ask in structured output).
+        asked_at: when it was asked, in UTC.
+        expires_at: when it expires, in UTC; None means never.
+        assignee: who should answer it: a user's name or ``role:NAME``; None means the owner of the run. The driver
+            sets it by the rules of the settings, whatever a model or a message says.
+        detail: the part of the task it is about, if the asker says so.
+        weight: how much asking is worth, between 0 and 1, if the asker weighs that (`upcall.policy.asking`).
     """
 
     model_config = ConfigDict(
@@ -266,7 +266,7 @@ class Question(BaseModel):
         return self.model_copy(update={"path": (agent, *self.path), "calls": (call_id, *self.calls)})
 
     def as_text(self) -> str:
-        """Return the question as plain text that stands alone: who asks for whom, why, the numbered options."""
+        """Return the question as self-contained plain text: who asks for whom, why, the numbered options."""
         return "\n".join([f"{self.introduce()}: {self.question}", *self.details()])
 
     def introduce(self) -> str:

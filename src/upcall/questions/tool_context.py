@@ -1,4 +1,4 @@
-"""What a tool asks the human and goes on with: its call waits, and the tool is called again with the answer at hand."""
+"""Let a tool ask the human and continue: its call waits, and the tool is called again with the answer."""
 
 from __future__ import annotations
 
@@ -66,17 +66,17 @@ def ask(
     context: str | None = None,
     clarification_type: ClarificationType | str = ClarificationType.MISSING_INFO,
 ) -> Answer:
-    """Return the human's answer to a question of this tool, whatever its outcome: also where it was declined or
+    """Return the human's answer to a question of this tool, whatever its outcome, even if it was declined or
     expired.
 
-    For tools of a `PausableAgent`. Where there is no answer yet it raises `UserInputRequired`: the call waits, and the
-    tool is called again, from its beginning and with the same arguments, once the answer is there. So ask before
-    anything is changed. What was answered counts for the same question, context and options only: where these came out
-    otherwise the second time (a file that is shown has changed), it is asked again. A ``risk_confirmation`` is answered
-    by the human's own choice and by nothing else.
+    For tools of a `PausableAgent`. Without an answer yet it raises `UserInputRequired`: the call waits, and the
+    tool is called again, from its beginning and with the same arguments, once the answer is there. Therefore ask before
+    changing anything. An answer counts only for the same question, context and options: if these differ
+    the second time (a file that is shown has changed), the question is asked again. Only the human's own choice answers
+    a ``risk_confirmation``.
 
     Raises:
-        UserInputRequired: the question is to be put. Let it pass.
+        UserInputRequired: the question has to be asked. Do not catch it.
     """
     chosen = [Option.model_validate(each) for each in options]
     kind = ClarificationType(clarification_type)
@@ -88,14 +88,14 @@ def ask(
 
 
 def ask_secret(question: str, options: Sequence[str] | None = None) -> str:
-    """Return a secret that the human tells this tool, and nobody else: no model, no other agent, no log and no event.
+    """Return a secret that the human tells only this tool: no model, no other agent, no log and no event gets it.
 
-    For function tools of a `PausableAgent`. Where the human has not answered yet it raises `UserInputRequired`: the
+    For function tools of a `PausableAgent`. If the human has not answered yet, it raises `UserInputRequired`: the
     call waits, and the tool is called again, from its beginning and with the same arguments, once the answer is there.
-    So ask before anything is changed. A second secret is asked for in other words.
+    Therefore ask before changing anything. Ask for a second secret in other words.
 
     Raises:
-        UserInputRequired: the question is to be put. Let it pass.
+        UserInputRequired: the question has to be asked. Do not catch it.
     """
     needed = UserInputRequired(question, options, secret=True)
     known = (_given.get() or {}).get(_name(needed))

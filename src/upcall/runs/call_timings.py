@@ -22,10 +22,10 @@ MAX_CALLS = 2000
 
 @dataclass(frozen=True)
 class TimedCall:
-    """A call as it was made.
+    """A model or tool call and its times.
 
     Attributes:
-        path: the names from the outermost agent down to the one that made it.
+        path: the names from the outermost agent to the one that made it.
         start: when it began, in UTC.
         end: when it ended.
         tool: the tool; empty for a model call.
@@ -41,7 +41,7 @@ class TimedCall:
 
 @dataclass(frozen=True)
 class WorkPeriod:
-    """A time in which a team was at work on a run without a stop.
+    """A period in which a team worked on a run without a stop.
 
     Attributes:
         start: when it began, in UTC.

@@ -50,11 +50,11 @@ class FileState(BaseModel, frozen=True):
 
 
 class FileChange(BaseModel, frozen=True):
-    """What a change did to one name; ``before`` and ``after`` are None where there is nothing of that name.
+    """The change of one name; ``before`` and ``after`` are None if nothing has that name.
 
     Attributes:
-        path: where it is in the folder.
-        diff: the lines that changed, as a unified diff; cut where it is long, empty where there are too many files.
+        path: its path in the folder.
+        diff: the lines that changed, as a unified diff; truncated if it is long, empty if there are too many files.
     """
 
     path: str
@@ -64,17 +64,17 @@ class FileChange(BaseModel, frozen=True):
 
 
 class Change(BaseModel, frozen=True):
-    """What one tool call changed in a folder, all of it or nothing.
+    """The changes of one tool call in a folder, all or nothing.
 
     Attributes:
-        id: its name, for `Upcall.undo`.
-        tool: what changed it.
+        id: its id, for `Upcall.undo`.
+        tool: the tool that made it.
         folder: the workspace.
-        files: what was changed in it.
+        files: the changed files.
         call: the call, by its idempotency key.
-        undoes: the changes that this one takes back, by id.
-        output: what the call is answered, where that cannot be told from the files.
-        machine: where it was made; empty where that is not known.
+        undoes: the ids of the changes that this one undoes.
+        output: the result of the call, if it cannot be derived from the files.
+        machine: where it was made; empty if unknown.
     """
 
     id: str = Field(default_factory=identity.new_id)

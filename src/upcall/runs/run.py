@@ -30,13 +30,13 @@ MAX_ROUNDS = "max_rounds"
 
 
 class RunStatus(StrEnum):
-    """Where a run stands (seed S3, workflow states).
+    """The status of a run (seed S3, workflow states).
 
     Attributes:
-        QUEUED: it was submitted, or an answer to it, and goes on as soon as a worker is free.
+        QUEUED: it, or an answer to it, was submitted, and it continues as soon as a worker is free.
         INITIALIZING: the classifier looks at the task.
         PLANNING: clarifier or planner are at work.
-        EXECUTING: the agents that do the work are, or a team of one's own.
+        EXECUTING: the agents that do the work are at work, or the caller's own team.
         AWAITING_CLARIFICATION: it waits for an answer.
         COMPLETED: it has a result.
         FAILED: it has an error; `Upcall.resume` tries again.
@@ -142,34 +142,34 @@ _FROM_WORK = ("classification", "clarifier_log", "plan", "execution_path", "usag
 
 
 class Run(BaseModel, frozen=True):
-    """What is known of a run. A value: every change gives a new one.
+    """Everything known about a run. A value: every change returns a new one.
 
     Attributes:
-        id: its name, twelve hexadecimal digits unless the program that started it chose another.
-        status: where it stands.
-        task: what was asked for.
-        user: whose it is; None is everybody's.
-        records: all its questions, each with where it stands and what it came to. `questions`, `answers` and the other
+        id: its id, twelve hexadecimal digits unless the program that started it chose another.
+        status: its status.
+        task: the task.
+        user: its owner; None means everybody.
+        records: all its questions, each with its state and outcome. `questions`, `answers` and the other
             lists of questions are views of them.
         follows: the run that this one follows, in a conversation.
-        forked_from: the run that this one is a branch of.
-        forked_at: the question where it left that.
-        classification: what the classifier made of the task.
+        forked_from: the run that this one is a fork of.
+        forked_at: the question where it was forked.
+        classification: the classifier's result.
         clarifier_log: the dialog of the clarifier, as text.
-        plan: the present version, with its earlier ones and what became of it.
+        plan: the current version, with its status and earlier versions.
         execution_path: the outermost agents, in the order in which they got the turn (S3-23).
         result: the last text of the team, once it is completed.
-        stop_reason: why the team stopped, once it is completed, in AutoGen's words; `MAX_ROUNDS` where an agent had
-            spent its model calls, so that the result is not finished.
+        stop_reason: why the team stopped, once it is completed, in AutoGen's words; `MAX_ROUNDS` if an agent
+            used up its model calls, so that the result is unfinished.
         error: why it failed or expired, in one line.
         usage: tokens by agent, named by its path (``lead/coder``).
         tools: tool calls, by agent and tool (``lead/coder/write_file``).
         failed_tools: how many of them ended in an error.
-        warnings: what nobody should take for done, each with the agent it is about: ``coder: it changed no file ...``.
-        config: what it was started with and keeps over every pause; never a key.
-        restricted: whether it is what somebody sees who may see some of its questions only.
-        interrupted: whether its work was stopped or killed and nobody goes on with it; `Upcall.resume` does. It is seen
-            when the run is looked at (`Upcall.get`, `Upcall.list`), not stored.
+        warnings: work that should not be taken as done, each with its agent: ``coder: it changed no file ...``.
+        config: the settings it was started with and keeps across pauses; never a key.
+        restricted: whether this is the view of a user who may see only some of its questions.
+        interrupted: whether its work was stopped or killed and nobody continues it; `Upcall.resume` does. This is
+            determined when the run is read (`Upcall.get`, `Upcall.list`), not stored.
         created_at: when it was started, in UTC.
         updated_at: when it was last changed, in UTC.
     """
@@ -206,7 +206,7 @@ class Run(BaseModel, frozen=True):
 
     @property
     def waiting(self) -> bool:
-        """Whether an answer is what it needs. A run that failed beside an open question is resumed first."""
+        """Whether it needs an answer. A run that failed with an open question is resumed first."""
         return self.status is RunStatus.AWAITING_CLARIFICATION
 
     @property
@@ -277,7 +277,7 @@ class Run(BaseModel, frozen=True):
 
     @property
     def asked(self) -> dict[str, Question]:
-        """All that was asked, answered or open, by id."""
+        """All questions, answered or open, by id."""
         return {each.id: each.question for each in self.records}
 
     def list_overdue(self, now: datetime | None = None) -> tuple[Question, ...]:
@@ -292,18 +292,18 @@ class Run(BaseModel, frozen=True):
 
     @property
     def assumptions(self) -> list[tuple[Question, Answer]]:
-        """What was assumed because nobody answered, the weightiest first, else the oldest."""
+        """What was assumed because nobody answered, highest weight first, then oldest."""
         assumed = [pair for pair in self.clarification_history if pair[1].outcome is Outcome.ASSUMED]
         return sorted(assumed, key=lambda pair: -(pair[0].weight or 0))
 
     @property
     def total_usage(self) -> Usage:
-        """What all its agents spent together."""
+        """The total usage of all its agents."""
         return Usage.total(self.usage.values())
 
     @property
     def clarifier_result(self) -> ClarifierResult:
-        """What clarification and planning came to (S0-37)."""
+        """The outcome of clarification and planning (S0-37)."""
         return ClarifierResult.of(self.clarifier_log, self.plan)
 
     @property
@@ -313,7 +313,7 @@ class Run(BaseModel, frozen=True):
 
     @property
     def clarification_count(self) -> int:
-        """How many questions were answered (S3-39)."""
+        """The number of answered questions (S3-39)."""
         return len(self.records.closed)
 
     def progress(self, pauses: int) -> RunProgress:
@@ -363,10 +363,10 @@ class Run(BaseModel, frozen=True):
         return self.model_copy(update={"records": self.records.close(new)}) if new else self
 
     def as_openai_run(self) -> dict[str, Any]:
-        """Return the run in the shape of OpenAI's run object: id, status, and what is to be submitted (S4-26).
+        """Return the run in the shape of OpenAI's run object: id, status, and required outputs (S4-26).
 
         Each open question is a tool call; the id of the call is that of the question, so that the outputs are what
-        `Upcall.answer` takes: ``{tool_call_id: output}``.
+        `Upcall.answer` accepts: ``{tool_call_id: output}``.
         """
         calls = [
             {
@@ -381,7 +381,7 @@ class Run(BaseModel, frozen=True):
         return {"id": self.id, "status": status, "required_action": action if self.waiting else None}
 
     def as_json(self) -> dict[str, Any]:
-        """Give the object that the command line prints: id, status, result, error, open questions, assumptions."""
+        """Return the object that the command line prints: id, status, result, error, open questions, assumptions."""
         asked = [question.as_json() for question in self.questions]
         return {
             "run_id": self.id,

@@ -37,13 +37,13 @@ class EntryKind(StrEnum):
 
 @dataclass(frozen=True)
 class TranscriptEntry:
-    """One thing that was said or done.
+    """One message or action.
 
     Attributes:
-        kind: what it is.
-        path: who did it, from the outermost agent down; of an answer, who gave it.
+        kind: the kind of entry.
+        path: the agent, from the outermost down; for an answer, who gave it.
         at: when, in UTC, to the second.
-        text: what was said; of a call its arguments as JSON, of a result what the tool returned.
+        text: the words; for a call its arguments as JSON, for a result the tool's output.
         name: the tool, the agent that a turn was handed to, or the id of a question.
         failed: whether a tool returned an error.
         number: of a text that others of its agent's were begun before and ended behind, or the other way round: which
@@ -67,7 +67,7 @@ class TranscriptEntry:
 
 @dataclass(frozen=True)
 class Transcript:
-    """The transcript of a run, oldest entry first. Not in it: tokens as they came, and what was not kept."""
+    """The transcript of a run, oldest entry first, without streamed tokens and entries that were not kept."""
 
     run_id: str
     entries: tuple[TranscriptEntry, ...] = ()
@@ -85,7 +85,7 @@ class Transcript:
         return replace(self, entries=tuple(kept))
 
     def list_agents(self) -> list[str]:
-        """List the paths of who is in it, in the order of their first words."""
+        """List the paths of the agents in it, in the order of their first entry."""
         return list(dict.fromkeys("/".join(each.path) for each in self.entries))
 
     def as_json(self) -> list[dict[str, Any]]:

@@ -25,8 +25,8 @@ class OneAfterAnother:
 class ScriptedHuman:
     """A human who knows an answer for certain words of a question: ``{"framework": "Express"}``.
 
-    Case does not matter. Where several entries match, the longest words win, so that ``""`` answers whatever
-    nothing else does. One answer is good for one question; `OneAfterAnother` has several.
+    Case does not matter. If several entries match, the longest words win, so that ``""`` answers everything
+    else. One answer is good for one question; `OneAfterAnother` has several.
 
     As a context manager it checks at its end that every answer was asked for.
     """
@@ -44,7 +44,7 @@ class ScriptedHuman:
         """Return the answers by question id, as `Upcall.answer` takes them.
 
         Raises:
-            ScriptError: nobody scripted an answer to one of them, or it was given already.
+            ScriptError: there is no scripted answer to one of them, or it was already given.
         """
         self.asked.extend(questions)
         return {question.id: self._next_answer(question.question) for question in questions}

@@ -44,18 +44,18 @@ class ScriptedFailure(Exception):
 
 
 class ScriptedModelClient(ChatCompletionClient):
-    """A model client that says what its script says. Token counts are words.
+    """A model client that plays a script. Token counts are words.
 
     As a context manager it checks at its end that nothing is left over, and that no request was refused.
 
     Args:
-        replies: one list for all agents; one list an agent, by words of its system message; or a function of the
+        replies: one list for all agents; one list per agent, by words of its system message; or a function of the
             `Request`.
-        model_info: what the model says that it can do.
+        model_info: the capabilities that the model claims.
 
     Raises:
         ScriptError: from `create`, if nothing is scripted for the request or a tool call in it has no result, which a
-            run takes for a failure of its model; from `assert_used_up`, if that happened or replies are left over.
+            run treats as a failure of its model; from `assert_used_up`, if that happened or replies are left over.
     """
 
     component_type = "model"

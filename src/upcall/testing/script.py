@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 @dataclass(frozen=True)
 class Say:
-    """A text reply. A pydantic value or a dict is sent as JSON. A loopback server that streams it makes a pause of
-    `pace` seconds between two words."""
+    """A text reply. A pydantic value or a dict is sent as JSON. When streaming it, a loopback server pauses
+    `pace` seconds between words."""
 
     content: str | BaseModel | Mapping[str, Any]
     pace: float = 0
@@ -61,7 +61,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class Fail:
-    """The server refuses: an HTTP error with this status, and perhaps a Retry-After header with so many seconds."""
+    """The server refuses: an HTTP error with this status, optionally with a Retry-After header in seconds."""
 
     status: int
     message: str = "scripted failure"
@@ -70,7 +70,7 @@ class Fail:
 
 @dataclass(frozen=True)
 class Hang:
-    """The server takes the request and does not answer for so many seconds."""
+    """The server accepts the request and does not answer for this many seconds."""
 
     seconds: float = 3600
 
@@ -136,11 +136,11 @@ class Request:
 
 Responder: TypeAlias = Callable[[Request], Reply]
 Replies: TypeAlias = Sequence[Reply] | Mapping[str, Sequence[Reply]] | Responder
-"""One list for all; one list an agent, named by words of its system message; or a function of the request."""
+"""One list for all; one list per agent, named by words of its system message; or a function of the request."""
 
 
 class ScriptError(AssertionError):
-    """The conversation did not go as the script has it."""
+    """The conversation did not follow the script."""
 
 
 class Script:

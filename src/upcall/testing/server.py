@@ -37,10 +37,10 @@ class LoopbackServer:
     """An OpenAI-compatible server on 127.0.0.1 that plays a script, and is strict about it when it stops.
 
     Start it with `with`, or with `start` and `stop`. After `stop` nothing listens and no connection is left;
-    another `start` uses the same port and goes on in the script. Token counts are words.
+    another `start` uses the same port and continues the script. Token counts are words.
 
     A request that the script has no reply for, or that OpenAI would refuse, gets HTTP 400 (clients retry 5xx)
-    and is remembered in ``errors``. ``authorizations`` holds the Authorization header of each call, oldest
+    and is recorded in ``errors``. ``authorizations`` contains the Authorization header of each call, oldest
     first; ``connections`` is how many TCP connections were opened.
 
     Args:
@@ -62,7 +62,7 @@ class LoopbackServer:
 
     @property
     def base_url(self) -> str:
-        """What a client needs as its base URL. It ends in ``/v1``."""
+        """The base URL for clients. It ends in ``/v1``."""
         if not self._port:
             raise RuntimeError("The server has no address yet; call start(), or enter it with `with`.")
         return f"http://127.0.0.1:{self._port}/v1"
@@ -74,7 +74,7 @@ class LoopbackServer:
 
     @property
     def calls(self) -> int:
-        """How many completions were asked for, those with a wrong key included."""
+        """The number of completion requests, including those with a wrong key."""
         return len(self.authorizations)
 
     def start(self) -> Self:
