@@ -248,7 +248,7 @@ async def test_without_the_setting_no_model_judges() -> None:
 
 
 async def test_a_team_of_ones_own_needs_a_model_to_judge_with() -> None:
-    with pytest.raises(ConfigurationError, match="ledger_model is true, but no model is set"):
+    with pytest.raises(ConfigurationError, match="ledger_model is true, but there is no model"):
         await app_of(alone()[1], ledger_model=True).start("Build it")
 
 

@@ -261,7 +261,7 @@ async def test_the_command_line_shows_and_undoes() -> None:
     undone = upcall("undo", run.id, "--store", "runs.db")
     assert "+b" in undone.out
     first = run_changes[0].id
-    assert f"stand. To undo all of them:\n  upcall undo {run.id} {first} --store runs.db\n" in undone.err
+    assert f"remain. To undo all of them:\n  upcall undo {run.id} {first} --store runs.db\n" in undone.err
     assert files() == {"a.txt": "two\n", "b.txt": "b\n"}
     failed = upcall("undo", run.id, "nope", "--store", "runs.db")
     assert (failed.status, failed.out) == (2, "")
