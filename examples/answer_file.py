@@ -1,6 +1,6 @@
-"""A job that nobody sits at: its questions are put into a file, and it goes on when a file of answers appears.
+"""An unattended job: it writes its questions to a file and continues when a file of answers appears.
 
-Run it: python examples/answer_file.py, and do what it says. While it waits it may be stopped, and started again.
+Run it: python examples/answer_file.py, and do what it says. You may stop it while it waits, and start it again.
 """
 
 import json
@@ -27,7 +27,7 @@ def answered(run: Run) -> Run:
             run = run_sync(app.answer(run.id, json.loads(file.read_text())))
         except (FileNotFoundError, json.JSONDecodeError):  # Not there yet, or only half of it.
             continue
-        except AnswerError as error:  # It does not answer what was asked; nothing was changed.
+        except AnswerError as error:  # It does not answer the question; nothing has changed.
             print(error, flush=True)
         file.unlink()
         return run

@@ -1,4 +1,4 @@
-"""A tool that is called only when you allow it: once, for the run, with other arguments, or not at all.
+"""A tool that is called only when you allow it: once, for the run, with changed arguments, or never.
 
 Run it: python examples/approve_a_tool.py
 """

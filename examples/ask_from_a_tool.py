@@ -1,4 +1,4 @@
-"""Two function tools that need the human: `ask` in the middle of the work, `UserInputRequired` in place of it.
+"""Two function tools that need the human: `ask` in the middle of the work, `UserInputRequired` instead of it.
 
 Run it: python examples/ask_from_a_tool.py
 """

@@ -1,4 +1,4 @@
-"""Many tasks, and at most two questions to you for all of them; facts answer the rest, or what the agents assume.
+"""Many tasks, with at most two questions to you in total; facts or the agents' assumptions answer the rest.
 
 Run it: python examples/batch.py
 """
@@ -24,10 +24,10 @@ def make_team() -> RoundRobinGroupChat:
     return RoundRobinGroupChat([PausableAgent("coder", ScriptedModelClient(reply))], max_turns=1)
 
 
-settings = Settings.read(facts={"licence": "MIT"}, max_questions_run=1)  # At most one question a task.
+settings = Settings.read(facts={"licence": "MIT"}, max_questions_run=1)  # At most one question per task.
 app = Upcall(store="batch.db", team=make_team, settings=settings)
 left, runs = BUDGET, []
-for task in TASKS:  # All tasks go as far as they can first, so that you are asked everything at once.
+for task in TASKS:  # First every task goes as far as it can, so that all questions come together.
     runs.append(run_sync(app.start(f"Write {task}", unattended=left == 0)))
     left -= len(runs[-1].questions)
 for run in runs:

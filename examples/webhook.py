@@ -1,6 +1,6 @@
-"""Questions are posted to a URL, and answers come back to this little server, which goes on with the run.
+"""Posts questions to a URL; this small server takes the answers and resumes the run.
 
-Run it: python examples/webhook.py [URL], and answer in another terminal with the command that is shown.
+Run it: python examples/webhook.py [URL], and answer in another terminal with the command it prints.
 """
 
 import json
@@ -20,7 +20,7 @@ def tell(run: Run) -> None:
 
 
 class Answers(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:  # Who reaches this address can answer: let nobody else in.
+    def do_POST(self) -> None:  # Anyone who reaches this address can answer: let nobody else in.
         sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         try:
             code, said = 200, run_sync(app.answer(run.id, json.loads(sent))).status.value

@@ -23,13 +23,13 @@ const showRun = (run) => {
   if (run.error) say(`${run.run_id}-error`, "Error", run.error);
 };
 
-// A stream that is cut off is opened again behind the last event that came.
+// Reopens a broken stream after the last event received.
 const follow = async (runId) => {
   let last = "";
   const written = new Map();
   for (;;) {
     try {
-      written.clear(); // What is half written is told again from its beginning.
+      written.clear(); // Half-written texts are sent again from their beginning.
       const response = await call(`/api/runs/${runId}/events`, undefined, last ? { "Last-Event-ID": last } : {});
       for await (const { event, id, data } of readEvents(response)) {
         last = id || last;
@@ -48,7 +48,7 @@ const follow = async (runId) => {
         }
       }
     } catch (error) {
-      if (!(error instanceof TypeError)) throw error; // What fetch throws where nobody is there.
+      if (!(error instanceof TypeError)) throw error; // What fetch throws if the service cannot be reached.
       showStatus("The service is away");
     }
     await new Promise((later) => setTimeout(later, 1000));

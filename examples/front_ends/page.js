@@ -1,4 +1,4 @@
-// What both pages have: where the service is, what is said, and a form for each question. All texts are text, never markup.
+// Shared by both pages: the service's address, the conversation, a form for each question. Text is set as text, never as markup.
 const byId = (id) => document.getElementById(id);
 
 export const settings = () => ({
@@ -8,7 +8,7 @@ export const settings = () => ({
 
 export const make = (name, text = "", fields = {}) => Object.assign(document.createElement(name), { textContent: text }, fields);
 
-// Shows what somebody says; the same id again replaces it.
+// Shows a message; the same id again replaces it.
 export const say = (id, who, text) => {
   const item = byId(id) || byId("said").appendChild(make("li", "", { id }));
   item.replaceChildren(make("span", `${who}: `, { className: "who" }), text);
@@ -17,7 +17,7 @@ export const say = (id, who, text) => {
 export const showStatus = (text) => byId("status").replaceChildren(text);
 export const showProblem = (text) => byId("problem").replaceChildren(text);
 
-// Shows a question with its options; `answer` gets what is chosen or written.
+// Shows a question with its options; `answer` gets the choice or the text.
 export const ask = (id, text, options, isSecret, answer) => {
   const form = make("form", "", { id: `ask-${id}` });
   const field = form.appendChild(make("fieldset"));
@@ -45,7 +45,7 @@ export const forgetQuestions = (isOpen = () => false) => {
 };
 export const isAsked = (id) => byId(`ask-${id}`) !== null;
 
-// Calls `begin` with each task, and shows what goes wrong.
+// Calls `begin` with each task, and shows errors.
 export const whenStarted = (begin) =>
   byId("start").addEventListener("submit", async (event) => {
     event.preventDefault();

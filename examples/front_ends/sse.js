@@ -1,4 +1,4 @@
-// Reads server-sent events of a response: fetch can send a token in a header, and EventSource cannot.
+// Reads server-sent events from a response: fetch can send a token in a header, EventSource cannot.
 export async function* readEvents(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
