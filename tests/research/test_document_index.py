@@ -21,6 +21,7 @@ from upcall.autogen.scope import RunScope, enter_scope
 from upcall.progress import Progress
 from upcall.research.sources.documents import MAX_LISTED, Documents, terms_of
 from upcall.research.sources.index import DocumentIndex
+from upcall.research.sources.readers import NotReadable
 
 LONG_AGO = time.time() - 3_600
 
@@ -95,6 +96,14 @@ def test_what_no_file_holds_any_more_leaves_the_index(folder: Path) -> None:
     with closing(sqlite3.connect(index.file)) as db, db:
         for table in ("files", "contents", "passages"):
             assert db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+
+
+def test_a_file_that_left_the_index_meanwhile_is_to_be_read_again(folder: Path) -> None:
+    index = index_of(folder)
+    index.refresh(sorted(folder.iterdir()))
+    index.refresh([])  # As another process does that sees the folder without its files.
+    with pytest.raises(NotReadable, match="read it again"):
+        index.text(folder / "sun.md")
 
 
 async def test_files_of_one_content_are_one_hit(folder: Path) -> None:
@@ -277,7 +286,7 @@ def test_documents_are_listed_with_summaries_and_very_many_are_counted(folder: P
     many(folder, 200)
     listed = Documents([folder]).list_first()
     assert len(listed) == MAX_LISTED + 1
-    assert listed[-1].name == "... and 154 more documents"
+    assert listed[-1].file_name == "... and 154 more documents"
     few = {each.name: each.summary for each in Documents([folder / "a.pdf", folder / "wind.md"]).list_first()}
     assert few == {"a.pdf": "Energy review: Wind grew by ten percent.", "wind.md": "Wind grew in Norway."}
 

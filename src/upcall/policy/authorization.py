@@ -207,7 +207,7 @@ class Authorization:
         return Viewer(self.user, frozenset((*own, *roles)))
 
     def all_seen(self, page: RunPage) -> RunPage:
-        """Those of the runs that the user sees, as they see them."""
+        """Keep those of the runs that the user sees, as they see them."""
         seen = RunPage(self.restrict(run) for run in page if self.sees(run))
         seen.damaged, seen.next = page.damaged, page.next
         return seen
@@ -240,7 +240,7 @@ class Authorization:
         return await store.load(await self._find_id(store, run_id, action))
 
     async def find(self, store: RunStore, run_id: str, action: str) -> Run:
-        """As `load`, the run alone: what a team needs to go on with it is not read."""
+        """Load the run alone, as `load` does: what a team needs to go on with it is not read."""
         return await store.load_run(await self._find_id(store, run_id, action))
 
     async def _find_id(self, store: RunStore, run_id: str, action: str) -> str:
@@ -258,7 +258,7 @@ class Authorization:
         raise UnknownRun(run_id, *reason)
 
     async def load_whole(self, store: RunStore, run_id: str, action: str) -> StoredRun:
-        """As `load`, for what only the owner may do.
+        """Load a run as `load` does, for what only the owner may do.
 
         Raises:
             NotAllowed: the user sees only questions of it.
@@ -268,7 +268,7 @@ class Authorization:
         return stored
 
     async def find_whole(self, store: RunStore, run_id: str, action: str) -> Run:
-        """As `load_whole`, the run alone."""
+        """Load the run alone, as `load_whole` does."""
         run = await self.find(store, run_id, action)
         await self._require_whole(store, run, action)
         return run
@@ -410,7 +410,7 @@ class Authorization:
             raise ConfigurationError(f"Unknown role {assignee.removeprefix(ROLE)!r}. Roles: {known}.")
 
     async def audit(self, store: RunStore, run_id: str | None, after: int, limit: int | None) -> Sequence[LogEntry]:
-        """Who did what: of one run, or of all that are the user's, with what the user did elsewhere.
+        """List who did what: of one run, or of all that are the user's, with what the user did elsewhere.
 
         What a user was refused is told to the run's owner and to admins: to the user it would tell that there is a run.
         """

@@ -76,8 +76,8 @@ def add_expired(run: Run, answers: Sequence[Answer], now: datetime | None = None
 
 
 def explain_end(run: Run) -> str:
-    """Why a run ended that a question took with it, with a blank before it; empty for any other run, and for who may
-    not see why."""
+    """Say why a run ended that a question took with it, with a blank before it; empty for any other run, and for who
+    may not see why."""
     if run.status is RunStatus.EXPIRED and run.error:
         return f" {run.error}"
     reasons = (each.reason for each in run.answers if each.outcome is Outcome.CANCELLED and each.reason)
@@ -85,8 +85,8 @@ def explain_end(run: Run) -> str:
 
 
 def explain_lapsed(run: Run) -> list[str]:
-    """Lines about the questions whose time is over, for who looks at a waiting run. Who sees only some of its questions
-    does not see how the run takes it, and cannot resume it."""
+    """Tell of the questions whose time is over, for who looks at a waiting run, a line each. Who sees only some of its
+    questions does not see how the run takes it, and cannot resume it."""
     lines = []
     for question in run.list_overdue() if run.waiting else ():
         match run.config.on_expiry:

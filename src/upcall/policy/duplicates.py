@@ -14,8 +14,8 @@ from upcall.questions.record import QuestionRecords
 
 
 def share_answer(one: Question, other: Question) -> bool:
-    """Whether one answer serves both: a risk is taken once for each, what is secret is for its asker alone, and what is
-    assigned is for one to answer."""
+    """Tell whether one answer serves both: a risk is taken once for each, what is secret is for its asker alone, and
+    what is assigned is for one to answer."""
     if one.is_risk or other.is_risk or one.assignee != other.assignee:
         return False
     return share_secrets(one, other) and is_same_question(one, other)
@@ -57,7 +57,7 @@ class OriginalIndex:
 
 
 def _places(question: Question) -> list[Hashable]:
-    """Where a question is noted and looked for: by its options, and as one that takes any text. Two that share an
+    """List where a question is noted and looked for: by its options, and as one that takes any text. Two that share an
     answer have a place in common."""
     key = question_key(question.question)
     if question.is_risk or not key.stands_alone:

@@ -53,7 +53,7 @@ def _is_of_kind(fact: Fact, kind: str, question: Question, named: bool) -> bool:
 
 
 def parse_facts(given: Mapping[str, Any], place: Callable[[str], str]) -> tuple[Fact, ...]:
-    """Facts as a mapping gives them: what is asked, and the answer. `place` says where one stands.
+    """Read the facts of a mapping: what is asked, and the answer. `place` says where one stands.
 
     Raises:
         ConfigurationError: one says nothing to know a question by, or its answer is no text.

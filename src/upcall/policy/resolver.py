@@ -120,7 +120,7 @@ class AnswerResolver:
             self.close([answer])
 
     def assignee_of(self, question: Question) -> str | None:
-        """Whom a question is for: as it was published, else as the first rule that fits says."""
+        """Say whom a question is for: as it was published, else as the first rule that fits says."""
         known = self.records.get(question.id)
         return known.question.assignee if known is not None else find_assignee(question, self._options.assign)
 
@@ -209,7 +209,7 @@ class _Counter:
         self._asked += _is_by_call(record.question) and (by is AnsweredBy.HUMAN or record.is_shown)
 
     def _why_not(self, question: Question, *, is_duplicate: bool) -> str | None:
-        """Why a question does not go to the human; None where it does."""
+        """Say why a question does not go to the human; None where it does."""
         if question.secret and not can_seal():
             return NO_KEY
         if self._without_human >= MAX_WITHOUT_HUMAN:

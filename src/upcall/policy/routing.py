@@ -13,7 +13,7 @@ ROLE = "role:"
 
 
 def find_assignee(question: Question, rules: Iterable[AssignRule]) -> str | None:
-    """Whom the first rule that matches the question, with its whole path, names."""
+    """Find whom the first rule names that matches the question, with its whole path."""
     return next((rule.to for rule in rules if _is_match(rule, question)), None)
 
 

@@ -270,7 +270,7 @@ class Question(BaseModel):
         return "\n".join([f"{self.introduce()}: {self.question}", *self.details()])
 
     def introduce(self) -> str:
-        """Who asks, and on whose behalf: ``coder (for lead) needs to know``."""
+        """Say who asks, and on whose behalf: ``coder (for lead) needs to know``."""
         return f"{self.asker_for_whom()}{_words_for(self.question).needs_to_know}"
 
     def asker_for_whom(self) -> str:
@@ -279,7 +279,7 @@ class Question(BaseModel):
         return f"{self.asker}{behalf}"
 
     def who_waits(self, also: Sequence[Question] = ()) -> list[str]:
-        """Who waits for its answer, `also` among them, and who is to give it: a line each."""
+        """Say who waits for its answer, `also` among them, and who is to give it: a line each."""
         chain = [f"{above} waits for {below}" for above, below in zip(self.path, self.path[1:], strict=False)]
         lines = [f"Until it is answered, {', '.join(chain)}."] if chain else []
         lines += [f"{', '.join(each.asker_for_whom() for each in also)} waits for this too."] if also else []

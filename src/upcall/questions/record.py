@@ -213,7 +213,7 @@ class QuestionRecords(RootModel[tuple[QuestionRecord, ...]], frozen=True):
         return QuestionRecords(tuple(known))
 
     def duplicates_of(self, question_id: str) -> Sequence[Question]:
-        """Those that get the answer to the open question with this id too."""
+        """List those that get the answer to the open question with this id too."""
         return self._by_original.get(question_id, ())
 
     @cached_property

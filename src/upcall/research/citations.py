@@ -15,9 +15,12 @@ from posixpath import basename, splitext
 
 from upcall.research.cited import Checked, CitedSource, Counts, Quotation, ReadText, fit_in_line
 from upcall.research.markdown import Claimed, bare, plain_links, renumber
-from upcall.research.quotes import MIN_WORDS, FoundQuote, Text, find_in, says_enough
+from upcall.research.quotes import FoundQuote, Text, find_in, says_enough
 
 _NUMBER = re.compile(r"\d{1,9}")
+_SHORTEST_REF = 4
+"""A source with a shorter name would be found within names of all kinds of things."""
+
 
 # -- what was read -----------------------------------------------------------------------------------------------------
 
@@ -65,7 +68,7 @@ class Library:
 
 
 def _join_neighbours(texts: Sequence[Text]) -> list[Text]:
-    """Those that stand one right behind the other, in one: a quote may go from one part of a document to the next."""
+    """Join those that stand right behind each other: a quote may go from one part of a document to the next."""
     at = {numbers: text for text in texts if (numbers := _numbers(text.place))}
     follows = {first: (first, last) for first, last in at}
     joined = []
@@ -83,7 +86,8 @@ def _numbers(place: str) -> tuple[int, int] | None:
 
 
 def _place(claimed: str, found: str) -> str:
-    """Where a quote stands: as its citation says if what was read there does not belie it, else as the tool said."""
+    """Say where a quote stands: as its citation says if what was read there does not belie it, else as the tool
+    said."""
     said, known = _numbers(claimed), _numbers(found)
     if not found or (said and known and known[0] <= said[0] and said[1] <= known[1]):
         return claimed
@@ -104,7 +108,8 @@ def _as_word(ref: str) -> re.Pattern[str]:
 
 def _is_named_in(ref: str, name: str) -> bool:
     plain = bare(name)
-    return len(bare(ref)) > MIN_WORDS and (_as_word(ref).search(plain) is not None or plain.startswith(bare(ref) + ":"))
+    is_long = len(bare(ref)) >= _SHORTEST_REF
+    return is_long and (_as_word(ref).search(plain) is not None or plain.startswith(bare(ref) + ":"))
 
 
 # -- citations ---------------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ class CitedSource(BaseModel, frozen=True):
         return bool(self.quotes)
 
     def as_text(self) -> str:
-        """Its line in the source list."""
+        """Write its line in the source list."""
         ref = fit_in_line(self.ref)
         if not self.quotes:
             place = f", {fit_in_line(self.place)}" if self.place else ""
@@ -70,7 +70,7 @@ class Counts(BaseModel, frozen=True):
     unverified_sentences: int = 0
 
     def as_text(self) -> str:
-        """One line for the reader."""
+        """Write one line for the reader."""
         if not self.checked:
             return "Citations: none. Nothing in this report was checked against a source."
         line = f"Citations: {self.checked} checked, {self.held} hold"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -40,14 +41,11 @@ class DocumentsWorkbench(SourcesWorkbench, Component[DocumentsConfig]):
         self._documents = Documents(paths, index)
         self._others = list(others)
         super().__init__([self._documents, *others] if self._documents.names else others)
-        self._available: tuple[Document, ...] | None = None
 
-    @property
+    @cached_property
     def available(self) -> tuple[Document, ...]:
         """The documents, each with what it is about; where there are very many, the last entry counts the others."""
-        if self._available is None:
-            self._available = tuple(Document(each.name, each.summary) for each in self._documents.list_first())
-        return self._available
+        return tuple(self._documents.list_first())
 
     @property
     def others(self) -> tuple[str, ...]:

@@ -190,6 +190,8 @@ def _align(part: Sequence[str], text: Words, first: int) -> _Span | None:
     theirs = text.words
     todo, seen = [(0, first, 0)], set[tuple[int, int]]()
     while todo:
+        # Depth first, the plain reading of the next words before all others: nobody asks for the cheapest way, only
+        # whether there is one that is cheap enough.
         mine, at, cost = todo.pop()
         if cost > max(2, 2 * len(part) // WORDS_A_SLIP) or (mine, at) in seen:
             continue
@@ -199,7 +201,7 @@ def _align(part: Sequence[str], text: Words, first: int) -> _Span | None:
         here, there = part[mine], theirs[at] if at < len(theirs) else ""
         if mine and _ARTICLE.fullmatch(there):
             todo.append((mine, at + 1, cost + 2))
-        if mine and there == END and at not in text.borders:
+        if mine and there == END and at not in text.borders:  # The full stop of an abbreviation costs nothing.
             todo.append((mine, at + 1, cost))
         if _ARTICLE.fullmatch(here):
             todo.append((mine + 1, at, cost + 2))
@@ -238,7 +240,7 @@ def _without_accents(word: str) -> str:
 
 
 def _lacks_a_letter(short: str, long: str) -> bool:
-    """Not the first one: "legal", "illegal"; "typical", "atypical"."""
+    """Tell whether one word is the other without a letter, which is not the first: "legal" is not "illegal"."""
     if len(long) < _LONG_WORD or len(long) - len(short) != 1:
         return False
     return any(long[:at] + long[at + 1 :] == short for at in range(1, len(long)))
@@ -269,6 +271,6 @@ def _without_last_end(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _count_words(text: str) -> int:
-    """Words; where they are not set apart by spaces, two characters count as one."""
+    """Count the words; where they are not set apart by spaces, two characters count as one."""
     unspaced = len(UNSPACED.findall(text))
     return len(_WORD.findall(UNSPACED.sub(" ", text))) + unspaced // 2

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from posixpath import isabs, normpath, splitext
 from typing import Annotated, Any, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AliasChoices, Field, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from upcall.questions.question import VisibleText
 from upcall.research.cited import Checked, CitedSource, Counts, ReadText
 from upcall.research.sources.fences import parse_fenced
-from upcall.runs.outputs import Reply, also_named
+from upcall.runs.outputs import Reply
 from upcall.text import one_line
 from upcall.workspace.command_results import read_changed
 
@@ -191,7 +191,7 @@ class CodingReport(Report):
 
 
 def _is_same(one: str, other: str) -> bool:
-    """Whether two paths name the same file: one of them may be absolute."""
+    """Tell whether two paths name the same file: one of them may be absolute."""
     short, long = sorted((one, other), key=len)
     return short == long or (isabs(long) and long.endswith(f"/{short}"))
 
@@ -230,19 +230,19 @@ class Citation(Reply):
     ref: VisibleText = Field(
         default="",
         description="the source's name, as your tools gave it",
-        validation_alias=also_named("ref", "source", "document", "file", "name", "title", "url"),
+        validation_alias=AliasChoices("ref", "source", "document", "file", "name", "title", "url"),
     )
     place: VisibleText = Field(
         default="",
         description="page or lines",
-        validation_alias=also_named("place", "page", "pages", "line", "lines", "section"),
+        validation_alias=AliasChoices("place", "page", "pages", "line", "lines", "section"),
     )
     quote: VisibleText = Field(
         default="",
         description="its own words, copied",
-        validation_alias=also_named("quote", "text", "excerpt", "passage", "content"),
+        validation_alias=AliasChoices("quote", "text", "excerpt", "passage", "content"),
     )
-    number: SkipJsonSchema[int | None] = Field(default=None, validation_alias=also_named("number", "id", "n"))
+    number: SkipJsonSchema[int | None] = Field(default=None, validation_alias=AliasChoices("number", "id", "n"))
 
     @model_validator(mode="before")
     @classmethod
@@ -252,7 +252,7 @@ class Citation(Reply):
     @field_validator("number", mode="before")
     @classmethod
     def _any_number(cls, value: object) -> object:
-        """Return what is none is left out: by default a citation has the number of its place in the list."""
+        """Leave out what is no number: without one, a citation counts by its place in the list."""
         digits = re.search(r"\d{1,4}", str(value))
         return int(digits[0]) if digits else None
 
@@ -269,7 +269,7 @@ class ResearchReport(Report):
     @model_validator(mode="before")
     @classmethod
     def _sources_are_citations(cls, value: Any) -> Any:
-        """Return a list of names, under the name that models like best, and one entry where a list should be."""
+        """Read the list under the names that models like better too, and one entry where a list should be."""
         if not isinstance(value, dict):
             return value
         named = value.get("citations") or value.get("sources") or value.get("references") or ()

@@ -14,6 +14,8 @@ _QUOTES = re.compile(r"[\"'`´‘’‚‛“”„‟«»‹›「」『』″�
 _DASHES = re.compile(r"[‐‑‒–—―−]")
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-(?:[^\S\n]*\n\s*)?(?=[^\W\d_])")
 _WIDE = r"\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f"
+"""Kana, Han and Thai: written without spaces between words. Hangul has spaces."""
+
 UNSPACED = re.compile(f"[{_WIDE}]")
 
 END, QUESTION = ".", "?"

@@ -10,7 +10,6 @@ from enum import StrEnum
 from typing import Annotated, Any, Self
 
 from pydantic import (
-    AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -89,11 +88,6 @@ class Depth(StrEnum):
     DEEP = "deep"
 
 
-def also_named(*names: str) -> AliasChoices:
-    """Return what models call a field besides its name."""
-    return AliasChoices(*names)
-
-
 def _member(kind: type[StrEnum], otherwise: StrEnum | None = None) -> BeforeValidator:
     """Read a word in any case; an unknown one counts as `otherwise`."""
 
@@ -152,7 +146,7 @@ class Classification(Reply):
 
 
 def _labels(value: object) -> object:
-    """Options as a list of texts, also where a model wrote a single one, or objects with a label."""
+    """Read options as a list of texts, also where a model wrote a single one, or objects with a label."""
     entries = value if isinstance(value, list | tuple) else [value]
     read = [each.get("label", each) if isinstance(each, dict) else each for each in entries]
     return [each for each in read if each is not None]
@@ -180,7 +174,7 @@ class Weight(StrEnum):
 
 
 def _one_of(kind: type[StrEnum]) -> WithJsonSchema:
-    """Return a model must choose; a reply that leaves the field out is read all the same."""
+    """Have a model choose one; a reply that leaves the field out is read all the same."""
     return WithJsonSchema({"type": "string", "enum": list(kind)})
 
 

@@ -150,22 +150,22 @@ class ScriptedModelClient(ChatCompletionClient):
         yield result
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: nothing is open."""
 
     def actual_usage(self) -> RequestUsage:
-        """Words so far."""
+        """Count the words so far."""
         return self._usage
 
     def total_usage(self) -> RequestUsage:
-        """Words so far."""
+        """Count the words so far."""
         return self._usage
 
     def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = []) -> int:
-        """Words in the messages."""
+        """Count the words in the messages."""
         return sum(len(str(message.content).split()) for message in messages)
 
     def remaining_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = []) -> int:
-        """As many as anybody needs."""
+        """Return as many as anybody needs."""
         return 1_000_000
 
     @property

@@ -250,7 +250,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body[:cut_at])
 
     def _send_events(self, chunks: list[Json], done: bool, pace: float = 0) -> None:
-        """Server-sent events, one HTTP chunk each. Without `done` it ends early, but well by HTTP's rules."""
+        """Send server-sent events, one HTTP chunk each. Without `done` it ends early, but well by HTTP's rules."""
         self._send_head(200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
         for data in [*map(json.dumps, chunks), *(["[DONE]"] if done else [])]:
             event = f"data: {data}\n\n".encode()
@@ -330,7 +330,7 @@ class _Exchange:
         ]
 
     def _usage(self, reply: Say | Calls) -> Json:
-        """Words. A batch of calls counts as one, as it does in `ScriptedModelClient`."""
+        """Count words. A batch of calls counts as one, as it does in `ScriptedModelClient`."""
         prompt = sum(len(str(each.get("content") or "").split()) for each in Request(self.body).messages)
         said = len(reply.text.split()) if isinstance(reply, Say) else 1
         return {"prompt_tokens": prompt, "completion_tokens": said, "total_tokens": prompt + said}
@@ -345,7 +345,7 @@ def _finish_reason(reply: Say | Calls) -> str:
 
 
 def _unpaired_refusal(request: Request) -> str | None:
-    """How OpenAI refuses tool calls without a result and results without a call."""
+    """Say how OpenAI refuses tool calls without a result and results without a call."""
     unpaired = set(request.list_unpaired())
     called = [call["id"] for each in request.messages for call in each.get("tool_calls") or []]
     if missing := [call_id for call_id in called if call_id in unpaired]:

@@ -60,7 +60,7 @@ class FilePatch:
         return to_crlf(whole) if crlf else whole
 
     def _place(self, hunk: _Hunk, number: int, lines: Sequence[str], done: int, shift: int) -> int:
-        """Where the old lines of a hunk begin, counted from 0; `done` are the lines that hunks before it have taken."""
+        """Find where the old lines of a hunk begin, from 0; `done` are the lines that hunks before it have taken."""
         said = hunk.start + shift
         if not hunk.old and (hunk.numbered or not lines):
             if done <= said <= len(lines):

@@ -43,7 +43,7 @@ class Arxiv:
         return missing() or (None if importlib.util.find_spec("defusedxml") else INSTALL)
 
     async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
-        """Papers with title, authors, date and abstract."""
+        """Find papers, with title, authors, date and abstract."""
         words = _WORD.findall(bound_query(query))
         if not words:
             raise ValueError("Give at least one word to look for.")

@@ -17,7 +17,7 @@ class SourceUnavailable(UpcallError):
 class Hit:
     """A place that a search found.
 
-    ``ref`` is what `Source.read_prompt` takes, and what a citation names: a document's name, an address, a paper's id.
+    ``ref`` is what `Source.read` takes, and what a citation names: a document's name, an address, a paper's id.
     ``place`` says where in it the ``text`` stands, as people say it ("page 3", "lines 10-24"), ``start`` the number to
     read from there. ``score`` is higher for a better hit, comparable within one search only. ``also`` names the places
     that say nearly the same ("b.md, lines 3-9").
@@ -59,7 +59,7 @@ class Source(Protocol):
     description: str
 
     def problem(self) -> str | None:
-        """Why it cannot be used here (a missing key or package), with the remedy; None where nothing is known."""
+        """Say why it cannot be used here (a missing key or package), with the remedy; None where nothing is known."""
         ...
 
     async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:

@@ -9,14 +9,15 @@ import threading
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import TypeVar
 
 from upcall.errors import ConfigurationError
+from upcall.prompts.contexts import Document
 from upcall.research.sources.base import Hit, Passage
-from upcall.research.sources.index import Damaged, DocumentIndex, IndexHit, Known
+from upcall.research.sources.index import UNSPACED, Damaged, DocumentIndex, IndexHit, Known
 from upcall.research.sources.passages import TextPart, passage_of
 from upcall.research.sources.readers import SUFFIXES, NotReadable, Text
 from upcall.text import replace_surrogates
@@ -46,7 +47,7 @@ SAME = 0.7
 """Of two passages' words in rows of three, how many must be the same for one to stand for both."""
 
 _WORD = re.compile(r"\w+")
-_NO_SPACES = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+")
+_NO_SPACES = re.compile(f"{UNSPACED}+")
 _COMMON = frozenset(
     word
     for words in (
@@ -59,14 +60,6 @@ _COMMON = frozenset(
     for word in words.split()
 )
 """English words that tell nothing of what is looked for. Those of other languages weigh little, being so common."""
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A document as it is listed: its name, and what it is about as far as that is known."""
-
-    name: str
-    summary: str = ""
 
 
 class Documents:
@@ -92,27 +85,27 @@ class Documents:
 
     @property
     def names(self) -> list[str]:
-        """The names of all documents, which are what `read_prompt` takes."""
+        """The names of all documents, which are what `read` takes."""
         return list(self._files)
 
-    def list_first(self, limit: int = MAX_LISTED) -> list[Listed]:
+    def list_first(self) -> list[Document]:
         """List the first documents with their summaries; if there are more, the last entry says how many."""
         if not self._files:
             return []
-        files = dict(islice(self._files.items(), limit))
+        files = dict(islice(self._files.items(), MAX_LISTED))
 
-        def list_known() -> list[Listed]:
+        def list_known() -> list[Document]:
             self._index.refresh(files.values(), all_files=False, seconds=SECONDS_TO_LIST)
             read = self._index.list_known()
-            return [Listed(name, _about(read[path]) if path in read else "") for name, path in files.items()]
+            return [Document(name, _about(read[path]) if path in read else "") for name, path in files.items()]
 
         listed = self._retry_anew(list_known)
         if more := len(self._files) - len(files):
-            listed.append(Listed(f"... and {more} more documents", "search_documents finds what is in them"))
+            listed.append(Document(f"... and {more} more documents", "search_documents finds what is in them"))
         return listed
 
     def problem(self) -> str | None:
-        """None: files need neither a network nor a key."""
+        """Return None: files need neither a network nor a key."""
         return None
 
     async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
@@ -132,7 +125,7 @@ class Documents:
         return await asyncio.to_thread(self._retry_anew, lambda: self._passage(ref, start))
 
     async def remarks(self) -> str:
-        """How many documents there are, and which cannot be read, in a line."""
+        """Say in a line how many documents there are, and which cannot be read."""
         return await asyncio.to_thread(self._retry_anew, self._remarks)
 
     def _search(self, terms: list[str], limit: int, given_up: threading.Event) -> list[Hit]:
@@ -180,7 +173,7 @@ class Documents:
         return self._opened_index
 
     def _retry_anew(self, work: Callable[[], T]) -> T:
-        """Once more with a new index, where the old one turns out to be damaged."""
+        """Do it once more, with a new index, where the old one turns out to be damaged."""
         try:
             return work()
         except Damaged:
@@ -218,7 +211,9 @@ def _split(word: str) -> Iterator[str]:
 
 
 def _closeness(terms: Sequence[str], part: TextPart) -> float:
-    """From 1, where the terms stand apart, to 2, where all of them stand close together: what BM25 does not see."""
+    """Rate from 1, where the terms stand apart, to 2, where all stand close together: what BM25 does not see."""
+    # FTS5 found the words by their Porter stems, which are not at hand here: without its last letters, a term is the
+    # beginning of its other forms too.
     starts = tuple(term[: max(4, len(term) - 3)] for term in terms)
     if len(starts) < 2:
         return 1.0
@@ -240,7 +235,7 @@ def _closeness(terms: Sequence[str], part: TextPart) -> float:
 
 
 def _spread(found: Sequence[IndexHit]) -> list[IndexHit]:
-    """Those of a document that has enough better ones come last."""
+    """Put those of a document last that has enough better ones."""
     number = Counter[Path]()
     crowding: list[bool] = []
     for each in found:

@@ -29,7 +29,6 @@ _BLOCK = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 
-
 CUT = " [cut: {left} more characters]"
 """Ends a text that was longer."""
 
@@ -56,7 +55,7 @@ def parse_fenced(result: str) -> list[FencedText]:
 
 
 def hits_text(hits: Sequence[Hit]) -> str:
-    """All hits that there is room for, best first, each with what says nearly the same."""
+    """Write all hits that there is room for, best first, each with what says nearly the same."""
     blocks, room = [DATA], MAX_TEXT_CHARS
     for hit in hits:
         text = hit.text if hit.title in ("", hit.ref) or hit.text.startswith(hit.title) else f"{hit.title}\n{hit.text}"
@@ -95,7 +94,8 @@ def quote(ref: str) -> str:
 
 
 def _marker(text: str) -> str:
-    """From the text itself, so that the same result is the same text; not in it, however it was written."""
+    """Make a marker from the text itself, so that the same result is the same text; it is not in that, however it was
+    written."""
     number = 0
     while (marker := blake2b(f"{number}\n{text}".encode(), digest_size=4).hexdigest()) in text:
         number += 1

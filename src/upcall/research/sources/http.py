@@ -76,14 +76,7 @@ async def fetch(
             ) as client,
             client.stream(method, url, headers=headers, **request) as response,
         ):
-            _refuse_error(who, response.status_code)
-            data = bytearray()
-            async for block in response.aiter_bytes():
-                data += block
-                if len(data) > MAX_BYTES:
-                    raise SourceUnavailable(f"{who} sent more than {MAX_BYTES // 1_000_000} MB.")
-            kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-            return Reply(str(response.url), kind, bytes(data))
+            return await _read_reply(who, response)
     except TimeoutError as error:
         raise SourceUnavailable(f"{who} did not answer within {seconds:g} seconds.") from error
     except httpx.TimeoutException as error:
@@ -94,6 +87,17 @@ async def fetch(
         raise ValueError(f"{url!r} is no address that can be read: {first_line(error)}.") from error
     except httpx.HTTPError as error:
         raise SourceUnavailable(f"{who} cannot be reached ({type(error).__name__}).") from error
+
+
+async def _read_reply(who: str, response: httpx.Response) -> Reply:
+    _refuse_error(who, response.status_code)
+    data = bytearray()
+    async for block in response.aiter_bytes():  # Unpacked: what is said of its length before says nothing.
+        data += block
+        if len(data) > MAX_BYTES:
+            raise SourceUnavailable(f"{who} sent more than {MAX_BYTES // 1_000_000} MB.")
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return Reply(str(response.url), kind, bytes(data))
 
 
 def _refuse_error(who: str, status: int) -> None:
@@ -121,19 +125,15 @@ def guard_url(private_hosts: Sequence[str] = (), resolve: Resolve | None = None)
 
         async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
             url = request.url
-            if url.scheme not in ("http", "https") or not url.host:
-                raise Refused(f"{str(url)!r} cannot be read: only http and https addresses can.")
-            if url.userinfo:
-                raise Refused("An address with a user name or a password in it is not read.")
-            host = url.raw_host.decode("ascii").lower()
-            port = url.port or (443 if url.scheme == "https" else 80)
-            private = {host, f"{host}:{port}"} & allowed
+            host, port = _read_host(url)
             found = await look_up(host, port)
             if not found:
                 raise httpx.ConnectError("the host is not known", request=request)
-            bad = [address for address in found if not private and not addresses.is_public(address)]
-            if bad:
+            is_named = bool({host, f"{host}:{port}"} & allowed)
+            # One private address among several is enough to refuse: which of them is used is the host's choice.
+            if not (is_named or all(map(addresses.is_public, found))):
                 raise Refused(f"{host} is a private address, which is not read. Name a public one.")
+            # Certificates are for names, and the connection goes to a bare address.
             request.extensions = {**request.extensions, "sni_hostname": host}
             request.url = url.copy_with(host=found[0])  # The Host header was set before, from the name.
             try:
@@ -146,3 +146,16 @@ def guard_url(private_hosts: Sequence[str] = (), resolve: Resolve | None = None)
             await self._inner.aclose()
 
     return Guarded()
+
+
+def _read_host(url: httpx.URL) -> tuple[str, int]:
+    """Read the host and the port of an address.
+
+    Raises:
+        Refused: it has none, or more than is sent to anybody.
+    """
+    if url.scheme not in ("http", "https") or not url.host:
+        raise Refused(f"{str(url)!r} cannot be read: only http and https addresses can.")
+    if url.userinfo:
+        raise Refused("An address with a user name or a password in it is not read.")
+    return url.raw_host.decode("ascii").lower(), url.port or (443 if url.scheme == "https" else 80)

@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,7 +28,7 @@ from upcall.research.sources.isolated import SECONDS_A_FILE, IsolatedReader
 from upcall.research.sources.passages import TextPart, parts_of
 from upcall.research.sources.readers import INSTALL, MAX_FILE_BYTES, NotReadable, Text, is_isolated, read_file
 
-VERSION = 1
+VERSION = 2
 """Of the tables, of the readers and of how texts are cut: an index of another one is made anew."""
 
 FILES_A_TRANSACTION = 64
@@ -49,7 +50,7 @@ DAYS_KEPT = 90
 _TABLES = """
 CREATE TABLE contents (
     id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, unit TEXT, title TEXT, summary TEXT, problem TEXT,
-    count INTEGER NOT NULL DEFAULT 0, units BLOB, first_passage INTEGER, last_passage INTEGER
+    units BLOB, first_passage INTEGER, last_passage INTEGER
 );
 CREATE TABLE files (
     path BLOB PRIMARY KEY, size INTEGER NOT NULL, mtime INTEGER NOT NULL, read_at INTEGER NOT NULL,
@@ -64,8 +65,11 @@ INSERT INTO passages(passages, rank) VALUES ('rank', 'bm25(2.0, 1.0)');
 
 _UNUSED = "SELECT id, first_passage, last_passage FROM contents WHERE id NOT IN (SELECT content FROM files)"
 
+UNSPACED = "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
+"""A character of a language that writes no spaces between its words, as a pattern."""
+
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-_NO_SPACES = re.compile("([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff])")
+_NO_SPACES = re.compile(f"({UNSPACED})")
 _APART = "\u200b"
 """Between the characters of languages that write no spaces, so that each is a word to FTS5; it is not seen."""
 
@@ -115,10 +119,9 @@ class DocumentIndex:
         seconds: float | None = None,
         given_up: threading.Event | None = None,
     ) -> int:
-        """Read the files that are new or were changed; where these are `all_files`, the others leave the index.
+        """Read the files that are new or were changed, and count them; of `all_files`, the others leave the index.
 
-        How many were read. It stops after so many `seconds`, if given, or once it is `given_up`; the rest is read the
-        next time.
+        It stops after so many `seconds`, if given, or once it is `given_up`; the rest is read the next time.
         """
         until = None if seconds is None else time.monotonic() + seconds
         with self._writing, self._delete_damaged():
@@ -146,7 +149,7 @@ class DocumentIndex:
         return read
 
     def _list_closed(self) -> Iterator[bytes]:
-        """Files that are there and cannot be opened now: what is known of them stays."""
+        """List the files that are there and cannot be opened now: what is known of them stays."""
         return (os.fsencode(path) for path in self.unread if path.exists())
 
     def _read(self, db: sqlite3.Connection, files: list[Path], until: float | None, given_up: threading.Event) -> int:
@@ -209,16 +212,15 @@ class DocumentIndex:
         """Return the text of a file.
 
         Raises:
-            KeyError: it is not in the index.
-            NotReadable: it could not be read.
+            NotReadable: it could not be read, or left the index meanwhile.
         """
         row = (
             "SELECT unit, units, title, problem FROM files JOIN contents ON contents.id = files.content WHERE path = ?"
         )
         with self._delete_damaged(), self._open() as db:
             found = db.execute(row, (os.fsencode(path),)).fetchone()
-        if found is None:
-            raise KeyError(path)
+        if found is None:  # Another thread or process that looked at the same folder did not see the file.
+            raise NotReadable("is not in the index any more; read it again")
         unit, units, title, problem = found
         if problem is not None:
             raise NotReadable(problem)
@@ -230,6 +232,8 @@ class DocumentIndex:
         Those of a document that has `of_one` better ones come last.
         """
         query = " OR ".join(f'"{_apart(term).replace(chr(34), " ")}"' for term in terms)
+        # FTS5 sorts by rank while it reads, and keeps the best alone, only for a query that asks for nothing else: so
+        # the other tables are joined to what that one gives (https://www.sqlite.org/fts5.html, section 5.1).
         best = "SELECT rowid, rank AS score FROM passages WHERE passages MATCH ? ORDER BY rank LIMIT ?"
         numbered = (
             "SELECT best.rowid, score, row_number() OVER (PARTITION BY content ORDER BY score) AS number "
@@ -263,7 +267,7 @@ class DocumentIndex:
                 with suppress(sqlite3.OperationalError):  # Another process is doing it; the file keeps it.
                     db.execute("PRAGMA journal_mode = WAL")
                 _make_tables(db)
-            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute("PRAGMA synchronous = NORMAL")  # What a power cut takes is read again.
             yield db
         finally:
             db.close()
@@ -276,8 +280,7 @@ class DocumentIndex:
         except sqlite3.Error as error:
             if (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF not in _CORRUPT:
                 raise SourceUnavailable(f"The index of the documents, {self.file}, cannot be used: {error}.") from error
-            for suffix in ("", "-wal", "-shm"):
-                Path(f"{self.file}{suffix}").unlink(missing_ok=True)
+            _delete(self.file)
             raise Damaged from error
 
 
@@ -324,7 +327,7 @@ def _read(db: sqlite3.Connection, path: Path, reader: IsolatedReader, seconds: f
 
 
 def _digest(path: Path) -> bytes:
-    """Of what is in a file and of its name, which is searched too."""
+    """Name what is in a file together with the file's name, which is searched too."""
     digest = blake2b(path.name.encode(errors="replace") + b"\0", digest_size=20)
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -355,8 +358,8 @@ def _content(db: sqlite3.Connection, read: _ReadFile) -> int | None:
     text = read.text
     units = zlib.compress(json.dumps(text.units).encode(), 1)
     added = db.execute(
-        "INSERT INTO contents(digest, unit, title, summary, count, units) VALUES (?, ?, ?, ?, ?, ?)",
-        (read.digest, text.unit, text.title, text.summary(), len(text.units), units),
+        "INSERT INTO contents(digest, unit, title, summary, units) VALUES (?, ?, ?, ?, ?)",
+        (read.digest, text.unit, text.title, text.summary(), units),
     )
     (last,) = db.execute("SELECT coalesce(max(rowid), 0) FROM passages").fetchone()
     about = f"{' '.join(re.split(r'[^0-9A-Za-z]+', read.path.stem))} {text.title}".strip()
@@ -422,19 +425,15 @@ def _usable(folder: Path | None) -> Path:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError:
-        return _temporary()
+        return Path(_make_temporary().name)
     _delete_old(folder)
     return folder
 
 
-_kept: list[tempfile.TemporaryDirectory[str]] = []
-
-
-def _temporary() -> Path:
-    """One for the process; it is deleted with it."""
-    if not _kept:
-        _kept.append(tempfile.TemporaryDirectory(prefix="upcall-documents-"))
-    return Path(_kept[0].name)
+@cache
+def _make_temporary() -> tempfile.TemporaryDirectory[str]:
+    """Make one for the process; it is deleted with it."""
+    return tempfile.TemporaryDirectory(prefix="upcall-documents-")
 
 
 def _delete_old(folder: Path) -> None:
@@ -443,5 +442,9 @@ def _delete_old(folder: Path) -> None:
         with suppress(OSError):
             last = max(each.stat().st_mtime for each in (file, Path(f"{file}-wal")) if each.exists())
             if now - last > DAYS_KEPT * 86_400:
-                for suffix in ("", "-wal", "-shm"):
-                    Path(f"{file}{suffix}").unlink(missing_ok=True)
+                _delete(file)
+
+
+def _delete(file: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{file}{suffix}").unlink(missing_ok=True)

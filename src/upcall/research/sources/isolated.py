@@ -70,7 +70,7 @@ class IsolatedReader:
         self.close()
 
     def read(self, path: Path, seconds: float | None = None) -> Text:
-        """As `readers.read_file`, in at most so many seconds.
+        """Read a file as `readers.read_file` does, in at most so many seconds.
 
         Raises:
             NotReadable: also where it took too long or was too much for the process.
@@ -83,7 +83,7 @@ class IsolatedReader:
         return self.read_data(path.suffix, data, seconds)
 
     def read_data(self, suffix: str, data: bytes, seconds: float | None = None) -> Text:
-        """As `read`, of what is in a file with such a suffix."""
+        """Read what is in a file with such a suffix, as `read` does."""
         process = self._process = self._process or _start()
         assert process.stdin is not None
         assert process.stdout is not None

@@ -55,7 +55,7 @@ def parts_of(text: Text) -> Iterator[TextPart]:
 
 
 def passage_of(source: str, ref: str, text: Text, start: int) -> Passage:
-    """As much of a text as one read gives, from a unit on.
+    """Take as much of a text as one read gives, from a unit on.
 
     Raises:
         ValueError: it has fewer units; the message is for the model.

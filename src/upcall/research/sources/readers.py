@@ -58,7 +58,7 @@ class Text:
         return (self.title or first)[:MAX_SUMMARY_CHARS]
 
     def place(self, first: int, last: int) -> str:
-        """In words: ``page 3``, ``lines 10-24``."""
+        """Say where in words: ``page 3``, ``lines 10-24``."""
         return f"{self.unit} {first}" if first == last else f"{self.unit}s {first}-{last}"
 
 
@@ -104,7 +104,7 @@ def is_isolated(path: Path) -> bool:
 
 
 def decode(data: bytes) -> str:
-    """Bytes as text: UTF-8, UTF-16 or UTF-32 with their mark, or the encoding that they look like.
+    """Decode bytes: UTF-8, UTF-16 or UTF-32 with their mark, or the encoding that they look like.
 
     Raises:
         NotReadable: they are no text.
@@ -146,13 +146,13 @@ def _lines(data: bytes) -> Text:
 
 
 def _rows(data: bytes) -> Text:
-    """Each row with the names of its columns, so that it says something by itself. Number 1 is the header."""
+    """Write each row with the names of its columns, so that it says something by itself. Number 1 is the header."""
     text = decode(data)
     try:
         dialect: Any = csv.Sniffer().sniff(text[:20_000], delimiters=",;\t|")
     except csv.Error:
         dialect = csv.excel
-    csv.field_size_limit(MAX_FILE_BYTES)
+    csv.field_size_limit(MAX_FILE_BYTES)  # By default 131,072 characters: a cell may hold a whole letter.
     rows = csv.reader(io.StringIO(text, newline=""), dialect)
     try:
         header = [name.strip() for name in next(rows, [])]

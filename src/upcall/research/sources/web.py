@@ -6,7 +6,7 @@ import asyncio
 import importlib.util
 import json
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from upcall.addresses import Resolve
 from upcall.research.sources.base import Hit, Passage, SourceUnavailable
@@ -17,7 +17,6 @@ from upcall.research.sources.readers import INSTALL, NotReadable, Text
 from upcall.text import first_line
 
 WEB = "web"
-Engine: TypeAlias = Literal["tavily", "brave", "ddgs"]
 
 MAX_QUERY_CHARS = 400
 MAX_HITS = 20
@@ -31,11 +30,11 @@ class SearchEngine(Protocol):
     """A way to search the web."""
 
     def problem(self) -> str | None:
-        """Why it cannot be used, with the remedy."""
+        """Say why it cannot be used, with the remedy."""
         ...
 
     async def search(self, query: str, limit: int) -> list[tuple[str, str, str]]:
-        """Address, title and a few words of each page, best first."""
+        """Find pages: address, title and a few words of each, best first."""
         ...
 
 
@@ -50,7 +49,7 @@ class Tavily:
         return missing() or (None if self._key else "needs a key: set TAVILY_API_KEY")
 
     async def search(self, query: str, limit: int) -> list[tuple[str, str, str]]:
-        """At most 20 pages."""
+        """Find at most 20 pages."""
         reply = await fetch(
             "Tavily",
             f"{self._base}/search",
@@ -74,7 +73,7 @@ class Brave:
         return missing() or (None if self._key else "needs a key: set BRAVE_API_KEY")
 
     async def search(self, query: str, limit: int) -> list[tuple[str, str, str]]:
-        """At most 20 pages."""
+        """Find at most 20 pages."""
         reply = await fetch(
             "Brave",
             f"{self._base}/res/v1/web/search",
@@ -131,11 +130,11 @@ class Web:
         self._pages: dict[str, Text] = {}
 
     def problem(self) -> str | None:
-        """Of the engine."""
+        """Say why the engine cannot be used."""
         return self._engine.problem()
 
     async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
-        """Pages with a few words of each."""
+        """Find pages, with a few words of each."""
         found = await self._engine.search(bound_query(query), max(1, min(limit, MAX_HITS)))
         return [
             Hit(source=WEB, ref=url, title=title, text=words, score=-float(rank))

@@ -30,7 +30,7 @@ class Wikipedia:
         return missing()
 
     async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
-        """Articles, each with the words around what was found."""
+        """Find articles, each with the words around what was found."""
         reply = await fetch(
             "Wikipedia",
             self._api,
