@@ -205,7 +205,7 @@ async def test_a_search_gives_a_few_short_passages(tmp_path: Path) -> None:
     assert max(len(each) for *_, each in found) <= PASSAGE_CHARS
 
 
-@pytest.mark.parametrize("words", ["", "  ", "?!", "\n", "🚀"], ids=repr)
+@pytest.mark.parametrize("words", ["", "  ", "?!", "\n", "🚀", '"', "(((", "\u200b", "*"], ids=repr)
 async def test_a_search_for_nothing_is_an_error(docs: Path, words: str) -> None:
     assert await error([docs], "search_documents", {"words": words}) == "Give at least one word to look for."
 
