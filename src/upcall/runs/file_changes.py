@@ -49,6 +49,11 @@ class FileState(BaseModel, frozen=True):
         return other is not None and (self.kind, self.digest) == (other.kind, other.digest)
 
 
+def holds_same(one: FileState | None, other: FileState | None) -> bool:
+    """Tell whether both hold the same, or both are nothing."""
+    return one is other if one is None or other is None else one.holds_same(other)
+
+
 class FileChange(BaseModel, frozen=True):
     """The change of one name; ``before`` and ``after`` are None if nothing has that name.
 

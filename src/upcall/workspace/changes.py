@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from upcall.runs.file_changes import FileChange, FileState, digest
+from upcall.runs.file_changes import FileChange, FileState, digest, holds_same
 from upcall.workspace.folder import PERMISSIONS, ChangedMeanwhile, Folder, Write, hash_file
 from upcall.workspace.sandboxes.views import View
 
@@ -41,9 +41,7 @@ def read_changes(folder: Folder, view: View, since: int) -> list[FileChange]:
     for left in view.list_left():
         after = _read_state(left.source) if left.source is not None else None
         before = state_below(folder, left.path)
-        if before is None and after is None:
-            continue
-        if before is not None and after is not None and before.holds_same(after) and _same_mode(before, after):
+        if holds_same(before, after) and (before is None or after is None or _same_mode(before, after)):
             continue
         try:
             left.path.encode()
@@ -71,7 +69,7 @@ def _prepare(folder: Folder, files: Sequence[FileChange], written: Path, new_roo
     room = MAX_KEPT_BYTES
     for file in files:
         before, old = state_below(folder, file.path), None
-        if (before is None) != (file.before is None) or (before is not None and not before.holds_same(file.before)):
+        if not holds_same(before, file.before):
             raise ChangedMeanwhile(f"{file.path!r} was changed by somebody else meanwhile.")
         if before is not None and before.kind == "link":
             old = os.fsencode(folder.readlink(file.path))

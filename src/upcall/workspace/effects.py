@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -33,8 +33,8 @@ class Finding:
 class OwnFiles:
     """The files that a run made itself in one folder, as it left them."""
 
-    def __init__(self, states: Mapping[str, FileState] | None = None) -> None:
-        self._states = dict(states or {})
+    def __init__(self) -> None:
+        self._states: dict[str, FileState] = {}
 
     @classmethod
     def of_changes(cls, changes: Iterable[Change], folder: Path) -> OwnFiles:

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from upcall.autogen.workbenches import TEMPORARY
-from upcall.runs.file_changes import FileState, digest, start_digest
-from upcall.workspace.paths import MAX_DEPTH, OutsideWorkspace, outside, parse_path
+from upcall.runs.file_changes import FileState, digest, holds_same, start_digest
+from upcall.workspace.paths import MAX_DEPTH, outside, parse_path
 
 MAX_BYTES = 10_000_000
 """A larger file is not changed by the tools on files."""
@@ -346,7 +346,7 @@ class Folder:
             now, stamp = self._look(write.path)
         except NotADirectoryError:  # What is a folder now is to be one only after other changes of the same call.
             now, stamp = None, None
-        if (now is None) != (write.before is None) or (now is not None and not now.holds_same(write.before)):
+        if not holds_same(now, write.before):
             raise ChangedMeanwhile(f"{write.path!r} was changed by somebody else meanwhile. Read it again.")
         return stamp
 
@@ -561,6 +561,3 @@ def _kind(entry: os.DirEntry[str]) -> int:
         return stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
     except OSError:
         return 0
-
-
-__all__ = ["MAX_BYTES", "ChangedMeanwhile", "Content", "Folder", "OutsideWorkspace", "Write"]

@@ -14,8 +14,8 @@ MAX_LINE_SHOWN = 200
 _NUMBERED = re.compile(r"^\s*\d+(?:\t|: ?)", re.MULTILINE)
 
 
-def replace_text(text: str, old: str, new: str, *, everywhere: bool, name: str) -> tuple[str, int]:
-    """Replace `old` by `new` in a text, and count how many times.
+def replace_text(text: str, old: str, new: str, *, everywhere: bool, name: str) -> str:
+    """Replace `old` by `new` in a text.
 
     Where the lines of the text end in CRLF, and those of `old` do not, they are taken as if they did.
 
@@ -37,7 +37,7 @@ def replace_text(text: str, old: str, new: str, *, everywhere: bool, name: str) 
             f"'old' occurs {count} times in {name!r} (lines {at}{', ...' if count > 10 else ''}); nothing was changed. "
             "Add lines around it so that it occurs once, or set 'all'."
         )
-    return text.replace(old, new), count
+    return text.replace(old, new)
 
 
 def has_crlf(text: str) -> bool:

@@ -105,10 +105,9 @@ def read_patch(text: str) -> list[FilePatch]:
     lines = text.replace("\r\n", "\n").split("\n")
     if lines and _FENCE.match(lines[0]):
         lines = [line for line in lines if not _FENCE.match(line)]
-    corrected = _correct_counts(lines)
-    numbered = [bool(_HEADER.match(line) and re.match(r"@@ -\d", line)) for line in corrected.original]
+    corrected, numbered = _correct_counts(lines)
     try:
-        files = list(PatchSet("\n".join(corrected.lines) + "\n"))
+        files = list(PatchSet("\n".join(corrected) + "\n"))
     except UnidiffParseError as error:
         raise ValueError(f"This is no unified diff: {str(error).strip()}.") from error
     if not files:
@@ -121,22 +120,16 @@ def read_patch(text: str) -> list[FilePatch]:
     return patches
 
 
-@dataclass(frozen=True)
-class _Corrected:
-    lines: list[str]
-    original: list[str]
-
-
-def _correct_counts(lines: Sequence[str]) -> _Corrected:
-    """Put the counts in each hunk's header right. ``original`` are the headers as they were."""
-    found, original, at = list[str](), list[str](), 0
+def _correct_counts(lines: Sequence[str]) -> tuple[list[str], list[bool]]:
+    """Put the counts in each hunk's header right; also tell of each hunk whether its header said where it belongs."""
+    found, numbered, at = list[str](), list[bool](), 0
     while at < len(lines):
         header = _HEADER.match(lines[at])
         if header is None:
             found.append(lines[at])
             at += 1
             continue
-        original.append(lines[at])
+        numbered.append(header[1] is not None)
         end = at + 1
         while end < len(lines) and not _ends_hunk(lines, end):
             end += 1
@@ -156,7 +149,7 @@ def _correct_counts(lines: Sequence[str]) -> _Corrected:
         at = end
     while found and not found[-1]:
         found.pop()
-    return _Corrected(found, original)
+    return found, numbered
 
 
 def _ends_hunk(lines: Sequence[str], at: int) -> bool:

@@ -24,7 +24,6 @@ from pathspec import GitIgnoreSpec
 from upcall.autogen.workbenches import TEMPORARY
 from upcall.text import shorten
 from upcall.workspace.folder import Folder
-from upcall.workspace.paths import OutsideWorkspace
 
 MAX_HITS = 200
 MAX_LINE_CHARS = 300
@@ -36,6 +35,11 @@ MAX_IGNORE_BYTES = 100_000
 FILES_AT_ONCE = 200
 """So many files are open at once."""
 HEAD_BYTES = 8_192
+
+_OPTIONS = (
+    *("--no-config", "--json", "--sort=none", "--encoding=none", "--crlf", "--text"),
+    f"--max-count={MAX_HITS + 1}",
+)
 
 CAN_SHARE_FILES = sys.platform != "win32" and os.path.isdir("/dev/fd")
 
@@ -95,7 +99,7 @@ def list_visible(folder: Folder, under: str = "", glob: str | None = None) -> li
 
 
 @dataclass
-class SearchHit:
+class SearchResult:
     """What a search found: ``path:line: text``. ``more`` says that there is more than is listed."""
 
     hits: list[str] = field(default_factory=list)
@@ -111,7 +115,7 @@ class SearchHit:
         return not self.more
 
 
-def search(folder: Folder, pattern: str, paths: Sequence[str], *, ripgrep: str | None = None) -> SearchHit:
+def search(folder: Folder, pattern: str, paths: Sequence[str], *, ripgrep: str | None = None) -> SearchResult:
     """Find the lines of these files that match a regular expression, file by file.
 
     `ripgrep` is its program, looked for if not given; empty for the Python equal. What only that one understands
@@ -121,22 +125,22 @@ def search(folder: Folder, pattern: str, paths: Sequence[str], *, ripgrep: str |
         ValueError: the pattern is none, or takes too long.
     """
     program = shutil.which("rg") if ripgrep is None else ripgrep
-    found = SearchHit()
-    if program and CAN_SHARE_FILES and _ripgrep(program, folder, pattern, paths, found):
+    found = SearchResult()
+    if program and CAN_SHARE_FILES and _search_with_ripgrep(program, folder, pattern, paths, found):
         return found
-    found = SearchHit()
-    _python(folder, pattern, paths, found)
+    found = SearchResult()
+    _search_with_python(folder, pattern, paths, found)
     return found
 
 
 def _open_all(
-    folder: Folder, paths: Sequence[str], found: SearchHit, stack: ExitStack
+    folder: Folder, paths: Sequence[str], found: SearchResult, stack: ExitStack
 ) -> Iterator[tuple[str, BinaryIO]]:
     """Open the text files among these. Links are passed over: what they lead to has a name of its own."""
     for path in paths:
         try:
             file = stack.enter_context(folder.open_place(path))
-        except (OSError, ValueError, OutsideWorkspace):
+        except (OSError, ValueError):
             continue
         if os.fstat(file.fileno()).st_size > MAX_SEARCHED_BYTES:
             found.too_large += 1
@@ -147,53 +151,52 @@ def _open_all(
         file.close()
 
 
-def _ripgrep(program: str, folder: Folder, pattern: str, paths: Sequence[str], found: SearchHit) -> bool:
+def _search_with_ripgrep(program: str, folder: Folder, pattern: str, paths: Sequence[str], found: SearchResult) -> bool:
     """Search with ripgrep. False where it does not understand the pattern."""
     deadline = time.monotonic() + SECONDS
-    options = [
-        "--no-config",
-        "--json",
-        "--sort=none",
-        "--encoding=none",
-        "--crlf",
-        f"--max-count={MAX_HITS + 1}",
-        "--text",
-    ]
     for at in range(0, len(paths), FILES_AT_ONCE):
         with ExitStack() as stack:
-            files = {
-                f"/dev/fd/{file.fileno()}": (path, file)
-                for path, file in _open_all(folder, paths[at : at + FILES_AT_ONCE], found, stack)
-            }
+            files = dict(_open_all(folder, paths[at : at + FILES_AT_ONCE], found, stack))
             if not files:
                 continue
-            try:
-                done = subprocess.run(
-                    [program, *options, "--regexp", pattern, "--", *files],
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    pass_fds=[file.fileno() for _, file in files.values()],
-                    timeout=max(deadline - time.monotonic(), 0.1),
-                    check=False,
-                )
-            except subprocess.TimeoutExpired as error:
-                raise _took_too_long(pattern) from error
-            except OSError:
+            printed = _run_ripgrep(program, pattern, [file.fileno() for file in files.values()], deadline)
+            if printed is None:
                 return False
-            if done.returncode not in (0, 1):
-                return False
-            by_path: dict[str, list[tuple[int, str]]] = {}
-            for line in done.stdout.splitlines():
-                message = json.loads(line)
-                if message["type"] == "match":
-                    data = message["data"]
-                    path = files[_text(data["path"])][0]
-                    by_path.setdefault(path, []).append((data["line_number"], _text(data["lines"])))
-            for path, _ in files.values():
-                for number, text in by_path.get(path, ()):
+            hits = _read_hits(printed)
+            for path, file in files.items():  # ripgrep takes several files at once, and prints them as they end.
+                for number, text in hits.get(f"/dev/fd/{file.fileno()}", ()):
                     if not found.add(path, number, text):
                         return True
     return True
+
+
+def _run_ripgrep(program: str, pattern: str, descriptors: Sequence[int], deadline: float) -> bytes | None:
+    """Return what it prints; None where it cannot be started or does not understand the pattern."""
+    try:
+        done = subprocess.run(
+            [program, *_OPTIONS, "--regexp", pattern, "--", *(f"/dev/fd/{each}" for each in descriptors)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            pass_fds=descriptors,
+            timeout=max(deadline - time.monotonic(), 0.1),
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise _took_too_long(pattern) from error
+    except OSError:
+        return None
+    return done.stdout if done.returncode in (0, 1) else None
+
+
+def _read_hits(printed: bytes) -> dict[str, list[tuple[int, str]]]:
+    """Read ripgrep's lines of JSON: number and text of each line that matches, by the name that its file was given."""
+    hits: dict[str, list[tuple[int, str]]] = {}
+    for line in printed.splitlines():
+        message = json.loads(line)
+        if message["type"] == "match":
+            data = message["data"]
+            hits.setdefault(_text(data["path"]), []).append((data["line_number"], _text(data["lines"])))
+    return hits
 
 
 def _text(given: dict[str, Any]) -> str:
@@ -201,7 +204,7 @@ def _text(given: dict[str, Any]) -> str:
     return text if text is not None else base64.b64decode(given["bytes"]).decode("utf-8", "replace")
 
 
-def _python(folder: Folder, pattern: str, paths: Sequence[str], found: SearchHit) -> None:
+def _search_with_python(folder: Folder, pattern: str, paths: Sequence[str], found: SearchResult) -> None:
     try:
         compiled = regex.compile(pattern)
     except (regex.error, OverflowError, RecursionError) as error:
@@ -212,15 +215,19 @@ def _python(folder: Folder, pattern: str, paths: Sequence[str], found: SearchHit
             for _, file in _open_all(folder, [path], found, stack):
                 for number, line in enumerate(file, start=1):
                     text = line.decode("utf-8", "replace").rstrip("\r\n")
-                    left = deadline - time.monotonic()
-                    try:
-                        hit = left > 0 and compiled.search(text, timeout=left, concurrent=True)
-                    except TimeoutError as error:
-                        raise _took_too_long(pattern) from error
-                    if left <= 0:
-                        raise _took_too_long(pattern)
-                    if hit and not found.add(path, number, text):
+                    if _matches(compiled, text, deadline) and not found.add(path, number, text):
                         return
+
+
+def _matches(compiled: regex.Pattern[str], text: str, deadline: float) -> bool:
+    # `re` has no time limit, and one pattern can take for ever ("(a+)+b"); `concurrent` lets the other threads run.
+    try:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return compiled.search(text, timeout=left, concurrent=True) is not None
+    except TimeoutError as error:
+        raise _took_too_long(compiled.pattern) from error
 
 
 def _took_too_long(pattern: str) -> ValueError:

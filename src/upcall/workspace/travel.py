@@ -9,10 +9,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from upcall.runs.file_changes import Change, ChangeLog, FileState
+from upcall.runs.file_changes import Change, ChangeLog, FileState, holds_same
 from upcall.workspace.folder import Folder, Write
 from upcall.workspace.staging import read_old
-from upcall.workspace.undo import holds_same, is_same, leave_used_folders
+from upcall.workspace.undo import is_same, leave_used_folders
 
 _History = dict[str, list[FileState | None]]
 """What each name stood for, from before the run's first change of it to its last."""

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from upcall.errors import CallerError
-from upcall.runs.file_changes import Change, ChangeLog, FileChange, FileState, list_standing
+from upcall.runs.file_changes import Change, ChangeLog, FileChange, FileState, holds_same, list_standing
 from upcall.text import first_line
 from upcall.workspace.folder import Folder, Write
 from upcall.workspace.staging import commit, read_old
@@ -104,11 +104,6 @@ def _is_ours(now: FileState | None, made: Sequence[FileChange]) -> bool:
     last = made[-1]
     there = any(holds_same(now, each) for each in (last.after, last.before))
     return there and all(holds_same(one.after, following.before) for one, following in pairwise(made))
-
-
-def holds_same(one: FileState | None, other: FileState | None) -> bool:
-    """Tell whether both hold the same, or both are nothing."""
-    return one is other if one is None or other is None else one.holds_same(other)
 
 
 def leave_used_folders(folder: Folder, writes: Sequence[Write]) -> list[Write]:

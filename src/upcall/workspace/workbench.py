@@ -262,14 +262,15 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
 
     def _write_file(self, path: str, content: str) -> list[Write]:
         place, before = self._look_up(path, to_write=True)
-        return [_write(place, before, Content(_encode(content, "'content'"), before.mode if before else 0))]
+        after = Content(_encode(content, "'content'"), before.mode if before else 0)
+        return [Write.of_contents(place, before, after)]
 
     def _edit_file(self, path: str, old: str, new: str, all: bool | None) -> list[Write]:
         place, before = self._look_up(path)
         if before is None:
             raise self._no_file(path)
-        text, _ = replace_text(_decode(before, path), old, new, everywhere=bool(all), name=path)
-        return [_write(place, before, Content(_encode(text, "'new'"), before.mode))]
+        text = replace_text(_decode(before, path), old, new, everywhere=bool(all), name=path)
+        return [Write.of_contents(place, before, Content(_encode(text, "'new'"), before.mode))]
 
     def _delete_file(self, path: str) -> list[Write]:
         if self._root().is_link(path):
@@ -277,7 +278,7 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
         place, before = self._look_up(path)
         if before is None:
             raise self._no_file(path)
-        return [_write(place, before, None)]
+        return [Write.of_contents(place, before, None)]
 
     def _apply_patch(self, patch: str) -> list[Write]:
         writes: dict[str, Write] = {}
@@ -285,7 +286,7 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
         def add(place: str, before: Content | None, after: Content | None) -> None:
             if place in writes:
                 raise ValueError(f"The patch has several parts for {place!r}; put the hunks of a file together.")
-            writes[place] = _write(place, before, after)
+            writes[place] = Write.of_contents(place, before, after)
 
         for each in read_patch(patch):
             old_place, before = self._look_up(each.source) if each.source else ("", None)
@@ -342,10 +343,6 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
 @cache
 def _schemas() -> tuple[ToolSchema, ...]:
     return tuple(tool.schema(name) for name, tool in TOOLS.items())
-
-
-def _write(place: str, before: Content | None, after: Content | None) -> Write:
-    return Write.of_contents(place, before, after)
 
 
 def _report(name: str, given: Mapping[str, Any], change: Change) -> str:

@@ -25,13 +25,12 @@ class Execution:
     """What came of a command.
 
     ``exit_status`` is that of a shell: 128 and the number of the signal that ended it. ``output`` is standard output
-    and error in one, as they came; ``truncated`` counts the bytes that are left out of its middle. ``stopped`` says
-    which limit it was stopped at, if it was: ``time``, ``memory``, ``processes``, ``disk``, ``files`` or ``output``.
+    and error in one, as they came; a line in its middle says what is left out there. ``stopped`` says which limit it
+    was stopped at, if it was: ``time``, ``memory``, ``processes``, ``disk``, ``files`` or ``output``.
     """
 
     exit_status: int
     output: str
-    truncated: int = 0
     stopped: str | None = None
     seconds: float = 0.0
 
@@ -109,10 +108,9 @@ class Output:
         if len(self._tail) > self._tail_size:
             del self._tail[: len(self._tail) - self._tail_size]
 
-    def text(self) -> tuple[str, int]:
-        """Return what is kept, with a line where something is left out, and how many bytes that is."""
+    def text(self) -> str:
+        """Return what is kept, with a line where something is left out that says how many bytes that is."""
         left_out = self.size - len(self._head) - len(self._tail)
-        head, tail = (bytes(part).decode(errors="replace") for part in (self._head, self._tail))
-        if not left_out:
-            return bytes(self._head + self._tail).decode(errors="replace"), 0
-        return f"{head}\n[... {left_out} bytes left out ...]\n{tail}", left_out
+        # Where nothing is, a character of several bytes may lie across both: they are decoded in one.
+        gap = f"\n[... {left_out} bytes left out ...]\n".encode() if left_out else b""
+        return bytes(self._head + gap + self._tail).decode(errors="replace")

@@ -82,9 +82,8 @@ class Docker:
                 raise
         output = Output(limits.output_chars)
         output.write(text.encode(errors="replace"))
-        kept, left_out = output.text()
         stopped = "time" if status == _TIMED_OUT else None
-        return Execution(status, kept, left_out, stopped, time.monotonic() - start)
+        return Execution(status, output.text(), stopped, time.monotonic() - start)
 
     async def close(self) -> None:
         """Stop the container."""

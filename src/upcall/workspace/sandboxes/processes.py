@@ -135,14 +135,8 @@ async def _run(start: Start, family: Family, limits: Limits, seconds: float, giv
         leaving.cancel()
         await run_to_completion(_settle(family, tasks))
     status = process.returncode if process.returncode is not None else -signal.SIGKILL
-    text, left_out = output.text()
-    execution = Execution(
-        exit_status=128 - status if status < 0 else status,
-        output=text,
-        truncated=left_out,
-        seconds=time.monotonic() - begun,
-    )
-    return execution.stop_at(stopped)
+    status = 128 - status if status < 0 else status
+    return Execution(status, output.text(), seconds=time.monotonic() - begun).stop_at(stopped)
 
 
 async def _start(start: Start) -> tuple[asyncio.subprocess.Process, BinaryIO]:
