@@ -124,13 +124,12 @@ def is_allowed(question: Question, answered: Iterable[Answered]) -> bool:
 def allow_others(answers: Sequence[Answer], records: QuestionRecords) -> list[Answer]:
     """Return the answers, and the same ones to the open questions about tools that these allow for the run."""
     given = {answer.question_id for answer in answers}
-    allowed = [(records[answer.question_id].question, answer) for answer in answers]
     more: list[Answer] = []
-    for question in (each.question for each in records.open if each.id not in given):
-        for asked, answer in allowed:
-            if is_allowed(question, [(asked, answer)]):
-                more.append(answer.model_copy(update={"question_id": question.id, "reason": f"as {asked.id}"}))
-                break
+    for record in records.open:
+        as_one = (each for each in answers if is_allowed(record.question, [(records[each.question_id].question, each)]))
+        if record.id not in given and (answer := next(as_one, None)) is not None:
+            changes = {"question_id": record.id, "reason": f"as {answer.question_id}"}
+            more.append(answer.model_copy(update=changes))
     return [*answers, *more]
 
 

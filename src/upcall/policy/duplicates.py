@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import NamedTuple
 
 from upcall.errors import AnswerRefused, ConfigurationError
-from upcall.policy.same_question import QuestionKey, is_same_question, option_labels, question_key
+from upcall.policy.same_question import is_same_question, option_labels, question_key
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.matching import OwnWords, parse_answer
 from upcall.questions.question import Question
@@ -26,14 +25,6 @@ def share_secrets(one: Question, other: Question) -> bool:
     return not (one.secret or other.secret) or (
         (one.secret, one.path, one.tool) == (other.secret, other.path, other.tool)
     )
-
-
-class _Meaning(NamedTuple):
-    """What two questions have in common that share an answer, whatever their options."""
-
-    key: QuestionKey
-    assignee: str | None
-    secret_of: tuple[tuple[str, ...], str | None] | None
 
 
 class OriginalIndex:
@@ -62,13 +53,10 @@ def _places(question: Question) -> list[Hashable]:
     key = question_key(question.question)
     if question.is_risk or not key.stands_alone:
         return []
-    meaning = _Meaning(key, question.assignee, (question.path, question.tool) if question.secret else None)
-    places: list[Hashable] = []
-    if question.options:
-        labels = frozenset(option_labels(question))
-        places.append((meaning, labels, question.allow_free_text, question.multi_select))
-    else:
-        places.append((meaning, None))
+    # What two questions have in common that share an answer, whatever their options.
+    meaning = (key, question.assignee, (question.path, question.tool) if question.secret else None)
+    form = (question.allow_free_text, question.multi_select) if question.options else None
+    places: list[Hashable] = [(meaning, frozenset(option_labels(question)), form)]
     if question.allow_free_text:
         places.append((meaning, "any text", question.multi_select))
     return places
@@ -81,11 +69,12 @@ def answer_duplicates(answers: Sequence[Answer], records: QuestionRecords) -> li
     for answer in answers:
         record = records[answer.question_id]
         original = record.duplicate_of or record.id
-        for other in (*(each.question for each in [records.get(original)] if each), *records.duplicates_of(original)):
-            if other.id not in given and share_answer(record.question, other):
-                again = repeat_answer(record.question, answer, other)
-                if again is not None:
-                    given[other.id] = again
+        shown = records.get(original)
+        for other in (*([shown.question] if shown else []), *records.duplicates_of(original)):
+            if other.id in given or not share_answer(record.question, other):
+                continue
+            if (again := repeat_answer(record.question, answer, other)) is not None:
+                given[other.id] = again
     return list(given.values())
 
 

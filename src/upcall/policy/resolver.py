@@ -10,7 +10,7 @@ own choice: no step answers it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import Enum, auto
 from typing import TypeAlias
 
@@ -82,11 +82,9 @@ class AnswerResolver:
     @property
     def answered(self) -> Sequence[Answered]:
         """All that was answered in the run so far, oldest first."""
-        return [(each.question, each.answer) for each in self.records.closed if each.answer is not None]
+        return self.records.answered
 
-    async def decide(
-        self, questions: Iterable[Question], moment: Moment, now: datetime | None = None
-    ) -> list[QuestionRecord]:
+    async def decide(self, questions: Iterable[Question], moment: Moment) -> list[QuestionRecord]:
         """Decide about the questions that are new, and return the records of those that it decides about: all of them
         at the driver; in the turn of an asker those whose answer is known, and the others go up."""
         new: dict[str, QuestionRecord] = {}
@@ -94,7 +92,7 @@ class AnswerResolver:
         for question in questions:
             if question.id in self.records or question.id in new:
                 continue
-            question = self._complete(question, now or identity.now())
+            question = self._complete(question)
             record = counter.admit(question) if counter is not None else await self._look_up(question)
             if record is not None:
                 new[question.id] = record
@@ -128,20 +126,19 @@ class AnswerResolver:
         """Record answers that came from outside to open questions."""
         self._keep(self.records.close(answers))
 
-    def _complete(self, question: Question, now: datetime) -> Question:
+    def _complete(self, question: Question) -> Question:
         """Return the question with whom it is for and how long it waits: as it says itself, or as its run has it."""
         after = self._options.expires_after
-        common = None if after is None else now + timedelta(seconds=after)
+        common = None if after is None else identity.now() + timedelta(seconds=after)
         changes = {"assignee": self.assignee_of(question), "expires_at": question.expires_at or common}
         return question.model_copy(update=changes)
 
     def _keep(self, records: QuestionRecords) -> None:
-        new = records.closed[len(self.records.closed) :]
+        # What was closed stays at its place, so that the new ones are behind it (see `QuestionRecords`).
+        new = records.answered[len(self.records.answered) :]
         self.records = records
-        for record in new:
-            if record.answer is not None:
-                alike = self._by_meaning.setdefault(question_key(record.question.question), [])
-                alike.append((record.question, record.answer))
+        for question, answer in new:
+            self._by_meaning.setdefault(question_key(question.question), []).append((question, answer))
 
     # -- the steps ----------------------------------------------------------------------------------------------------
 

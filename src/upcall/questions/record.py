@@ -165,9 +165,14 @@ class QuestionRecords(RootModel[tuple[QuestionRecord, ...]], frozen=True):
         return tuple(record.question for record in self.root if record.state is QuestionState.DUPLICATE)
 
     @cached_property
+    def answered(self) -> tuple[tuple[Question, Answer], ...]:
+        """The closed ones with what they came to, oldest first."""
+        return tuple((record.question, record.answer) for record in self.root if record.answer is not None)
+
+    @cached_property
     def answers(self) -> tuple[Answer, ...]:
         """What the closed ones came to, oldest first."""
-        return tuple(record.answer for record in self.root if record.answer is not None)
+        return tuple(answer for _, answer in self.answered)
 
     def add(self, new: Iterable[QuestionRecord]) -> QuestionRecords:
         """Add records of questions that were just asked; those that are closed already are the newest answers."""
@@ -199,8 +204,7 @@ class QuestionRecords(RootModel[tuple[QuestionRecord, ...]], frozen=True):
         is open."""
         waiting = tuple(questions)
         ids = {question.id for question in waiting}
-        answered = [(each.question, each.answer) for each in self.closed if each.answer and each.id not in ids]
-        return QuestionRecords.build(waiting, answered)
+        return QuestionRecords.build(waiting, (pair for pair in self.answered if pair[0].id not in ids))
 
     def enter_checkpoint(self, waiting: Sequence[str]) -> QuestionRecords:
         """Note that the checkpoint which is written now knows all of them. The open ones get the order in which the

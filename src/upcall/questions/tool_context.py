@@ -80,11 +80,7 @@ def ask(
     """
     chosen = [Option.model_validate(each) for each in options]
     kind = ClarificationType(clarification_type)
-    needed = UserInputRequired(question, chosen, context=context, clarification_type=kind.value, again=True)
-    known = (_given.get() or {}).get(_name(needed))
-    if known is None:
-        raise needed
-    return known
+    return _find_answer(UserInputRequired(question, chosen, context=context, clarification_type=kind.value, again=True))
 
 
 def ask_secret(question: str, options: Sequence[str] | None = None) -> str:
@@ -97,11 +93,14 @@ def ask_secret(question: str, options: Sequence[str] | None = None) -> str:
     Raises:
         UserInputRequired: the question has to be asked. Do not catch it.
     """
-    needed = UserInputRequired(question, options, secret=True)
+    return _find_answer(UserInputRequired(question, options, secret=True)).text
+
+
+def _find_answer(needed: UserInputRequired) -> Answer:
     known = (_given.get() or {}).get(_name(needed))
     if known is None:
         raise needed
-    return known.text
+    return known
 
 
 def redact_secrets(text: str) -> str:

@@ -309,7 +309,7 @@ class Run(BaseModel, frozen=True):
     @property
     def clarification_history(self) -> list[tuple[Question, Answer]]:
         """Every question that was answered, with its answer, oldest first (S3-24, S3-39)."""
-        return [(each.question, each.answer) for each in self.records.closed if each.answer is not None]
+        return list(self.records.answered)
 
     @property
     def clarification_count(self) -> int:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from autogen_core import CancellationToken
 
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue, list_parts
 from upcall.questions.question import Question
-from upcall.testing.script import ScriptError
+from upcall.testing.script import ScriptError, Strict
 
 
 @dataclass(frozen=True)
@@ -22,7 +20,7 @@ class OneAfterAnother:
     answers: Sequence[AnswerValue]
 
 
-class ScriptedHuman:
+class ScriptedHuman(Strict):
     """A human who knows an answer for certain words of a question: ``{"framework": "Express"}``.
 
     Case does not matter. If several entries match, the longest words win, so that ``""`` answers everything
@@ -71,15 +69,6 @@ class ScriptedHuman:
             raise ScriptError("; ".join(self._errors))
         if left := {words: len(answers) for words, answers in self._left.items() if answers}:
             raise ScriptError(f"answers left over, nobody asked: {left}")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            self.assert_used_up()
 
     def _next_answer(self, text: str) -> AnswerValue:
         known = [words for words in self._left if words.casefold() in text.casefold()]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from autogen_core import CancellationToken, FunctionCall
 from autogen_core.models import (
@@ -23,7 +22,21 @@ from autogen_core.models import (
 from autogen_core.tools import Tool, ToolSchema
 from pydantic import BaseModel
 
-from upcall.testing.script import Calls, CutShort, Fail, Hang, Replies, Request, Say, Script, ScriptError, normal
+from upcall.testing.script import (
+    Calls,
+    CutShort,
+    Fail,
+    Hang,
+    LongReply,
+    Raw,
+    Replies,
+    Request,
+    Say,
+    Script,
+    ScriptError,
+    Strict,
+    lengthen,
+)
 
 MODEL_INFO = ModelInfo(
     vision=False,
@@ -43,7 +56,7 @@ class ScriptedFailure(Exception):
         self.status_code = status
 
 
-class ScriptedModelClient(ChatCompletionClient):
+class ScriptedModelClient(Strict, ChatCompletionClient):
     """A model client that plays a script. Token counts are words.
 
     As a context manager it checks at its end that nothing is left over, and that no request was refused.
@@ -77,15 +90,6 @@ class ScriptedModelClient(ChatCompletionClient):
             raise ScriptError("; ".join(self._errors))
         self.script.assert_used_up()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            self.assert_used_up()
-
     async def create(
         self,
         messages: Sequence[LLMMessage],
@@ -100,23 +104,29 @@ class ScriptedModelClient(ChatCompletionClient):
         sent = [part for each in messages for part in _protocol(each)]
         request = Request({"messages": sent, "tools": list(tools)})
         try:
-            reply = normal(self.script.reply_to(request))
+            reply = lengthen(self.script.reply_to(request))
         except ScriptError as error:
             self._errors.append(str(error))
             raise
         words = sum(len(str(each.get("content") or "").split()) for each in request.messages)
         usage = RequestUsage(prompt_tokens=words, completion_tokens=1)
+        result = await self._play(reply, usage)
+        self._usage.prompt_tokens += usage.prompt_tokens
+        self._usage.completion_tokens += usage.completion_tokens
+        return result
+
+    async def _play(self, reply: LongReply, usage: RequestUsage) -> CreateResult:
         match reply:
             case Say():
                 usage.completion_tokens = len(reply.text.split())
-                result = CreateResult(finish_reason="stop", content=reply.text, usage=usage, cached=False)
+                return CreateResult(finish_reason="stop", content=reply.text, usage=usage, cached=False)
             case Calls(calls, thought):
                 prefix = f"call_{len(self.requests)}"
                 batch = [
                     FunctionCall(id=call.id or f"{prefix}_{number}", name=call.name, arguments=call.text)
                     for number, call in enumerate(calls, start=1)
                 ]
-                result = CreateResult(
+                return CreateResult(
                     finish_reason="function_calls", content=batch, usage=usage, cached=False, thought=thought
                 )
             case Fail(status, message, _):
@@ -125,12 +135,9 @@ class ScriptedModelClient(ChatCompletionClient):
                 await asyncio.sleep(seconds)
                 raise TimeoutError
             case CutShort(content):
-                result = CreateResult(finish_reason="unknown", content=content, usage=usage, cached=False)
-            case _:
+                return CreateResult(finish_reason="unknown", content=content, usage=usage, cached=False)
+            case Raw():
                 raise ValueError(f"only a server can send {reply!r}")
-        self._usage.prompt_tokens += usage.prompt_tokens
-        self._usage.completion_tokens += usage.completion_tokens
-        return result
 
     async def create_stream(
         self,

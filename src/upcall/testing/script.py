@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from pydantic import BaseModel
 
@@ -89,7 +90,8 @@ class CutShort:
     content: str
 
 
-Reply: TypeAlias = Say | Call | Calls | Fail | Hang | Raw | CutShort | str
+LongReply: TypeAlias = Say | Calls | Fail | Hang | Raw | CutShort
+Reply: TypeAlias = LongReply | Call | str
 """A plain string is the same as `Say`."""
 
 
@@ -143,6 +145,21 @@ class ScriptError(AssertionError):
     """The conversation did not follow the script."""
 
 
+class Strict(ABC):
+    """What has a script: as a context manager it checks at its end, unless that is an error, that all was used."""
+
+    @abstractmethod
+    def assert_used_up(self) -> None:
+        """Raise a `ScriptError` where the conversation did not go as the script has it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.assert_used_up()
+
+
 class Script:
     """Hands out replies in order, and is strict: too many requests and leftovers are both errors."""
 
@@ -179,7 +196,7 @@ class Script:
             raise ScriptError(f"replies left over: {left}")
 
 
-def normal(reply: Reply) -> Say | Calls | Fail | Hang | Raw | CutShort:
+def lengthen(reply: Reply) -> LongReply:
     """Write a reply in its long form: a string is said, a call is a batch of one."""
     if isinstance(reply, str):
         return Say(reply)

@@ -11,13 +11,26 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from threading import Event, Lock, Thread
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Self, TypeAlias, assert_never
 
-from upcall.testing.script import Calls, CutShort, Fail, Hang, Raw, Replies, Request, Say, Script, ScriptError, normal
+from upcall.testing.script import (
+    Calls,
+    CutShort,
+    Fail,
+    Hang,
+    LongReply,
+    Raw,
+    Replies,
+    Request,
+    Say,
+    Script,
+    ScriptError,
+    Strict,
+    lengthen,
+)
 
 Json: TypeAlias = dict[str, Any]
-_LongReply: TypeAlias = Say | Calls | Fail | Hang | Raw | CutShort
 
 MODEL_NAME = "scripted"
 """The one model that ``GET /v1/models`` lists. Any other name is served just as well."""
@@ -33,7 +46,7 @@ _ERROR_CODES = {
 }
 
 
-class LoopbackServer:
+class LoopbackServer(Strict):
     """An OpenAI-compatible server on 127.0.0.1 that plays a script, and is strict about it when it stops.
 
     Start it with `with`, or with `start` and `stop`. After `stop` nothing listens and no connection is left;
@@ -101,14 +114,11 @@ class LoopbackServer:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         self.stop()
-        if error is None:
-            self.assert_used_up()
+        super().__exit__(kind, *rest)
 
-    def _next_reply(self, body: Json, authorization: str) -> tuple[int, _LongReply]:
+    def _next_reply(self, body: Json, authorization: str) -> tuple[int, LongReply]:
         """Return the number of this request and what to say to it."""
         with self._lock:
             self.authorizations.append(authorization)
@@ -116,7 +126,7 @@ class LoopbackServer:
                 return 0, Fail(401, "Incorrect API key provided.")
             request = Request(body)
             try:
-                reply = normal(self.script.reply_to(request))
+                reply = lengthen(self.script.reply_to(request))
             except ScriptError as error:
                 self.errors.append(str(error))
                 reply = Fail(400, _unpaired_refusal(request) or str(error))
@@ -206,7 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._send_reply(reply, _Exchange(number, body))
 
-    def _send_reply(self, reply: _LongReply, exchange: _Exchange) -> None:
+    def _send_reply(self, reply: LongReply, exchange: _Exchange) -> None:
         match reply:
             case Say() | Calls() if exchange.streamed:
                 pace = reply.pace if isinstance(reply, Say) else 0
