@@ -9,7 +9,7 @@ from scenario import TASK, script
 
 from upcall import Run, Settings, Upcall
 from upcall.errors import CallerError
-from upcall.policy.same_task import LIKE, likeness
+from upcall.policy.same_task import LIKE, measure_likeness
 from upcall.testing import ScriptedModelClient
 
 LIKE_TASK = f"{TASK} with FastAPI"
@@ -91,4 +91,4 @@ async def test_a_plan_can_be_forgotten_by_its_user_alone() -> None:
     ],
 )
 def test_tasks_are_like_each_other_by_their_words(one: str, other: str, is_like: bool) -> None:
-    assert (likeness(one, other) >= LIKE) is is_like
+    assert (measure_likeness(one, other) >= LIKE) is is_like

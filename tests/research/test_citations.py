@@ -23,7 +23,7 @@ from upcall.progress import PROGRESS
 from upcall.questions.answer import Answer
 from upcall.research.citations import Library, cite
 from upcall.research.cited import UNVERIFIED, CitedSource, Counts, Quotation, ReadText
-from upcall.research.markdown import plain_links, split_source_list
+from upcall.research.markdown import split_source_list, strip_links
 from upcall.research.reports import CheckedReport, MadeCall, Report, ResearchReport, WorkDone, extract_read_texts
 from upcall.research.sources.base import Hit, Passage
 from upcall.research.sources.fences import DATA, fence
@@ -345,7 +345,7 @@ def test_a_note_behind_a_source_list_stays_in_the_text() -> None:
     ],
 )
 def test_a_report_names_addresses_and_does_not_load_them(text: str, expected: str) -> None:
-    assert plain_links(text, ["https://iea.org"]) == expected
+    assert strip_links(text, ["https://iea.org"]) == expected
 
 
 def test_what_a_source_list_shows_is_one_line_without_links() -> None:

@@ -19,7 +19,7 @@ from tables import rows
 
 from upcall.autogen.scope import RunScope, enter_scope
 from upcall.progress import Progress
-from upcall.research.sources.documents import MAX_LISTED, Documents, terms_of
+from upcall.research.sources.documents import MAX_LISTED, Documents, choose_terms
 from upcall.research.sources.index import DocumentIndex
 from upcall.research.sources.readers import NotReadable
 
@@ -318,7 +318,7 @@ async def test_no_query_breaks_the_search(folder: Path, query: str) -> None:
     rows("document_index/a_query_is_its_telling_words"),
 )
 def test_a_query_is_its_telling_words(query: str, terms: list[str]) -> None:
-    assert terms_of(query) == terms
+    assert choose_terms(query) == terms
 
 
 # -- progress ---------------------------------------------------------------------------------------------------------

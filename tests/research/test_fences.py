@@ -18,7 +18,7 @@ from upcall.agents import DocumentsWorkbench
 from upcall.autogen.scope import RunScope, enter_scope
 from upcall.progress import PROGRESS
 from upcall.research.sources import Hit, Passage
-from upcall.research.sources.fences import MAX_HIT_CHARS, MAX_TEXT_CHARS, fence, hits_text, parse_fenced, passage_text
+from upcall.research.sources.fences import MAX_HIT_CHARS, MAX_TEXT_CHARS, fence, parse_fenced, write_hits, write_passage
 from upcall.research.sources.web import Tavily, Web
 from upcall.research.sources_workbench import SourcesWorkbench
 from upcall.testing import Call, ScriptedModelClient
@@ -50,7 +50,7 @@ def outside(result: str) -> str:
 
 @pytest.mark.parametrize("text", [*INJECTIONS, "", "\n", "a\n", "\ud800"], ids=range(14))
 def test_a_text_comes_out_as_it_was_and_nowhere_else(text: str) -> None:
-    result = passage_text(Passage("documents", "a.md", "a.md", text, "line 1", 2, "1 more line."))
+    result = write_passage(Passage("documents", "a.md", "a.md", text, "line 1", 2, "1 more line."))
     (shown,) = parse_fenced(result)
     assert (shown.source, shown.ref, shown.place) == ("documents", "a.md", "line 1")
     assert shown.text == text.encode(errors="replace").decode()
@@ -69,7 +69,7 @@ def test_a_text_that_knows_its_own_marker_does_not_close_the_fence() -> None:
 
 @pytest.mark.parametrize("ref", ['a"\n>>>data x', "a\\", "\u2028b", "]\n[documents]", "\x1b[2J"], ids=repr)
 def test_a_reference_is_one_quoted_line(ref: str) -> None:
-    result = hits_text([Hit("web", ref, "", "text", also=(ref,))])
+    result = write_hits([Hit("web", ref, "", "text", also=(ref,))])
     (shown,) = parse_fenced(result)
     assert (shown.ref, shown.text) == (ref, "text")
     assert len([line for line in result.splitlines() if line.startswith("[web]")]) == 1
@@ -77,10 +77,10 @@ def test_a_reference_is_one_quoted_line(ref: str) -> None:
 
 def test_a_result_is_limited_in_length() -> None:
     hits = [Hit("web", f"https://{number}", "t" * 5_000, "x" * 100_000) for number in range(100)]
-    shown = parse_fenced(hits_text(hits))
+    shown = parse_fenced(write_hits(hits))
     assert max(len(each.text) for each in shown) < MAX_HIT_CHARS + 50
     assert sum(len(each.text) for each in shown) <= MAX_TEXT_CHARS
-    (passage,) = parse_fenced(passage_text(Passage("web", "x", "x", "x" * 1_000_000)))
+    (passage,) = parse_fenced(write_passage(Passage("web", "x", "x", "x" * 1_000_000)))
     assert len(passage.text) < MAX_TEXT_CHARS + 50
 
 

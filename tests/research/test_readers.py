@@ -12,8 +12,8 @@ from files_to_read import pdf, word, zip_bomb
 
 from upcall.research.sources import isolated
 from upcall.research.sources.isolated import IsolatedReader
-from upcall.research.sources.passages import PASSAGE_CHARS, parts_of
-from upcall.research.sources.readers import NotReadable, Text, decode, html_text, read_file
+from upcall.research.sources.passages import PASSAGE_CHARS, cut_into_parts
+from upcall.research.sources.readers import NotReadable, Text, decode, read_file, read_html
 from upcall.workspace.sandboxes.bubblewrap import explain_unusable
 
 PAGE = """<html><head><title>Wind &amp; sun</title><script>alert(1)</script></head><body>
@@ -54,7 +54,7 @@ def test_a_docx_is_paragraphs_and_the_rows_of_its_tables(tmp_path: Path) -> None
 
 
 def test_a_page_is_its_own_text_without_what_is_around_it() -> None:
-    text = html_text(PAGE)
+    text = read_html(PAGE)
     assert text.title == "Wind & sun"
     said = "\n".join(text.units)
     assert "Wind power grew by ten percent in Germany last year, says the agency." in said
@@ -63,7 +63,7 @@ def test_a_page_is_its_own_text_without_what_is_around_it() -> None:
 
 def test_without_the_package_a_page_is_all_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "trafilatura", None)
-    said = "\n".join(html_text(PAGE).units)
+    said = "\n".join(read_html(PAGE).units)
     assert "Wind power grew by ten percent in Germany last year, says the agency." in said
     assert "alert" not in said
 
@@ -248,7 +248,7 @@ def test_a_reader_that_says_anything_else_is_replaced(
 
 def test_passages_hold_all_of_a_document_and_say_where_it_stands() -> None:
     lines = [f"Sentence {number} says something about wind." for number in range(100)]
-    parts = list(parts_of(Text("line", lines)))
+    parts = list(cut_into_parts(Text("line", lines)))
     assert [line for part in parts for line in part.text.splitlines()] == lines
     assert all(part.text == "\n".join(lines[part.first - 1 : part.last]) for part in parts)
     assert max(len(part.text) for part in parts) <= PASSAGE_CHARS
@@ -256,20 +256,20 @@ def test_passages_hold_all_of_a_document_and_say_where_it_stands() -> None:
 
 def test_a_heading_begins_a_passage_and_goes_with_all_below_it() -> None:
     text = Text("line", ["# Wind", "", "It grew.", "## Offshore", "", *["It grew more."] * 100])
-    parts = list(parts_of(text))
+    parts = list(cut_into_parts(text))
     assert [(part.first, part.heading) for part in parts[:2]] == [(1, "Wind"), (4, "Offshore")]
     assert {part.heading for part in parts[1:]} == {"Offshore"}
 
 
 def test_a_page_is_a_passage_and_a_long_one_several_of_the_same_page() -> None:
     long = "Wind grew a lot in this year. " * 100
-    parts = list(parts_of(Text("page", ["Short.", long, "", "Last."])))
+    parts = list(cut_into_parts(Text("page", ["Short.", long, "", "Last."])))
     assert [(part.first, part.last) for part in parts[:2]] == [(1, 1), (2, 2)]
     assert (parts[-1].first, parts[-1].text) == (4, "Last.")
     assert max(len(part.text) for part in parts) <= PASSAGE_CHARS
 
 
 def test_one_endless_line_is_cut_into_passages() -> None:
-    parts = list(parts_of(Text("line", ["x" * 10_000])))
+    parts = list(cut_into_parts(Text("line", ["x" * 10_000])))
     assert {(part.first, part.last) for part in parts} == {(1, 1)}
     assert "".join(part.text for part in parts) == "x" * 10_000

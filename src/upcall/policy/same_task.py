@@ -16,7 +16,7 @@ _LITTLE = frozenset({"and", "or", "with", "in", "on", "to", "from", "by", "at", 
 """Words that tell no task from another, besides those that `content_words` leaves out."""
 
 
-def likeness(one: str, other: str) -> float:
+def measure_likeness(one: str, other: str) -> float:
     """Return how much two tasks have in common: 0 for nothing, 1 for the same words in any order."""
     first, second = _words(one), _words(other)
     return 2 * len(first & second) / (len(first) + len(second)) if first and second else 0.0
@@ -24,7 +24,7 @@ def likeness(one: str, other: str) -> float:
 
 def find_like(task: str, tasks: Sequence[str]) -> int | None:
     """Return the place of the one most like a task, the first of several; None where none is like it."""
-    measured = [likeness(task, each) for each in tasks]
+    measured = [measure_likeness(task, each) for each in tasks]
     best = max(measured, default=0.0)
     return measured.index(best) if best >= LIKE else None
 

@@ -14,8 +14,8 @@ from functools import cache
 from posixpath import basename, splitext
 
 from upcall.research.cited import Checked, CitedSource, Counts, Quotation, ReadText, fit_in_line
-from upcall.research.markdown import Claimed, bare, plain_links, renumber
-from upcall.research.quotes import FoundQuote, Text, find_in, says_enough
+from upcall.research.markdown import Claimed, renumber, simplify_name, strip_links
+from upcall.research.quotes import FoundQuote, SearchableText, find_in, says_enough
 
 _NUMBER = re.compile(r"\d{1,9}")
 _SHORTEST_REF = 4
@@ -33,9 +33,9 @@ class Library:
     """
 
     def __init__(self, read: Iterable[ReadText]) -> None:
-        self._texts: dict[str, list[Text]] = {}
+        self._texts: dict[str, list[SearchableText]] = {}
         for each in read:
-            self._texts.setdefault(each.ref, []).append(Text(each.text, each.place))
+            self._texts.setdefault(each.ref, []).append(SearchableText(each.text, each.place))
         for texts in self._texts.values():
             texts += _join_neighbours(texts)
 
@@ -67,7 +67,7 @@ class Library:
         return holds[0] if len(holds) == 1 else None
 
 
-def _join_neighbours(texts: Sequence[Text]) -> list[Text]:
+def _join_neighbours(texts: Sequence[SearchableText]) -> list[SearchableText]:
     """Join those that stand right behind each other: a quote may go from one part of a document to the next."""
     at = {numbers: text for text in texts if (numbers := _numbers(text.place))}
     follows = {first: (first, last) for first, last in at}
@@ -75,7 +75,9 @@ def _join_neighbours(texts: Sequence[Text]) -> list[Text]:
     for first, last in at:
         if (after := follows.get(last + 1)) is not None:
             rest = at[after]
-            joined.append(Text(f"{at[first, last].raw}\n{rest.raw}", f"{at[first, last].place} and {rest.place}"))
+            joined.append(
+                SearchableText(f"{at[first, last].raw}\n{rest.raw}", f"{at[first, last].place} and {rest.place}")
+            )
     return joined
 
 
@@ -95,21 +97,21 @@ def _place(claimed: str, found: str) -> str:
 
 
 def _base(name: str) -> str:
-    return basename(bare(name))
+    return basename(simplify_name(name))
 
 
-_FORMS: tuple[Callable[[str], str], ...] = (bare, _base, lambda name: splitext(_base(name))[0])
+_FORMS: tuple[Callable[[str], str], ...] = (simplify_name, _base, lambda name: splitext(_base(name))[0])
 
 
 @cache
 def _as_word(ref: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w./-]){re.escape(bare(ref))}(?![\w/-])(?!\.\w)")
+    return re.compile(rf"(?<![\w./-]){re.escape(simplify_name(ref))}(?![\w/-])(?!\.\w)")
 
 
 def _is_named_in(ref: str, name: str) -> bool:
-    plain = bare(name)
-    is_long = len(bare(ref)) >= _SHORTEST_REF
-    return is_long and (_as_word(ref).search(plain) is not None or plain.startswith(bare(ref) + ":"))
+    plain = simplify_name(name)
+    is_long = len(simplify_name(ref)) >= _SHORTEST_REF
+    return is_long and (_as_word(ref).search(plain) is not None or plain.startswith(simplify_name(ref) + ":"))
 
 
 # -- citations ---------------------------------------------------------------------------------------------------------
@@ -156,7 +158,7 @@ def cite(
             return None
         return order.setdefault(held[old].ref, len(order) + 1)
 
-    numbered, lost = renumber(plain_links(text, {each.ref for each in held.values()}), number_of)
+    numbered, lost = renumber(strip_links(text, {each.ref for each in held.values()}), number_of)
     listed = [each for each in held.values() if unused or not order or each.ref in order]
     for source in listed:
         number = order.setdefault(source.ref, len(order) + 1)

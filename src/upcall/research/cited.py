@@ -93,9 +93,9 @@ class Checked:
     @property
     def referred(self) -> bool:
         """Whether the text refers to any source."""
-        from upcall.research.markdown import markers
+        from upcall.research.markdown import list_numbers
 
-        return bool(markers(self.text))
+        return bool(list_numbers(self.text))
 
 
 def _show(quotation: Quotation) -> str:
@@ -106,7 +106,7 @@ def _show(quotation: Quotation) -> str:
 
 def fit_in_line(text: str, limit: int = 200) -> str:
     """Make what somebody else wrote part of a line of ours: no line breaks, no links or images."""
-    from upcall.research.markdown import plain_links  # With its patterns: only who shows a source needs them.
+    from upcall.research.markdown import strip_links  # With its patterns: only who shows a source needs them.
     from upcall.research.tokens import UNSEEN
 
-    return shorten(plain_links(one_line(UNSEEN.sub("", text)), ()), limit)
+    return shorten(strip_links(one_line(UNSEEN.sub("", text)), ()), limit)

@@ -45,7 +45,7 @@ class _Group:
     kept: tuple[int, ...]
 
 
-def markers(text: str) -> list[int]:
+def list_numbers(text: str) -> list[int]:
     """List the citation numbers in a text, in order; not those in code."""
     return [number for found in _markers(text) for number in _numbers(found[1])]
 
@@ -127,18 +127,18 @@ _KEPT = "\x00"
 """Stands between label and address of a link that stays, until all others are undone."""
 
 
-def plain_links(text: str, refs: Iterable[str]) -> str:
+def strip_links(text: str, refs: Iterable[str]) -> str:
     """Take out HTML, images, and links to anything but what was read; other addresses become code beside
     their label.
 
     Whoever shows a report as a web page loads what it names, and an address can carry away what an agent knows. What
     is not written as most write it is taken apart by a space, so that it is neither a link nor a tag to any reader.
     """
-    known = {bare(ref) for ref in refs}
+    known = {simplify_name(ref) for ref in refs}
 
     def link(found: re.Match[str]) -> str:
         image, label, address = found.groups()
-        if not image and (bare(address) in known or label.strip().isdigit()):
+        if not image and (simplify_name(address) in known or label.strip().isdigit()):
             return found[0].replace("](", f"]{_KEPT}(")
         return f"{label} {_as_code(address)}".strip()
 
@@ -146,7 +146,7 @@ def plain_links(text: str, refs: Iterable[str]) -> str:
         return f"{found[1]}: {_as_code(found[2])}"
 
     def autolink(found: re.Match[str]) -> str:
-        return found[0] if bare(found[1]) in known else _as_code(found[1])
+        return found[0] if simplify_name(found[1]) in known else _as_code(found[1])
 
     def plain(part: str) -> str:
         part = _AUTOLINK.sub(autolink, _DEFINITION.sub(definition, part))
@@ -226,7 +226,7 @@ def _entry(line: str, number: int) -> Claimed:
     return Claimed(number, named.strip(" \t,:;–—-"), place[1] if place else "", quoted[1] if quoted else "")
 
 
-def bare(name: str) -> str:
+def simplify_name(name: str) -> str:
     """Strip a name or an address of what may be written otherwise: case, scheme, brackets, a slash at its end."""
     name = unicodedata.normalize("NFKC", UNSEEN.sub("", name)).casefold().strip(" \t\r\n[]()<>\"'`“”")
     return re.sub(r"^\w+://(?:www\.)?|[/#]+$", "", name)

@@ -62,7 +62,7 @@ class FoundQuote:
     place: str = ""
 
 
-class Text:
+class SearchableText:
     """A text that was read in one go, perhaps its place in its source, and its words, which are cut once."""
 
     def __init__(self, raw: str, place: str = "") -> None:
@@ -101,7 +101,7 @@ def find_quote(quote: str, text: str) -> FoundQuote | None:
     It holds where its words stand in the text in this order, whole and next to each other, and where what it leaves out
     of its sentence does not turn its meaning. An ellipsis may stand for words of one sentence that deny nothing.
     """
-    return find_in(quote, [Text(text)])
+    return find_in(quote, [SearchableText(text)])
 
 
 def says_enough(quote: str) -> bool:
@@ -111,7 +111,7 @@ def says_enough(quote: str) -> bool:
     return sum(map(_count_words, parts)) >= MIN_WORDS and all(_count_words(part) >= shortest for part in parts)
 
 
-def find_in(quote: str, texts: Sequence[Text], *, slips: bool = True) -> FoundQuote | None:
+def find_in(quote: str, texts: Sequence[SearchableText], *, slips: bool = True) -> FoundQuote | None:
     """Find a quote in one of several texts of a source; without `slips` only its very words."""
     parts = [_without_last_end(split_words(part).words) for part in _split_at_ellipses(quote)]
     if not parts or not all(parts) or len(parts) > MAX_PARTS:

@@ -282,14 +282,14 @@ class ResearchReport(Report):
         A report that rests on nothing and claims nothing stays as it is.
         """
         from upcall.research.citations import Library, check  # Slow to import, and for research alone.
-        from upcall.research.markdown import Claimed, markers, split_source_list
+        from upcall.research.markdown import Claimed, list_numbers, split_source_list
 
         summary, listed = split_source_list(self.summary)
         claimed = [
             Claimed(each.number or number, each.ref, each.place, each.quote)
             for number, each in enumerate(self.citations, start=1)
         ] or listed
-        if not (claimed or markers(summary) or any(call.of_source for call in work.made)):
+        if not (claimed or list_numbers(summary) or any(call.of_source for call in work.made)):
             return self.with_warnings(["it looked nothing up in its sources"] if work.source_tools else [])
         library = Library(read for call in work.made for read in extract_read_texts(call))
         checked = CheckedReport.of(self, check(summary, claimed, library), not_found=self.not_found)

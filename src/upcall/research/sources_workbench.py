@@ -13,13 +13,13 @@ from autogen_core.tools import ToolResult, ToolSchema
 from upcall.autogen.workbenches import FileWorkbench, tool_result, tool_schema
 from upcall.research.sources.base import Source, SourceUnavailable
 from upcall.research.sources.documents import Documents
-from upcall.research.sources.fences import hits_text, passage_text, quote
+from upcall.research.sources.fences import quote, write_hits, write_passage
 
 MAX_HITS = 10
 
 
 @dataclass(frozen=True)
-class _Words:
+class _ToolNames:
     """How the tools of a source are called, and what its references are."""
 
     search: str
@@ -30,17 +30,17 @@ class _Words:
 
 
 _KNOWN = {
-    "documents": _Words(
+    "documents": _ToolNames(
         "search_documents", "read_document", "name", "A document's name, as the search gives it.", "line, page or row"
     ),
-    "web": _Words("search_web", "read_page", "address", "The address of a page, with https://."),
-    "arxiv": _Words("search_arxiv", "read_paper", "id", "A paper's id, as the search gives it.", "page"),
-    "wikipedia": _Words("search_wikipedia", "read_article", "title", "An article's title, as the search gives it."),
+    "web": _ToolNames("search_web", "read_page", "address", "The address of a page, with https://."),
+    "arxiv": _ToolNames("search_arxiv", "read_paper", "id", "A paper's id, as the search gives it.", "page"),
+    "wikipedia": _ToolNames("search_wikipedia", "read_article", "title", "An article's title, as the search gives it."),
 }
 
 
-def _words(source: Source) -> _Words:
-    return _KNOWN.get(source.id) or _Words(
+def _name_tools(source: Source) -> _ToolNames:
+    return _KNOWN.get(source.id) or _ToolNames(
         f"search_{source.id}", f"read_{source.id}", "ref", "What to read, as the search gives it."
     )
 
@@ -55,13 +55,13 @@ class SourcesWorkbench(FileWorkbench):
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = list(sources)
         usable = [source for source in self._sources if source.problem() is None]
-        self._searched = {_words(source).search: source for source in usable}
-        self._read = {_words(source).read: source for source in usable}
+        self._searched = {_name_tools(source).search: source for source in usable}
+        self._read = {_name_tools(source).read: source for source in usable}
 
     @property
     def source_tools(self) -> frozenset[str]:
         """The names of the tools of all sources, also of those that cannot be used now."""
-        words = [_words(source) for source in self._sources]
+        words = [_name_tools(source) for source in self._sources]
         return frozenset(name for each in words for name in (each.search, each.read))
 
     def look_up(self, task: str) -> Sequence[FunctionCall]:
@@ -99,8 +99,8 @@ class SourcesWorkbench(FileWorkbench):
                 return tool_result(name, await _search(source, _text(given, "words")))
             if source := self._read.get(name):
                 start = _number(given.get("start", given.get("first_line", 1)))
-                passage = await source.read(_text(given, _words(source).ref), start)
-                return tool_result(name, passage_text(passage))
+                passage = await source.read(_text(given, _name_tools(source).ref), start)
+                return tool_result(name, write_passage(passage))
         except OSError as error:
             return tool_result(name, f"{name} failed: {error.strerror or type(error).__name__}.", is_error=True)
         except SourceUnavailable as error:
@@ -115,11 +115,11 @@ async def _search(source: Source, words: str) -> str:
     remarks = await source.remarks() if isinstance(source, Documents) else ""
     if not hits:
         return f"Nothing found for {quote(words)} in {source.description}. {remarks}".rstrip()
-    return hits_text(hits) + (f"\n\n{remarks}" if "Not readable" in remarks else "")
+    return write_hits(hits) + (f"\n\n{remarks}" if "Not readable" in remarks else "")
 
 
 def _schemas(source: Source) -> list[ToolSchema]:
-    words = _words(source)
+    words = _name_tools(source)
     searched = {"words": {"type": "string", "description": "Words to look for, or a question."}}
     read = {
         words.ref: {"type": "string", "description": words.is_what},

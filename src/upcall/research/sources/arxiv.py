@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from upcall.research.sources.base import Hit, Passage, SourceUnavailable
-from upcall.research.sources.http import Reply, fetch, missing
-from upcall.research.sources.passages import passage_of
+from upcall.research.sources.http import Reply, explain_missing, fetch
+from upcall.research.sources.passages import take_passage
 from upcall.research.sources.readers import INSTALL, Text
-from upcall.research.sources.web import bound_query, page_text
+from upcall.research.sources.web import bound_query, read_page
 
 ARXIV = "arxiv"
 _ATOM = {"atom": "http://www.w3.org/2005/Atom"}
@@ -40,7 +40,7 @@ class Arxiv:
 
     def problem(self) -> str | None:
         """Say which package is missing, if one is; no key is needed."""
-        return missing() or (None if importlib.util.find_spec("defusedxml") else INSTALL)
+        return explain_missing() or (None if importlib.util.find_spec("defusedxml") else INSTALL)
 
     async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
         """Find papers, with title, authors, date and abstract."""
@@ -59,13 +59,13 @@ class Arxiv:
             raise ValueError(f"{ref!r} is no arXiv id. Give one as the search does, such as 2401.01234.")
         paper = found[1]
         if paper in self._papers:
-            return passage_of(ARXIV, ref, self._papers[paper], start)
+            return take_passage(ARXIV, ref, self._papers[paper], start)
         try:
             reply = await fetch("arXiv", f"{self._pdf}/{paper}")
-            self._papers[paper] = await asyncio.to_thread(page_text, replace(reply, content_type="application/pdf"))
+            self._papers[paper] = await asyncio.to_thread(read_page, replace(reply, content_type="application/pdf"))
         except (SourceUnavailable, ValueError) as error:
             return await self._abstract(ref, paper, str(error))
-        return passage_of(ARXIV, ref, self._papers[paper], start)
+        return take_passage(ARXIV, ref, self._papers[paper], start)
 
     async def _abstract(self, ref: str, paper: str, why: str) -> Passage:
         hits = _entries(await fetch("arXiv", self._api, params={"id_list": paper, "max_results": "1"}))

@@ -18,7 +18,7 @@ from upcall.errors import ConfigurationError
 from upcall.prompts.contexts import Document
 from upcall.research.sources.base import Hit, Passage
 from upcall.research.sources.index import UNSPACED, Damaged, DocumentIndex, IndexHit, Known
-from upcall.research.sources.passages import TextPart, passage_of
+from upcall.research.sources.passages import TextPart, take_passage
 from upcall.research.sources.readers import SUFFIXES, NotReadable, Text
 from upcall.text import replace_surrogates
 
@@ -110,7 +110,7 @@ class Documents:
 
     async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
         """Find the best passages for the words of a query, whatever else it holds: near-duplicates are one hit."""
-        terms = terms_of(query)
+        terms = choose_terms(query)
         if not terms:
             raise ValueError("Give at least one word to look for.")
         given_up = threading.Event()
@@ -150,7 +150,7 @@ class Documents:
             text = self._index.text(path)
         except NotReadable as problem:
             raise ValueError(f"{ref} cannot be read: it {problem}.") from problem
-        return passage_of(DOCUMENTS, ref, text, start)
+        return take_passage(DOCUMENTS, ref, text, start)
 
     def _remarks(self) -> str:
         known = self._index.list_known()
@@ -184,7 +184,7 @@ class Documents:
         self._files, self._outside = _collect(self.paths)
 
 
-def terms_of(query: str) -> list[str]:
+def choose_terms(query: str) -> list[str]:
     """Choose what to look for: each word of a query once, without the commonest where there are others.
 
     A language without spaces gives each two characters that stand together; a word in which case hides letters is there

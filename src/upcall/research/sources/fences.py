@@ -44,7 +44,7 @@ class FencedText:
 
 
 def parse_fenced(result: str) -> list[FencedText]:
-    """List the texts in a tool's result that `hits_text` or `passage_text` made, in order; none in any other text.
+    """List the texts in a tool's result that `write_hits` or `write_passage` made, in order; none in any other text.
 
     What looks like such a text within one is part of it.
     """
@@ -54,7 +54,7 @@ def parse_fenced(result: str) -> list[FencedText]:
     ]
 
 
-def hits_text(hits: Sequence[Hit]) -> str:
+def write_hits(hits: Sequence[Hit]) -> str:
     """Write all hits that there is room for, best first, each with what says nearly the same."""
     blocks, room = [DATA], MAX_TEXT_CHARS
     for hit in hits:
@@ -68,7 +68,7 @@ def hits_text(hits: Sequence[Hit]) -> str:
     return "\n\n".join(blocks)
 
 
-def passage_text(passage: Passage) -> str:
+def write_passage(passage: Passage) -> str:
     """Write a passage, and how to read on."""
     text = shorten(passage.text, MAX_TEXT_CHARS, CUT)
     more = [f"Read on with start={passage.next}."] if passage.next is not None else []

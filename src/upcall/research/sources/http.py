@@ -42,7 +42,7 @@ class Refused(ValueError):
     """An address that may not be read. The text is for the model."""
 
 
-def missing() -> str | None:
+def explain_missing() -> str | None:
     """Say what is to be installed for the network; None where nothing is."""
     return None if importlib.util.find_spec("httpx") else INSTALL
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from upcall.autogen.scope import report_progress
 from upcall.research.sources.base import SourceUnavailable
 from upcall.research.sources.isolated import SECONDS_A_FILE, IsolatedReader
-from upcall.research.sources.passages import TextPart, parts_of
+from upcall.research.sources.passages import TextPart, cut_into_parts
 from upcall.research.sources.readers import INSTALL, MAX_FILE_BYTES, NotReadable, Text, is_isolated, read_file
 
 VERSION = 2
@@ -365,7 +365,7 @@ def _content(db: sqlite3.Connection, read: _ReadFile) -> int | None:
     about = f"{' '.join(re.split(r'[^0-9A-Za-z]+', read.path.stem))} {text.title}".strip()
     rows = [
         (last + number, _apart(f"{about} {part.heading}"), _apart(part.text), added.lastrowid, part.first, part.last)
-        for number, part in enumerate(parts_of(text), start=1)
+        for number, part in enumerate(cut_into_parts(text), start=1)
     ]
     db.executemany("INSERT INTO passages(rowid, title, body, content, first, last) VALUES (?, ?, ?, ?, ?, ?)", rows)
     span = (last + 1, last + len(rows), added.lastrowid)

@@ -28,7 +28,7 @@ class TextPart:
     heading: str = ""
 
 
-def parts_of(text: Text) -> Iterator[TextPart]:
+def cut_into_parts(text: Text) -> Iterator[TextPart]:
     """Cut a document into passages, in order. A heading begins a new one, a blank line ends one that is long enough."""
     lines: list[str] = []
     begun, length, heading = 1, 0, ""
@@ -54,7 +54,7 @@ def parts_of(text: Text) -> Iterator[TextPart]:
         yield TextPart(begun, begun + len(lines) - 1, "\n".join(lines), heading)
 
 
-def passage_of(source: str, ref: str, text: Text, start: int) -> Passage:
+def take_passage(source: str, ref: str, text: Text, start: int) -> Passage:
     """Take as much of a text as one read gives, from a unit on.
 
     Raises:

@@ -217,10 +217,10 @@ def _block(block: Any) -> Iterator[str]:
 
 
 def _html(data: bytes) -> Text:
-    return html_text(decode(data))
+    return read_html(decode(data))
 
 
-def html_text(page: str) -> Text:
+def read_html(page: str) -> Text:
     """Return a page's own text, without what is around it; all of its text where that cannot be told apart."""
     title = html.unescape(found[1]) if (found := re.search(r"<title[^>]*>(.*?)</title", page, re.I | re.S)) else ""
     text = _main_text(page) or _all_text(page)
@@ -238,7 +238,7 @@ def _main_text(page: str) -> str:
         return ""
 
 
-class _Words(HTMLParser):
+class _PageText(HTMLParser):
     """The text of a page, a block a line."""
 
     HIDDEN = frozenset({"script", "style", "template", "noscript", "head"})
@@ -263,7 +263,7 @@ class _Words(HTMLParser):
 
 
 def _all_text(page: str) -> str:
-    words = _Words()
+    words = _PageText()
     words.feed(page)
     words.close()
     return _tidy("".join(words.parts))

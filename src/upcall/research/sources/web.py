@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from upcall.addresses import Resolve
 from upcall.research.sources.base import Hit, Passage, SourceUnavailable
-from upcall.research.sources.http import Reply, fetch, guard_url, missing
+from upcall.research.sources.http import Reply, explain_missing, fetch, guard_url
 from upcall.research.sources.isolated import IsolatedReader
-from upcall.research.sources.passages import passage_of
+from upcall.research.sources.passages import take_passage
 from upcall.research.sources.readers import INSTALL, NotReadable, Text
 from upcall.text import first_line
 
@@ -46,7 +46,7 @@ class Tavily:
 
     def problem(self) -> str | None:
         """Say that a key is missing, if it is."""
-        return missing() or (None if self._key else "needs a key: set TAVILY_API_KEY")
+        return explain_missing() or (None if self._key else "needs a key: set TAVILY_API_KEY")
 
     async def search(self, query: str, limit: int) -> list[tuple[str, str, str]]:
         """Find at most 20 pages."""
@@ -58,8 +58,8 @@ class Tavily:
             headers={"Authorization": f"Bearer {self._key}"},
             json={"query": query, "max_results": limit},
         )
-        found = entries("Tavily", reply, "results")
-        return [(text(each, "url"), text(each, "title"), text(each, "content")) for each in found]
+        found = read_entries("Tavily", reply, "results")
+        return [(read_text(each, "url"), read_text(each, "title"), read_text(each, "content")) for each in found]
 
 
 class Brave:
@@ -70,7 +70,7 @@ class Brave:
 
     def problem(self) -> str | None:
         """Say that a key is missing, if it is."""
-        return missing() or (None if self._key else "needs a key: set BRAVE_API_KEY")
+        return explain_missing() or (None if self._key else "needs a key: set BRAVE_API_KEY")
 
     async def search(self, query: str, limit: int) -> list[tuple[str, str, str]]:
         """Find at most 20 pages."""
@@ -81,8 +81,8 @@ class Brave:
             headers={"X-Subscription-Token": self._key or "", "Accept": "application/json"},
             params={"q": query, "count": limit, "text_decorations": "false"},
         )
-        found = entries("Brave", reply, "web", "results")
-        return [(text(each, "url"), text(each, "title"), text(each, "description")) for each in found]
+        found = read_entries("Brave", reply, "web", "results")
+        return [(read_text(each, "url"), read_text(each, "title"), read_text(each, "description")) for each in found]
 
 
 class Ddgs:
@@ -93,12 +93,12 @@ class Ddgs:
 
     def problem(self) -> str | None:
         """Say that the package is missing, if it is."""
-        return missing() or (None if importlib.util.find_spec("ddgs") else INSTALL)
+        return explain_missing() or (None if importlib.util.find_spec("ddgs") else INSTALL)
 
     async def search(self, query: str, limit: int) -> list[tuple[str, str, str]]:
         """Return what the first of them to answer gives."""
         found = await asyncio.to_thread(self._search, query, limit)
-        return [(text(each, "href"), text(each, "title"), text(each, "body")) for each in found]
+        return [(read_text(each, "href"), read_text(each, "title"), read_text(each, "body")) for each in found]
 
     def _search(self, query: str, limit: int) -> list[dict[str, Any]]:
         from ddgs import DDGS
@@ -148,11 +148,11 @@ class Web:
             reply = await fetch(
                 "The page", ref, transport=guard_url(self._private_hosts, self._resolve), seconds=SECONDS_A_PAGE
             )
-            page = await asyncio.to_thread(page_text, reply)
+            page = await asyncio.to_thread(read_page, reply)
             if len(self._pages) >= KEPT_PAGES:
                 del self._pages[next(iter(self._pages))]
             self._pages[ref] = page
-        return passage_of(WEB, ref, self._pages[ref], start)
+        return take_passage(WEB, ref, self._pages[ref], start)
 
 
 def bound_query(query: str) -> str:
@@ -167,7 +167,7 @@ def bound_query(query: str) -> str:
     return words
 
 
-def page_text(reply: Reply) -> Text:
+def read_page(reply: Reply) -> Text:
     """Return what a server sent as text, by its type.
 
     Raises:
@@ -198,7 +198,7 @@ _SUFFIXES = {
 }
 
 
-def entries(who: str, reply: Reply, *path: str) -> list[dict[str, Any]]:
+def read_entries(who: str, reply: Reply, *path: str) -> list[dict[str, Any]]:
     """Return the list of objects at a place in a reply in JSON; none where there is no such place.
 
     Raises:
@@ -213,7 +213,7 @@ def entries(who: str, reply: Reply, *path: str) -> list[dict[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def text(entry: dict[str, Any], name: str) -> str:
+def read_text(entry: dict[str, Any], name: str) -> str:
     """Read a field as text, empty where it is none."""
     value = entry.get(name)
     return value if isinstance(value, str) else ""

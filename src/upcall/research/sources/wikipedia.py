@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 
 from upcall.research.sources.base import Hit, Passage
-from upcall.research.sources.http import fetch, missing
-from upcall.research.sources.passages import passage_of
+from upcall.research.sources.http import explain_missing, fetch
+from upcall.research.sources.passages import take_passage
 from upcall.research.sources.readers import Text
-from upcall.research.sources.web import bound_query, entries, text
+from upcall.research.sources.web import bound_query, read_entries, read_text
 
 WIKIPEDIA = "wikipedia"
 _TAG = re.compile(r"<[^>]*>")
@@ -27,7 +27,7 @@ class Wikipedia:
 
     def problem(self) -> str | None:
         """Say which package is missing, if one is; no key is needed."""
-        return missing()
+        return explain_missing()
 
     async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
         """Find articles, each with the words around what was found."""
@@ -43,17 +43,17 @@ class Wikipedia:
                 "formatversion": "2",
             },
         )
-        found = entries("Wikipedia", reply, "query", "search")
+        found = read_entries("Wikipedia", reply, "query", "search")
         return [
             Hit(
                 source=WIKIPEDIA,
-                ref=text(each, "title"),
-                title=text(each, "title"),
-                text=html.unescape(_TAG.sub("", text(each, "snippet"))),
+                ref=read_text(each, "title"),
+                title=read_text(each, "title"),
+                text=html.unescape(_TAG.sub("", read_text(each, "snippet"))),
                 score=-float(rank),
             )
             for rank, each in enumerate(found)
-            if text(each, "title")
+            if read_text(each, "title")
         ]
 
     async def read(self, ref: str, start: int = 1) -> Passage:
@@ -72,8 +72,8 @@ class Wikipedia:
                 "formatversion": "2",
             },
         )
-        pages = [page for page in entries("Wikipedia", reply, "query", "pages") if text(page, "extract")]
+        pages = [page for page in read_entries("Wikipedia", reply, "query", "pages") if read_text(page, "extract")]
         if not pages:
             raise ValueError(f"There is no article {title!r}. Search for it first.")
-        article = Text("line", text(pages[0], "extract").splitlines(), text(pages[0], "title"))
-        return passage_of(WIKIPEDIA, ref, article, start)
+        article = Text("line", read_text(pages[0], "extract").splitlines(), read_text(pages[0], "title"))
+        return take_passage(WIKIPEDIA, ref, article, start)

@@ -20,7 +20,7 @@ from upcall.workspace.sandboxes import seccomp
 from upcall.workspace.sandboxes.base import MEGABYTE, Command, Execution, ExecutorUnavailable
 from upcall.workspace.sandboxes.cgroups import ROOM, Group
 from upcall.workspace.sandboxes.descriptors import Pipe, open_file, read_some, wait_readable
-from upcall.workspace.sandboxes.processes import Start, argv_of, descendants, run_process
+from upcall.workspace.sandboxes.processes import Start, list_descendants, run_process, to_argv
 from upcall.workspace.sandboxes.proxy import NetworkAccess, Proxy
 from upcall.workspace.sandboxes.views import View, ViewName, show_plainly
 
@@ -91,7 +91,7 @@ class Bubblewrap:
     async def _run(
         self, command: Command, view: View, limits: Limits, seconds: float | None, stdin: str, proxy: Proxy | None
     ) -> Execution:
-        argv = argv_of(command)
+        argv = to_argv(command)
         with (
             Pipe() as info,
             Pipe() as go,
@@ -106,7 +106,7 @@ class Bubblewrap:
                 group.join(
                     [
                         *view.prefix,
-                        find_program(),
+                        find_bubblewrap(),
                         *wait,
                         *arguments,
                         "--",
@@ -190,7 +190,7 @@ class _Namespace:
 
     def members(self, most: int) -> list[int]:
         """List what descends from the first process, as all in the namespace do."""
-        return [] if self._first is None else descendants(self._first, most)
+        return [] if self._first is None else list_descendants(self._first, most)
 
     def kill(self) -> None:
         """Kill the first process of the namespace, and bubblewrap itself."""
@@ -223,7 +223,7 @@ def explain_unusable() -> str | None:
     system = [part for name in _SYSTEM if Path("/", name).exists() for part in ("--ro-bind", f"/{name}", f"/{name}")]
     options = ["--unshare-all", "--unshare-user", "--disable-userns", "--ro-bind", "/usr", "/usr", *system]
     tried = subprocess.run(
-        [find_program(), *options, "--proc", "/proc", "--", "/bin/sh", "-c", ":"],
+        [find_bubblewrap(), *options, "--proc", "/proc", "--", "/bin/sh", "-c", ":"],
         env={},
         capture_output=True,
         text=True,
@@ -238,7 +238,7 @@ def explain_unusable() -> str | None:
     )
 
 
-def find_program() -> str:
+def find_bubblewrap() -> str:
     """Find bubblewrap; its bare name where it is not there."""
     return shutil.which("bwrap") or "bwrap"
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes import seccomp
-from upcall.workspace.sandboxes.bubblewrap import Bubblewrap, find_program, make_passwd
+from upcall.workspace.sandboxes.bubblewrap import Bubblewrap, find_bubblewrap, make_passwd
 from upcall.workspace.sandboxes.descriptors import Pipe, open_file
 
 
@@ -33,7 +33,7 @@ class EnclosedProcess(subprocess.Popen[bytes]):
         ):
             options = Bubblewrap(readable).arguments(None, Limits(tmp_mb=1), passwd=passwd, calls=calls)
             super().__init__(
-                [find_program(), "--info-fd", str(info.writing), *options, "--", *program],
+                [find_bubblewrap(), "--info-fd", str(info.writing), *options, "--", *program],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

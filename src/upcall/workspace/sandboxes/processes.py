@@ -206,7 +206,7 @@ async def _read(pipe: BinaryIO, output: Output) -> None:
 # -- what is known of processes ---------------------------------------------------------------------------------------
 
 
-def descendants(pid: int, most: int) -> list[int]:
+def list_descendants(pid: int, most: int) -> list[int]:
     """List a process and those that descend from it, at most so many."""
     found = [pid]
     for parent in found:
@@ -273,6 +273,6 @@ def _has_more_files(folder: Path, most: int) -> bool:
     return False
 
 
-def argv_of(command: str | Sequence[str]) -> list[str]:
+def to_argv(command: str | Sequence[str]) -> list[str]:
     """Return the program and arguments of a command; a command line is for the shell."""
     return [shutil.which("bash") or "/bin/sh", "-c", command] if isinstance(command, str) else list(command)
