@@ -118,6 +118,7 @@ def refuse_late(run: Run, answers: Sequence[Answer], seen: Run, now: datetime) -
     if not is_due(run, now):
         return None
     given, how = {answer.question_id for answer in answers}, run.config.on_expiry
+    # While the team works, the run ends only with its pause: what the others do meanwhile is to be kept.
     ends = run.waiting and how in ("cancel", "fail")
     shown = {question.id for question in seen.open_questions}
     late = next((each for each in run.list_overdue(now) if each.id in (shown if ends else given)), None)

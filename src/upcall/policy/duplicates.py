@@ -82,6 +82,8 @@ def repeat_answer(asked: Question, answer: Answer, question: Question) -> Answer
     """Return the same answer to another question, if that one accepts it; a secret only if the key opens it."""
     by = "the user" if answer.by is AnsweredBy.HUMAN else answer.by.value
     try:
+        # Option by option where options were chosen; else as own words, so that "2" is not the other question's second
+        # option.
         opened = answer.unseal().model_copy(update={"question_id": question.id})
         own = opened.outcome is Outcome.ANSWERED and not opened.selected
         again = parse_answer(question, OwnWords(opened.text) if own else opened)

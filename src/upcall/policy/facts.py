@@ -97,11 +97,12 @@ def append_fact(path: Path, question: Question, answer: Answer) -> Fact:
     is_open_to_facts = answer.outcome is Outcome.ANSWERED and not (answer.sealed or question.secret or question.is_risk)
     if not is_open_to_facts or is_dismissed(answer):
         raise CallerError(f"Question {question.id} has no answer that could be a fact: {answer.as_text()}")
-    ConfigSource.read(path)
+    ConfigSource.read(path)  # A file that is wrong already is refused with its own line, not with that of the new fact.
     before = path.read_text(encoding="utf-8-sig")
     line = yaml.safe_dump({question.question: answer.as_text()}, allow_unicode=True, width=sys.maxsize)
     added = line if before.endswith("\n") or not before else f"\n{line}"
     try:
+        # The line is added, and the file not written anew: the user's comments and order stay.
         source = ConfigSource.parse(before + added, path)
     except ConfigurationError as error:
         raise ConfigurationError(f"The fact cannot be put at the end of {path}, write it by hand: {error}") from error

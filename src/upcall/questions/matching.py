@@ -81,6 +81,7 @@ def match_answers(
             _refuse_another(earlier[question_id], value, closed_by_id.get(question_id))
         else:
             raise UnknownQuestion(named, list(open_by_id))
+    # Sealed last: the same text encrypted twice is not the same, and above two answers are compared.
     return [_seal_answer(open_by_id[question_id], answer) for question_id, answer in new.items()]
 
 

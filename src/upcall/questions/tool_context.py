@@ -105,7 +105,7 @@ def _find_answer(needed: UserInputRequired) -> Answer:
 
 def redact_secrets(text: str) -> str:
     """Return the text, a result or an error of the tool call that runs, without the secrets that the call was given."""
-    for secret in sorted(_secrets.get(), key=len, reverse=True):
+    for secret in sorted(_secrets.get(), key=len, reverse=True):  # One may be the beginning of another.
         if len(secret) >= _LEAST_HIDDEN:
             text = text.replace(secret, HIDDEN)
     return text

@@ -105,9 +105,10 @@ class Timings:
 
     def entry(self) -> dict[str, Any]:
         """Return the detail of the log's entry: when the segment ended (in milliseconds, since the log counts in
-        seconds), how many milliseconds it took, and its calls by path. ``900+12!:search`` began after 900 ms, took
-        12, failed, and
-        was of the tool search."""
+        seconds), how many milliseconds it took, and its calls by path.
+
+        ``900+12!:search`` began after 900 ms, took 12, failed, and was of the tool search.
+        """
         calls = {path: " ".join(made) for path, made in self._calls.items()}
         return {"end": round(time.time() * 1000), "ms": _ms(time.monotonic() - self._start), "calls": calls}
 

@@ -210,6 +210,7 @@ class PlanDraft(PlanOutline):
             if named is None:
                 changes.append(f"step {step.step_id!r} goes to {instead}: there is no {step.name!r}")
                 named = step.model_copy(update={"type": "handler", "name": instead})
+            # Only steps that are already in: what comes later, or was left out, cannot be waited for.
             rests_on = {
                 "depends_on": tuple(needed for needed in named.depends_on if needed in steps),
                 "inputs": tuple(_without_bad_references(used, steps) for used in named.inputs),

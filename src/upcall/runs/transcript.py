@@ -136,6 +136,8 @@ def _complete_question(run: Run, entry: TranscriptEntry) -> TranscriptEntry | No
 
 def dump_entries(entries: Sequence[TranscriptEntry]) -> bytes:
     """Return entries as compact JSON: each agent is named once, times are seconds since the first entry."""
+    # A row is its fields in order, without the empty ones at its end: a long run has thousands, and is stored at each
+    # pause.
     start = int(entries[0].at.timestamp()) if entries else 0
     paths = list(dict.fromkeys("/".join(each.path) for each in entries))
     rows = [

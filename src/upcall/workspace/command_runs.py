@@ -113,7 +113,7 @@ class CommandRunner:
         done = await _find_change(log, call) if call is not None and is_repeated_call() else None
         if done and await finish(self.folder, log, done, stage.view / staged.written if staged else None):
             return done.output
-        tries = 1 if request.network else MAX_TRIES
+        tries = 1 if request.network else MAX_TRIES  # What it did out there it must not do twice.
         for left in reversed(range(tries)):
             try:
                 if staged is None:
@@ -155,6 +155,8 @@ class CommandRunner:
     async def _take_in(
         self, request: CommandRequest, stage: Stage, staged: StagedCommand, log: ChangeLog, call: str | None
     ) -> str:
+        # A question raises `UserInputRequired` from here, and the call comes back to the stage with the answer: so what
+        # is asked about is read from the stage and the folder, and never kept in this object.
         if staged.refused:
             return describe_unkept(staged, self.limits, staged.refused)
         text = describe_result(staged.execution, self.limits, staged.files)

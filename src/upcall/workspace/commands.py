@@ -131,6 +131,7 @@ class ExecutionWorkbench(StatelessWorkbench):
 
     async def _run_staged(self, runner: CommandRunner, request: CommandRequest, call_id: str | None) -> str:
         call = current_call()
+        # Without a driver nobody makes the call again: the name has only to be no other's.
         key = call or f"{os.getpid()}/{id(self)}/{call_id or time.monotonic_ns()}"
         stage = Stage(await asyncio.to_thread(open_stages, self._folder) / name_stage(key))
         try:

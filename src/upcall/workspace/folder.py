@@ -150,7 +150,7 @@ class _Open:
         if self._at is None:
             os.chmod(self._name(name), mode & PERMISSIONS)
             return
-        folder = self.enter(name)
+        folder = self.enter(name)  # On Linux no `os.chmod` refuses a link.
         try:
             assert folder._at is not None
             os.fchmod(folder._at, mode & PERMISSIONS)
@@ -194,7 +194,7 @@ class _Open:
 
     def link(self, name: str, target: str) -> None:
         """Make a symbolic link, also in the place of a file."""
-        temporary = self._name(f"{TEMPORARY}{secrets.token_hex(8)}")
+        temporary = self._name(f"{TEMPORARY}{secrets.token_hex(8)}")  # A link cannot be made over what is there.
         os.symlink(target, temporary, dir_fd=self._at)
         os.replace(temporary, self._name(name), src_dir_fd=self._at, dst_dir_fd=self._at)
 
@@ -327,6 +327,8 @@ class Folder:
         Raises:
             ChangedMeanwhile: a file is not what it was to be.
         """
+        # All are looked at before any is written, and each once more at its turn: a file that somebody writes meanwhile
+        # is theirs.
         seen = [self._refuse_changed(each) for each in writes]
         done: list[tuple[int, bool]] = []
         self.make_for(writes)
@@ -337,7 +339,7 @@ class Folder:
                 done.append((number, removes))
         except BaseException:
             for number, removes in reversed(done):
-                with suppress(OSError, ValueError):
+                with suppress(OSError, ValueError):  # What cannot come back must not keep the others from it.
                     self._take_back(writes[number], removes, _name_aside(aside, number))
             raise
 

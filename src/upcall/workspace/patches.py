@@ -45,6 +45,8 @@ class FilePatch:
         lines = (text.replace("\r\n", "\n") if crlf else text).split("\n")
         ended = lines[-1] == ""  # A file that ends with a newline has an empty text behind it.
         lines = lines[:-1] if ended else lines
+        # `shift`: how far the hunks before have moved the lines behind them, also where a hunk was found elsewhere than
+        # its header says; who miscounts once miscounts all that follows by as much.
         done, shift = 0, 0
         for number, hunk in enumerate(self.hunks, start=1):
             at = self._place(hunk, number, lines, done, shift)

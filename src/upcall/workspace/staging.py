@@ -83,6 +83,7 @@ async def finish(folder: Folder, log: ChangeLog, change: Change, staged: Path | 
     left, made = list[FileChange](), list[FileChange]()
     for file in change.files:
         now = await asyncio.to_thread(folder.state, file.path)
+        # Made first: a file that holds the same before and after, with another mode, is both.
         if is_made(file, now):
             made.append(file)
         elif now is None or now.holds_same(file.before):

@@ -102,6 +102,7 @@ def _is_ours(now: FileState | None, made: Sequence[FileChange]) -> bool:
     Its last change may have been recorded and never made: its process was killed in between.
     """
     last = made[-1]
+    # Nobody else may have written in between either: their work would be gone without a word.
     there = any(holds_same(now, each) for each in (last.after, last.before))
     return there and all(holds_same(one.after, following.before) for one, following in pairwise(made))
 

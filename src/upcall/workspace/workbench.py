@@ -222,6 +222,8 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
             done = [each for each in list_standing(await log.list_changes()) if each.call == call and each.tool == name]
             if done and await finish(self._root(), log, done[-1]):
                 return _report(name, given, done[-1])
+        # What the human is asked about is worked out without the lock, which a question would keep from the others; and
+        # once more under it, since these may have changed the files.
         asked = await asyncio.to_thread(prepare, **given)
         self._refuse_interpreter(asked)
         await self._confirm(name, asked)

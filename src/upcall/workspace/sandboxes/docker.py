@@ -68,7 +68,7 @@ class Docker:
             most, start = int(seconds or limits.seconds), time.monotonic()
             block = _block(_script(command, limits, most, stdin))
             done = asyncio.ensure_future(executor.execute_code_blocks([block], CancellationToken()))
-            done.add_done_callback(lambda task: task.cancelled() or task.exception())  # Nobody may ask for it.
+            done.add_done_callback(lambda task: task.cancelled() or task.exception())  # Else asyncio logs a traceback.
             try:
                 async with asyncio.timeout(most + _GRACE):
                     result = await asyncio.shield(done)

@@ -122,6 +122,7 @@ def _limit(limits: Limits, seconds: float | None) -> list[str]:
     """
     if shutil.which("prlimit") is None:
         return []
+    # RLIMIT_NPROC is held against all threads of the user, those of other programs too.
     others = sum(map(_threads, _pids()))
     return [
         *("prlimit", f"--nproc={others + limits.processes}"),

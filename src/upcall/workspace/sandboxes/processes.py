@@ -128,7 +128,7 @@ async def _run(start: Start, family: Family, limits: Limits, seconds: float, giv
         await family.take_hold(process)
         while not (ended.done() or leaving.done() or stopped):
             await asyncio.wait([ended, leaving], timeout=SECONDS_BETWEEN_LOOKS, return_when=asyncio.FIRST_COMPLETED)
-            if not ended.done():
+            if not ended.done():  # One that ended in time has its own status, however much it used.
                 stopped = await _find_limit(watch, output, limits, begun + seconds)
     finally:
         family.kill()

@@ -123,6 +123,7 @@ class KernelOverlay(View):
         marks = {entry.name: self._read_mark(entry) for entry in entries}
         names = {name for name, mark in marks.items() if mark is None}
         gone = {mark for mark in marks.values() if mark}
+        # An opaque folder hides all that lies below it: what was removed and made anew has no mark for each name.
         if opaque or "" in marks.values():
             opaque, gone = True, {each.name for each in _scan(self.folder / place)} - names
         for name in sorted(gone):
@@ -179,6 +180,7 @@ class Copy(View):
         self.stage.mkdir(parents=True)
         if shutil.which("cp") and sys.platform.startswith("linux"):
             command = ["cp", "--archive", "--reflink=auto", "--", str(self.folder), str(self.written)]
+            # It fails where one file may not be read, and copies all the others.
             subprocess.run(command, check=False, capture_output=True)
         else:
             shutil.copytree(self.folder, self.written, symlinks=True)
