@@ -35,9 +35,8 @@ AGENCY = "The agency was founded in 1974 in Paris.\n"
 
 # -- sources ----------------------------------------------------------------------------------------------------------
 
-LIBRARY = Library(
-    [ReadText("eu/energy.md", ENERGY), ReadText("agency.md", AGENCY), ReadText("https://www.iea.org/about/", AGENCY)]
-)
+AGENCY_IS = ("agency.md", "https://www.iea.org/about/", "UN")
+LIBRARY = Library([ReadText("eu/energy.md", ENERGY), *(ReadText(ref, AGENCY) for ref in AGENCY_IS)])
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from places import SUPPORT
 from upcall import PausableAgent, Run, RunStatus, Settings, Upcall, ask, with_questions
 from upcall.errors import ConfigurationError
 from upcall.research.mcp_server import McpServer
-from upcall.research.mcp_tools import McpTools
+from upcall.research.mcp_tools import MAX_NAME_CHARS, McpTools
 from upcall.research.sources.fences import MAX_TEXT_CHARS, parse_fenced
 from upcall.testing import Call, ScriptedModelClient
 
@@ -125,7 +125,7 @@ async def test_a_server_that_cannot_be_reached_is_left_out_with_a_warning(
 
 async def test_all_pages_of_tools_are_listed_under_names_of_their_own(notes: McpTools) -> None:
     schemas = {schema["name"]: schema for schema in await notes.list_tools()}
-    assert len(schemas) == 9
+    assert (len(schemas), max(map(len, schemas))) == (9, MAX_NAME_CHARS)
     assert schemas["notes_travel"]["parameters"]["$defs"]["Place"]["type"] == "object"  # type: ignore[typeddict-item]
     long = [name for name in schemas if name.startswith("notes_very")]
     said = [(await notes.call_tool(name)).to_text() for name in long]

@@ -10,7 +10,7 @@ import pytest
 from places import TEST_DATA
 from tables import rows
 
-from upcall.research.quotes import Match, find_quote, says_enough
+from upcall.research.quotes import MAX_PARTS, Match, find_quote, says_enough
 from upcall.research.tokens import split_words
 
 TUNED, HELD_OUT = (json.loads((TEST_DATA / f"{name}.json").read_text()) for name in ("quotes", "quotes_held_out"))
@@ -94,6 +94,13 @@ def test_how_a_quote_is_found(quote: str, match: Match | None) -> None:
     assert found is None or (found.score == 100) == (found.match is not Match.FUZZY)
 
 
+def test_a_quote_of_too_many_parts_is_stitched_together() -> None:
+    parts = [f"piece {number}" for number in range(MAX_PARTS + 1)]
+    text = f"He showed {', then '.join(parts)}."
+    assert find_quote(" … ".join(parts[1:]), text) is not None
+    assert find_quote(" … ".join(parts), text) is None
+
+
 @pytest.mark.parametrize(
     ("quote", "text", "held"),
     [
@@ -106,6 +113,8 @@ def test_how_a_quote_is_found(quote: str, match: Match | None) -> None:
         ("the united nations in the city", "the untied nations in the city", False),
         ("the windmill is on the hill", "the wind mill is on the hill", True),
         ("the roof of house was mended", "the roof of the house was mended", True),
+        ("as Dr Smith wrote in his diary", "as Dr. Smith wrote in his diary", True),
+        ("he saw Berlin then he died happily", "He saw Berlin. Then he died happily", False),
     ],
 )
 def test_a_slip_does_not_make_another_word(quote: str, text: str, held: bool) -> None:

@@ -73,13 +73,13 @@ def second() -> str:
 
 
 async def list_page(request: ListToolsRequest | None) -> ServerResult:
-    """List a page of three tools; the server itself asks for all."""
+    """List a page of three tools, the last as the next one of itself for ever; the server itself asks for all."""
     tools = await server.list_tools()
     if request is None:
         return ServerResult(ListToolsResult(tools=tools))
     start = int(request.params.cursor or 0) if request.params else 0
-    more = str(start + 3) if start + 3 < len(tools) else None
-    return ServerResult(ListToolsResult(tools=tools[start : start + 3], nextCursor=more))
+    more = start + 3 if start + 3 < len(tools) else start
+    return ServerResult(ListToolsResult(tools=tools[start : start + 3], nextCursor=str(more)))
 
 
 server._mcp_server.request_handlers[ListToolsRequest] = list_page  # type: ignore[assignment]
