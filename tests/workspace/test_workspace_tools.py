@@ -62,7 +62,7 @@ def files(root: Path) -> dict[str, str]:
     rows("workspace_tools/a_list_can_be_narrowed"),
 )
 async def test_a_list_can_be_narrowed(bench: WorkspaceWorkbench, arguments: dict[str, Any], says: str) -> None:
-    assert (await text(bench, "list_files", **arguments)).replace(" in None", "") == says.replace(" in None", "")
+    assert await text(bench, "list_files", **arguments) == says
 
 
 async def test_a_folder_that_is_none_is_an_error(bench: WorkspaceWorkbench) -> None:
@@ -113,8 +113,7 @@ async def test_a_gitignore_that_is_a_link_out_is_not_read(bench: WorkspaceWorkbe
     rows("workspace_tools/a_range_of_lines_comes_numbered"),
 )
 async def test_a_range_of_lines_comes_numbered(bench: WorkspaceWorkbench, first: Any, last: Any, says: str) -> None:
-    said = await text(bench, "read_file", path="src/app.py", first_line=first, last_line=last)
-    assert said == says or (first == 5 and "no lines" in said)
+    assert await text(bench, "read_file", path="src/app.py", first_line=first, last_line=last) == says
 
 
 async def test_a_long_range_says_where_to_go_on(bench: WorkspaceWorkbench, root: Path) -> None:

@@ -130,6 +130,12 @@ class _Open:
     def lstat(self, name: str) -> os.stat_result:
         return os.stat(self._name(name), dir_fd=self._at, follow_symlinks=False)
 
+    def find_mode(self, name: str) -> int | None:
+        try:
+            return self.lstat(name).st_mode
+        except FileNotFoundError:
+            return None
+
     def readlink(self, name: str) -> str:
         return os.readlink(self._name(name), dir_fd=self._at)
 
@@ -224,6 +230,32 @@ class _Open:
         """List what is in it by name, each with the kind of file that it is."""
         with os.scandir(self._at if self._at is not None else self._path) as found:
             return sorted((entry.name, _kind(entry)) for entry in found)
+
+
+class _Way:
+    """The folders that are open on the way to a name: the root, and those in it by their names."""
+
+    def __init__(self, root: _Open) -> None:
+        self.names: list[str] = []
+        self._open = [root]
+
+    @property
+    def here(self) -> _Open:
+        return self._open[-1]
+
+    def enter(self, name: str) -> None:
+        self._open.append(self.here.enter(name))
+        self.names.append(name)
+
+    def leave(self, folders: int = 1) -> None:
+        """Go back up, as far as the root at most."""
+        for _ in range(folders):
+            self.names.pop()
+            self._open.pop().close()
+
+    def close(self) -> None:
+        for each in self._open:
+            each.close()
 
 
 class Folder:
@@ -433,45 +465,32 @@ class Folder:
         The name is empty where the path names a folder by ``..`` or is empty. Without `last`, the last name may be that
         of a link; without `follow`, there is to be no link on the way either.
         """
-        todo = deque(parts)
-        way, names, links = list[_Open](), list[str](), 0
+        todo, links = deque(parts), 0
+        way = _Way(self._open_root(todo))
         try:
-            way.append(self._open_root(todo))
             while todo:
                 name = todo.popleft()
                 if name == "..":
-                    if not names:
+                    if not way.names:
                         raise outside(path)
-                    names.pop()
-                    way.pop().close()
+                    way.leave()
                     continue
-                try:
-                    mode = way[-1].lstat(name).st_mode
-                except FileNotFoundError:
-                    if not todo:
-                        yield way[-1], name, tuple(names)
-                        return
-                    raise _Missing([*names, name, *todo]) from None
-                if stat.S_ISLNK(mode) and follow and (todo or last):
+                mode = way.here.find_mode(name)
+                if mode is None and todo:
+                    raise _Missing([*way.names, name, *todo])
+                if mode is not None and stat.S_ISLNK(mode) and follow and (todo or last):
                     links += 1
                     if links > MAX_LINKS:
                         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-                    target = way[-1].readlink(name)
-                    if os.path.isabs(target):
-                        for each in way[1:]:
-                            each.close()
-                        del way[1:], names[:]
-                    todo.extendleft(reversed(self._read_link(target, path)))
+                    todo.extendleft(reversed(self._read_link(way, name, path)))
                 elif not todo:
-                    yield way[-1], name, tuple(names)
+                    yield way.here, name, tuple(way.names)
                     return
                 else:
-                    way.append(way[-1].enter(name))
-                    names.append(name)
-            yield way[-1], "", tuple(names)
+                    way.enter(name)
+            yield way.here, "", tuple(way.names)
         finally:
-            for each in way:
-                each.close()
+            way.close()
 
     def _open_root(self, todo: Iterable[str]) -> _Open:
         try:
@@ -479,13 +498,15 @@ class Folder:
         except FileNotFoundError:
             raise _Missing(todo) from None
 
-    def _read_link(self, target: str, path: str) -> list[str]:
+    def _read_link(self, way: _Way, name: str, path: str) -> list[str]:
         """Split the target of a link into names; an absolute one counts from the folder on."""
+        target = way.here.readlink(name)
         if os.path.isabs(target):
             root = str(self.root)
             if target != root and not target.startswith(root + os.sep):
                 raise outside(path)
             target = target.removeprefix(root)
+            way.leave(len(way.names))
         return [part for part in target.replace(os.sep, "/").split("/") if part not in ("", ".")]
 
 

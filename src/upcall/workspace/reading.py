@@ -17,7 +17,10 @@ def read_lines(file: BinaryIO, path: str, first: int | None, last: int | None) -
     """
     if first is None and last is None:
         return _read_whole(file, path)
-    return _read_range(file, path, max(first or 1, 1), last)
+    start = max(first or 1, 1)
+    if last is not None and last < start:
+        return f"There are no lines from {start} to {last}: the range ends before it begins."
+    return _read_range(file, path, start, last)
 
 
 def _read_whole(file: BinaryIO, path: str) -> str:

@@ -156,7 +156,8 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
         found = self._files(folder, glob)
         if not found:
             what = f" like {glob!r}" if glob else ""
-            return f"There are no files{what} in {folder!r}." if folder or glob else "The workspace is empty."
+            where = repr(folder) if folder else "the workspace"
+            return f"There are no files{what} in {where}." if folder or glob else "The workspace is empty."
         return _list(found, MAX_LISTED)
 
     def _files(self, folder: str | None = None, glob: str | None = None) -> list[str]:
