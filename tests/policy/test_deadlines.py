@@ -29,8 +29,9 @@ from worlds import crew, model_of, pausing
 from upcall import AnsweredBy, Outcome, PausableAgent, Question, Run, RunStatus, Settings, Upcall, identity
 from upcall.autogen.messages import event_questions, message_answers, question_message
 from upcall.errors import AlreadyAnswered, ConfigurationError, NotAllowed, QuestionExpired, RunNotWaiting, UpcallError
-from upcall.policy.deadlines import EXPIRED, EXPIRY, OVERDUE, REMINDED, explain_lapsed
+from upcall.policy.deadlines import EXPIRED, EXPIRY, OVERDUE, REMINDED, explain_lapsed, note_due
 from upcall.questions.record import QuestionRecord, QuestionRecords
+from upcall.runs.config import RunConfig
 from upcall.setting_types import parse_seconds
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
 from upcall.testing.server import LoopbackServer
@@ -597,6 +598,15 @@ async def test_reminders_are_events_and_in_the_log_each_once(clock: Clock) -> No
     clock.now = NOON
     assert [item async for item in solo.app.expire_stream()] == []
     assert (await solo.app.answer(asked.id, "1")).result == "Done."
+
+
+def test_a_reminder_of_one_question_is_none_of_another() -> None:
+    early, late = (Question(question="Which?", asked_at=NOON + HOUR * at) for at in (0, 0.5))
+    run = Run(task="Build it", records=QuestionRecords.build([early, late]), config=RunConfig(remind_after=3_600))
+    after_an_hour, told = note_due(run, NOON + HOUR)
+    later, told_later = note_due(after_an_hour, NOON + HOUR * 1.5)
+    assert (after_an_hour.reminders, len(told)) == ({early.id: 1}, 1)
+    assert (later.reminders, len(told_later)) == ({early.id: 1, late.id: 1}, 1)
 
 
 # -- whose team it is, and who acts -----------------------------------------------------------------------------------

@@ -173,7 +173,7 @@ def _end_run(run: Run, now: datetime | None) -> Run:
     return run.record_answers(RunStatus.EXPIRED, answers).model_copy(update={"error": error})
 
 
-def _note_due(run: Run, now: datetime) -> tuple[Run, list[Event]]:
+def note_due(run: Run, now: datetime) -> tuple[Run, list[Event]]:
     """Return the run with what is to be noted now - which questions are overdue, and of which the human is reminded -
     and the events that tell so. One reminder a look: what was missed is not made up for."""
     every = run.config.remind_after
@@ -264,7 +264,7 @@ class DeadlineWatcher:
         yield ended
 
     async def _note(self, stored: StoredRun, now: datetime) -> AsyncGenerator[Event, None]:
-        noted, events = _note_due(stored.run, now)
+        noted, events = note_due(stored.run, now)
         if events:
             await self._store.save(stored, noted)
         for event in events:
