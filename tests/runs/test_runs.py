@@ -60,7 +60,6 @@ def test_the_statuses_are_those_of_the_contract() -> None:
 
 def test_the_table_says_for_every_status_what_may_follow() -> None:
     assert set(TRANSITIONS) == set(RunStatus)
-    assert all(targets <= set(RunStatus) for targets in TRANSITIONS.values())
 
 
 def test_every_status_but_the_first_can_be_reached() -> None:

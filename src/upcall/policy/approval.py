@@ -95,6 +95,7 @@ class ApprovalRules:
 
     def find_unknown(self, names: Collection[str], *, complete: bool = True) -> frozenset[str]:
         """Return what has to fit one of `names` and does not; patterns only where these are `complete`."""
+        # A pattern may be meant for tools that a server has yet to list.
         candidates = (each for each in self.must_exist if complete or _WILD.isdisjoint(each))
         return frozenset(each for each in candidates if not any(fnmatchcase(name, each) for name in names))
 

@@ -252,6 +252,7 @@ class Authorization:
             return found[0]
         if not await store.exists():
             raise UnknownRun(run_id, f"the store {store.name} does not exist")
+        # In the log it stands which run was tried; to who tries, it is the same as one that is not there.
         hidden = [] if found else await store.find(run_id)
         await self.record_refusal(store, hidden[0] if len(hidden) == 1 else "", action)
         reason = ("several runs start with it",) if found else ()

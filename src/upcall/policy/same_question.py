@@ -104,7 +104,7 @@ def question_key(text: str) -> QuestionKey:
     for short, long in _SHORT_FORMS:
         plain = short.sub(long, plain)
     plain = " ".join(_POLITE.sub(" ", plain).split()).lstrip(" ,;:.!-")
-    if ahead := _AHEAD.match(plain):
+    if ahead := _AHEAD.match(plain):  # "For the API, which framework?" asks "which framework for the API".
         plain = f"{ahead[2].rstrip(' ?.!')} {ahead[1]}"
     told = _TOLD_TO_CHOOSE.match(plain)
     kind = "wh" if told or _WH.search(plain) else "polar" if _BEGINS_POLAR.match(plain) else "bare"
@@ -157,4 +157,5 @@ def _singular(word: str) -> str:
             word = word[:-2]
         elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
             word = word[:-1]
+    # "Cache" and "caches" come to the same that way; what is left need not be a word.
     return _SIBILANT_E.sub(r"\1", word) if word.isalpha() else word

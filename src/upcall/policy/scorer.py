@@ -178,6 +178,7 @@ class Scorer(_Stored):
 
 def find_probability(log_odds: float) -> float:
     """Return the probability of which these are the log odds."""
+    # `math.exp` overflows from 710 on.
     return 1 / (1 + math.exp(-max(-500.0, min(500.0, log_odds))))
 
 

@@ -99,6 +99,7 @@ class Timings:
         self._count += 1
         if self._count <= MAX_CALLS:
             took = _ms(time.monotonic() - call.began)
+            # Entries are told apart by blanks, which a name that a model made up may hold.
             tool = f":{'_'.join(call.tool.split())}" if call.tool else ""
             entry = f"{_ms(call.began - self._start)}+{took}{'!' if call.failed else ''}{tool}"
             self._calls.setdefault("/".join(call.path), []).append(entry)

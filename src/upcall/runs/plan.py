@@ -479,7 +479,7 @@ def _edit(steps: list[PlanStep], match: re.Match[str]) -> None:
 def _add(steps: list[PlanStep], match: re.Match[str]) -> None:
     place = _place(steps, match["id"]) + 1 if match["id"] else len(steps)
     taken = {step.step_id for step in steps}
-    step_id = next(str(number) for number in range(len(steps) + 1, 2 * len(steps) + 2) if str(number) not in taken)
+    step_id = next(str(number) for number in count(len(steps) + 1) if str(number) not in taken)
     said = {"step_id": step_id, "description": match["text"], "depends_on": [match["id"]] if match["id"] else []}
     steps.insert(place, PlanStep.model_validate({**said, **_by(match["name"])}))
 

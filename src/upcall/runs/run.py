@@ -138,6 +138,7 @@ class RunProgress(BaseModel, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
+# Told anew by a team that is resumed from a checkpoint, so that what came after it must not count twice.
 _FROM_WORK = ("classification", "clarifier_log", "plan", "execution_path", "usage", "tools", "failed_tools", "warnings")
 
 

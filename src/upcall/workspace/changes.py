@@ -47,6 +47,7 @@ def read_changes(folder: Folder, view: View, since: int) -> list[FileChange]:
             left.path.encode()
         except UnicodeEncodeError:
             raise ChangeRefused(f"the name {os.fsencode(left.path)!r} is no UTF-8") from None
+        # Of the times of a file, nobody can set that of its last change.
         if before is not None and before.kind != "folder" and os.lstat(folder.root / left.path).st_ctime_ns > since:
             raise ChangedMeanwhile(f"{left.path!r} was changed by somebody else meanwhile.")
         found.append(FileChange(path=left.path, before=before, after=after))
@@ -145,7 +146,7 @@ def _read_state(source: Path) -> FileState | None:
         return FileState(kind="link", digest=digest(os.fsencode(os.readlink(source))), mode=mode)
     if not stat.S_ISREG(found.st_mode):
         return None
-    if not mode & stat.S_IRUSR:
+    if not mode & stat.S_IRUSR:  # It is ours all the same, whatever the command made of it.
         source.chmod(mode | stat.S_IRUSR)
     with source.open("rb") as file:
         return FileState(digest=hash_file(file), mode=mode, kept=False)

@@ -159,6 +159,7 @@ def list_grants(answered: Iterable[Answered]) -> frozenset[Grant]:
     """List what the human has allowed for a whole run, by the answers of that run."""
     found: set[Grant] = set()
     for question, answer in answered:
+        # No model can set `tool`: a question that one words like ours grants nothing.
         if question.tool is not None and question.is_risk and (chosen := find_choice(answer)) in _PLAIN:
             for option in question.options:
                 if option.label == chosen and (option.id or "").startswith(_RUN):

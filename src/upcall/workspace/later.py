@@ -188,6 +188,7 @@ def _read_settings(folder: Path) -> Iterator[tuple[str, str]]:
     for text in (_read(git / "config"), _read(git / "config.worktree"), *_read_own_settings()):
         for key, value in _SETTING.findall(text):
             words = re.split(r"[\s\"';|&!]+", value)
+            # A program without a folder before its name is looked for in PATH, and not in the workspace.
             named = [value.strip('"')] if key.lower() in _PATHS else [each for each in words if os.sep in each]
             if key.lower() in _PATHS | _PROGRAMS or value.startswith("!"):
                 for word in named:

@@ -77,7 +77,7 @@ class Brave:
         reply = await fetch(
             "Brave",
             f"{self._base}/res/v1/web/search",
-            redirects=0,
+            redirects=0,  # The key in its header would go along.
             headers={"X-Subscription-Token": self._key or "", "Accept": "application/json"},
             params={"q": query, "count": limit, "text_decorations": "false"},
         )
