@@ -86,11 +86,11 @@ class ApprovalRules:
         return [*self.patterns, *chosen]
 
     def cover(self, name: str, workbench: object = None) -> bool:
-        """Whether a call of `name` needs approval; `workbench` is where the tool is, if it is in one."""
+        """Tell whether a call of `name` needs approval; `workbench` is where the tool is, if it is in one."""
         return any(workbench is each for each in self.workbenches) or self.match(name)
 
     def match(self, name: str) -> bool:
-        """Whether one of the patterns is for `name`."""
+        """Tell whether one of the patterns is for `name`."""
         return any(fnmatchcase(name, each) for each in self.patterns)
 
     def find_unknown(self, names: Collection[str], *, complete: bool = True) -> frozenset[str]:
@@ -113,12 +113,12 @@ class ApprovalRules:
 
 
 def is_allowed_for_run(question: Question) -> bool:
-    """Whether the human has allowed the tool that the present agent asks for, for the rest of the run."""
+    """Tell whether the human has allowed the tool that the present agent asks for, for the rest of the run."""
     return is_allowed(raise_question(question), list_answered())
 
 
 def is_allowed(question: Question, answered: Iterable[Answered]) -> bool:
-    """Whether one of the answers allows the tool of the same agent for the rest of the run."""
+    """Tell whether one of the answers allows the tool of the same agent for the rest of the run."""
     return any(_ask_alike(asked, question) and find_choice(answer) == ALLOW_TOOL for asked, answer in answered)
 
 

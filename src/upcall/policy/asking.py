@@ -81,5 +81,5 @@ def see_effect(
 
 
 def _can_be_chosen(answer: str) -> bool:
-    """Whether it is an answer, and not a word of the look's form for there being none."""
+    """Tell whether it is an answer, and not a word of the look's form for there being none."""
     return answer.casefold().strip(".") not in ("", "none", "unknown") and not answer.casefold().startswith("settled")

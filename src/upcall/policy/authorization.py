@@ -149,11 +149,11 @@ class Authorization:
     # -- rules --------------------------------------------------------------------------------------------------------
 
     def sees_whole(self, run: Run) -> bool:
-        """Whether all of the run is the user's to see, resume, cancel and assign."""
+        """Tell whether all of the run is the user's to see, resume, cancel and assign."""
         return self.unlimited or run.user is None or run.user == self.user
 
     def is_assigned(self, question: Question) -> bool:
-        """Whether the question is assigned to the user."""
+        """Tell whether the question is assigned to the user."""
         assignee = question.assignee
         if assignee is None or self.user is None:
             return False
@@ -162,8 +162,8 @@ class Authorization:
         return assignee == self.user
 
     def may_answer(self, run: Run, question: Question) -> bool:
-        """Whether the question is the user's to answer. One about a call in doubt shows what a tool was called with, so
-        it is the owner's."""
+        """Tell whether the question is the user's to answer. One about a call in doubt shows what a tool was called
+        with, so it is the owner's."""
         if question.assignee is None or question.id in run.unknown_outcomes:
             return self.sees_whole(run)
         return self.unlimited or self.is_assigned(question)
@@ -173,7 +173,7 @@ class Authorization:
         return tuple(question for question in run.questions if self.may_answer(run, question))
 
     def sees(self, run: Run) -> bool:
-        """Whether there is such a run, for this user."""
+        """Tell whether there is such a run, for this user."""
         return self.sees_whole(run) or any(
             self.is_assigned(each.question) and each.call_in_doubt is None for each in run.records
         )

@@ -289,5 +289,5 @@ class DeadlineWatcher:
 
 
 def is_due(run: Run, now: datetime | None = None) -> bool:
-    """Whether the time of a question is over and something follows from that."""
+    """Tell whether the time of a question is over and something follows from that."""
     return run.config.on_expiry != "wait" and bool(run.list_overdue(now))

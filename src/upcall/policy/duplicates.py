@@ -21,7 +21,7 @@ def share_answer(one: Question, other: Question) -> bool:
 
 
 def share_secrets(one: Question, other: Question) -> bool:
-    """Whether neither is secret, or both are the same asker's: the same tool of the same agent."""
+    """Tell whether neither is secret, or both are the same asker's: the same tool of the same agent."""
     return not (one.secret or other.secret) or (
         (one.secret, one.path, one.tool) == (other.secret, other.path, other.tool)
     )

@@ -35,7 +35,7 @@ FactValue: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
 
 
 def has_answer(fact: Fact, question: Question) -> bool:
-    """Whether the question asks for just this: all words of the fact are in it, and all its words are those of the
+    """Tell whether the question asks for just this: all words of the fact are in it, and all its words are those of the
     fact, of the fact's answer, or of its own options. What turns a question round has to be in the fact."""
     asked, key = question_key(question.question), set(question_key(fact.asked).words)
     words, said = set(asked.words), set(content_words(fact.answer))
@@ -46,7 +46,7 @@ def has_answer(fact: Fact, question: Question) -> bool:
 
 
 def _is_of_kind(fact: Fact, kind: str, question: Question, named: bool) -> bool:
-    """Whether the answer is of the kind that was asked for: yes or no is no framework, and a framework is neither.
+    """Tell whether the answer is of the kind that was asked for: yes or no is no framework, and a framework is neither.
     `named`: the question names the answer itself."""
     yes_or_no = fact.answer.casefold() in _YES_OR_NO
     return bool(question.options) or kind == "bare" or yes_or_no == (kind == "polar") or named

@@ -246,7 +246,7 @@ def answer_by_fact(fact: Fact, question: Question) -> Answer | None:
 
 
 def may_repeat(asked: Question, answer: Answer, question: Question) -> bool:
-    """Whether an earlier answer may be given to another question at all, whatever they mean.
+    """Tell whether an earlier answer may be given to another question at all, whatever they mean.
 
     What an agent answered is for those it speaks for. A counter-question, and a word that only ended a clarification,
     are no answers to anybody else.
@@ -264,8 +264,8 @@ def may_repeat(asked: Question, answer: Answer, question: Question) -> bool:
 
 
 def _is_by_call(question: Question) -> bool:
-    """Whether a tool call asked it, and not the rule that it is to be approved; classifier, clarifier and planner ask
-    without one."""
+    """Tell whether a tool call asked it, and not the rule that it is to be approved; classifier, clarifier and planner
+    ask without one."""
     return question.approval is None and len(question.calls) >= len(question.path) > 0
 
 
@@ -289,7 +289,7 @@ def list_answered() -> Sequence[Answered]:
 
 
 def is_assigned(question: Question) -> bool:
-    """Whether a question that the present agent hears of is for somebody in particular."""
+    """Tell whether a question that the present agent hears of is for somebody in particular."""
     resolver = current_scope().resolver
     return resolver is not None and resolver.assignee_of(raise_question(question)) is not None
 

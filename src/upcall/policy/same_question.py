@@ -121,18 +121,18 @@ def content_words(text: str) -> tuple[str, ...]:
 
 
 def is_negated(words: Collection[str]) -> bool:
-    """Whether one of the words turns the meaning round."""
+    """Tell whether one of the words turns the meaning round."""
     return not _NEGATIONS.isdisjoint(words)
 
 
 def is_same_question(one: Question, other: Question) -> bool:
-    """Whether an answer to one question is the answer to the other."""
+    """Tell whether an answer to one question is the answer to the other."""
     first, second = question_key(one.question), question_key(other.question)
     return first == second and first.stands_alone and _same_form(one, other)
 
 
 def _same_form(one: Question, other: Question) -> bool:
-    """Whether an answer that one question takes says the same as an answer to the other."""
+    """Tell whether an answer that one question takes says the same as an answer to the other."""
     if not one.options and not other.options:
         return True
     if one.multi_select != other.multi_select:

@@ -62,7 +62,7 @@ def read_decision(call: PendingCall, answer: Answer) -> Decision:
 
 
 def is_edit(text: str) -> bool:
-    """Whether an answer gives arguments."""
+    """Tell whether an answer gives arguments."""
     return text.lstrip().startswith("{")
 
 

@@ -326,6 +326,6 @@ class Question(BaseModel):
 
 
 def _says_nothing(option: Any) -> bool:
-    """Whether a model left this entry of the options blank: ``""``, ``null``, ``{}``, ``{"label": ""}``."""
+    """Tell whether a model left this entry of the options blank: ``""``, ``null``, ``{}``, ``{"label": ""}``."""
     parts = option.values() if isinstance(option, dict) else [option]
     return all(part is None or (isinstance(part, str) and not part.strip()) for part in parts)

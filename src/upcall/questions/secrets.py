@@ -25,7 +25,7 @@ _NEW_KEY = 'python -c "from cryptography.fernet import Fernet; print(Fernet.gene
 
 
 def can_seal() -> bool:
-    """Whether there is a key.
+    """Tell whether there is a key.
 
     Raises:
         ConfigurationError: there is one, but it is no Fernet key.

@@ -121,7 +121,7 @@ class IllegalTransition(Exception):
 
 
 def is_closed(state: QuestionState) -> bool:
-    """Whether nothing more can happen."""
+    """Tell whether nothing more can happen."""
     return not TRANSITIONS[state]
 
 

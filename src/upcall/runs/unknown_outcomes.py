@@ -34,7 +34,7 @@ def ask_about_unknown_outcomes(run: Run, in_doubt: Mapping[str, ToolRecord]) -> 
 
 
 def is_about_unknown_outcome(question: Question) -> bool:
-    """Whether it is a question of ours about a call in doubt."""
+    """Tell whether it is a question of ours about a call in doubt."""
     return question.options == _OPTIONS
 
 

@@ -99,7 +99,7 @@ def read_data(suffix: str, data: bytes) -> Text:
 
 
 def is_isolated(path: Path) -> bool:
-    """Whether a file is to be read in another process."""
+    """Tell whether a file is to be read in another process."""
     return path.suffix.lower() in (".pdf", ".docx", ".html", ".htm")
 
 
