@@ -252,3 +252,8 @@ def test_a_call_is_made_once_over_kills(tmp_path: Path) -> None:
 
 def test_a_draft_has_the_arguments_that_fit_in_a_line() -> None:
     assert PendingCall(tool="write", arguments={"path": "a.js", "content": "x\ny"}).as_draft() == '{"path": "a.js"}'
+
+
+def test_what_the_model_left_out_is_not_asked_of_the_human() -> None:
+    call = PendingCall(tool="pay", arguments={"sum": 1}, parameters={"type": "object", "required": ["to"]})
+    assert call.edit('{"sum": 2}') == {"sum": 2}

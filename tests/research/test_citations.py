@@ -27,7 +27,7 @@ from upcall.research.markdown import split_source_list, strip_links
 from upcall.research.reports import CheckedReport, MadeCall, Report, ResearchReport, WorkDone, extract_read_texts
 from upcall.research.sources.base import Hit, Passage
 from upcall.research.sources.fences import DATA, fence
-from upcall.testing import Call, Calls, Fail, Reply, Say, ScriptedModelClient
+from upcall.testing import Call, Calls, Fail, Reply, Request, Say, ScriptedModelClient
 
 ENERGY = "# Energy in Europe\nGermany: 52 percent wind and\nsolar, said the minis-\ntry. France is not far behind.\n"
 AGENCY = "The agency was founded in 1974 in Paris.\n"
@@ -492,17 +492,21 @@ FIRST = [READ_ENERGY, said("Wind is 52 percent [1].", WIND)]
 SECOND = [READ_AGENCY, said("From 1974 [1].", FOUNDED)]
 
 
-async def sections(docs: Path, *reports: str) -> tuple[Rest, ScriptedModelClient]:
-    """Return the lead's report on two sections, whose researchers work one after the other in the script."""
+def two_sections(*leads: Reply, second: Sequence[Reply] = SECOND) -> ScriptedModelClient:
+    """Return a model for a lead and its researchers of two sections, who may work in any order."""
+    by_section, left = {"1": FIRST, "2": second}, iter(leads)
 
-    def reply(request: Any) -> Reply:
+    def reply(request: Request) -> Reply:
         if request.system.startswith("You are the lead "):
-            return next(leads)
-        first = "Section 1" in str(request.messages[1])
-        return (FIRST if first else SECOND)[len(request.tool_results)]
+            return next(left)
+        section = "1" if "Section 1" in str(request.messages[1]) else "2"
+        return by_section[section][len(request.tool_results)]
 
-    leads = iter([SECTIONS, *reports])
-    with ScriptedModelClient(reply) as client:
+    return ScriptedModelClient(reply)
+
+
+async def sections(docs: Path, *reports: str) -> tuple[Rest, ScriptedModelClient]:
+    with two_sections(SECTIONS, *reports) as client:
         return await say(team(client, docs), "Report on it"), client
 
 
@@ -546,13 +550,7 @@ async def test_it_is_told_how_many_sections_are_done(docs: Path) -> None:
 
 
 async def test_a_lead_that_failed_behind_its_sections_goes_on_with_their_numbers(docs: Path) -> None:
-    def reply(request: Any) -> Reply:
-        if request.system.startswith("You are the lead "):
-            return next(leads)
-        return (FIRST if "Section 1" in str(request.messages[1]) else SECOND)[len(request.tool_results)]
-
-    leads = iter([SECTIONS, Fail(500), '{"summary": "From 1974 [2], 52 percent [1]."}'])
-    with ScriptedModelClient(reply) as client:
+    with two_sections(SECTIONS, Fail(500), '{"summary": "From 1974 [2], 52 percent [1]."}') as client:
         failing = team(client, docs)
         with pytest.raises(ModelError):
             await say(failing, "Report on it")
@@ -563,15 +561,8 @@ async def test_a_lead_that_failed_behind_its_sections_goes_on_with_their_numbers
 
 async def test_a_section_that_asks_keeps_the_others_sources_over_a_new_object(docs: Path) -> None:
     ask = Call("ask_user", {"question": "Which edition?"})
-    replies = {"1": FIRST, "2": [ask, *SECOND]}
-
-    def reply(request: Any) -> Reply:
-        if request.system.startswith("You are the lead "):
-            return '{"summary": "52 percent [1], from 1974 [2]."}' if request.tool_results else SECTIONS
-        section = "1" if "Section 1" in str(request.messages[1]) else "2"
-        return replies[section][len(request.tool_results)]
-
-    with ScriptedModelClient(reply) as client:
+    done = '{"summary": "52 percent [1], from 1974 [2]."}'
+    with two_sections(SECTIONS, done, second=[ask, *SECOND]) as client:
         asked = team(client, docs)
         first = await say(asked, "Report on it")
         assert [question.path for question in first.questions] == [("lead", "researcher")]
