@@ -51,6 +51,7 @@ from upcall.errors import AlreadyAnswered, AnswerRefused, ConfigurationError, Us
 from upcall.execution.reducer import deliver_answers
 from upcall.questions.matching import match_answers, parse_answer
 from upcall.questions.secrets import HIDDEN, KEY, NO_KEY, seal, unseal
+from upcall.questions.tool_context import redact_secrets, tool_context
 from upcall.testing import Call, Calls, LoopbackServer, Reply, ScriptedHuman, ScriptedModelClient
 
 SECRET = "correct-horse-7"
@@ -238,6 +239,12 @@ async def test_a_secret_is_hidden_in_what_code_prints() -> None:
     done = await app.answer(asked.id, SECRET)
     assert str(done.result).startswith("went in with ")
     assert SECRET not in str(done.result) + await stored(app, done)
+
+
+def test_a_short_secret_is_left_in_words_and_a_long_one_hidden_before_its_beginning() -> None:
+    answers = {text: parse_answer(secret_question(), text) for text in ("on", "correct", SECRET)}
+    with tool_context(answers):
+        assert redact_secrets(f"{SECRET} is correct, go on") == f"{HIDDEN} is {HIDDEN}, go on"
 
 
 async def test_a_tool_may_ask_for_two_secrets_and_have_both() -> None:
