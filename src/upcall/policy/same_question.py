@@ -55,23 +55,9 @@ _STOP_WORDS = frozenset({"a", "an", "the", "of", "for", "is", "are", "be", "whic
 
 _POINTING = frozenset(
     {
-        *(
-            "this",
-            "that",
-            "these",
-            "those",
-            "it",
-            "its",
-            "they",
-            "them",
-            "here",
-            "there",
-            "above",
-            "below",
-            "following",
-        ),
-        *("now", "next", "again", "else", "another", "more", "other", "further", "continue", "proceed", "ok"),
-        *("okay", "same", "previous", "last", "current"),
+        *("this", "that", "these", "those", "it", "its", "they", "them", "here", "there", "above", "below"),
+        *("following", "now", "next", "again", "else", "another", "more", "other", "further", "continue"),
+        *("proceed", "ok", "okay", "same", "previous", "last", "current"),
     }
 )
 """Words that point at something outside the question: the same words mean another thing at another time."""

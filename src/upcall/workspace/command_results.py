@@ -29,23 +29,16 @@ _LIMITS = {
 
 def describe_result(execution: Execution, limits: Limits, files: Sequence[FileChange] = ()) -> str:
     """Tell the model of a command: how it ended, what it changed, then what it printed."""
-    ended = [f"exit status {execution.exit_status}"]
-    taken = f"after {execution.seconds:.1f} s"
+    ended, taken = f"exit status {execution.exit_status}", f"after {execution.seconds:.1f} s"
     if execution.stopped is None:
-        ended.append(taken)
+        ended += f", {taken}"
     else:
-        ended = [f"{ended[0]}: stopped {taken}", _LIMITS[execution.stopped].format(limits)]
-    named = [each for each in files if (each.after or each.before) and "folder" not in _kinds(each)]
-    changed = [
-        f"; {verb} {_list_names([each.path for each in named if (each.after is None) is gone])}"
-        for verb, gone in (("wrote", False), ("deleted", True))
-        if any((each.after is None) is gone for each in named)
-    ]
-    return f"[{', '.join(ended)}{''.join(changed)}]\n{execution.output or '(no output)'}"
-
-
-def _kinds(file: FileChange) -> set[str]:
-    return {each.kind for each in (file.before, file.after) if each is not None}
+        ended += f": stopped {taken}, {_LIMITS[execution.stopped].format(limits)}"
+    named = [each for each in files if all(state.kind != "folder" for state in (each.before, each.after) if state)]
+    written = [each.path for each in named if each.after is not None]
+    deleted = [each.path for each in named if each.after is None]
+    changed = [f"; {verb} {_list_names(paths)}" for verb, paths in (("wrote", written), ("deleted", deleted)) if paths]
+    return f"[{ended}{''.join(changed)}]\n{execution.output or '(no output)'}"
 
 
 def _list_names(paths: Sequence[str]) -> str:

@@ -28,17 +28,9 @@ _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 """Folders of the system beside ``/usr``; on most systems links into it."""
 
 _ETC = (
-    *(
-        "alternatives",
-        "ca-certificates",
-        "crypto-policies",
-        "fonts",
-        "java-17-openjdk",
-        "java-21-openjdk",
-        "ld.so.cache",
-    ),
-    *("ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "pki", "protocols", "services"),
-    *("ssl/certs", "ssl/openssl.cnf", "timezone"),
+    *("alternatives", "ca-certificates", "crypto-policies", "fonts", "java-17-openjdk", "java-21-openjdk"),
+    *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "pki", "protocols"),
+    *("services", "ssl/certs", "ssl/openssl.cnf", "timezone"),
 )
 """What programs need of ``/etc``: nothing that holds a password, a host's name or a key."""
 
@@ -102,18 +94,9 @@ class Bubblewrap:
             arguments = self.arguments(view, limits, passwd=passwd, calls=calls)
             limited = _limit(limits, seconds, bounded=os.geteuid() != 0 or group.bounds_processes)
             wait = ["--info-fd", str(info.writing), "--block-fd", str(go.reading)]
+            program = [find_bubblewrap(), *wait, *arguments, "--", *limited, *(proxy.wrap(argv) if proxy else argv)]
             start = Start(
-                group.join(
-                    [
-                        *view.prefix,
-                        find_bubblewrap(),
-                        *wait,
-                        *arguments,
-                        "--",
-                        *limited,
-                        *(proxy.wrap(argv) if proxy else argv),
-                    ]
-                ),
+                group.join([*view.prefix, *program]),
                 view.start,
                 environment={},  # What bubblewrap itself is given can be read inside, as /proc/1/environ.
                 stdin=stdin,
