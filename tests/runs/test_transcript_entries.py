@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from upcall.errors import SchemaMismatch
-from upcall.runs.transcript import load_entries
+from upcall.runs.transcript import EntryKind, TranscriptEntry, dump_entries, load_entries
+
+
+def test_entries_are_stored_without_what_is_empty_at_their_end_and_come_back() -> None:
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    entries = [
+        TranscriptEntry(EntryKind.TASK, ("user",), noon),
+        TranscriptEntry(EntryKind.RESULT, ("lead", "coder"), noon, "Error", "run_command", failed=True),
+    ]
+    stored = dump_entries(entries)
+    assert stored == b'[1769860800,["user","lead/coder"],[[0,0],[4,1,"Error","run_command",0,1]]]'
+    assert load_entries(stored) == entries
 
 
 @pytest.mark.parametrize(
