@@ -113,8 +113,9 @@ class CommandRunner:
         done = await _find_change(log, call) if call is not None and is_repeated_call() else None
         if done and await finish(self.folder, log, done, stage.view / staged.written if staged else None):
             return done.output
-        tries = 1 if request.network else MAX_TRIES  # What it did out there it must not do twice.
-        for left in reversed(range(tries)):
+        left = 1 if request.network else MAX_TRIES  # What it did out there it must not do twice.
+        while True:
+            left -= 1
             try:
                 if staged is None:
                     staged = await self._run_on_view(request, stage)
@@ -123,7 +124,6 @@ class CommandRunner:
                 if not left:
                     return describe_unkept(staged, self.limits, str(error))
                 staged = None
-        raise AssertionError("the last try returns or raises")
 
     async def _run_on_view(self, request: CommandRequest, stage: Stage) -> StagedCommand:
         begun = stage.count_begun()

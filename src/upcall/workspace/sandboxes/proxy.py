@@ -185,9 +185,11 @@ def _read_target(head: bytes) -> tuple[str, int]:
 
 
 def _is_address(host: str) -> bool:
-    with suppress(ValueError):
-        return ip_address(host) is not None
-    return False
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 async def _open(found: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
