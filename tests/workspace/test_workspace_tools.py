@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from tables import rows
 
 from upcall.agents import WorkspaceWorkbench
 from upcall.errors import UserInputRequired
-from upcall.runs.file_changes import MemoryChanges
+from upcall.runs.file_changes import FileState, MemoryChanges
 from upcall.workspace.consent import Consent
 from upcall.workspace.effects import Effect, Finding
 from upcall.workspace.folder import MAX_BYTES, ChangedMeanwhile, Content, Folder, Write
@@ -495,3 +496,15 @@ async def test_a_change_that_could_not_be_made_is_not_recorded(root: Path) -> No
     with pytest.raises(ChangedMeanwhile):
         await commit(Folder(root), log, [Write.of_contents("README.md", stale, None)], tool="delete_file")
     assert await log.list_changes() == []
+
+
+def test_what_an_overlay_notes_of_a_file_does_not_go_in_with_it(tmp_path: Path) -> None:
+    staged, work = tmp_path / "staged", tmp_path / "work"
+    staged.write_text("x")
+    try:
+        for name in ("user.overlay.opaque", "user.note"):
+            os.setxattr(staged, name, b"y")
+    except (AttributeError, OSError):
+        pytest.skip("files have no attributes here")
+    Folder(work).write([Write("a", None, FileState(mode=0o644), staged)])
+    assert os.listxattr(work / "a") == ["user.note"]
