@@ -20,6 +20,54 @@ Work: TypeAlias = Callable[[Emit[T]], Coroutine[Any, Any, None]]
 """Work that tells of what it does by calling what it is given."""
 
 
+class Inbox(Generic[T]):
+    """A queue without bound for one reader, of which every run has a few at any time. An `asyncio.Queue` holds four
+    deques, 3 KB, for readers, writers and a `join` that there are none of here."""
+
+    def __init__(self) -> None:
+        self._came: list[T] = []
+        self._next: list[T] = []
+        """What the reader takes before that, the last one first."""
+        self._reader: asyncio.Future[None] | None = None
+
+    def put_nowait(self, item: T) -> None:
+        """Put an item in, and wake the reader."""
+        self._came.append(item)
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    async def put(self, item: T) -> None:
+        """As `put_nowait`: there is no bound to wait for."""
+        self.put_nowait(item)
+
+    async def get(self) -> T:
+        """Return the next item, as soon as there is one."""
+        while self.empty():
+            self._reader = reader = asyncio.get_running_loop().create_future()
+            try:
+                await reader
+            finally:
+                if self._reader is reader:  # One that is cancelled may not have ended when the next one begins.
+                    self._reader = None
+        return self.get_nowait()
+
+    def get_nowait(self) -> T:
+        """Return the next item.
+
+        Raises:
+            asyncio.QueueEmpty: there is none.
+        """
+        if not self._next:
+            self._next, self._came = self._came[::-1], []
+        if not self._next:
+            raise asyncio.QueueEmpty
+        return self._next.pop()
+
+    def empty(self) -> bool:
+        """Whether there is no item."""
+        return not (self._next or self._came)
+
+
 async def merge_streams(
     works: Sequence[Work[T]], more: Callable[[], Coroutine[Any, Any, Sequence[Work[T]]]] | None = None
 ) -> AsyncGenerator[T, None]:
@@ -30,7 +78,7 @@ async def merge_streams(
     Raises:
         BaseException: the first error of any, in the order of `works`, after all have ended.
     """
-    items: asyncio.Queue[T | None] = asyncio.Queue()
+    items = Inbox[T | None]()
     tasks: list[asyncio.Task[None]] = []
     running = 0
 
@@ -77,11 +125,13 @@ async def cancellable(work: Coroutine[Any, Any, T], token: CancellationToken) ->
     first: set[asyncio.Future[Any]] = {task, cancelled}
     try:
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        was_cancelled = cancelled.cancelled()
     finally:
+        cancelled.cancel()  # The token is to let go of it.
         await _let_go([task], timeout=SECONDS_TO_LET_GO)
     if task.done() and not task.cancelled():
         return task.result()
-    if cancelled.cancelled():
+    if was_cancelled:
         raise asyncio.CancelledError
     raise RuntimeError("it cancelled itself")
 
@@ -108,10 +158,13 @@ async def _contain_exit(work: Coroutine[Any, Any, T]) -> T:
 
 async def _let_go(tasks: Sequence[asyncio.Task[Any]], *, timeout: float | None = None) -> None:
     """Cancel what still runs and wait until it has ended, for `timeout` seconds at most."""
-    for task in tasks:
-        task.add_done_callback(_error_seen)
-        task.cancel()
     running = [task for task in tasks if not task.done()]
+    for task in tasks:
+        if task.done():
+            _error_seen(task)
+        else:
+            task.add_done_callback(_error_seen)
+            task.cancel()
     if running:
         await asyncio.wait(running, timeout=timeout)
 

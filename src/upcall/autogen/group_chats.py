@@ -531,7 +531,7 @@ def make_resumable(team: TeamT, *, user_proxy: str = "user", live: bool = False)
                     manager._handlers[kind].append(handler)
             manager.keep(turns.user_proxy, turns.live)
             turns.manager = manager
-            manager.turns = turns
+            manager.turns, manager._fifo_lock = turns, asyncio.Lock()
             return manager  # type: ignore[no-any-return]
 
         return build
@@ -550,6 +550,8 @@ def _make_container(
         container = make()
         container.__class__ = _Container
         container._turns = turns  # type: ignore[attr-defined]
+        # As fair as AutoGen's own, which has a queue for who waits, and stays held where one of them is cancelled.
+        container._fifo_lock = asyncio.Lock()  # type: ignore[assignment]
         return container
 
     return build

@@ -29,6 +29,8 @@ from autogen_core._single_threaded_agent_runtime import (
 )
 from opentelemetry import trace
 
+from upcall.autogen.concurrency import Inbox
+
 _logger = logging.getLogger(ROOT_LOGGER_NAME)
 _events = logging.getLogger(EVENT_LOGGER_NAME)
 
@@ -173,3 +175,4 @@ def make_quiet(team: BaseGroupChat) -> None:
     """Give a group chat that was not run yet, and has AutoGen's runtime of its own, a quiet one."""
     if team._embedded_runtime and type(team._runtime) is SingleThreadedAgentRuntime and not team._initialized:
         team._runtime = QuietRuntime(ignore_unhandled_exceptions=False)
+        team._output_message_queue = Inbox()  # type: ignore[assignment]  # It has one reader, `run_stream`.

@@ -15,7 +15,7 @@ from autogen_core import CancellationToken
 from upcall import identity, progress
 from upcall.autogen import metrics, tracing
 from upcall.autogen.answer_queue import AnswerQueue
-from upcall.autogen.concurrency import run_to_completion
+from upcall.autogen.concurrency import Inbox, run_to_completion
 from upcall.autogen.group_chats import PendingQuestions
 from upcall.autogen.internals import without_tracebacks_of
 from upcall.autogen.journal import Journal
@@ -172,7 +172,7 @@ class RunSegment:
         The team runs in a task of its own: cancelling a task that waits for a group chat does not stop the group chat
         while a member works (autogen-agentchat 0.7.5); its cancellation token does.
         """
-        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        queue = Inbox[Event | None]()
         running = asyncio.create_task(self._run_team(team, queue))
         watching = asyncio.create_task(self._watch())
         for task in (running, watching):
@@ -196,7 +196,7 @@ class RunSegment:
             await asyncio.wait([watching])
             await asyncio.wait([running], timeout=SECONDS_TO_STOP)
 
-    async def _next_events(self, queue: asyncio.Queue[Event | None]) -> list[Event | None]:
+    async def _next_events(self, queue: Inbox[Event | None]) -> list[Event | None]:
         """Take the items in the queue, at least one; after a question also those that arrive a little later."""
         events = [await queue.get()]
         while not queue.empty():
@@ -360,7 +360,7 @@ class RunSegment:
                 await self._journal.flush()
                 await self._store.release(self._stored, also=self._write_transcript())
 
-    async def _run_team(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
+    async def _run_team(self, team: Team, queue: Inbox[Event | None]) -> None:
         run, pinned = self._stored.run, self._stored.run.config.team
         keeps_new = pinned is not None and pinned.has_own_workspace(run.id)
         scope = RunScope(
@@ -381,7 +381,7 @@ class RunSegment:
         with enter_scope(scope):
             await self._run_in_scope(team, queue)
 
-    async def _run_in_scope(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
+    async def _run_in_scope(self, team: Team, queue: Inbox[Event | None]) -> None:
         if not self._traced:
             await self._take_turns(team, queue)
             return
@@ -392,7 +392,7 @@ class RunSegment:
             self._state = replace(self._state, run=run.model_copy(update={"config": pinned}))
             await self._take_turns(team, queue)
 
-    async def _take_turns(self, team: Team, queue: asyncio.Queue[Event | None]) -> None:
+    async def _take_turns(self, team: Team, queue: Inbox[Event | None]) -> None:
         inbox = list(self._stored.checkpoint.inbox)
         history = {each.id for each in inbox[:-1] if not message_answers(each)}  # The caller has it; the state too.
         async for item in team.run_stream(task=inbox or None, cancellation_token=self._token):
@@ -438,7 +438,7 @@ class RunSegment:
         return write_transcript(self._stored.run.id, self._pauses, entries) if entries else None
 
 
-def _tell_through(queue: asyncio.Queue[Event | None]) -> ProgressListener:
+def _tell_through(queue: Inbox[Event | None]) -> ProgressListener:
     """Return a function that adds progress to the events, also from a thread, as long as this loop runs."""
     loop = asyncio.get_running_loop()
 
