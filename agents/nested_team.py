@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from upcall.agents.nesting import to_registered
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
 from upcall.autogen.call_path import nested_call
-from upcall.autogen.concurrency import SECONDS_TO_LET_GO, Inbox
+from upcall.autogen.concurrency import SECONDS_TO_LET_GO, Inbox, SegmentToken
 from upcall.autogen.group_chats import PendingQuestions, make_resumable
 from upcall.autogen.messages import (
     PATH,
@@ -168,7 +168,7 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
                 "with the team that stored it."
             ) from error
         waiting = PendingQuestions({each.id: each for each in state.open_questions()})
-        own = CancellationToken()
+        own = SegmentToken()
         token.add_callback(own.cancel)
         cut_off: list[BaseException] = []
         events = Inbox[Event | None]()

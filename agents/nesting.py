@@ -21,7 +21,7 @@ from upcall.agents.resumable import ResumableAgent
 from upcall.agents.tool_loop.turn import Frame
 from upcall.autogen import tracing
 from upcall.autogen.call_path import current_path, nested_call
-from upcall.autogen.concurrency import Emit, Locks, cancellable
+from upcall.autogen.concurrency import Emit, Locks, SegmentToken, cancellable
 from upcall.autogen.messages import (
     CHECKED,
     OUTPUT,
@@ -162,7 +162,7 @@ async def _serve_other(
     Its context may contain half a batch after an error, so a failed turn starts again from its beginning. One
     call at a time, since its state is in the object.
     """
-    own = CancellationToken()  # It may start tasks that only its token ends.
+    own = SegmentToken()  # It may start tasks that only its token ends.
     token.add_callback(own.cancel)
     async with STOCK_LOCKS.of(agent):
         try:

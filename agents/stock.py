@@ -37,7 +37,7 @@ from upcall.agents.stand_in import StandIn
 from upcall.agents.tool_loop.turn import Frame, check_arguments, deliver_answers
 from upcall.agents.toolset import Toolset, question_call
 from upcall.autogen.adapters import adapts
-from upcall.autogen.concurrency import Emit, cancellable, merge_streams
+from upcall.autogen.concurrency import Emit, SegmentToken, cancellable, merge_streams
 from upcall.autogen.internals import assistant_parts, gives_last_message, has_stock_turn, parts_of
 from upcall.autogen.messages import (
     PATH,
@@ -273,7 +273,7 @@ class _Attempt:
     async def run(self, token: CancellationToken, emit: Emit[Any]) -> None:
         """Take the turn, to its end or until it has to wait."""
         self._emit = emit
-        own = CancellationToken()  # It starts tasks that only its token ends (`AssistantAgent`'s tool calls).
+        own = SegmentToken()  # It starts tasks that only its token ends (`AssistantAgent`'s tool calls).
         token.add_callback(own.cancel)
         try:
             with enter_scope(replace(current_scope(), turn=self)), suppress(TurnStopped):

@@ -1,12 +1,23 @@
-"""The queues of a run: nothing in them is lost."""
+"""Queues and tokens of a run: nothing in them is lost, and nothing is kept that is done."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
+from weakref import ref
 
 import pytest
+from autogen_core import CancellationToken
 
-from upcall.autogen.concurrency import Inbox
+from upcall.autogen.concurrency import Inbox, SegmentToken, cancellable
+
+
+class Reply:
+    """What a call brings."""
+
+
+async def fetch() -> Reply:
+    return Reply()
 
 
 # -- Inbox ------------------------------------------------------------------------------------------------------------
@@ -56,3 +67,44 @@ async def test_item_is_kept_whose_reader_was_cancelled() -> None:
 def test_empty_inbox_gives_nothing_at_once() -> None:
     with pytest.raises(asyncio.QueueEmpty):
         Inbox[str]().get_nowait()
+
+
+# -- SegmentToken -----------------------------------------------------------------------------------------------------
+
+
+async def test_token_cancels_what_is_linked_and_what_comes_late() -> None:
+    token, called = SegmentToken(), list[str]()
+    token.add_callback(lambda: called.append("callback"))
+    linked, late = asyncio.Future[None](), asyncio.Future[None]()
+    token.link_future(linked)
+    token.cancel()
+    token.link_future(late)
+    assert (called, linked.cancelled(), late.cancelled()) == (["callback"], True, True)
+
+
+@pytest.mark.parametrize("kind", [SegmentToken, CancellationToken])
+async def test_only_our_token_lets_go_of_replies(kind: type[CancellationToken]) -> None:
+    token = kind()
+    task = asyncio.create_task(fetch())
+    token.link_future(task)
+    reply = ref(await task)
+    del task
+    await asyncio.sleep(0)
+    gc.collect()
+    assert (reply() is None) is (kind is SegmentToken)
+
+
+async def test_token_lets_go_of_cancellable_work() -> None:
+    token = SegmentToken()
+    await cancellable(fetch(), token)
+    await asyncio.sleep(0)
+    assert not token._linked
+
+
+async def test_cancellable_work_ends_with_its_token() -> None:
+    token = SegmentToken()
+    waiting = asyncio.create_task(cancellable(asyncio.sleep(60), token))
+    await asyncio.sleep(0)
+    token.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting

@@ -68,6 +68,30 @@ class Inbox(Generic[T]):
         return not (self._next or self._came)
 
 
+class SegmentToken(CancellationToken):
+    """A cancellation token that lets go of what is done. AutoGen's keeps each future that was linked to it, with its
+    result, as long as it lives: in a run that is each request to a model, its reply, and each event of the team
+    (autogen-core 0.7.5)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._linked: set[asyncio.Future[Any]] = set()
+        self.add_callback(self._cancel_linked)
+
+    def link_future(self, future: asyncio.Future[Any]) -> asyncio.Future[Any]:
+        """As AutoGen's."""
+        if self.is_cancelled():
+            future.cancel()
+        elif not future.done():
+            self._linked.add(future)
+            future.add_done_callback(self._linked.discard)
+        return future
+
+    def _cancel_linked(self) -> None:
+        for future in [*self._linked]:
+            future.cancel()
+
+
 async def merge_streams(
     works: Sequence[Work[T]], more: Callable[[], Coroutine[Any, Any, Sequence[Work[T]]]] | None = None
 ) -> AsyncGenerator[T, None]:

@@ -10,12 +10,11 @@ from typing import Any
 
 from autogen_agentchat.base import TaskResult, Team
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent, ThoughtEvent, UserInputRequestedEvent
-from autogen_core import CancellationToken
 
 from upcall import identity, progress
 from upcall.autogen import metrics, tracing
 from upcall.autogen.answer_queue import AnswerQueue
-from upcall.autogen.concurrency import Inbox, run_to_completion
+from upcall.autogen.concurrency import Inbox, SegmentToken, run_to_completion
 from upcall.autogen.group_chats import PendingQuestions
 from upcall.autogen.internals import without_tracebacks_of
 from upcall.autogen.journal import Journal
@@ -96,7 +95,7 @@ class RunSegment:
         self._store = store
         self._phase = phase
         progress = stored.checkpoint.progress
-        self._token = CancellationToken()
+        self._token = SegmentToken()
         self._pauses = progress.pauses if progress else 0
         self._server_wait, self._model_calls = server_wait, model_calls
         self._keeps_transcript = keep_transcript
