@@ -47,7 +47,9 @@ def serve_at_once(turn: Turn, serve: Serve) -> AsyncGenerator[Event, None]:
         turn.deliver(answers)
         return start_runnable()
 
-    return merge_streams(start_runnable(), partial(take_answers, box) if box else None)
+    # While the only call is at work none waits, and when it does, the turn pauses.
+    is_alone = sum(frame.result is None for frame in turn.frames) == 1
+    return merge_streams(start_runnable(), None if box is None or is_alone else partial(take_answers, box))
 
 
 def redeliver_answers(turn: Turn) -> bool:

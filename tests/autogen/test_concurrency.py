@@ -108,3 +108,38 @@ async def test_cancellable_work_ends_with_its_token() -> None:
     token.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
+
+
+async def test_caller_that_is_cancelled_is_not_taken_for_the_token() -> None:
+    token = SegmentToken()
+    waiting = asyncio.create_task(cancellable(asyncio.sleep(60), token))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not token.is_cancelled()
+
+
+async def test_result_stands_that_comes_while_the_work_is_cancelled() -> None:
+    token = SegmentToken()
+
+    async def work() -> str:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return "done all the same"
+        return ""
+
+    waiting = asyncio.create_task(cancellable(work(), token))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    token.cancel()
+    assert await waiting == "done all the same"
+
+
+async def test_work_that_cancels_itself_is_an_error() -> None:
+    async def work() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(RuntimeError, match="cancelled itself"):
+        await cancellable(work(), SegmentToken())

@@ -144,18 +144,22 @@ async def cancellable(work: Coroutine[Any, Any, T], token: CancellationToken) ->
         work.close()
         raise asyncio.CancelledError
     task = asyncio.create_task(_contain_exit(work))
-    cancelled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    token.link_future(cancelled)
-    first: set[asyncio.Future[Any]] = {task, cancelled}
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    task.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
+    token.link_future(ended)
+    caller = asyncio.current_task()
+    assert caller is not None
+    cancels = caller.cancelling()
     try:
-        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-        was_cancelled = cancelled.cancelled()
+        await ended
+    except asyncio.CancelledError:
+        if caller.cancelling() > cancels or not token.is_cancelled():
+            raise
     finally:
-        cancelled.cancel()  # The token is to let go of it.
         await _let_go([task], timeout=SECONDS_TO_LET_GO)
     if task.done() and not task.cancelled():
         return task.result()
-    if was_cancelled:
+    if token.is_cancelled():
         raise asyncio.CancelledError
     raise RuntimeError("it cancelled itself")
 
