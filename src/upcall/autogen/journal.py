@@ -80,7 +80,8 @@ class Journal:
         self._new: dict[str, str | None] = {}
         self._buffer: dict[str, str | None] = {}
         self._writing = asyncio.Lock()
-        self._timer: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._writer: asyncio.Task[None] | None = None
         self._taken: set[str] = set()
         self._named: set[str] = set()
         self._started: dict[str, ToolRecord] = {}
@@ -112,14 +113,18 @@ class Journal:
         self._check(records)
         self._buffer |= records
         if self._timer is None:
-            self._timer = asyncio.create_task(self._write_soon())
+            self._timer = asyncio.get_running_loop().call_later(SECONDS_BUFFERED, self._begin_writing)
+
+    def _begin_writing(self) -> None:
+        self._timer = None
+        if self._writer is not None and not self._writer.done():
+            self._write_later({})  # It writes what there was before.
+        elif self._buffer:
+            self._writer = asyncio.create_task(self._write_soon())
 
     async def _write_soon(self) -> None:
         with suppress(Exception):  # It stays in the buffer: the next writer gets the error.
-            while self._buffer:
-                await asyncio.sleep(SECONDS_BUFFERED)
-                await run_to_completion(self._write_buffer())
-        self._timer = None
+            await run_to_completion(self._write_buffer())
 
     async def _write_buffer(self, *, always: bool = False) -> None:
         """Write the buffer, of all agents at once. What cannot be written stays in it."""
@@ -146,10 +151,13 @@ class Journal:
 
     async def stop_writing(self) -> None:
         """Start no more writes, and wait for the one under way: a checkpoint takes the journal's place."""
-        timer, self._timer = self._timer, None
-        if timer is not None:
-            timer.cancel()
-            await asyncio.wait([timer])  # What it has begun to write must not come behind the checkpoint.
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.cancel()
+            await asyncio.wait([writer])  # What it has begun to write must not come behind the checkpoint.
         async with self._writing:
             pass
 
