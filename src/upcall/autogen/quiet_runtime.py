@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import count
 from typing import Any
-from uuid import uuid4
 
 from autogen_agentchat.teams import BaseGroupChat
 from autogen_core import (
@@ -41,6 +41,14 @@ class QuietRuntime(SingleThreadedAgentRuntime):
     is_watched = True
     """Whether there was a log or a trace of messages when it was started last."""
 
+    def __init__(self) -> None:
+        super().__init__(ignore_unhandled_exceptions=False)
+        self._numbers = count()
+
+    def _next_id(self) -> str:
+        """Return an id for a message that nobody logs: it need only be unique here."""
+        return str(next(self._numbers))
+
     def start(self) -> None:
         """As AutoGen's."""
         self.is_watched = _is_watched()
@@ -69,7 +77,7 @@ class QuietRuntime(SingleThreadedAgentRuntime):
                 future=future,
                 cancellation_token=token,
                 sender=sender,
-                message_id=message_id or str(uuid4()),
+                message_id=message_id or self._next_id(),
             )
         )
         token.link_future(future)
@@ -96,7 +104,7 @@ class QuietRuntime(SingleThreadedAgentRuntime):
                 cancellation_token=cancellation_token or CancellationToken(),
                 sender=sender,
                 topic_id=topic_id,
-                message_id=message_id or str(uuid4()),
+                message_id=message_id or self._next_id(),
             )
         )
 
@@ -171,8 +179,31 @@ def _is_watched() -> bool:
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider | trace.NoOpTracerProvider)
 
 
+class _Output(Inbox[Any]):
+    """What a group chat puts out. AutoGen makes a task of whatever `get` gives, each time, unless it is a future."""
+
+    _taker: asyncio.Future[Any] | None = None
+
+    def put_nowait(self, item: Any) -> None:
+        """See `Inbox`."""
+        taker, self._taker = self._taker, None
+        if taker is None or taker.done():  # Who waited was cancelled.
+            super().put_nowait(item)
+        else:
+            taker.set_result(item)
+
+    def get(self) -> asyncio.Future[Any]:  # type: ignore[override]  # It can be awaited all the same.
+        """See `Inbox`."""
+        taker = asyncio.get_running_loop().create_future()
+        if self.empty():
+            self._taker = taker
+        else:
+            taker.set_result(self.get_nowait())
+        return taker
+
+
 def make_quiet(team: BaseGroupChat) -> None:
     """Give a group chat that was not run yet, and has AutoGen's runtime of its own, a quiet one."""
     if team._embedded_runtime and type(team._runtime) is SingleThreadedAgentRuntime and not team._initialized:
-        team._runtime = QuietRuntime(ignore_unhandled_exceptions=False)
-        team._output_message_queue = Inbox()  # type: ignore[assignment]  # It has one reader, `run_stream`.
+        team._runtime = QuietRuntime()
+        team._output_message_queue = _Output()  # type: ignore[assignment]  # It has one reader, `run_stream`.
