@@ -18,7 +18,7 @@ from autogen_agentchat.messages import (
     TextMessage,
 )
 from autogen_core import CancellationToken
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from upcall.autogen.messages import ERROR, PATH, QUESTIONS, message_answers, message_questions
 from upcall.autogen.scope import note_interruption, publish
@@ -39,8 +39,10 @@ class AgentState(BaseModel, extra="forbid"):
     """
 
     version: Literal[1] = STATE_VERSION
-    seen: list[str] = []
-    handed_over: list[Question] = []
+    # Made anew by a factory: an empty list as the default is copied deeply for each state, which takes longer than the
+    # rest of it.
+    seen: list[str] = Field(default_factory=list)
+    handed_over: list[Question] = Field(default_factory=list)
 
     def open_questions(self) -> list[Question]:
         """Return the open questions that this agent asked or passed on."""

@@ -15,7 +15,7 @@ from autogen_core.models import (
     LLMMessage,
     UserMessage,
 )
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from upcall.agents.resumable import AgentState
 from upcall.questions.answer import Answer
@@ -45,15 +45,15 @@ class Frame(BaseModel):
 
     call: FunctionCall
     result: FunctionExecutionResult | None = None
-    questions: list[Question] = []
-    answers: list[Answer] = []
+    questions: list[Question] = Field(default_factory=list)
+    answers: list[Answer] = Field(default_factory=list)
     nested: dict[str, Any] | None = None
     interrupted: bool = False
-    passed_up: list[str] = []
+    passed_up: list[str] = Field(default_factory=list)
     problem: str | None = None
     invalid: str | None = None
     report: str | None = None
-    given: dict[str, Answer] = {}
+    given: dict[str, Answer] = Field(default_factory=dict)
     approved: bool = False
     edited: bool = False
 
@@ -117,18 +117,18 @@ class Turn(AgentState):
     only repeated earlier calls; ``reminded`` contains the reminders to the model.
     """
 
-    messages: list[LLMMessage] = []
-    arrived: list[UserMessage] = []
-    frames: list[Frame] = []
+    messages: list[LLMMessage] = Field(default_factory=list)
+    arrived: list[UserMessage] = Field(default_factory=list)
+    frames: list[Frame] = Field(default_factory=list)
     thought: str | None = None
     rounds: int = 0
     idle_rounds: int = 0
-    reminded: list[str] = []
+    reminded: list[str] = Field(default_factory=list)
     asked: int = 0
     remembered: bool = False
     began: int = 0
     task: str = ""
-    usage: dict[str, Usage] = {}
+    usage: dict[str, Usage] = Field(default_factory=dict)
 
     def add(self, message: LLMMessage) -> None:
         """Add a message to the context, after the open batch if there is one."""

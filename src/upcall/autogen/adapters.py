@@ -27,5 +27,5 @@ def adapts(*kinds: type[ChatAgent]) -> Callable[[AdapterT], AdapterT]:
 
 def as_resumable(agent: ChatAgent, user_proxy: str) -> ChatAgent:
     """Return the agent that stands for `agent`, so that questions from below it surface; itself if there is none."""
-    adapter = next((each for kind, each in _ADAPTERS.items() if isinstance(agent, kind)), None)
+    adapter = next((_ADAPTERS[kind] for kind in type(agent).__mro__ if kind in _ADAPTERS), None)
     return agent if adapter is None else adapter(agent, user_proxy)

@@ -526,7 +526,7 @@ def make_resumable(team: TeamT, *, user_proxy: str = "user", live: bool = False)
             manager: Any = make()
             manager.__class__ = _keeping_class(type(manager))  # type: ignore[arg-type]  # It is hashable.
             manager._handlers.clear()
-            for handler in type(manager)._discover_handlers():
+            for handler in _handlers_of(type(manager)):  # type: ignore[arg-type]  # It is hashable.
                 for kind in handler.target_types:
                     manager._handlers[kind].append(handler)
             manager.keep(turns.user_proxy, turns.live)
@@ -696,6 +696,12 @@ def _keeping_class(kind: type[BaseGroupChatManager]) -> type[BaseGroupChatManage
     if issubclass(kind, MagenticOneOrchestrator):
         return KeepsOrchestratedTurns if kind is MagenticOneOrchestrator else _join(KeepsOrchestratedTurns, kind)
     return _join(ResumableGroupChatManager, kind)
+
+
+@cache
+def _handlers_of(kind: type[BaseGroupChatManager]) -> Sequence[Any]:
+    """Return what handles the messages of a manager; AutoGen looks at each attribute of the class for that."""
+    return kind._discover_handlers()
 
 
 def _join(ours: type[ResumableGroupChatManager], kind: type[BaseGroupChatManager]) -> type[BaseGroupChatManager]:
