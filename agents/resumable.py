@@ -162,8 +162,10 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
         error, so the next attempt brings the same messages again (autogen-agentchat 0.7.5, ChatAgentContainer).
         One by one, so that an unreadable message costs only itself. A peer's message about its own failure is for
         the user alone: once the run continues, it is no longer true."""
+        seen = {*self._state.seen}
         for message in messages:
-            if message.id not in self._state.seen and ERROR not in message.metadata:
+            if message.id not in seen and ERROR not in message.metadata:
+                seen.add(message.id)
                 self._state.seen.append(message.id)
                 yield message
 

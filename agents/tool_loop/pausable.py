@@ -339,13 +339,13 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     def _ingest(self, messages: Sequence[BaseChatMessage]) -> str:
         """Pass answers to their calls and everything else into the context; return a note if text was not an answer."""
-        note = ""
+        note, open_questions = "", self._state.open_questions()
         for message in self._new(messages):
-            open_questions = self._state.open_questions()
             answers, refusal = answers_from(message, open_questions, self.user_proxy)
             note = refusal or note
             if {each.id for each in open_questions} & {answer.question_id for answer in answers}:
                 self._state.deliver(answers)
+                open_questions = self._state.open_questions()
             elif not refusal and not is_question(message):
                 self._state.handed_over = []
                 for context in getattr(message, "context", []):

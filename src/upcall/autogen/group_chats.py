@@ -209,10 +209,11 @@ class ResumableGroupChatManager(BaseGroupChatManager):
     def _as_heard(self, message: BaseChatMessage) -> BaseChatMessage:
         """Return what the thread has of a message from outside. A hand-off of others is a text here: `Swarm` would
         hand over to whom it does not have."""
+        if not isinstance(message, HandoffMessage) or message.target in self._participant_names:
+            return message
         questions = self.waiting().questions
         answers = {each.question_id for each in message_answers(message)}
-        mine = bool(answers & set(questions)) if answers else bool(questions) and message.source == self.user_proxy
-        if mine or not isinstance(message, HandoffMessage) or message.target in self._participant_names:
+        if answers & set(questions) if answers else bool(questions) and message.source == self.user_proxy:
             return message
         return TextMessage(
             id=message.id, created_at=message.created_at, source=message.source, content=message.content or "(hand-off)"

@@ -142,7 +142,7 @@ def _as_messages(task: object, kinds: tuple[type[BaseChatMessage], ...]) -> Sequ
         return [TextMessage(source=USER, content=task)]
     given = task if isinstance(task, Sequence) and not isinstance(task, bytes) else [task]
     messages = [each for each in given if isinstance(each, kinds)]
-    if wrong := [each for each in given if each not in messages]:
+    if wrong := [each for each in given if not isinstance(each, kinds)]:
         raise ConfigurationError(
             f"The task is {type(wrong[0]).__name__}; it must be text, an AutoGen message "
             f"({', '.join(kind.__name__ for kind in kinds)}), or a list of these."
