@@ -8,11 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from upcall.errors import missing_extra
 from upcall.experiments.measures import COLUMNS, MEASURES, Measure
 from upcall.experiments.records import TrialRecord
+from upcall.text import first_line
+
+try:
+    import numpy as np
+    from numpy.typing import NDArray
+except ImportError as error:
+    raise missing_extra(f"numpy cannot be loaded ({first_line(error)})", "experiments") from error
 
 DRAWS = 2_000
 SEED = 20_260_101
