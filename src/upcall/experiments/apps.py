@@ -92,9 +92,8 @@ class Apps:
         given = {"ask_memory": False, **team.settings, **spec.settings, **chosen}
         settings = Settings.read(team.config, **given)
         if team.team is None:
-            own = _own_client(spec, trial.model, trial.seed)
-            return Upcall(None if own is None else self.client(trial.model, trial.seed), store=self._store,
-                          settings=settings)  # fmt: skip
+            own = self.client(trial.model, trial.seed) if spec.has_own_client else None
+            return Upcall(own, store=self._store, settings=settings)
         if self._store.jobs.is_shared:
             return Upcall(store=self._store, settings=settings, team=_name_for_workers(team.team, trial.team))
         make = find_function(team.team, f"The team {trial.team}:")

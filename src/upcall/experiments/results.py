@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from upcall.errors import ConfigurationError, missing_extra
 from upcall.experiments.budget import Cost
+from upcall.experiments.highlights import Highlight
 from upcall.experiments.records import TrialRecord
-from upcall.experiments.telling import Told
 from upcall.experiments.trial import Cell
 from upcall.experiments.what_if import Branch, branches_json
 from upcall.text import escape_controls, first_line
@@ -41,7 +41,7 @@ class Results:
         stopped: why it stopped before its end.
         pages: where the pages of the runs are.
         branches: what would have come of other answers, where that was asked for.
-        told: the transcripts that tell the most.
+        highlights: the transcripts that say the most.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Results:
     stopped: str | None = None
     pages: str | None = None
     branches: Sequence[Branch] = ()
-    told: Sequence[Told] = ()
+    highlights: Sequence[Highlight] = ()
 
     @cached_property
     def cells(self) -> Mapping[Cell, Mapping[str, Estimate]]:

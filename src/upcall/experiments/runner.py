@@ -21,12 +21,12 @@ from upcall.experiments.budget import Budget, Cost, cost_of
 from upcall.experiments.checks import check_result
 from upcall.experiments.experiment import Experiment
 from upcall.experiments.folder import choose_store
+from upcall.experiments.highlights import Highlight, load_highlights
 from upcall.experiments.progress import Listener
 from upcall.experiments.recording import OTHERS, Recording
 from upcall.experiments.records import TrialRecord, count_trial
 from upcall.experiments.results import Results
 from upcall.experiments.tally import Tally
-from upcall.experiments.telling import Told, load_telling
 from upcall.experiments.trial import Trial
 from upcall.experiments.user import SimulatedUser
 from upcall.experiments.what_if import Branch, fork_questions
@@ -93,12 +93,12 @@ class Runner:
                     async with asyncio.TaskGroup() as group:
                         for trial in self._chosen:
                             group.create_task(self._branch_in_turn(trial))
-            told = await load_telling(self.store, list(self.tally.records.values()))
+            highlights = await load_highlights(self.store, list(self.tally.records.values()))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from errors
         finally:
             await self.close()
-        return self._results(told)
+        return self._results(highlights)
 
     async def close(self) -> None:
         """Close what is open."""
@@ -307,7 +307,7 @@ class Runner:
         if self._listener is not None:
             self._listener(self.tally.progress())
 
-    def _results(self, told: Sequence[Told]) -> Results:
+    def _results(self, highlights: Sequence[Highlight]) -> Results:
         trials, done = self._experiment.trials, self.tally.records
         records = [done[trial.id] for trial in trials if trial.id in done]
         stops = self.tally.is_spent and (self.tally.held_back or len(records) < len(trials))
@@ -322,7 +322,7 @@ class Runner:
             stopped="The budget is spent; start it again with more to go on." if stops else None,
             pages=self._experiment.pages,
             branches=[each for trial in trials for each in self._branches.get(trial.id, ())],
-            told=told,
+            highlights=highlights,
         )
 
 

@@ -50,7 +50,7 @@ def comparison_lines(of: Mapping[Cell, Mapping[str, Difference]], other: str) ->
     for cell, differences in of.items():
         said = [f"{m.title} {format_difference(differences[m.name], m)}" for m in MEASURES if m.name in differences
                 and differences[m.name].estimate.value is not None and m.in_table]  # fmt: skip
-        lines.append(f"  {' / '.join(cell)}: {'; '.join(said) or 'no task in common'}")
+        lines.append(f"  {cell.name}: {'; '.join(said) or 'no task in common'}")
     return lines if of else [*lines, "  no team, policy and model of the same names"]
 
 

@@ -16,6 +16,11 @@ class Cell(NamedTuple):
     policy: str
     model: str
 
+    @property
+    def name(self) -> str:
+        """It in one line."""
+        return " / ".join(self)
+
 
 class Trial(BaseModel, frozen=True):
     """One task under one policy, with a team, a model and a seed.
