@@ -127,14 +127,14 @@ class Runner:
             await asyncio.sleep(SECONDS_WITHOUT_WORKER)
             with suppress(StoreUnavailable):  # The trials say so.
                 fleet = await look_at_fleet(self.store)
-                is_idle = fleet.oldest_seconds >= SECONDS_WITHOUT_WORKER and not any(
+                is_idle = fleet.queue.oldest_seconds >= SECONDS_WITHOUT_WORKER and not any(
                     each.is_alive for each in fleet.workers
                 )
                 if is_idle and not was_told:
                     _log.warning(
                         "No worker takes the runs of %s (%s waiting). Start one with: upcall worker --store %s",
                         self.store.name,
-                        fleet.waiting,
+                        fleet.queue.waiting,
                         self.store.name,
                     )
                 was_told = is_idle

@@ -23,16 +23,16 @@ class QueueState:
 
     Attributes:
         waiting: how many runs wait for a free worker.
-        later: how many are to be tried again at a later time.
         oldest_seconds: how long the one that waits the longest has been there.
+        later: how many are to be tried again at a later time.
     """
 
     waiting: int
-    later: int
     oldest_seconds: float
+    later: int
 
 
 def read_queue(connection: Connection) -> QueueState:
     """Read how far behind the queue is."""
     waiting, later, oldest = connection.execute(_QUEUE, {"queue": QUEUE}).fetchone()
-    return QueueState(waiting, later, float(oldest))
+    return QueueState(waiting, float(oldest), later)
