@@ -228,7 +228,7 @@ def test_workers_of_a_fleet_send_each_delivery_once(postgres: Postgres) -> None:
         workers = [subprocess.Popen(command, stderr=subprocess.DEVNULL, env={**os.environ}) for _ in range(2)]
         try:
             for _ in range(400):
-                if sum(verify(each)["type"] == "question.asked" for each in [*server.requests]) >= 4:
+                if len(server.requests) >= 12:  # Of each run: started, asked, waiting.
                     break
                 signal.sigtimedwait([], 0.1)
         finally:
