@@ -197,7 +197,7 @@ class _Conversation:
             if result.action == "cancel":
                 return False
             try:
-                value = _read_fields(question, result.content or {}) if result.action == "accept" else None
+                value = _read_fields(result.content or {}) if result.action == "accept" else None
                 declined = Answer(question_id=question.id, outcome=Outcome.DECLINED)
                 await self._service.answer(self._caller, run_id, {question.id: declined if value is None else value})
                 return True
@@ -230,7 +230,7 @@ def _describe_fields(question: Question) -> dict[str, Any]:
     return {"type": "object", "properties": fields, "required": [] if len(fields) > 1 else [*fields]}
 
 
-def _read_fields(question: Question, content: dict[str, Any]) -> AnswerValue:
+def _read_fields(content: dict[str, Any]) -> AnswerValue:
     own = str(content.get("own_words") or "").strip()
     chosen = content.get("chosen") or []
     values = [*(chosen if isinstance(chosen, list) else [str(chosen)]), *([own] if own else [])]
