@@ -31,7 +31,7 @@ from upcall.runs.call_timings import MAX_CALLS, TimedCall, Timings, WorkPeriod, 
 from upcall.runs.run import Usage
 from upcall.testing import Call, Fail, Reply, ScriptedModelClient
 from upcall.ui.diagrams import team_lines, team_mermaid, team_svg, timeline, tree, tree_lines
-from upcall.ui.diagrams.svg import BLUE, FAINT, INK, PAPER, RED, clean_text, fit_text, length, width_of
+from upcall.ui.diagrams.svg import BLUE, FAINT, INK, PAPER, RED, clean_text, fit_text, format_duration, measure_width
 from upcall.ui.diagrams.team import read_team
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -70,7 +70,7 @@ def texts(picture: ElementTree.Element) -> list[Box]:
     boxes = []
     for each in picture.iter(f"{SVG}text"):
         told, size = each.text or "", float(each.attrib["font-size"])
-        x, y, wide = float(each.attrib["x"]), float(each.attrib["y"]), width_of(told, size)
+        x, y, wide = float(each.attrib["x"]), float(each.attrib["y"]), measure_width(told, size)
         left = {"start": x, "middle": x - wide / 2, "end": x - wide}[each.get("text-anchor", "start")]
         boxes.append(Box(left, y - 0.8 * size, left + wide, y + 0.2 * size, told))
     return boxes
@@ -322,14 +322,14 @@ def test_the_contrast_of_all_text_is_that_of_wcag_aa() -> None:
     ],
 )
 def test_lengths_of_time(seconds: float, told: str) -> None:
-    assert length(seconds) == told
+    assert format_duration(seconds) == told
 
 
 def test_texts_are_cut_to_their_place() -> None:
-    assert fit_text("abcdef", width_of("abcdef", 12), 12) == "abcdef"
-    assert fit_text("abcdef", width_of("abcde", 12), 12) == "abcd…"
+    assert fit_text("abcdef", measure_width("abcdef", 12), 12) == "abcdef"
+    assert fit_text("abcdef", measure_width("abcde", 12), 12) == "abcd…"
     assert fit_text("abc", 1, 12) == ""
-    assert fit_text("写一个", width_of("写一", 12), 12) == "写…"
+    assert fit_text("写一个", measure_width("写一", 12), 12) == "写…"
     assert clean_text("a\n\tb\u200bc\ud800") == "a bc"
 
 

@@ -36,10 +36,10 @@ from upcall.runs.run import Run, RunStatus, Usage
 from upcall.storage.store import RunStore
 
 SECONDS_TO_LOOK = 0.2
-"""Until it is looked again how far workers have come with a run."""
+"""How long to wait before a run at workers is read again."""
 
 SECONDS_WITHOUT_WORKER = 5.0
-"""How long runs wait for a worker before it is said that there is none."""
+"""How long runs wait before a warning says that there is no worker."""
 
 _log = logging.getLogger(__name__)
 

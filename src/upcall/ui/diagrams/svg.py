@@ -42,7 +42,7 @@ def clean_text(text: str) -> str:
     return " ".join("".join(line).split())
 
 
-def width_of(text: str, size: float) -> float:
+def measure_width(text: str, size: float) -> float:
     """How wide a text is at most, in pixels. What comes from another font than ours may be twice as wide."""
     return sum(map(_cells, text)) * ADVANCE * size
 
@@ -60,7 +60,7 @@ def fit_text(text: str, width: float, size: float) -> str:
     return text
 
 
-def length(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a length of time in words that are short: ``340 ms``, ``12 s``, ``2 h 5 min``, ``3 d 4 h``."""
     if seconds < 1:
         return f"{round(seconds * 1000)} ms"

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from upcall.text import escape_controls
 from upcall.ui.columns import cut_to_width, wrap_lines
-from upcall.ui.unfinished_texts import UnfinishedTexts
+from upcall.ui.unfinished_texts import UnfinishedTexts, is_for_programs
 
 if TYPE_CHECKING:
     from upcall.runs.call_timings import ActiveCall
@@ -27,11 +27,6 @@ MAX_CALLS = 4
 """How many agents at work have a line; the others are counted."""
 
 _HINT = "Ctrl-C stops; what is done stays stored"
-
-
-def is_for_programs(text: str) -> bool:
-    """Whether an agent writes JSON for the program that waits for it, and nothing for a reader."""
-    return text.lstrip().startswith(("{", "[", "`"))
 
 
 class LiveRegion:

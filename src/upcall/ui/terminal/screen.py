@@ -105,10 +105,10 @@ class Screen:
         """Print lines that are never broken: commands to copy."""
         (console or self.err).print(Text(escape_controls(text), style=style))
 
-    def diff(self, lines: Sequence[str], console: Console | None = None) -> None:
-        """Print lines of a diff, in the usual colours."""
+    def diff(self, lines: Sequence[str]) -> None:
+        """Print the lines of a diff that the user asked for, in the usual colours."""
         for line in lines:
-            (console or self.err).print(Text(f"  {escape_controls(line)}", style=style_of_diff_line(line)))
+            self.out.print(Text(f"  {escape_controls(line)}", style=style_of_diff_line(line)))
 
     def changes(self, changes: Iterable[Change]) -> None:
         """Print what was changed in files, below the call that did it: the first lines of each."""

@@ -40,7 +40,7 @@ LINE_END = "\n"
 
 
 class TooManyStreams(UpcallError):
-    """So many streams are open that no other one is opened."""
+    """Too many streams are open."""
 
     def __init__(self) -> None:
         super().__init__("Too many event streams are open. Close some, or look again later.")
@@ -56,7 +56,7 @@ class Place:
 
     @classmethod
     def parse(cls, text: str | None) -> Place:
-        """Read a ``Last-Event-ID``; what is none of ours is the beginning."""
+        """Read a ``Last-Event-ID``; one that is not ours stands for the beginning."""
         numbers = re.fullmatch(r"(\d{1,18})-(\d{1,18})-(\d{1,18})", text or "")
         return cls(*map(int, numbers.groups())) if numbers else cls()
 
@@ -135,7 +135,7 @@ class Reader:
 
     Args:
         service: where it is.
-        caller: who reads: of whom only questions are, gets nothing but the run as they see it.
+        caller: who reads; somebody to whom only questions are assigned gets the run as they see it, and nothing else.
         run_id: the run.
         place: what they have already.
     """

@@ -29,7 +29,7 @@ SECONDS_TO_WAIT = 45.0
 
 SECONDS_BETWEEN_LOOKS = 0.2
 MAX_TRIES = 3
-"""How often one question is asked again because the answer was none that it takes."""
+"""How often one question is asked, when the answers do not fit it."""
 
 AnyContext: TypeAlias = Context[Any, Any, Any]
 FindCaller: TypeAlias = Callable[[AnyContext], Awaitable[Caller]]
@@ -47,7 +47,7 @@ def make_mcp(service: Service, find_caller: FindCaller) -> FastMCP[Any]:
         "upcall",
         INSTRUCTIONS,
         log_level="ERROR",
-        # Who asks for which host is looked at before, for all routes.
+        # The guard checks the host for all routes.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
 
