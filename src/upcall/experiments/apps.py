@@ -46,6 +46,7 @@ class Apps:
             ConfigurationError: settings, team or model are wrong.
         """
         policy = next(each for each in self._experiment.policies if each.name == trial.policy).for_task(trial.task)
+        # By the settings, not by the policy's name: a function of the user's own may set others for each task.
         key = (trial.team, trial.model, trial.seed, repr(sorted(policy.settings.items())))
         if key not in self._made:
             self._made[key] = self._make(trial, policy.settings)

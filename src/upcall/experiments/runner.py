@@ -183,6 +183,7 @@ class Runner:
             if shared:
                 run = await self._wait(app, run)
             self._note_cost(trial, run)
+            # A failure is tried again once: an experiment does not wait for a server that stays away.
             if run.is_final or (run.status is RunStatus.FAILED and has_failed):
                 return run, True
             if not self.tally.may_begin():

@@ -121,5 +121,7 @@ def _p(value: Floats, chance: Floats) -> float | None:
     finite = chance[np.isfinite(chance)]
     if not np.isfinite(value) or not len(finite):
         return None
+    # As large but for the last digits, which depend on the order of the sums.
     extreme = np.count_nonzero(np.abs(finite) >= abs(float(value)) - 1e-12)
+    # What was seen is one of the permutations, so that p is never 0 (Phipson and Smyth 2010).
     return float((1 + extreme) / (1 + len(finite)))

@@ -171,6 +171,7 @@ class _Clock:
     def measure(self, event: Event) -> timedelta | None:
         """Return how long an event took; None where nobody knows when it began."""
         path, at = event_path(event), event.created_at
+        # The first thing that an agent does began when its caller called it; for the caller, when the team began.
         since = self._last_at.get(path) or self._last_at.get(path[:-1]) or self._last_at.get(())
         self._last_at[path] = at
         if len(path) == 1:

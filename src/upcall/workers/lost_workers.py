@@ -66,6 +66,7 @@ async def count_lost(store: RunStore, run_id: str) -> int:
             row = []  # Somebody has looked at it, and tries again.
     if len(row) < MAX_LOST:
         return 0
+    # Of all runs: workers that are killed from outside lose others beside this one, a run that kills them does not.
     all_lost = await store.trail(row[0].id - 1, kinds=(LOST,))
     others = {each.detail["worker"] for each in all_lost} - {each.detail["worker"] for each in row}
     return len(row) if not others or len(row) >= MAX_LOST_AMONG_OTHERS else 0

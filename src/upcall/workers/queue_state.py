@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from upcall.storage.connection import Connection
 from upcall.storage.jobs import QUEUE
 
+# A job has no time since when it waits: its last event has it, so that one that was put back begins anew.
 _QUEUE = """
 SELECT count(*) FILTER (WHERE scheduled_at IS NULL OR scheduled_at <= now()),
        count(*) FILTER (WHERE scheduled_at > now()),

@@ -147,6 +147,7 @@ class Worker:
             kwargs=parameters, configure=_commit_at_once, min_size=1, max_size=CONNECTIONS, timeout=10, open=False
         )
         async with pool:
+            # Two, since a periodic task among the runs would wait for one of their slots.
             runs, upkeep = (App(connector=PsycopgConnector(kwargs=parameters)) for _ in range(2))
             runs.job_manager = jobs = IntroducedWorkers(runs.connector, self._concurrency)
             upkeep.job_manager = OwnedJobs(upkeep.connector)
@@ -188,6 +189,7 @@ class Worker:
                 shutdown_graceful_timeout=self._grace,
                 **common,
             ),
+            # No grace: what a periodic task leaves undone, its next turn does.
             upkeep.run_worker_async(queues=[UPKEEP_QUEUE], shutdown_graceful_timeout=0, **common),
         ]
         if self._metrics is not None:

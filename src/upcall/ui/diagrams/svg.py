@@ -172,10 +172,12 @@ def _escape(text: str) -> str:
 
 def _cells(char: str) -> int:
     """How many places of a monospaced font a character takes at most."""
-    if char < "\u0300":
+    if char < "\u0300":  # Before the first mark that is put on another character.
         return 1
     if unicodedata.category(char) in ("Mn", "Me"):
         return 0
+    # Latin, Greek and Cyrillic are in the fonts above; from Hebrew on a browser may take another one. Dashes, quotation
+    # marks and dots lie behind, and are in them.
     return 2 if char >= "\u0590" and not "\u2010" <= char <= "\u2027" else 1
 
 

@@ -313,7 +313,9 @@ def _columns(edges: Sequence[tuple[str, str]], order: Sequence[str]) -> list[int
     for number in sorted(range(len(edges)), key=lambda each: spans[each][1] - spans[each][0]):
         low, high = spans[number]
         column = next((at for at, there in enumerate(taken) if _is_free(there, low, high)), len(taken))
-        taken[column:] = [[*taken[column], (low, high)] if column < len(taken) else [(low, high)], *taken[column + 1 :]]
+        if column == len(taken):
+            taken.append([])
+        taken[column].append((low, high))
         columns[number] = column
     return columns
 

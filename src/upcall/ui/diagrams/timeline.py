@@ -189,6 +189,7 @@ class _Scale:
         room = float(RIGHT - LEFT)
         breaks = sum(not part.work for part in parts)
         works = [part for part in parts if part.work]
+        # However many there are, breaks leave more than half of the width to the work, and each bit of work is seen.
         each = min(48.0, 0.45 * room / breaks) if breaks else 0.0
         least = min(4.0, 0.3 * room / max(1, len(works)))
         left_over = room - breaks * each - len(works) * least

@@ -81,7 +81,7 @@ class Screen:
 
     def settle(self) -> None:
         """Wipe what is under way, and leave what is to stay of it."""
-        region = self.__dict__.get("region")
+        region = self.__dict__.get("region")  # By its name it would be made here, with AutoGen behind it.
         if region is not None:
             region.hide()
             if "events" in self.__dict__:

@@ -197,7 +197,7 @@ async def serve(service: Service, host: str, port: int, *, operator: str, tell: 
         server = _Server(config, lambda: tell(link))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
-            await asyncio.shield(serving)
+            await asyncio.shield(serving)  # Who stops us cancels the wait; the server ends its streams first.
         finally:
             service.closing.set()
             server.should_exit = True
