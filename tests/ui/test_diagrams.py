@@ -174,8 +174,7 @@ def test_a_timeline_is_neat_at_any_size(agents: int, waits: int) -> None:
         run, worked = made(agents, waits, long=long, seed=seed)
         picture = assert_neat(timeline(run, worked))
         bars = {kind: rects(picture, kind) for kind in ("model", "tool", "break")}
-        stops = waits if waits else 0
-        assert len(bars["break"]) == stops
+        assert len(bars["break"]) == waits
         calls = sum(len(each.calls) for each in worked)
         assert len(bars["model"]) + len(bars["tool"]) == calls + 3  # Three are in the legend.
         for one, other in combinations(bars["break"], 2):
@@ -218,15 +217,14 @@ def test_what_models_and_users_say_is_text_and_nothing_else(text: str) -> None:
     run = run.model_copy(
         update={
             "task": text,
-            "closed": (question,),
-            "answers": (answer,),
+            "records": QuestionRecords.build([], [(question, answer)]),
             "usage": {"lead": Usage(), f"lead/{text}": Usage()},
             "tools": {f"lead/{text}/{text}": 2},
         }
     )
     segment = WorkPeriod(START, START + timedelta(seconds=4), (tool,))
     for picture in (timeline(run, [segment]), timeline(run), tree(run)):
-        assert_neat(picture)
+        assert "answered by" in "".join(assert_neat(picture).itertext())
         assert "<script" not in picture
         assert not re.search(r"[\x00-\x08\x0b-\x1f\u202a-\u202e\ud800-\udfff]", picture)
         picture.encode()

@@ -100,17 +100,17 @@ def test_nothing_that_others_said_becomes_markup() -> None:
     question = asking(
         question=HOSTILE, context=HOSTILE, options=[{"label": HOSTILE, "description": HOSTILE}], path=(HOSTILE,)
     )
-    run = waiting_for(question).model_copy(
-        update={
-            "task": HOSTILE,
-            "user": HOSTILE,
-            "plan": plan,
-            "error": HOSTILE,
-            "result": HOSTILE,
-            "closed": (asking(id="q0", question=HOSTILE),),
-            "answers": (Answer(question_id="q0", text=HOSTILE, user=HOSTILE),),
-        }
+    answered = (asking(id="q0", question=HOSTILE), Answer(question_id="q0", text=HOSTILE, user=HOSTILE))
+    run = run_with(
+        status=RunStatus.AWAITING_CLARIFICATION,
+        task=HOSTILE,
+        user=HOSTILE,
+        plan=plan,
+        error=HOSTILE,
+        result=HOSTILE,
+        records=QuestionRecords.build([question], [answered]),
     )
+    assert "Answered" in run_html(run)
     for page in (run_html(run), OpenQuestions([InboxEntry(HOSTILE, question)])._repr_mimebundle_()["text/html"]):
         seen = Tags(page)
         assert seen.tags <= {"div", "span", "b", "code", "p", "br"}
