@@ -62,6 +62,6 @@ def test_a_stop_before_anything_is_open_ends_the_process_in_one_line() -> None:
 def test_a_job_in_the_background_still_ignores_ctrl_c() -> None:
     code = (
         "import os, signal\nfrom upcall import signals\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        f"signals.exit_on_stop()\n{STOP}\ninterrupts.raise_on_stop()\n{STOP}\nprint('goes on')"
+        f"signals.exit_on_stop()\n{STOP}\nsignals.raise_on_stop()\n{STOP}\nprint('goes on')"
     )
     assert ended(code) == (0, "goes on\n", "")
