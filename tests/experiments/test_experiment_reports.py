@@ -5,7 +5,6 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from pathlib import Path
 
-import pytest
 from trial_world import experiment, task
 
 from upcall.experiments.highlights import TRANSCRIPTS, choose_highlights
@@ -13,11 +12,6 @@ from upcall.experiments.results import Results
 from upcall.experiments.tables import format_table
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m"
-
-
-@pytest.fixture(autouse=True)
-def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 class Tags(HTMLParser):

@@ -20,11 +20,6 @@ from upcall.storage.store import RunStore
 from upcall.testing import Call, Fail, Reply, Request, ScriptedModelClient
 
 
-@pytest.fixture(autouse=True)
-def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def values(results: Results, measure: str) -> dict[str, float | None]:
     return {policy: of[measure].value for (_, policy, _), of in results.cells.items()}
 

@@ -235,10 +235,11 @@ def test_progress_is_one_line_that_changes_and_stays_above_what_follows() -> Non
     assert lines == ["files indexed: 9", "lead  calls look()"]
 
 
-@pytest.mark.parametrize("width", [20, 40, 80])
+@pytest.mark.parametrize("width", [20, 40, 60, 80])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     plan = plan_of("coder")
-    wide = [calls("a/b/c/d/e/f", "look" * 10, 0), result("a", "look", 1, 0, text="日本語" * 60), handed_over(plan)]
+    answer = result("a", "look", 1, 0, text="日本語" * 60)  # With what it took, from 60 columns on.
+    wide = [calls("a", "look", 0), calls("a/b/c/d/e/f", "look" * 10, 0), answer, handed_over(plan)]
     file = io.StringIO()
     tree, _ = tree_on(file, width=width)
     for event in wide:
