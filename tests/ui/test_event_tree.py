@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -194,6 +195,18 @@ def test_tokens_are_dropped_when_the_reply_is_there_and_change_no_time() -> None
     region.hide()
     assert drawn(file.getvalue())[-1].split()[-4:] == ["10.0", "s", "1,200+30", "tok"]
     assert "Thinking" not in file.getvalue()
+
+
+def test_what_an_agent_does_first_began_with_its_call_and_else_with_the_team() -> None:
+    lines = printed(
+        calls("lead", "coder", 0),
+        calls("lead/coder", "tester", 5),
+        calls("lead", "look", 6),
+        calls("lead/coder/tester", "look", 8),
+        calls("judge", "look", 10),
+    )
+    times = [re.search(r"\(\) +([\d.]+) s", line) for line in lines]
+    assert [found[1] for found in times if found] == ["5.0", "6.0", "3.0", "4.0"]
 
 
 def test_the_time_in_which_nobody_worked_is_not_the_agents(monkeypatch: pytest.MonkeyPatch) -> None:
