@@ -94,7 +94,7 @@ def test_nothing_that_others_said_becomes_markup() -> None:
     plan = ReviewedPlan(
         title=HOSTILE,
         sections=[HOSTILE],
-        steps=[PlanStep(step_id="1", step_type="agent", name="coder", description=HOSTILE)],
+        steps=[PlanStep(step_id="1", name="coder", description=HOSTILE)],
         remark=HOSTILE,
     )
     question = asking(
@@ -156,7 +156,7 @@ def test_a_number_that_cites_says_its_source_and_code_stays_code() -> None:
 
 
 def test_the_plan_has_its_ticks_and_secrets_stay_hidden() -> None:
-    steps = [PlanStep(step_id=str(n), step_type="agent", name="coder", description=f"Part {n}") for n in (1, 2)]
+    steps = [PlanStep(step_id=str(n), name="coder", description=f"Part {n}") for n in (1, 2)]
     sealed = Answer(question_id="q0", text="gAAAA-sealed", sealed=True)
     run = run_with(
         status=RunStatus.EXECUTING,

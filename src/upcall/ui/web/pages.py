@@ -43,6 +43,7 @@ def make_pages(service: Service, doorkeeper: Doorkeeper, describe_api: Callable[
     """Make the routes of the pages."""
     router = APIRouter()
     router.mount("/static", StaticFiles(directory=STATIC))
+    _add_doors(router, doorkeeper)
 
     async def show_inbox(caller: Caller, wrong: AnswerError | None = None, question: str = "") -> HTMLResponse:
         found = await service.app_for(caller).inbox(caller.user)
@@ -138,6 +139,12 @@ def make_pages(service: Service, doorkeeper: Doorkeeper, describe_api: Callable[
     async def show_reference(caller: Me) -> Response:
         return HTMLResponse(render("reference.html", Page(caller), operations=list_operations(describe_api())))
 
+    return router
+
+
+def _add_doors(router: APIRouter, doorkeeper: Doorkeeper) -> None:
+    """Add what lets browsers in and out."""
+
     @router.get("/login")
     async def show_login(request: Request, token: str = "") -> Response:
         if token and doorkeeper.may_log_in_by_link(request, token):
@@ -161,8 +168,6 @@ def make_pages(service: Service, doorkeeper: Doorkeeper, describe_api: Callable[
         left = RedirectResponse("/login", 303)
         await doorkeeper.log_out(request, left, caller)
         return left
-
-    return router
 
 
 def _read_answer(question: str, choices: list[str], own: str, act: str) -> AnswerValue:
