@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -199,7 +199,7 @@ def _find_area(scores: Floats, truth: Truths) -> Interval:
         lacks, clear = weights[..., truth], weights[..., ~truth]
         return np.asarray(((lacks @ above) * clear).sum(-1) / (lacks.sum(-1) * clear.sum(-1)))
 
-    return _interval(value, len(truth))
+    return _estimate(value, len(truth))
 
 
 def _find_balanced(told: Truths, truth: Truths) -> Interval:
@@ -208,14 +208,14 @@ def _find_balanced(told: Truths, truth: Truths) -> Interval:
         shares = [right[..., of].sum(-1) / weights[..., of].sum(-1) for of in (truth, ~truth)]
         return np.asarray(sum(shares) / 2)
 
-    return _interval(value, len(truth))
+    return _estimate(value, len(truth))
 
 
-def _interval(value: Any, tasks: int) -> Interval:
+def _estimate(measure: Callable[[Floats], Floats], tasks: int) -> Interval:
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Estimate = estimate(value(np.ones(tasks)), value(draw_weights(tasks)))
-    rounded = (None if each is None else round(each, 3) for each in (found.value, found.low, found.high))
-    return Interval(**dict(zip(("value", "low", "high"), rounded, strict=True)))
+        found: Estimate = estimate(measure(np.ones(tasks)), measure(draw_weights(tasks)))
+    value, low, high = (None if each is None else round(each, 3) for each in (found.value, found.low, found.high))
+    return Interval(value=value, low=low, high=high)
 
 
 def _round(value: float) -> float:
